@@ -1,0 +1,59 @@
+# Everything happens in .venv; a second call does only what is left to do. No compiler is needed.
+PYTHON ?= python3
+VENV   ?= .venv
+CONFIG ?= configs/digits.yaml
+# PYTEST=... passes arguments on, e.g. make test PYTEST="-k lstm -x"
+PYTEST ?= -n auto
+TORCH  ?=
+
+BIN := $(VENV)/bin
+ifneq ($(TORCH),)
+EXTRA := dev
+else
+EXTRA := test
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help train test check bench docs clean
+.DELETE_ON_ERROR:
+
+help: ## show what there is to make
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@echo "Variables: PYTHON=$(PYTHON) VENV=$(VENV) CONFIG=$(CONFIG) TORCH=1 (test against PyTorch too)"
+
+train: $(VENV)/.run ## install pe and train the model of CONFIG
+	$(BIN)/pe train $(CONFIG)
+	@echo "Results are in $$(ls -td runs/*/ | head -n 1)"
+
+test: $(VENV)/.$(EXTRA) check ## check, then run all tests (TORCH=1: compare with PyTorch and scikit-learn too)
+	$(BIN)/python -m pytest $(PYTEST)
+
+check: $(VENV)/.test ## lint, types and the layers of the packages
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.dev ## measure speed, beside PyTorch
+	$(BIN)/python benchmarks/run.py
+
+docs: $(VENV)/.run ## write docs/ops from the registry of ops
+	$(BIN)/pe ops --write docs/ops
+
+clean: ## remove the environment and all caches, keep runs/
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.created:
+	@command -v $(PYTHON) >/dev/null || { echo "error: no '$(PYTHON)' found. hint: install Python 3.11 or newer, or say where it is: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: pe needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) -V 2>&1). hint: make PYTHON=/path/to/a/newer/python3"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "error: $(PYTHON) has no venv module. hint: install it (Debian and Ubuntu: the package python3-venv)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.run: pyproject.toml | $(VENV)/.created
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.test $(VENV)/.dev: $(VENV)/.%: pyproject.toml | $(VENV)/.created
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	@touch $@

@@ -1,0 +1,1 @@
+"""What every other package builds on: errors with places, element types, places, strategies."""

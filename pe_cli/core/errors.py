@@ -1,0 +1,132 @@
+"""Errors that say where, what, why and what to do; and the exit codes of the command."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process returns; documented in docs/exit-codes.md."""
+
+    DONE = 0
+    BUG = 1
+    USAGE = 2
+    DATA = 3
+    DIVERGED = 4
+    DEVICE = 5
+    PEER_LOST = 6
+    STALLED = 7
+    STOPPED = 75
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Span:
+    """A place in a text file.
+
+    Args:
+        file: path as the user gave it.
+        line: 1-based.
+        column: 1-based.
+        length: characters to underline, at least 1.
+        text: the whole source line, without its newline; empty when unknown.
+    """
+
+    file: str
+    line: int
+    column: int
+    length: int = 1
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+    def excerpt(self) -> str:
+        """Return the source line with a caret line under the offending text, indented; empty without text."""
+        if not self.text:
+            return ""
+        start = self.column - 1
+        width = max(1, min(self.length, len(self.text) - start))
+        pad = "".join("\t" if c == "\t" else " " for c in self.text[:start])
+        return f"      {self.text}\n      {pad}{'^' * width}"
+
+
+class PeError(Exception):
+    """A mistake of the user's or a failure of the machine, never a bug of ours.
+
+    Args:
+        message: one line with the real values.
+        at: the place in a file, where one is known; `Program.append_op` adds it for errors of inference.
+        hint: what to do about it.
+        notes: other places that explain the error, each with a sentence.
+        code: exit code of the process.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        at: Span | None = None,
+        hint: str | None = None,
+        notes: Iterable[tuple[Span, str]] = (),
+        code: ExitCode = ExitCode.USAGE,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.at = at
+        self.hint = hint
+        self.notes = list(notes)
+        self.code = code
+
+    def render(self) -> str:
+        """Return the whole error as the user sees it, several lines without a trailing newline."""
+        lines = [f"{self.at}: error: {self.message}" if self.at else f"error: {self.message}"]
+        if self.at and self.at.text:
+            lines.append(self.at.excerpt())
+        for span, sentence in self.notes:
+            lines.append(f"{span}: note: {sentence}")
+            if span.text:
+                lines.append(span.excerpt())
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.render()
+
+
+class PeErrors(PeError):
+    """All mistakes found in one run; its exit code is the first one's."""
+
+    def __init__(self, errors: list[PeError]) -> None:
+        assert errors, "an empty list of errors is no error"
+        super().__init__(errors[0].message, code=errors[0].code)
+        self.errors = errors
+
+    def render(self) -> str:
+        """Return every error in order, then how many there were."""
+        parts = [error.render() for error in self.errors]
+        if len(parts) > 1:
+            parts.append(f"{len(parts)} errors")
+        return "\n".join(parts)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """Return `did you mean 'x'?` for the closest known name, or None when nothing is close.
+
+    Args:
+        name: what the user wrote.
+        known: every name that would have been right.
+
+    Returns:
+        A hint for `PeError`, or None.
+    """
+    options = [str(option) for option in known]
+    for pool, wanted in ((options, name), ([o.lower() for o in options], name.lower())):
+        close = difflib.get_close_matches(wanted, pool, n=1, cutoff=0.6)
+        if close:
+            return f"did you mean '{options[pool.index(close[0])]}'?"
+    return None

@@ -1,0 +1,139 @@
+"""Batches of a data set, in an order that can be repeated and resumed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.core.errors import ExitCode, PeError, PeErrors, did_you_mean
+from pe_cli.core.types import TensorType
+from pe_cli.data.dataset import Batch, Dataset
+from pe_cli.data.feed import Conversion, Feed, check_feed
+from pe_cli.data.hashing import permutation, stream_key
+from pe_cli.data.prefetch import Prefetch
+
+
+class Loader:
+    """Batches for a model's feeds.
+
+    Args:
+        dataset: where samples come from.
+        feeds: feed of the model -> how it is made of a field.
+        types: feed of the model -> type of one sample, without the batch axis; a size of -1 takes any.
+        batch_size: samples.
+        shuffle: whether each epoch has its own order; else samples come as stored.
+        seed: another seed gives other orders.
+        drop_last: whether to leave out a last batch that is smaller.
+        prefetch: batches made ahead by a thread; 0 makes them in the caller's.
+
+    Raises:
+        PeError: with `ExitCode.DATA`, when a feed does not fit its field (all of them in one `PeErrors`), or there is
+            no full batch and `drop_last` is set; with `ExitCode.USAGE`, when batch_size or prefetch is no such number.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        feeds: Mapping[str, Feed],
+        types: Mapping[str, TensorType],
+        batch_size: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        drop_last: bool = False,
+        prefetch: int = 2,
+    ) -> None:
+        if batch_size < 1:
+            raise PeError(f"batch_size must be at least 1 sample, got {batch_size}")
+        if prefetch < 0:
+            raise PeError(f"prefetch must be at least 0 batches, got {prefetch}")
+        if len(dataset) < 1:
+            raise PeError("the data has no samples", hint="check skip and limit", code=ExitCode.DATA)
+        if drop_last and batch_size > len(dataset):
+            raise PeError(
+                f"batch_size {batch_size} is more than the {len(dataset)} samples, and drop_last leaves no batch",
+                hint=f"set batch_size to at most {len(dataset)}, or drop_last: false",
+                code=ExitCode.DATA,
+            )
+        self.batch_size, self.types = batch_size, dict(types)
+        self._dataset, self._shuffle, self._seed = dataset, shuffle, seed
+        self._drop_last, self._prefetch = drop_last, prefetch
+        self._conversions = _check_feeds(dataset, feeds, types)
+        used = Counter(conversion.feed.from_ for conversion in self._conversions)
+        self._repeated = {field for field, times in used.items() if times > 1}
+
+    @property
+    def samples(self) -> int:
+        """Samples of an epoch; without those of a dropped last batch."""
+        total = len(self._dataset)
+        return total - total % self.batch_size if self._drop_last else total
+
+    def __len__(self) -> int:
+        return -(-self.samples // self.batch_size)
+
+    def order(self, e: int) -> NDArray[np.int64]:
+        """Return the order of an epoch's samples, int64 [samples]; a function of seed and e only."""
+        if not self._shuffle:
+            return np.arange(self.samples, dtype=np.int64)
+        return permutation(stream_key("shuffle", self._seed, e), len(self._dataset))[: self.samples]
+
+    def epoch(self, e: int, start_batch: int = 0) -> Iterator[Batch]:
+        """Give the batches of an epoch.
+
+        Leaving the loop early, or dropping the iterator, ends the prefetch thread.
+
+        Args:
+            e: which epoch, from 0.
+            start_batch: batches to leave out at the start, because a resumed run has done them.
+
+        Returns:
+            Batches: feed -> C-contiguous [batch, *shape]; what a reader raises is raised here, once.
+
+        Raises:
+            PeError: start_batch is not in [0, batches of an epoch].
+        """
+        if not 0 <= start_batch <= len(self):
+            raise PeError(
+                f"cannot start at batch {start_batch}: an epoch has {len(self)} batches of {self.batch_size} samples",
+                hint="resume with the data and batch_size that the run was started with",
+                code=ExitCode.DATA,
+            )
+        batches = self._batches(e, start_batch)
+        return Prefetch(batches, self._prefetch, f"prefetch epoch {e}") if self._prefetch else batches
+
+    def _batches(self, e: int, start_batch: int) -> Iterator[Batch]:
+        order = self.order(e)
+        for start in range(start_batch * self.batch_size, len(order), self.batch_size):
+            indices = order[start : start + self.batch_size]
+            taken = self._dataset.take(indices)
+            batch: Batch = {}
+            for conversion in self._conversions:
+                field = conversion.feed.from_
+                # what is fed twice is copied, so that no two feeds share memory
+                batch[conversion.name] = conversion.apply(taken[field], indices, copy=field in self._repeated)
+            yield batch
+
+
+def _check_feeds(dataset: Dataset, feeds: Mapping[str, Feed], types: Mapping[str, TensorType]) -> list[Conversion]:
+    errors: list[PeError] = []
+    conversions: list[Conversion] = []
+    fields = dataset.fields
+    for name in types:
+        if name not in feeds:
+            hint = f"add {name}: {name if name in fields else '<one of ' + ', '.join(fields) + '>'} under feeds"
+            errors.append(PeError(f"the model's feed '{name}' gets no data", hint=hint, code=ExitCode.DATA))
+    for name, feed in feeds.items():
+        if name not in types:
+            hint = did_you_mean(name, types) or f"it has {', '.join(types)}"
+            errors.append(PeError(f"the model has no feed '{name}'", at=feed.at, hint=hint, code=ExitCode.DATA))
+            continue
+        try:
+            conversions.append(check_feed(name, feed, fields, types[name]))
+        except PeError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0] if len(errors) == 1 else PeErrors(errors)
+    return conversions

@@ -1,0 +1,79 @@
+"""Where a reader was asked for: it finds files and gives errors their place."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pe_cli.core.errors import ExitCode, PeError, Span, did_you_mean
+
+# deflate cannot shrink further than one bit pair per 258 bytes
+DEFLATE_RATIO = 1032
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The config file's folder and the place in it that asked for data.
+
+    Args:
+        base: folder that relative paths start from.
+        at: place in the config file, where one is known.
+    """
+
+    base: Path
+    at: Span | None = None
+
+    def error(self, message: str, hint: str | None = None) -> PeError:
+        """Return a data error at this place; the caller raises it."""
+        return PeError(message, at=self.at, hint=hint, code=ExitCode.DATA)
+
+    def find(self, name: str) -> Path:
+        """Return the path of a readable file.
+
+        Args:
+            name: absolute, or relative to `base`; `~` is the home folder.
+
+        Raises:
+            PeError: there is no such file, it is a folder, or it may not be read.
+        """
+        path = self.base / Path(name).expanduser()
+        if path.is_dir():
+            raise self.error(f"{path} is a folder, not a file", "name the file in it")
+        if not path.is_file():
+            raise self.error(f"no such file: {path}", self._remedy(path, name))
+        if not os.access(path, os.R_OK):
+            raise self.error(f"may not read {path}: permission denied", f"chmod u+r {path}")
+        return path
+
+    def _remedy(self, path: Path, name: str) -> str:
+        if path.parent.is_dir():
+            close = did_you_mean(path.name, sorted(entry.name for entry in path.parent.iterdir()))
+            if close:
+                return close
+        if Path(name).is_absolute():
+            return "check the path, or fetch the file first"
+        return f"relative paths start at the config file's folder, {self.base.absolute()}"
+
+    def check_memory(self, size: int, path: Path, remedy: str) -> None:
+        """Refuse to load what cannot fit.
+
+        Args:
+            size: bytes that would be allocated.
+            path: the file that claims them.
+            remedy: how to store the data so that it is mapped and not loaded.
+
+        Raises:
+            PeError: size is more than this machine's memory.
+        """
+        memory = physical_memory()
+        if size > memory:
+            raise self.error(f"{path} unpacks to {size} bytes, and this machine has {memory} bytes of memory", remedy)
+
+
+def physical_memory() -> int:
+    """Return the machine's memory in bytes; 2**63 where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 2**63

@@ -1,0 +1,128 @@
+"""The registry of readers, filled by discovering `pe_cli/data/readers/`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pe_cli.core.errors import PeError, PeErrors, Span, did_you_mean
+from pe_cli.data.dataset import Dataset, Window
+from pe_cli.data.origin import Origin
+
+#: Counts are strict: `limit: true` is no number of samples.
+Count = Annotated[int, Field(strict=True, ge=1)]
+Offset = Annotated[int, Field(strict=True, ge=0)]
+
+
+class ReaderOptions(BaseModel):
+    """What every reader understands."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: Count | None = Field(None, description="use only so many samples, counted from the first that is used")
+    skip: Offset = Field(0, description="leave out so many samples at the start")
+
+
+AnyOptions = TypeVar("AnyOptions", bound=ReaderOptions)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A kind of file that data is read from.
+
+    Args:
+        name: what a config writes as `reader: name`.
+        options: pydantic model of its options, for checks and documentation.
+        open: turns checked options into a data set.
+    """
+
+    name: str
+    options: type[ReaderOptions]
+    open: Callable[[Any, Origin], Dataset]
+
+    @property
+    def doc(self) -> str:
+        """What it reads, as written at the reader."""
+        return inspect.getdoc(self.open) or ""
+
+
+READERS: dict[str, Reader] = {}
+
+
+def reader(
+    name: str, options: type[AnyOptions]
+) -> Callable[[Callable[[AnyOptions, Origin], Dataset]], Callable[[AnyOptions, Origin], Dataset]]:
+    """Register a function as the reader of that name.
+
+    Args:
+        name: what a config writes as `reader: name`.
+        options: the model that its options are checked against.
+    """
+
+    def register(function: Callable[[AnyOptions, Origin], Dataset]) -> Callable[[AnyOptions, Origin], Dataset]:
+        assert name not in READERS, f"two readers are named {name}"
+        READERS[name] = Reader(name, options, function)
+        return function
+
+    return register
+
+
+def open_reader(type: str, options: Mapping[str, Any], base: Path, at: Span | None = None) -> Dataset:  # noqa: A002 - the config's word
+    """Open a data set.
+
+    Args:
+        type: a name of `READERS`.
+        options: as written in the config, without `reader` and without the loader's own keys.
+        base: the config file's folder, which relative paths start from.
+        at: place in the config that asked for the data.
+
+    Returns:
+        The samples that `skip` and `limit` leave.
+
+    Raises:
+        PeError: no such reader, or an option is wrong (all of them in one `PeErrors`); with `ExitCode.DATA` when a file
+            is missing, broken or empty.
+    """
+    found = READERS.get(type)
+    if found is None:
+        known = ", ".join(sorted(READERS))
+        raise PeError(f"there is no reader '{type}'", at=at, hint=did_you_mean(type, READERS) or f"one of {known}")
+    checked = _check_options(found, options, at)
+    origin = Origin(base, at)
+    try:
+        dataset = found.open(checked, origin)
+    except OSError as error:
+        raise origin.error(f"reader '{type}' failed: {error}", "check the disk and the file's permissions") from error
+    if not checked.skip and checked.limit is None:
+        return dataset
+    if checked.skip >= len(dataset):
+        raise origin.error(f"skip: {checked.skip} leaves none of {len(dataset)} samples", "skip fewer")
+    left = len(dataset) - checked.skip
+    return Window(dataset, checked.skip, left if checked.limit is None else min(left, checked.limit))
+
+
+def _check_options(found: Reader, options: Mapping[str, Any], at: Span | None) -> ReaderOptions:
+    try:
+        return found.options.model_validate(dict(options))
+    except ValidationError as failure:
+        errors = [_explain(found, dict(detail), at) for detail in failure.errors(include_url=False)]
+    raise errors[0] if len(errors) == 1 else PeErrors(errors)
+
+
+def _explain(found: Reader, detail: dict[str, Any], at: Span | None) -> PeError:
+    place = ".".join(str(part) for part in detail["loc"])
+    where = f"reader '{found.name}'"
+    if detail["type"] == "extra_forbidden":
+        known = list(found.options.model_fields)
+        hint = did_you_mean(str(detail["loc"][-1]), known) if len(detail["loc"]) == 1 else None
+        return PeError(f"{where} has no option '{place}'", at=at, hint=hint or f"it has {', '.join(known)}")
+    if detail["type"] == "missing":
+        return PeError(f"{where} needs the option '{place}'", at=at, hint=f"add {place}: ...")
+    message = detail["msg"].removeprefix("Value error, ")
+    given = "" if isinstance(detail["input"], dict) else f", got {detail['input']!r}"
+    return PeError(f"{where}: {place + ': ' if place else ''}{message}{given}", at=at)

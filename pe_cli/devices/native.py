@@ -1,0 +1,171 @@
+"""The native loops: one that runs a tape in order, one that takes ready chains from queues until a step is done.
+
+A tape is three int64 words an instruction: kernel address, record address, address of its error report (0: it cannot fail).
+A schedule (`Schedule` in `tape.py`) is an int64 block whose first words hold the addresses below, in this order. Words that several
+threads write lie 64 bytes apart.
+"""
+
+from __future__ import annotations
+
+from pe_cli.kernels.atomics import atomic_add, atomic_claim, atomic_load, atomic_store, atomic_swap, call, call_c, pause
+from pe_cli.kernels.lang import Addr, Int, PtrI64, helper, kernel, pointer_i64
+
+#: Words of a schedule's head.
+TAPE, BEGIN, END, HOME, COUNT, INITIAL, FIRST, NEXT, QUEUE, HEADS, TAILS, NODES, THREADS, DONE, ABORT, ROOTS, N_ROOTS = range(17)
+#: Words of a pool's block: schedule to run, epoch, threads finished, stop, then per thread (64 bytes apart) parked flag and semaphore.
+P_SCHEDULE, P_EPOCH, P_FINISHED, P_STOP, P_WAIT, P_POST, P_YIELD, P_SPIN, P_SLOTS = 0, 8, 16, 24, 32, 33, 34, 35, 40
+LINE = 64
+
+
+@helper
+def run_segment(tape, begin, end):
+    """Run instructions begin..end; return 1 when one reported an error, else 0."""
+    t = pointer_i64(tape)
+    for i in range(begin, end):
+        call(t[3 * i], t[3 * i + 1])
+        if t[3 * i + 2] != 0 and pointer_i64(t[3 * i + 2])[0] != 0:
+            return 1
+    return 0
+
+
+@kernel
+def run_tape(tape: Addr, n: Int, failed: PtrI64):
+    """Run a tape in order; failed[0] becomes 1 when an instruction reported an error."""
+    failed[0] = run_segment(tape, 0, n)
+
+
+@helper
+def _push(s, node):
+    n = s[NODES]
+    home = pointer_i64(s[HOME])[node]
+    ticket = atomic_add(s[TAILS] + LINE * home, 1)
+    atomic_store(s[QUEUE] + 8 * (home * n + ticket % n), node)
+
+
+@helper
+def _take(s, queue):
+    """Return a node from a queue, or -1."""
+    n = s[NODES]
+    head = atomic_load(s[HEADS] + LINE * queue)
+    if head >= atomic_load(s[TAILS] + LINE * queue):
+        return -1
+    slot = s[QUEUE] + 8 * (queue * n + head % n)
+    node = atomic_load(slot)
+    if node < 0 or atomic_claim(s[HEADS] + LINE * queue, head, head + 1) == 0:
+        return -1
+    atomic_store(slot, -1)
+    return node
+
+
+@helper
+def _find(s, me):
+    threads = s[THREADS]
+    for i in range(threads):
+        node = _take(s, (me + i) % threads)
+        if node >= 0:
+            return node
+    return -1
+
+
+@helper
+def _release(s, node, me):
+    """Count a finished node off its successors; push those that are ready, but return one of this thread's own to run next."""
+    first = pointer_i64(s[FIRST])
+    following = pointer_i64(s[NEXT])
+    home = pointer_i64(s[HOME])
+    mine = -1
+    for e in range(first[node], first[node + 1]):
+        successor = following[e]
+        if atomic_add(s[COUNT] + LINE * successor, -1) == 1:
+            if mine < 0 and home[successor] == me:
+                mine = successor
+            else:
+                _push(s, successor)
+    return mine
+
+
+@helper
+def work(schedule, me, spin, yield_):
+    """Run nodes of a step until none is left or one failed."""
+    s = pointer_i64(schedule)
+    begin = pointer_i64(s[BEGIN])
+    end = pointer_i64(s[END])
+    initial = pointer_i64(s[INITIAL])
+    nodes = s[NODES]
+    node = -1
+    idle = 0
+    while True:
+        if node < 0:
+            node = _find(s, me)
+        if node < 0:
+            if atomic_load(s[DONE]) >= nodes or atomic_load(s[ABORT]) != 0:
+                return
+            idle += 1
+            if idle < spin:
+                pause()
+            else:
+                call_c(yield_, 0)
+            continue
+        idle = 0
+        if atomic_load(s[ABORT]) != 0:
+            return
+        if run_segment(s[TAPE], begin[node], end[node]) != 0:
+            atomic_store(s[ABORT], 1)
+            return
+        atomic_store(s[COUNT] + LINE * node, initial[node])
+        following = _release(s, node, me)
+        atomic_add(s[DONE], 1)
+        node = following
+
+
+@kernel
+def pool_worker(pool: Addr, me: Int):
+    """Serve steps until the pool stops: spin a while for the next epoch, then park on the thread's semaphore."""
+    p = pointer_i64(pool)
+    slot = pool + 8 * P_SLOTS + 2 * LINE * me
+    seen = 0
+    while True:
+        spins = 0
+        while atomic_load(pool + 8 * P_EPOCH) == seen:
+            spins += 1
+            if spins < p[P_SPIN]:
+                pause()
+            else:
+                atomic_store(slot, 1)
+                if atomic_load(pool + 8 * P_EPOCH) == seen:
+                    call_c(p[P_WAIT], slot + LINE)
+                elif atomic_swap(slot, 0) == 0:  # the leader saw us parked and posts
+                    call_c(p[P_WAIT], slot + LINE)
+                spins = 0
+        seen = atomic_load(pool + 8 * P_EPOCH)
+        if atomic_load(pool + 8 * P_STOP) != 0:
+            return
+        work(atomic_load(pool + 8 * P_SCHEDULE), me, 2000, p[P_YIELD])
+        atomic_add(pool + 8 * P_FINISHED, 1)
+
+
+@kernel
+def run_step(pool: Addr, schedule: Addr, helpers: Int):
+    """Lead one step: push the roots, wake the helpers, work, and wait until every helper has left the schedule."""
+    p = pointer_i64(pool)
+    s = pointer_i64(schedule)
+    atomic_store(s[DONE], 0)
+    atomic_store(s[ABORT], 0)
+    roots = pointer_i64(s[ROOTS])
+    for i in range(s[N_ROOTS]):
+        _push(s, roots[i])
+    atomic_store(pool + 8 * P_SCHEDULE, schedule)
+    atomic_store(pool + 8 * P_FINISHED, 0)
+    atomic_add(pool + 8 * P_EPOCH, 1)
+    for t in range(1, helpers + 1):
+        slot = pool + 8 * P_SLOTS + 2 * LINE * t
+        if atomic_swap(slot, 0) == 1:
+            call_c(p[P_POST], slot + LINE)
+    work(schedule, 0, 2000, p[P_YIELD])
+    spins = 0
+    while atomic_load(pool + 8 * P_FINISHED) < helpers:
+        spins += 1
+        if spins < 2000:
+            pause()
+        else:
+            call_c(p[P_YIELD], 0)

@@ -1,0 +1,62 @@
+"""Native worker threads that park between steps. Python starts them once; they hold no GIL while they serve."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+
+import numpy as np
+
+from pe_cli.devices import native
+from pe_cli.kernels.cache import Instance, addresses
+
+_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+#: Pauses before a worker parks: about 20 microseconds, long enough to bridge the gap between two steps of a training loop.
+SPIN = 500
+
+
+def native_function(kernel: object) -> ctypes._FuncPointer:
+    """Return a kernel of `native` as a ctypes function of a record's address; calling it releases the GIL."""
+    instance = Instance(kernel)  # type: ignore[arg-type]
+    return _FUNCTION(addresses([instance])[instance])
+
+
+class Pool:
+    """Threads 1..size-1; thread 0 is the caller's.
+
+    Args:
+        size: threads in all, at least 1.
+    """
+
+    def __init__(self, size: int) -> None:
+        libc = ctypes.CDLL(None)
+        self.size = size
+        self.lock = threading.Lock()
+        words = native.P_SLOTS + size * 2 * native.LINE // 8 + 16
+        raw = np.zeros(words, np.int64)
+        skip = (-raw.ctypes.data % native.LINE) // 8
+        self.block = raw[skip:]
+        for word, name in ((native.P_WAIT, "sem_wait"), (native.P_POST, "sem_post"), (native.P_YIELD, "sched_yield")):
+            self.block[word] = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value
+        self.block[native.P_SPIN] = SPIN
+        self._run = native_function(native.run_step)
+        serve = native_function(native.pool_worker)
+        self._records = [np.array([self.block.ctypes.data, t], np.int64) for t in range(size)]
+        for t in range(1, size):
+            semaphore = self.block.ctypes.data + 8 * native.P_SLOTS + (2 * t + 1) * native.LINE
+            assert libc.sem_init(ctypes.c_void_p(semaphore), 0, 0) == 0, "this system has no unnamed semaphores"
+            threading.Thread(target=serve, args=(self._records[t].ctypes.data,), daemon=True, name=f"pe-worker-{t}").start()
+        self._record = np.array([self.block.ctypes.data, 0, size - 1], np.int64)
+
+    def run(self, schedule: int) -> None:
+        """Run one step of a schedule (its address) on all threads and return when every thread has left it."""
+        with self.lock:
+            self._record[1] = schedule
+            self._run(self._record.ctypes.data)
+
+
+@functools.cache
+def pool(size: int) -> Pool:
+    """Return the process's pool of a size; it lives until the process ends."""
+    return Pool(size)

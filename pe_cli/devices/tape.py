@@ -1,0 +1,163 @@
+"""Tapes and schedules: a step of a plan in the form that native threads run."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pe_cli.devices import native
+from pe_cli.devices.pool import native_function, pool
+from pe_cli.kernels.cache import Instance
+
+#: Words of an error report: code, row, value, limit.
+STATUS_WORDS = 8
+
+
+def word(value: float | int) -> int:
+    """Return an argument of a record as an int64: a float as the bits of its float64."""
+    return struct.unpack("<q", struct.pack("<d", value))[0] if isinstance(value, float) else int(value)
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One kernel call with everything resolved.
+
+    Args:
+        instance: the compiled kernel.
+        args: int64 words.
+        op: index of the plan's op, for error reports.
+        status: position of the error report's address in args, or None.
+    """
+
+    instance: Instance
+    args: tuple[int, ...]
+    op: int
+    status: int | None
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Instructions that run one after the other on one thread.
+
+    Args:
+        begin, end: instructions of the tape.
+        home: the thread that prefers it.
+        successors: chains that wait for it.
+    """
+
+    begin: int
+    end: int
+    home: int
+    successors: tuple[int, ...]
+
+
+class Tape:
+    """A step's instructions in native memory, with the chains that may run at the same time.
+
+    Args:
+        instructions: in a valid order.
+        found: address of every kernel.
+        chains: cover the instructions; a valid order too.
+        threads: 1 runs the instructions in order, more run chains as they become ready.
+    """
+
+    def __init__(
+        self, instructions: Sequence[Instruction], found: dict[Instance, int], chains: Sequence[Chain], threads: int
+    ) -> None:
+        self.instructions = instructions
+        self.chains = chains
+        self.threads = min(threads, max(1, len(chains)))
+        offsets = np.cumsum([0, *(len(i.args) for i in instructions)])
+        self._records = np.zeros(max(1, int(offsets[-1])), np.int64)
+        self.status = np.zeros((max(1, len(instructions)), STATUS_WORDS), np.int64)
+        self._tape = np.zeros((max(1, len(instructions)), 3), np.int64)
+        for i, instruction in enumerate(instructions):
+            record = self._records[offsets[i] : offsets[i + 1]]
+            record[:] = instruction.args
+            report = 0
+            if instruction.status is not None:
+                report = self.status[i].ctypes.data
+                record[instruction.status] = report
+            self._tape[i] = found[instruction.instance], self._records.ctypes.data + 8 * int(offsets[i]), report
+        self._failed = np.zeros(1, np.int64)
+        self._serial = np.array([self._tape.ctypes.data, len(instructions), self._failed.ctypes.data], np.int64)
+        self._run_serial = native_function(native.run_tape)
+        self._keep: list[Any] = []
+        if self.threads > 1:
+            self._schedule()
+
+    def _words(self, values: Any) -> int:
+        array = np.array(values, np.int64)
+        self._keep.append(array)
+        return int(array.ctypes.data)
+
+    def _lines(self, n: int, initial: Sequence[int] = ()) -> tuple[np.ndarray[Any, Any], int]:
+        """Return n words 64 bytes apart."""
+        raw = np.zeros((n + 1) * 8, np.int64)
+        skip = (-raw.ctypes.data % native.LINE) // 8
+        block = raw[skip : skip + 8 * n].reshape(n, 8)
+        for i, value in enumerate(initial):
+            block[i, 0] = value
+        self._keep.append(raw)
+        return block, int(block.ctypes.data)
+
+    def _schedule(self) -> None:
+        chains, n = self.chains, len(self.chains)
+        waits = np.zeros(n, np.int64)
+        for chain in chains:
+            for s in chain.successors:
+                waits[s] += 1
+        self._waits = waits
+        self._count, count = self._lines(n, waits.tolist())
+        self._queue = np.full(self.threads * n, -1, np.int64)
+        self._heads, heads = self._lines(self.threads)
+        self._tails, tails = self._lines(self.threads)
+        flags, flags_at = self._lines(2)
+        self._flags = flags
+        roots = [i for i in range(n) if waits[i] == 0]
+        head = np.zeros(32, np.int64)
+        head[native.TAPE] = self._tape.ctypes.data
+        head[native.BEGIN] = self._words([c.begin for c in chains])
+        head[native.END] = self._words([c.end for c in chains])
+        head[native.HOME] = self._words([c.home % self.threads for c in chains])
+        head[native.COUNT] = count
+        head[native.INITIAL] = self._words(waits)
+        head[native.FIRST] = self._words(np.cumsum([0, *(len(c.successors) for c in chains)]))
+        head[native.NEXT] = self._words([s for c in chains for s in c.successors] or [0])
+        head[native.QUEUE] = self._queue.ctypes.data
+        head[native.HEADS], head[native.TAILS] = heads, tails
+        head[native.NODES], head[native.THREADS] = n, self.threads
+        head[native.DONE], head[native.ABORT] = flags_at, flags_at + native.LINE
+        head[native.ROOTS], head[native.N_ROOTS] = self._words(roots), len(roots)
+        self._head = head
+
+    def run(self) -> tuple[Instruction, list[int]] | None:
+        """Run the step.
+
+        Returns:
+            None, or the first instruction in order that reported an error, with its report.
+        """
+        if self.threads == 1:
+            self._run_serial(self._serial.ctypes.data)
+            failed = bool(self._failed[0])
+        else:
+            pool(self.threads).run(self._head.ctypes.data)
+            failed = bool(self._flags[1, 0])
+        if not failed:
+            return None
+        rows = np.flatnonzero(self.status[:, 0])
+        report = self.status[rows[0]].tolist()
+        self._reset()
+        return self.instructions[int(rows[0])], report
+
+    def _reset(self) -> None:
+        """Make the tape runnable again after an aborted step."""
+        self.status[:] = 0
+        if self.threads > 1:
+            self._count[:, 0] = self._waits
+            self._queue[:] = -1
+            self._heads[:], self._tails[:] = 0, 0

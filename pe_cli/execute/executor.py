@@ -1,0 +1,217 @@
+"""The executor: keeps a program's graph and its plans, splits batches over devices, and merges what is fetched."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import ExitCode, PeError, did_you_mean
+from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
+from pe_cli.core.types import Place, TensorType
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.plan import Plan, Request
+from pe_cli.graph.pipeline import apply_passes
+from pe_cli.graph.replicate import replicate
+from pe_cli.graph.ssa import Graph
+from pe_cli.program.ir import Program
+
+Array = np.ndarray[Any, Any]
+Feed = Mapping[str, Array]
+#: Plans kept for different batch shapes; the least recently used goes first.
+MAX_PLANS = 8
+
+
+def usable_cores() -> int:
+    """Return the cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def split_sizes(samples: int, devices: int) -> list[int]:
+    """Split evenly; the remainder goes to the later devices (3 over 2 -> 1, 2)."""
+    least, more = divmod(samples, devices)
+    return [least + (d >= devices - more) for d in range(devices)]
+
+
+class Executor:
+    """Runs one program on some devices.
+
+    Args:
+        program: training or evaluation.
+        scope: its persistable variables, replicated on the devices; made room for here, filled by a startup program.
+        build: strategy of the graph.
+        execution: strategy of the schedule.
+        seed: of random ops.
+        progress: called while kernels compile, with (done, total, name).
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        scope: Scope,
+        *,
+        build: BuildStrategy | None = None,
+        execution: ExecutionStrategy | None = None,
+        seed: int = 0,
+        progress: Callable[[int, int, str], None] | None = None,
+    ) -> None:
+        self.program = program
+        self.scope = scope
+        self.build = build or BuildStrategy()
+        self.execution = execution or ExecutionStrategy()
+        self.seed = seed
+        self.progress = progress
+        self.plans: OrderedDict[Request, Plan] = OrderedDict()
+        self._optimised: dict[tuple[str, ...], Program] = {}
+        scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Devices."""
+        return self.scope.places
+
+    @property
+    def threads(self) -> int:
+        """Native threads of a step."""
+        return self.execution.num_threads or min(len(self.places), usable_cores())
+
+    def graph(self, fetches: Sequence[str] = (), active: Sequence[int] | None = None) -> Graph:
+        """Return the multi-device graph after passes."""
+        key = tuple(fetches)
+        if key not in self._optimised:
+            self._optimised[key] = apply_passes(self.program, self.build, key)
+        return replicate(self._optimised[key], self.places, self.build, active=active)
+
+    def plan(self, feeds: Sequence[Mapping[str, TensorType]], sizes: Sequence[int], fetches: Sequence[str]) -> Plan:
+        """Return the plan for feeds of these types, made on first need and kept in a bounded cache."""
+        request = Request(tuple(tuple(sorted(f.items())) for f in feeds), tuple(sizes), tuple(fetches))
+        if request in self.plans:
+            self.plans.move_to_end(request)
+            return self.plans[request]
+        active = [d for d, n in enumerate(sizes) if n] or [0]
+        made = Plan(
+            self.graph(fetches, active),
+            request,
+            self.scope,
+            seed=self.seed,
+            threads=self.threads,
+            share=self.build.memory_optimize,
+            progress=self.progress,
+        )
+        self.plans[request] = made
+        while len(self.plans) > MAX_PLANS:
+            self.plans.popitem(last=False)
+        return made
+
+    def drop(self) -> None:
+        """Forget all plans and their temporaries."""
+        self.plans.clear()
+
+    def check_feed(self, feed: Feed) -> dict[str, Array]:
+        """Return the arrays that the program is fed, converted where that loses nothing.
+
+        Raises:
+            PeError: a missing or unknown name, a wrong shape or element type; names the feed, what it should be and what it is.
+        """
+        wanted = {v.name: v.type for v in self.program.list_vars() if v.is_data and self._is_read(v.name)}
+        known = {v.name for v in self.program.list_vars() if v.is_data}
+        for name in feed:
+            if name not in known:
+                raise PeError(f"the program has no feed '{name}'", hint=did_you_mean(name, known), code=ExitCode.DATA)
+        out = {}
+        for name, kind in wanted.items():
+            if name not in feed:
+                raise PeError(f"feed '{name}' is missing", hint=f"the program reads {', '.join(wanted)}", code=ExitCode.DATA)
+            out[name] = self._convert(name, kind, feed[name])
+        return out
+
+    def _is_read(self, name: str) -> bool:
+        return any(name in op.input_names() for op in self.program.global_block().ops)
+
+    def _convert(self, name: str, kind: TensorType, value: Array) -> Array:
+        array = np.asarray(value)
+        fits = len(array.shape) == len(kind.shape) and all(w in (-1, g) for w, g in zip(kind.shape, array.shape, strict=True))
+        if not fits:
+            wanted = TensorType(kind.shape, kind.dtype)
+            raise PeError(f"feed '{name}' should be {wanted}, got {list(array.shape)}", hint="reshape it", code=ExitCode.DATA)
+        if array.dtype != kind.numpy:
+            ok = array.dtype.kind == kind.numpy.kind and (array.dtype.kind == "f" or np.can_cast(array.dtype, kind.numpy))
+            if not ok:
+                raise PeError(
+                    f"feed '{name}' should be {kind.dtype}, got {array.dtype}", hint=f"feed it as {kind.dtype}", code=ExitCode.DATA
+                )
+            array = array.astype(kind.numpy)
+        return array
+
+    def split(self, feed: Feed) -> tuple[list[dict[str, Array]], list[int]]:
+        """Split a batch over the devices along axis 0; views, no copies.
+
+        Returns:
+            Per device its part, and the samples of each.
+        """
+        arrays = self.check_feed(feed)
+        lengths = {name: a.shape[0] for name, a in arrays.items() if self.program.global_block().var(name).shape[:1] == (-1,)}
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(f"{name} has {n}" for name, n in lengths.items())
+            raise PeError(f"feeds of one batch differ in length: {listed}", code=ExitCode.DATA)
+        samples = next(iter(lengths.values()), 1)
+        sizes = split_sizes(samples, len(self.places))
+        parts: list[dict[str, Array]] = []
+        start = 0
+        for n in sizes:
+            parts.append({k: a[start : start + n] if k in lengths else a for k, a in arrays.items()})
+            start += n
+        return parts, sizes
+
+    def run(self, feed: Feed, fetches: Sequence[str] = (), step: int = 0) -> tuple[list[dict[str, Array]], list[int]]:
+        """Run one step.
+
+        Args:
+            feed: name -> batch.
+            fetches: names.
+            step: its number, for random ops.
+
+        Returns:
+            Per device with samples: name -> value; and the samples of each of them.
+        """
+        for name in fetches:
+            self.program.global_block().var(name)
+        parts, sizes = self.split(feed)
+        types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in part.items()} for part in parts]
+        plan = self.plan(types, sizes, fetches)
+        values = plan.run(parts, step)
+        return values, [n for n in sizes if n] or sizes[:1]
+
+
+def run_startup(program: Program, scope: Scope, seed: int, progress: Callable[[int, int, str], None] | None = None) -> None:
+    """Run a startup program on the first device and copy what it made to the others."""
+    scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
+    first = Scope(scope.places[:1])
+    executor = Executor(program, first, seed=seed, progress=progress)
+    executor.run({})
+    for name in first:
+        scope.set(name, first.view(name))
+
+
+def merge(values: Sequence[Array], sizes: Sequence[int], how: str) -> Array | list[Array]:
+    """Join one variable's per-device values.
+
+    Args:
+        values: one per device.
+        sizes: samples of each.
+        how: mean (weighted by samples), sum, concat (axis 0) or list.
+    """
+    if how == "list":
+        return list(values)
+    if how == "concat":
+        return np.concatenate([np.atleast_1d(v) for v in values])
+    if how == "sum":
+        return np.asarray(sum(values))
+    if len(values) == 1:
+        return values[0]
+    weights = np.asarray(sizes, np.float64) / max(1, sum(sizes))
+    total = sum(w * v.astype(np.float64) for w, v in zip(weights, values, strict=True))
+    return np.asarray(total).astype(values[0].dtype)

@@ -1,0 +1,153 @@
+"""Nodes of a graph become kernel calls on buffers of known type."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pe_cli.collectives.local import all_reduce_shards
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import TensorType
+from pe_cli.graph.ssa import Graph, OpNode
+from pe_cli.ops.lowering import Buffer, Call, Lowering
+from pe_cli.program.ir import EMPTY, Program
+
+
+@dataclass
+class Task:
+    """What one device does for a node: kernel calls in order.
+
+    Attributes:
+        node: index in the graph.
+        home: device whose thread prefers it.
+        reads, writes: buffers touched, scratch apart.
+        takes_over: output buffer -> input buffer whose memory it may use.
+        shares: output buffer -> input buffer whose bytes it is.
+    """
+
+    node: int
+    home: int
+    calls: list[Call]
+    reads: list[Buffer]
+    writes: list[Buffer]
+    scratch: list[Buffer] = field(default_factory=list)
+    takes_over: dict[Buffer, Buffer] = field(default_factory=dict)
+    shares: dict[Buffer, Buffer] = field(default_factory=dict)
+
+
+def concrete_types(program: Program, feeds: Mapping[str, TensorType]) -> dict[str, TensorType]:
+    """Return the type of every variable for a batch.
+
+    Args:
+        program: checked by inference when it was built.
+        feeds: types of the data variables, all sizes known.
+
+    Raises:
+        PeError: sizes that only the batch shows do not fit, with the layer's place.
+    """
+    block = program.global_block()
+    types = {name: v.type for name, v in block.vars.items() if v.type.known and (v.persistable or not v.is_data)}
+    types |= feeds
+    for op in block.ops:
+        try:
+            found = block.infer(op, types.__getitem__)
+        except PeError as error:
+            error.at = error.at or op.at
+            raise
+        for slot, names in op.outputs.items():
+            for name, kind in zip(names, found.get(slot, ()), strict=False):
+                if name != EMPTY:
+                    types[name] = kind
+    return types
+
+
+def op_seed(seed: int, index: int) -> int:
+    """Mix a program's seed with an op's number into 63 bits: the same for this op on every device and at every step."""
+    mixed = hashlib.blake2b(f"{seed}:{index}".encode(), digest_size=8).digest()
+    return int.from_bytes(mixed, "little") >> 1
+
+
+class GraphLowering:
+    """Lowers a graph, keeping one buffer a variable and device."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        types: Sequence[Mapping[str, TensorType]],
+        sizes: Sequence[int],
+        seed: int,
+        shards: int,
+    ) -> None:
+        self.graph = graph
+        self.types = types
+        self.sizes = sizes
+        self.seed = seed
+        self.shards = shards
+        self.buffers: dict[tuple[str, int], Buffer] = {}
+        ops = {id(op): i for i, op in enumerate(graph.program.global_block().ops)}
+        self._number = ops
+
+    def buffer(self, name: str, device: int) -> Buffer:
+        """Return the buffer of a variable on a device."""
+        key = (name, device)
+        if key not in self.buffers:
+            self.buffers[key] = Buffer(name, self.types[device][name])
+        return self.buffers[key]
+
+    def run(self) -> list[Task]:
+        """Return the tasks of all nodes in order; a collective gives one a shard."""
+        tasks: list[Task] = []
+        for node in self.graph.nodes:
+            if node.kind in ("all_reduce", "fused_all_reduce"):
+                tasks += self._collective(node)
+            else:
+                tasks.append(self._compute(node))
+        return tasks
+
+    def _compute(self, node: OpNode) -> Task:
+        op, d = node.op, node.device
+        definition = op.definition
+        ins = {s: [self.buffer(n, d) if n != EMPTY else None for n in names] for s, names in op.inputs.items()}
+        outs = {s: [self.buffer(n, d) if n != EMPTY else None for n in names] for s, names in op.outputs.items()}
+        offset = sum(self.sizes[:d])
+        number = self._number.get(id(op), 0)
+        low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, number), offset)  # type: ignore[arg-type]
+        shares = _pairs(definition.alias, ins, outs)
+        if node.kind == "scale_loss_grad":
+            low.attrs = {**op.attrs, "value": float(op.attrs["value"]) * self.sizes[d] / max(1, sum(self.sizes))}
+        if not shares:
+            kind = self.graph.places[d].kind
+            if kind not in definition.lowerings:
+                raise PeError(f"op '{op.type}' cannot run on {kind} yet", at=op.at, code=ExitCode.DEVICE, hint="use place: cpu")
+            try:
+                definition.lowerings[kind](low)
+            except PeError as error:
+                error.at = error.at or op.at
+                raise
+        reads = [self.buffer(n, d) for n in op.input_names()]
+        writes = [self.buffer(n, d) for n in op.output_names()]
+        over = _pairs(definition.inplace, ins, outs)
+        return Task(node.index, d, low.calls, reads, writes, low.scratch_buffers, over, shares)
+
+    def _collective(self, node: OpNode) -> list[Task]:
+        tasks = []
+        running, devices = self.graph.active, range(len(self.graph.places))
+        for name in node.op.inputs["X"]:
+            sources = [self.buffer(name, d) for d in running]
+            targets = [self.buffer(name, d) for d in devices]
+            calls = all_reduce_shards(sources, targets, sources[0].size, self.shards)
+            for home, call in enumerate(calls):
+                tasks.append(Task(node.index, home, [call], list(sources), list(targets)))
+        return tasks
+
+
+def _pairs(
+    names: Mapping[str, str], ins: Mapping[str, Sequence[Buffer | None]], outs: Mapping[str, Sequence[Buffer | None]]
+) -> dict[Buffer, Buffer]:
+    found = {}
+    for out_slot, in_slot in names.items():
+        out, source = outs.get(out_slot, ()), ins.get(in_slot, ())
+        if out and source and out[0] is not None and source[0] is not None and out[0] is not source[0]:
+            found[out[0]] = source[0]
+    return found

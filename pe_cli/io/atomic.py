@@ -1,0 +1,297 @@
+"""Files appear whole or not at all: write beside, flush to the disk, rename."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pe_cli.core.errors import ExitCode, PeError
+
+#: Failures that a bigger or emptier disk cures.
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+#: Failures that another output path cures.
+_UNUSABLE = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ENOENT,
+        errno.EEXIST,
+        errno.ENAMETOOLONG,
+        errno.ELOOP,
+    }
+)
+_TEMPORARY = re.compile(r"\.tmp-(\d+)-[0-9a-f]{8}(\..*)?")
+
+
+def write_error(error: OSError, path: Path, *, wanted: int | None = None, kept: str = "") -> PeError:
+    """Explain why a file or folder could not be written.
+
+    Args:
+        error: what the system said.
+        path: what was to be written, as the user knows it.
+        wanted: size of what was to be written, in bytes, where it is known.
+        kept: one clause about what is still there, for the hint.
+
+    Returns:
+        An error with exit code USAGE for a path that can't be written, DEVICE for a full or failing disk.
+    """
+    reason = (error.strerror or str(error)).lower()
+    tail = f"; {kept}" if kept else ""
+    if error.errno in _FULL:
+        need = f": {wanted} bytes wanted, {_free(path)} bytes free" if wanted is not None else ""
+        return PeError(
+            f"cannot write {path}: {reason}{need}",
+            hint=f"free some space, or choose another disk{tail}",
+            code=ExitCode.DEVICE,
+        )
+    if error.errno in _UNUSABLE:
+        return PeError(f"cannot write {path}: {reason}", hint=_remedy(error, path) + tail, code=ExitCode.USAGE)
+    return PeError(
+        f"cannot write {path}: {reason}", hint=f"the disk or its file system fails{tail}", code=ExitCode.DEVICE
+    )
+
+
+def _free(path: Path) -> int:
+    """Return the free bytes of the file system that holds path, 0 when nobody can tell."""
+    for folder in (path, *path.absolute().parents):
+        with contextlib.suppress(OSError):
+            facts = os.statvfs(folder)
+            return facts.f_bavail * facts.f_frsize
+    return 0
+
+
+def _remedy(error: OSError, path: Path) -> str:
+    if error.errno == errno.ENOENT:
+        return f"create the folder {path.parent} first"
+    if error.errno == errno.EISDIR:
+        return "name a file, not a folder"
+    if error.errno == errno.ENOTDIR:
+        return "a part of this path is a file where a folder is needed"
+    if error.errno == errno.ENAMETOOLONG:
+        return "choose a shorter name"
+    return "choose a folder that you may write to"
+
+
+def _mode(path: Path) -> int:
+    """Return the file's type and permissions, 0 when it can't be looked at."""
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0
+
+
+def is_temporary(name: str) -> bool:
+    """Tell whether a file name is one of `temporary_name`'s."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def temporary_name(suffix: str = "") -> str:
+    """Return a new hidden name for something unfinished; it carries the process id."""
+    return f".tmp-{os.getpid()}-{secrets.token_hex(4)}{suffix}"
+
+
+def clean_temporaries(folder: Path, *, older_than: float = 60.0) -> None:
+    """Remove the unfinished files of writers that were killed.
+
+    Args:
+        folder: where to look; not searched deeper.
+        older_than: seconds since the last write; a younger file may belong to a live writer on another machine.
+    """
+    with contextlib.suppress(OSError):
+        for entry in folder.iterdir():
+            match = _TEMPORARY.fullmatch(entry.name)
+            if match is None or _alive(int(match.group(1))):
+                continue
+            with contextlib.suppress(OSError):
+                if time.time() - entry.stat().st_mtime >= older_than:
+                    entry.unlink()
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def make_folder(path: Path) -> Path:
+    """Create a folder and its parents where they are missing.
+
+    Returns:
+        path.
+
+    Raises:
+        PeError: it can't be created (USAGE), or the disk is full (DEVICE).
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(error, path) from None
+    return path
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder survive a power failure, where the file system can do it.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def sync_file(path: Path) -> None:
+    """Make the contents of a file survive a power failure.
+
+    Raises:
+        OSError: the disk is full or failed.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write every byte; the system may take fewer at a time.
+
+    Raises:
+        OSError: the disk is full or failed.
+    """
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def write_plain(path: Path, data: bytes) -> None:
+    """Fill a file that no reader knows yet: neither atomic nor flushed.
+
+    Raises:
+        OSError: the disk is full or failed.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        write_all(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def temporary(path: Path, *, wanted: int | None = None, sync: bool = True) -> Iterator[Path]:
+    """Give an empty file to write into; it takes the name `path` when the block ends well, else it is removed.
+
+    A symbolic link stays, and what it points at is replaced.
+
+    Args:
+        path: the final name; a file that already has it is untouched until the rename.
+        wanted: size of what will be written, in bytes, for the message about a full disk.
+        sync: whether the file must survive a power failure; False only promises that it is whole if the system lives.
+
+    Yields:
+        A path in the same folder, with the same suffix.
+
+    Raises:
+        PeError: the folder can't be written (USAGE), or the disk is full or failed (DEVICE).
+    """
+    target = Path(os.path.realpath(path))
+    draft = target.with_name(temporary_name(target.suffix if len(target.suffix) <= 16 else ""))
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        yield draft
+        if sync:
+            sync_file(draft)
+        draft.rename(target)
+        if sync:
+            sync_folder(target.parent)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
+        kept = f"the earlier {path} is unchanged" if _mode(target) else ""
+        raise write_error(error, path, wanted=wanted, kept=kept) from None
+
+
+def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Write a whole file, or leave what was there; devices and pipes (`/dev/stdout`) are written straight.
+
+    Args:
+        path: the file; its folder must exist.
+        data: the contents.
+        sync: as for `temporary`.
+
+    Raises:
+        PeError: the folder can't be written (USAGE), or the disk is full or failed (DEVICE).
+    """
+    mode = _mode(path)
+    if mode and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        try:
+            with path.open("wb", buffering=0) as stream:
+                write_all(stream.fileno(), data)
+        except OSError as error:
+            raise write_error(error, path, wanted=len(data)) from None
+        return
+    with temporary(path, wanted=len(data), sync=sync) as draft:
+        write_plain(draft, data)
+
+
+def write_text(path: Path, text: str, *, sync: bool = True) -> None:
+    """Write a whole file as UTF-8; see `write_bytes`.
+
+    Raises:
+        PeError: the folder can't be written (USAGE), or the disk is full or failed (DEVICE).
+    """
+    write_bytes(path, text.encode(), sync=sync)
+
+
+def append_line(path: Path, text: str, *, shown: Path | None = None) -> None:
+    """Add one line to a file in a single write, so that another process never reads half of it.
+
+    A line that a power failure cut short is ended first. On a full disk the file is cut back to its whole lines.
+
+    Args:
+        path: the file, created where missing; one writer at a time.
+        text: the line, without its newline; several lines stand with newlines between them.
+        shown: the file's name in an error, `path` when None.
+
+    Raises:
+        PeError: the file can't be written (USAGE), or the disk is full or failed (DEVICE).
+    """
+    data = f"{text}\n".encode()
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                data = b"\n" + data
+            try:
+                write_all(descriptor, data)
+            except OSError:
+                os.ftruncate(descriptor, size)
+                raise
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise write_error(error, shown or path, wanted=len(data), kept="the lines before are unchanged") from None

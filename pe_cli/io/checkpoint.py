@@ -1,0 +1,150 @@
+"""Checkpoints: one folder each, there whole or not at all.
+
+`step-N/` holds `params.safetensors` and `meta.json`, and is renamed into place after both are on the disk. `last` and
+`best` are small text files that hold the name of a folder: a replaced text file survives a pulled plug, a replaced
+symbolic link can't be flushed. Everything unfinished has a hidden name and is removed by the next save. Only one
+process writes at a time (a lock).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from pe_cli.core.errors import PeError
+from pe_cli.io import atomic, strict_json
+from pe_cli.io.description import FORMAT, META, META_LIMIT, PARAMS, Meta, check_file, read_meta
+from pe_cli.io.steps import another_whole, clean, locked, mark, marked, prune, prune_locked, resolve, steps
+from pe_cli.io.tensors import data_error, read_npz, read_safetensors, write_safetensors
+
+__all__ = ["load", "load_arrays", "mark", "marked", "prune", "resolve", "save", "steps"]
+
+
+def save(
+    root: Path,
+    step: int,
+    arrays: Mapping[str, np.ndarray],
+    meta: Mapping[str, object],
+    keep: int | None = None,
+) -> Path:
+    """Write a checkpoint, then remove the oldest ones.
+
+    Args:
+        root: folder that holds the checkpoints; created where missing.
+        step: number of steps done; an earlier checkpoint of the same step is replaced.
+        arrays: name -> array, any shape, of an element type in `DTYPES`.
+        meta: JSON values to keep beside (epoch, metrics, seed, ...); NaN comes back as "nan". The keys `format`,
+            `step`, `tensors`, `sha256` and `bytes` are ours.
+        keep: number of checkpoints to keep, as for `prune`; None keeps all.
+
+    Returns:
+        The folder of the checkpoint, whole and flushed to the disk.
+
+    Raises:
+        PeError: USAGE, the folder can't be written; DEVICE, the disk is full or failed; DATA, an element type is none
+            of ours. The checkpoints that were there still are.
+    """
+    assert step >= 0, step
+    assert keep is None or keep >= 1, keep
+    atomic.make_folder(root)
+    wanted = sum(array.nbytes for array in arrays.values())
+    try:
+        with locked(root):
+            clean(root)
+            draft = root / atomic.temporary_name()
+            try:
+                draft.mkdir()
+                _write(draft, step, arrays, meta)
+                folder = _put(draft, root, step)
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+            if keep is not None:
+                prune_locked(root, keep, step)
+    except OSError as error:
+        raise atomic.write_error(error, root / f"step-{step}", wanted=wanted, kept=_kept(root)) from None
+    return folder
+
+
+def _write(folder: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, object]) -> None:
+    digest, size = write_safetensors(folder / PARAMS, arrays)
+    tensors = {name: {"dtype": array.dtype.name, "shape": array.shape} for name, array in arrays.items()}
+    ours = {"format": FORMAT, "step": step, "sha256": digest, "bytes": size, "tensors": tensors}
+    text = strict_json.dumps({**meta, **ours}, indent=1).encode()
+    if len(text) > META_LIMIT:
+        raise data_error(f"{folder.parent}: {META} would have {len(text)} bytes, more than {META_LIMIT}")
+    atomic.write_plain(folder / META, text + b"\n")
+    atomic.sync_file(folder / META)
+    atomic.sync_folder(folder)
+
+
+def _put(draft: Path, root: Path, step: int) -> Path:
+    """Give a finished folder its name; at no moment is the step missing."""
+    folder, old = root / f"step-{step}", root / f".old-step-{step}"
+    if folder.exists():
+        folder.rename(old)
+    draft.rename(folder)
+    atomic.sync_folder(root)
+    shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+def load(path: Path) -> tuple[dict[str, np.ndarray], Meta]:
+    """Read a checkpoint and check it against its own description.
+
+    Args:
+        path: as for `resolve`; a tensor file alone has no meta.
+
+    Returns:
+        name -> array in the order in which they were saved; everything that meta.json holds.
+
+    Raises:
+        PeError: DATA; missing, truncated, changed since it was written, or written by a version with another format.
+    """
+    folder = resolve(path)
+    if folder.is_file():
+        return load_arrays(folder), {}
+    try:
+        return _read(folder)
+    except PeError as error:
+        error.hint = error.hint or another_whole(folder.parent, but=folder)
+        raise
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read arrays by name, for `--init`: from anything that `load` takes, or an .npz file.
+
+    Raises:
+        PeError: DATA; as for `load`, or the suffix is unknown.
+    """
+    file = resolve(path)
+    if file.is_dir():
+        return load(file)[0]
+    if file.suffix == ".npz":
+        return read_npz(file)
+    if file.suffix == ".safetensors":
+        return read_safetensors(file)
+    raise data_error(f"{path}: neither a checkpoint folder nor a .safetensors or .npz file")
+
+
+def _read(folder: Path) -> tuple[dict[str, np.ndarray], Meta]:
+    meta, tensors = read_meta(folder)
+    check_file(folder / PARAMS, meta)
+    arrays = read_safetensors(folder / PARAMS)
+    for name in arrays.keys() ^ tensors.keys():
+        raise data_error(f"{folder}: {META} and {PARAMS} disagree: only one of them has '{name}'")
+    for name, array in arrays.items():
+        said = tensors[name]
+        found = {"dtype": array.dtype.name, "shape": list(array.shape)}
+        if said != found:
+            raise data_error(f"{folder}: {META} and {PARAMS} disagree about '{name}': {said} and {found}")
+    return {name: arrays[name] for name in tensors}, meta
+
+
+def _kept(root: Path) -> str:
+    with contextlib.suppress(PeError):
+        return f"the checkpoints of the steps {', '.join(map(str, steps(root)))} are unchanged" if steps(root) else ""
+    return ""

@@ -1,0 +1,54 @@
+"""`meta.json`, the description of a checkpoint: reading it, and holding the tensor file against it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pe_cli.io import strict_json
+from pe_cli.io.tensors import data_error, sha256
+
+FORMAT = 1
+META_LIMIT = 16 * 2**20
+PARAMS = "params.safetensors"
+META = "meta.json"
+Meta = dict[str, object]
+
+
+def read_meta(folder: Path) -> tuple[Meta, dict[str, object]]:
+    path = folder / META
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(META_LIMIT + 1)
+        meta = strict_json.loads(text) if len(text) <= META_LIMIT else None
+    except OSError as error:
+        raise data_error(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError as error:
+        raise data_error(f"{path}: not whole JSON: {error}") from None
+    if len(text) > META_LIMIT:
+        raise data_error(f"{path}: more than {META_LIMIT} bytes, which no checkpoint of ours has")
+    if not isinstance(meta, dict) or "format" not in meta:
+        raise data_error(f"{path}: not the description of a checkpoint")
+    if meta["format"] != FORMAT or isinstance(meta["format"], bool):
+        raise data_error(
+            f"{path}: format {meta['format']!r}, this version reads {FORMAT}", "use the version of pe that wrote it"
+        )
+    tensors = meta.get("tensors")
+    if not isinstance(tensors, dict) or not isinstance(meta.get("step"), int):
+        raise data_error(f"{path}: not the description of a checkpoint")
+    return meta, tensors
+
+
+def check_file(path: Path, meta: Meta) -> None:
+    """Compare size and hash, so that a torn or swapped file is named as such, before anything in it is believed."""
+    if not path.is_file():
+        raise data_error(f"{path}: no such file")
+    try:
+        size, digest = path.stat().st_size, sha256(path)
+    except OSError as error:
+        raise data_error(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    if size != meta.get("bytes"):
+        raise data_error(f"{path}: {size} bytes, but {META} says {meta.get('bytes')}")
+    if digest != meta.get("sha256"):
+        raise data_error(
+            f"{path}: changed since it was written: its sha256 is {digest}, {META} says {meta.get('sha256')}"
+        )

@@ -1,0 +1,62 @@
+"""Facts of the machine that explain a run's speed and digits; nothing that names the machine or its user."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import pe_cli
+
+_PACKAGES = ("numpy", "numba", "llvmlite", "numba-cuda", "mpi4py", "safetensors", "pydantic")
+#: Where the kernel says how much memory this container may use: version 2, then version 1.
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+def environment() -> dict[str, object]:
+    """Return versions and hardware, as JSON values.
+
+    Returns:
+        pe, python, platform: texts; packages: name -> version, None when not installed; cpu: model name;
+        cores: number of cores that this process may use; memory: bytes that it may use, 0 when unknown.
+    """
+    return {
+        "pe": pe_cli.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "cpu": cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory": memory(),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def cpu_model() -> str:
+    """Return the name of the CPU as the kernel gives it, else the architecture."""
+    with contextlib.suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.machine()
+
+
+def memory() -> int:
+    """Return the bytes of memory that this process may use: the machine's, or its container's limit if that is less."""
+    sizes = []
+    with contextlib.suppress(OSError, ValueError):
+        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for path in _LIMITS:
+        # "max" means no limit.
+        with contextlib.suppress(OSError, ValueError):
+            sizes.append(int(path.read_text()))
+    return min(sizes, default=0)

@@ -1,0 +1,289 @@
+"""Fetched values as files: .npz for arrays, .csv for tables, .jsonl for everything that reads lines.
+
+A file appears whole, when its writer is closed. With `append` a table grows line by line under its final name, which is
+what a training that may be killed and resumed needs.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import csv
+import io
+import itertools
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.io import atomic, strict_json
+from pe_cli.io.tensors import data_error, read_npz
+
+Values = Mapping[str, np.ndarray]
+#: The column that says at which step a row was fetched.
+STEP = "step"
+
+
+def open_writer(path: Path, *, append: bool = False) -> FetchWriter:
+    """Open a writer for fetched values; the suffix says which.
+
+    Args:
+        path: *.npz, *.csv or *.jsonl; its folder is created where missing.
+        append: go on behind what the file holds, tables in place; False replaces it when closed.
+
+    Raises:
+        PeError: USAGE, an unknown suffix or a folder that can't be written; DATA, the file to go on with is damaged.
+    """
+    kinds: dict[str, type[FetchWriter]] = {".npz": _Npz, ".csv": _Csv, ".jsonl": _Jsonl}
+    kind = kinds.get(path.suffix.lower())
+    if kind is None:
+        raise PeError(
+            f"cannot write fetches to {path}: unknown suffix '{path.suffix}'",
+            hint=did_you_mean(path.suffix, kinds) or f"one of {', '.join(kinds)}",
+        )
+    atomic.make_folder(path.parent)
+    return kind(path, append)
+
+
+class FetchWriter(abc.ABC):
+    """Where fetched values go. As a context manager it closes after success and discards after a failure.
+
+    Args:
+        path: the file, as the user named it.
+        append: whether to go on behind what it holds.
+    """
+
+    def __init__(self, path: Path, append: bool) -> None:
+        self.path = path
+        self.append = append
+        self._draft = contextlib.ExitStack()
+
+    @abc.abstractmethod
+    def write(self, step: int, values: Values) -> None:
+        """Add the values of one step.
+
+        Args:
+            step: number of steps done.
+            values: name -> [samples, ...] or a scalar (); one sample among values with more is repeated in tables.
+
+        Raises:
+            PeError: USAGE, the values don't fit the file's format; DEVICE, the disk is full or failed.
+        """
+
+    def close(self) -> None:
+        """Finish the file; a second call does nothing.
+
+        Raises:
+            PeError: DEVICE, the disk is full or failed.
+        """
+        with self._draft.pop_all():
+            self._finish()
+
+    def discard(self) -> None:
+        """Stop without finishing: an earlier file stays as it was; lines that were appended stay too."""
+        with contextlib.suppress(_DiscardedError), self._draft.pop_all():
+            raise _DiscardedError
+
+    @abc.abstractmethod
+    def _finish(self) -> None:
+        """Do what is left before the file gets its name."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+
+class _DiscardedError(Exception):
+    """Leaves the block of a temporary file, which removes it."""
+
+
+class _Npz(FetchWriter):
+    """Keeps everything in memory and stacks it along the sample axis; `step` has one element per write."""
+
+    def __init__(self, path: Path, append: bool) -> None:
+        super().__init__(path, append)
+        earlier = read_npz(path) if append and path.exists() else {}
+        self._parts = {name: [array] for name, array in earlier.items()}
+        # Taken now, so that a folder that can't be written is known before the work, not after it.
+        self._file: Path | None = self._draft.enter_context(atomic.temporary(path))
+
+    def write(self, step: int, values: Values) -> None:
+        _check_names(values)
+        samples = {name: np.atleast_1d(value) for name, value in values.items()}
+        for name, value in samples.items():
+            first = self._parts[name][0] if name in self._parts else value
+            if (first.dtype, first.shape[1:]) != (value.dtype, value.shape[1:]):
+                raise PeError(
+                    f"{self.path}: '{name}' was {first.dtype} {_per_sample(first)}, now it is {value.dtype} "
+                    f"{_per_sample(value)}: an .npz stacks samples of one shape",
+                    hint="write a .jsonl, whose lines may differ",
+                )
+        for name, value in {STEP: np.array([step], np.int64), **samples}.items():
+            self._parts.setdefault(name, []).append(value.copy())
+
+    def _finish(self) -> None:
+        file, self._file = self._file, None
+        if file is None:
+            return
+        try:
+            # np.savez can't store an array that is called "file".
+            with zipfile.ZipFile(file, "w") as archive:
+                for name, parts in self._parts.items():
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                        np.lib.format.write_array(stream, np.concatenate(parts), allow_pickle=False)
+        except OSError as error:
+            wanted = sum(part.nbytes for parts in self._parts.values() for part in parts)
+            raise atomic.write_error(error, self.path, wanted=wanted) from None
+
+
+class _Table(FetchWriter):
+    """Writes the lines of one step at once and keeps none."""
+
+    def __init__(self, path: Path, append: bool) -> None:
+        super().__init__(path, append)
+        if append:
+            self._file = path
+            _cut_torn_line(path)
+        else:
+            self._file = self._draft.enter_context(atomic.temporary(path))
+
+    def write(self, step: int, values: Values) -> None:
+        _check_names(values)
+        samples = _repeated(self.path, {name: np.atleast_1d(value) for name, value in values.items()})
+        lines = self._lines(step, samples)
+        if lines:
+            atomic.append_line(self._file, "\n".join(lines), shown=self.path)
+
+    def _finish(self) -> None:
+        """Do nothing: every line is written already."""
+
+    @abc.abstractmethod
+    def _lines(self, step: int, samples: Values) -> list[str]:
+        """Return the lines for values with the same number of samples."""
+
+
+class _Csv(_Table):
+    """One row per sample: step, then `name`, `name[i]`, `name[i][j]` for each element of a sample."""
+
+    def __init__(self, path: Path, append: bool) -> None:
+        super().__init__(path, append)
+        self._header = _first_line(path) if append else ""
+
+    def _lines(self, step: int, samples: Values) -> list[str]:
+        columns = [column for name, value in samples.items() for column in _columns(name, value.shape[1:])]
+        header = _csv([[STEP, *columns]])
+        body = np.concatenate([_texts(value) for value in samples.values()], axis=1)
+        rows = _csv([[str(step), *row] for row in body.tolist()])
+        if not self._header:
+            self._header = header[0]
+            return header + rows
+        if self._header != header[0]:
+            raise PeError(
+                f"{self.path}: its columns are {self._header}, but step {step} has {header[0]}",
+                hint="write a .jsonl, whose lines may differ, or another .csv",
+            )
+        return rows
+
+
+class _Jsonl(_Table):
+    """One JSON object per sample: step and every value; a sample of one element is a plain number."""
+
+    def _lines(self, step: int, samples: Values) -> list[str]:
+        lists = [_shortest(value.reshape(-1) if value.shape[1:] == (1,) else value) for value in samples.values()]
+        rows = zip(*lists, strict=True)
+        return [strict_json.dumps({STEP: step, **dict(zip(samples, row, strict=True))}) for row in rows]
+
+
+def _check_names(values: Values) -> None:
+    assert values, "nothing to write"
+    if STEP in values:
+        raise PeError(f"a fetched variable can't be called '{STEP}': that column is the number of the step")
+
+
+def _per_sample(array: np.ndarray) -> str:
+    return f"{list(array.shape[1:])} a sample"
+
+
+def _repeated(path: Path, samples: dict[str, np.ndarray]) -> Values:
+    """Bring all values to one number of samples: means and other single values stand in every row.
+
+    Raises:
+        PeError: two values have different numbers of samples.
+    """
+    counts = {name: len(value) for name, value in samples.items() if len(value) != 1}
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"'{name}' has {count}" for name, count in counts.items())
+        raise PeError(
+            f"{path}: one row per sample needs the same number of samples in every value, but {said}",
+            hint="write an .npz, or fetch them into two files",
+        )
+    rows = next(iter(counts.values()), 1)
+    return {name: np.broadcast_to(value, (rows, *value.shape[1:])) for name, value in samples.items()}
+
+
+def _columns(name: str, shape: tuple[int, ...]) -> list[str]:
+    if shape in ((), (1,)):
+        return [name]
+    indices = itertools.product(*map(range, shape))
+    return [name + "".join(f"[{i}]" for i in index) for index in indices]
+
+
+def _texts(value: np.ndarray) -> np.ndarray:
+    """Return [samples, elements] texts with as few digits as read back to the same number; booleans are 0 and 1."""
+    flat = value.reshape(len(value), int(np.prod(value.shape[1:])))
+    return (flat.astype(np.uint8) if flat.dtype == np.bool_ else flat).astype(np.str_)
+
+
+def _shortest(value: np.ndarray) -> list[object]:
+    """Return nested lists in which a float32 0.1 is 0.1, not 0.10000000149011612."""
+    exact = value.astype(np.str_).astype(np.float64) if value.dtype == np.float32 else value
+    result: list[object] = exact.tolist()
+    return result
+
+
+def _csv(rows: list[list[str]]) -> list[str]:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().splitlines()
+
+
+def _first_line(path: Path) -> str:
+    if not path.is_file():
+        return ""
+    try:
+        with path.open(encoding="utf-8") as stream:
+            return stream.readline().rstrip("\n")
+    except (OSError, ValueError) as error:
+        raise data_error(f"{path}: can't be continued: {error}") from None
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Remove an unfinished last line: every line of ours ends with a newline, so that it is half of one."""
+    if not path.is_file():
+        return
+    try:
+        with path.open("r+b") as stream:
+            end = stream.seek(0, os.SEEK_END)
+            while end > 0:
+                start = max(0, end - 65536)
+                stream.seek(start)
+                newline = stream.read(end - start).rfind(b"\n")
+                if newline >= 0:
+                    stream.truncate(start + newline + 1)
+                    return
+                end = start
+            stream.truncate(0)
+    except OSError as error:
+        raise atomic.write_error(error, path) from None

@@ -1,0 +1,249 @@
+"""The folder that a run leaves: what was asked, on what it ran, what happened, and what came out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.io import atomic, strict_json
+from pe_cli.io.environment import environment
+from pe_cli.io.tensors import data_error
+
+__all__ = ["RunFolder", "State", "environment"]
+
+State = Literal["running", "done", "failed", "stopped"]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run's folder; every file in it has its property here.
+
+    Args:
+        path: the folder, which exists.
+    """
+
+    path: Path
+
+    @classmethod
+    def create(
+        cls,
+        parent: Path,
+        name: str,
+        config_text: str,
+        resolved_text: str,
+        env: Mapping[str, object],
+        *,
+        now: datetime | None = None,
+    ) -> RunFolder:
+        """Make `<name>-<YYYYmmdd-HHMMSS>` in parent, with `-2`, `-3` ... behind it where that exists.
+
+        Args:
+            parent: created where missing.
+            name: of the run; characters that are awkward in file names become `-`.
+            config_text: the run file as the user wrote it.
+            resolved_text: the run file with includes, overrides and defaults filled in.
+            env: what `environment` returns.
+            now: local time for the name, the present one when None.
+
+        Raises:
+            PeError: USAGE, the folder can't be written; DEVICE, the disk is full or failed.
+        """
+        atomic.make_folder(parent)
+        folder = cls(_unique(parent, f"{_safe(name)}-{(now or datetime.now().astimezone()):%Y%m%d-%H%M%S}"))
+        for inner in (folder.fetches, folder.graphs, folder.checkpoints):
+            atomic.make_folder(inner)
+        atomic.write_text(folder.config_path, config_text)
+        atomic.write_text(folder.resolved_path, resolved_text)
+        atomic.write_text(folder.env_path, strict_json.dumps(env, indent=1) + "\n")
+        for stream in (folder.metrics_path, folder.log_path):
+            atomic.write_text(stream, "", sync=False)
+        folder.status(state="running", step=0, epoch=0)
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Return the folder of an earlier run, to go on in it or to read it.
+
+        Raises:
+            PeError: DATA; there is no run folder under this path.
+        """
+        folder = cls(path)
+        if not folder.status_path.is_file():
+            around = [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
+            what = "not the folder of a run: it has no status.json" if path.is_dir() else "no such folder"
+            raise data_error(f"{path}: {what}", did_you_mean(path.name, set(around) - {path.name}))
+        for place in (path, folder.fetches):
+            atomic.clean_temporaries(place)
+        return folder
+
+    @classmethod
+    def latest(cls, parent: Path) -> RunFolder:
+        """Return the run in parent that was started last.
+
+        Raises:
+            PeError: DATA; there is none.
+        """
+        found: list[tuple[str, str]] = []
+        for path in parent.iterdir() if parent.is_dir() else ():
+            with contextlib.suppress(PeError):
+                found.append((str(cls(path).read_status().get("started")), path.name))
+        if not found:
+            raise data_error(f"{parent}: no run in it", "start one with pe train CONFIG")
+        return cls.open(parent / max(found)[1])
+
+    @property
+    def config_path(self) -> Path:
+        """The run file as the user wrote it."""
+        return self.path / "config.yaml"
+
+    @property
+    def resolved_path(self) -> Path:
+        """The run file with everything filled in."""
+        return self.path / "resolved.yaml"
+
+    @property
+    def env_path(self) -> Path:
+        """Versions and hardware."""
+        return self.path / "env.json"
+
+    @property
+    def metrics_path(self) -> Path:
+        """Scalars, one JSON object a line."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def fetches(self) -> Path:
+        """Folder of fetched values."""
+        return self.path / "fetches"
+
+    @property
+    def graphs(self) -> Path:
+        """Folder of graph dumps."""
+        return self.path / "graphs"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def trace_path(self) -> Path:
+        """The timeline of a profiled run."""
+        return self.path / "trace.json"
+
+    @property
+    def log_path(self) -> Path:
+        """What was said, each line with its time."""
+        return self.path / "log.txt"
+
+    @property
+    def status_path(self) -> Path:
+        """How far the run is."""
+        return self.path / "status.json"
+
+    def log(self, text: str) -> None:
+        """Add text to the log; each of its lines gets the time in UTC.
+
+        Raises:
+            PeError: the log can't be written.
+        """
+        stamp = _now()
+        atomic.append_line(self.log_path, "\n".join(f"{stamp} {line}" for line in text.splitlines() or [""]))
+
+    def metric(self, values: Mapping[str, object]) -> None:
+        """Add one line of scalars; NaN and infinities are written as the strings "nan", "inf" and "-inf".
+
+        Raises:
+            PeError: the file can't be written.
+        """
+        atomic.append_line(self.metrics_path, strict_json.dumps(values))
+
+    def metrics(self) -> Iterator[dict[str, object]]:
+        """Yield the lines of metrics.jsonl in order; a line that a power failure tore is left out.
+
+        Raises:
+            PeError: DATA; the file can't be read.
+        """
+        try:
+            with self.metrics_path.open("rb") as lines:
+                for line in lines:
+                    with contextlib.suppress(ValueError):
+                        value = strict_json.loads(line)
+                        if isinstance(value, dict):
+                            yield value
+        except OSError as error:
+            raise data_error(f"{self.metrics_path}: {(error.strerror or str(error)).lower()}") from None
+
+    def status(
+        self,
+        *,
+        state: State | None = None,
+        step: int | None = None,
+        epoch: int | None = None,
+        best: object | None = None,
+    ) -> None:
+        """Replace status.json; what isn't given stays as it was, `updated` and `pid` are filled in.
+
+        Only a new state is flushed to the disk: progress is written often and may be lost with the power.
+
+        Args:
+            state: running, done, failed or stopped.
+            step: steps done.
+            epoch: epochs done.
+            best: JSON value that describes the best checkpoint so far.
+
+        Raises:
+            PeError: USAGE, the folder can't be written; DEVICE, the disk is full or failed.
+        """
+        now = _now()
+        before: dict[str, object] = {"state": "running", "step": 0, "epoch": 0, "started": now, "best": None}
+        with contextlib.suppress(PeError):
+            before |= self.read_status()
+        given = {"state": state, "step": step, "epoch": epoch, "best": best}
+        after = before | {key: value for key, value in given.items() if value is not None}
+        after |= {"updated": now, "pid": os.getpid()}
+        atomic.write_text(self.status_path, strict_json.dumps(after, indent=1) + "\n", sync=state is not None)
+
+    def read_status(self) -> dict[str, object]:
+        """Return what status.json holds.
+
+        Raises:
+            PeError: DATA; it is missing or damaged.
+        """
+        try:
+            value = strict_json.loads(self.status_path.read_bytes())
+        except OSError as error:
+            raise data_error(f"{self.status_path}: {(error.strerror or str(error)).lower()}") from None
+        except ValueError as error:
+            raise data_error(f"{self.status_path}: not whole JSON: {error}") from None
+        if not isinstance(value, dict):
+            raise data_error(f"{self.status_path}: not a JSON object")
+        return value
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^\w.+=-]+", "-", name, flags=re.ASCII).strip("-.")[:100] or "run"
+
+
+def _unique(parent: Path, name: str) -> Path:
+    for number in range(1, 10_000):
+        path = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise atomic.write_error(error, path) from None
+        return path
+    raise PeError(f"cannot write {parent}: 9999 runs are called {name}", hint="give the run another name")

@@ -1,0 +1,58 @@
+"""JSON that every reader accepts: no NaN, no infinity, numbers of NumPy written as numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+
+def plain(value: object) -> object:
+    """Return the same value made of what JSON has.
+
+    NaN and the infinities become the strings "nan", "inf", "-inf": `float()` reads both forms back.
+
+    Raises:
+        TypeError: the value has no place in JSON.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"a {type(value).__name__} has no place in JSON")
+
+
+def dumps(value: object, *, indent: int | None = None) -> str:
+    """Return strict JSON, one line unless indent (spaces) is given.
+
+    Raises:
+        TypeError: a value has no place in JSON.
+    """
+    return json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=False)
+
+
+def loads(text: str | bytes) -> object:
+    """Read strict JSON.
+
+    Raises:
+        ValueError: it isn't JSON, or it holds NaN or an infinity as a number, or it is nested too deeply.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _refuse(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")

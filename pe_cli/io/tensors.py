@@ -1,0 +1,180 @@
+"""Named arrays in one file: safetensors read and written, npz read; nothing is ever unpickled.
+
+The writer is ours (the format is a length, a JSON header and the raw bytes) so that it hashes while it writes, copies
+nothing and reports a full disk as such; the reader is the library's, which checks every offset of a hostile header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import DTYPES
+from pe_cli.io import atomic
+
+_CODES = {"float32": "F32", "float64": "F64", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
+#: What NumPy and the zip reader raise for a damaged archive.
+_DAMAGED = (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error, struct.error)
+
+
+def data_error(message: str, hint: str | None = None) -> PeError:
+    """Return an error about a file's contents; its exit code is DATA."""
+    return PeError(message, hint=hint, code=ExitCode.DATA)
+
+
+def _checked(name: str, array: np.ndarray, where: str) -> np.ndarray:
+    """Return the array as C-contiguous and in the machine's byte order.
+
+    Raises:
+        PeError: its element type is none of ours.
+    """
+    dtype = array.dtype.newbyteorder("=")
+    if dtype.name not in DTYPES:
+        raise data_error(
+            f"{where}'{name}' is {array.dtype}, which no variable can hold",
+            f"convert it first, for example to float32; the types are {', '.join(DTYPES)}",
+        )
+    # np.ascontiguousarray would turn a scalar into an array of one element.
+    return np.asarray(array, dtype=dtype, order="C")
+
+
+def _header(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Return length and JSON header; the arrays follow in the order of the mapping, without gaps."""
+    entries: dict[str, object] = {}
+    offset = 0
+    for name, array in arrays.items():
+        entries[name] = {
+            "dtype": _CODES[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [offset, offset + array.nbytes],
+        }
+        offset += array.nbytes
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> tuple[str, int]:
+    """Write arrays under `path` at once, flushed to the disk; for a file under its final name, see `atomic.temporary`.
+
+    Args:
+        path: a new or empty file.
+        arrays: any shapes, including () and empty ones.
+
+    Returns:
+        sha256 of the file as hex digits, and its size in bytes.
+
+    Raises:
+        OSError: the disk is full or failed.
+        PeError: an element type is none of `DTYPES`.
+    """
+    whole = {name: _checked(name, array, "") for name, array in arrays.items()}
+    # The widest elements first: every array then starts at a multiple of its element size.
+    ordered = dict(sorted(whole.items(), key=lambda item: (-item[1].itemsize, item[0])))
+    digest = hashlib.sha256()
+    size = 0
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        for piece in (memoryview(_header(ordered)), *(_bytes(array) for array in ordered.values())):
+            digest.update(piece)
+            atomic.write_all(descriptor, piece)
+            size += piece.nbytes
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return digest.hexdigest(), size
+
+
+def _bytes(array: np.ndarray) -> memoryview:
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return little.reshape(-1).view(np.uint8).data
+
+
+def sha256(path: Path) -> str:
+    """Return the sha256 of a file as hex digits.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """Read every array of a safetensors file.
+
+    Returns:
+        name -> array, each its own writable memory.
+
+    Raises:
+        PeError: DATA; the file is missing, truncated or corrupt, or holds an element type that is none of ours.
+    """
+    if not path.is_file():
+        raise data_error(f"{path}: no such file")
+    arrays: dict[str, np.ndarray] = {}
+    try:
+        with safe_open(path, framework="np") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - the reader is no mapping, it has keys() only
+                _refuse_unknown(path, name, tensors.get_slice(name).get_dtype())
+                arrays[name] = _own(tensors.get_tensor(name))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise data_error(f"{path}: not a whole safetensors file: {_first_line(error)}") from None
+    except MemoryError:
+        raise PeError(f"{path}: its arrays don't fit into memory", code=ExitCode.DEVICE) from None
+    return arrays
+
+
+def _refuse_unknown(path: Path, name: str, code: str) -> None:
+    if code not in _CODES.values():
+        raise data_error(
+            f"{path}: '{name}' has the type {code}, which no variable can hold",
+            f"convert it first, for example to F32; the types are {', '.join(_CODES.values())}",
+        )
+
+
+def _own(array: np.ndarray) -> np.ndarray:
+    return array if array.flags.writeable and array.flags.owndata else array.copy()
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """Read every array of an npz file, never unpickling.
+
+    Returns:
+        name -> array.
+
+    Raises:
+        PeError: DATA; the file is missing, truncated or corrupt, or holds an element type that is none of ours.
+    """
+    if not path.is_file():
+        raise data_error(f"{path}: no such file")
+    arrays: dict[str, np.ndarray] = {}
+    try:
+        # Opened here: np.load leaves the file of a damaged archive open.
+        with path.open("rb") as stream:
+            archive = np.load(stream, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("one bare array, not an archive of named ones")
+            for name in archive.files:
+                value = archive[name]
+                if not isinstance(value, np.ndarray):
+                    raise ValueError(f"'{name}' is not an array")
+                arrays[name] = _own(_checked(name, value, f"{path}: "))
+    except MemoryError:
+        raise PeError(f"{path}: its arrays don't fit into memory", code=ExitCode.DEVICE) from None
+    except _DAMAGED as error:
+        raise data_error(f"{path}: not a whole npz file: {_first_line(error)}") from None
+    return arrays
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

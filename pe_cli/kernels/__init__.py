@@ -1,0 +1,1 @@
+"""What op kernels are written with, knowing no op: the kernel language, its compiler and cache, microkernels, vector math."""

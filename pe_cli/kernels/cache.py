@@ -1,0 +1,159 @@
+"""Kernels by address: compiled on first need, kept on disk, loaded without numba the next time."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from pe_cli.kernels.digest import digest
+from pe_cli.kernels.lang import Kernel
+from pe_cli.kernels.target import cpu_name, features, vector_bytes
+
+MAGIC = b"pe-kernel-1\n"
+#: Objects kept on disk; the least recently used go first.
+MAX_FILES = 4000
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A kernel for element types: what is compiled once and has one address."""
+
+    kernel: Kernel
+    dtype: str = "float32"
+    second: str = "float32"
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Content hash: names the object file and its symbol."""
+        return digest(self.kernel, self.dtype, self.second, _environment())
+
+    @property
+    def line(self) -> str:
+        """Name for compile workers and progress lines."""
+        return f"{self.kernel.name} {self.dtype} {self.second}"
+
+
+@functools.cache
+def _environment() -> str:
+    versions = [importlib.metadata.version(name) for name in ("numba", "llvmlite")]
+    return "|".join([*versions, cpu_name(), features(), str(vector_bytes()), llvm.get_default_triple()])
+
+
+@functools.cache
+def folder() -> Path:
+    """Return the cache folder: `$PE_CACHE_DIR`, else `$XDG_CACHE_HOME/pe/kernels`; made on first use."""
+    base = os.environ.get("PE_CACHE_DIR")
+    path = Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pe" / "kernels"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        path = Path(tempfile.mkdtemp(prefix="pe-kernels-"))
+    return path
+
+
+def _read(key: str) -> bytes | None:
+    path = folder() / f"{key}.o"
+    try:
+        blob = path.read_bytes()
+    except OSError:
+        return None
+    body = blob[len(MAGIC) + 32 :]
+    good = blob.startswith(MAGIC) and hashlib.sha256(body).digest() == blob[len(MAGIC) : len(MAGIC) + 32]
+    if not good:
+        path.unlink(missing_ok=True)
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)
+    return body
+
+
+def store(key: str, body: bytes) -> None:
+    """Write an object atomically; a cache that cannot be written is no error."""
+    with contextlib.suppress(OSError):
+        fd, name = tempfile.mkstemp(dir=folder(), prefix=f".{key}.")
+        with os.fdopen(fd, "wb") as f:
+            f.write(MAGIC + hashlib.sha256(body).digest() + body)
+        os.replace(name, folder() / f"{key}.o")
+
+
+def _prune() -> None:
+    files = sorted(folder().glob("*.o"), key=lambda p: p.stat().st_mtime, reverse=True)
+    for path in files[MAX_FILES:]:
+        path.unlink(missing_ok=True)
+
+
+class _Engine:
+    """LLVM's loader; lives as long as the process."""
+
+    def __init__(self) -> None:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        machine = llvm.Target.from_default_triple().create_target_machine()
+        self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        self.addresses: dict[str, int] = {}
+        self.objects: list[tuple[bytes, object]] = []  # LLVM reads them when it likes, until the process ends
+        self.lock = threading.Lock()
+
+    def load(self, objects: dict[str, bytes]) -> None:
+        for body in objects.values():
+            held = llvm.ObjectFileRef.from_data(body)
+            self.objects.append((body, held))
+            self.engine.add_object_file(held)
+        self.engine.finalize_object()
+        for key in objects:
+            self.addresses[key] = self.engine.get_function_address(f"pe_{key}")
+
+
+@functools.cache
+def _engine() -> _Engine:
+    return _Engine()
+
+
+def compile_instance(instance: Instance) -> bytes:
+    """Compile in this process, store, and return the object."""
+    from pe_cli.kernels.compiler import compile_kernel
+
+    body = compile_kernel(instance.kernel, instance.dtype, instance.second, f"pe_{instance.key}")
+    store(instance.key, body)
+    return body
+
+
+def addresses(
+    instances: Iterable[Instance], progress: Callable[[int, int, str], None] | None = None
+) -> dict[Instance, int]:
+    """Return the address of every instance, compiling what no cache holds.
+
+    Args:
+        instances: what a plan needs.
+        progress: called with (done, total, name) for each kernel that has to be compiled.
+
+    Returns:
+        Addresses of C functions `void f(int64 *record)`; valid until the process ends.
+    """
+    from pe_cli.kernels.workers import compile_all
+
+    wanted = list(dict.fromkeys(instances))
+    engine = _engine()
+    with engine.lock:
+        missing = {i.key: i for i in wanted if i.key not in engine.addresses}
+        objects = {key: body for key in missing if (body := _read(key)) is not None}
+        absent = [i for key, i in missing.items() if key not in objects]
+        if absent:
+            objects |= compile_all(absent, progress)
+            _prune()
+        if objects:
+            engine.load(objects)
+        return {i: engine.addresses[i.key] for i in wanted}
+
+

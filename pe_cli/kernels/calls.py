@@ -1,0 +1,81 @@
+"""Kernel calls before any address exists: buffers of known type, and what a call's arguments may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pe_cli.core.types import TensorType
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A variable on one device, or scratch memory of one op.
+
+    Args:
+        name: the variable's name; `scratch` for scratch.
+        type: shape and element type, all sizes known.
+    """
+
+    name: str
+    type: TensorType
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        """Element type."""
+        return self.type.dtype
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.type.size
+
+
+@dataclass(frozen=True)
+class Offset:
+    """A place inside a buffer, in elements from its start; usable wherever a buffer is an argument."""
+
+    buffer: Buffer
+    elements: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """Addresses of several buffers as an int64 array; for a kernel's PtrI64 parameter that takes a list."""
+
+    buffers: tuple[Buffer | Offset, ...]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Integers in memory, for a kernel's PtrI64 parameter (shapes, strides, offsets)."""
+
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One kernel call: arguments are buffers, places in buffers, integers and floats, in the kernel's order."""
+
+    kernel: Any
+    args: tuple[Any, ...]
+    dtype: str
+    second: str
+
+
+class _Word:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+#: Arguments that the plan fills in: the error report of the op, and the counter of steps (int64 pointer).
+STATUS: Any = _Word("status")
+STEP: Any = _Word("step")

@@ -1,0 +1,75 @@
+"""A content hash of a kernel: of its code, and of everything that its code reaches."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import types
+from typing import Any
+
+from pe_cli.kernels.lang import Helper, Intrinsic, Kernel, PerType
+
+
+def _code(code: types.CodeType, out: list[str]) -> None:
+    out.append(code.co_code.hex())
+    out.append(repr(code.co_names) + repr(code.co_varnames) + repr(code.co_freevars))
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            _code(const, out)
+        elif isinstance(const, frozenset):
+            out.append(repr(sorted(map(repr, const))))
+        else:
+            out.append(repr(const))
+
+
+def _names(code: types.CodeType) -> set[str]:
+    found = set(code.co_names)
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            found |= _names(const)
+    return found
+
+
+def _function(fn: types.FunctionType, dtype: str, out: list[str], seen: set[int]) -> None:
+    if id(fn) in seen:
+        return
+    seen.add(id(fn))
+    _code(fn.__code__, out)
+    cells = [cell.cell_contents for cell in fn.__closure__ or ()]
+    reached = [(name, fn.__globals__[name]) for name in sorted(_names(fn.__code__)) if name in fn.__globals__]
+    for name, value in [*zip(fn.__code__.co_freevars, cells, strict=True), *reached]:
+        out.append(name)
+        _value(value, dtype, out, seen)
+
+
+def _value(value: Any, dtype: str, out: list[str], seen: set[int]) -> None:
+    if isinstance(value, Helper):
+        chosen = value.of(dtype)
+        if chosen.fn is not None:
+            _function(chosen.fn, dtype, out, seen)
+    elif isinstance(value, Intrinsic):
+        out.append(repr((value.name, value.returns, value.args)))
+        if isinstance(value.emit, types.FunctionType):
+            _function(value.emit, dtype, out, seen)
+    elif isinstance(value, PerType):
+        out.append(f"{value.name}={value.value(dtype)!r}")
+    elif isinstance(value, types.FunctionType):
+        _function(value, dtype, out, seen)
+    elif isinstance(value, (types.ModuleType, type)) or callable(value):
+        out.append(getattr(value, "__name__", ""))
+    elif isinstance(value, (int, float, str, bool, bytes, tuple, list, dict, type(None))):
+        out.append(repr(value))
+
+
+def digest(kernel: Kernel, dtype: str, second: str, environment: str) -> str:
+    """Return 32 hexadecimal digits that change when the kernel's machine code might.
+
+    Args:
+        kernel: whose function, helpers, intrinsics and constants count.
+        dtype: element type T.
+        second: element type U.
+        environment: versions and processor, from the compiler.
+    """
+    out = [environment, sys.version, kernel.name, repr(kernel.params), dtype, second, str(kernel.exact)]
+    _function(kernel.fn, dtype, out, set())
+    return hashlib.sha256("\0".join(out).encode()).hexdigest()[:32]

@@ -1,0 +1,142 @@
+"""Matrix products from microkernels: C[m, n] (+)= op(A) op(B), row-major, for any sizes and strides."""
+
+from __future__ import annotations
+
+from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer
+from pe_cli.kernels.micro import block_vectors, panel
+from pe_cli.kernels.transpose import transpose
+
+#: Rows of B in a block: a packed strip of two vectors stays in half of L1 on AVX2 and is L2-resident everywhere.
+DEPTH = 512
+#: Columns of B in a packed block, elements: DEPTH * WIDTH float32 take 512 KiB, half of a common L2.
+WIDTH = 256
+#: Rows of A in a block: DEPTH * ROWS float32 stay in the other half of L2.
+ROWS = 192
+#: From this many rows of A copying B pays even when B needs no transposing.
+PACK_ROWS = 256
+#: Sides up to this size are done as dot products: a vector of columns would be mostly empty.
+NARROW = 3
+
+
+def gemm_scratch(n: int, k: int) -> int:
+    """Return the elements of scratch that `gemm` may use for a shape, the same for every element type and any m.
+
+    Args:
+        n: columns of C.
+        k: length of the sums.
+    """
+    columns = min(-(-max(n, 1) // 16) * 16, WIDTH)
+    return columns * min(max(k, 1), DEPTH)
+
+
+@helper
+def _pack(tb, b, ldb, depth, columns, scratch):
+    """Copy op(B)[depth, columns] into strips of [depth][vectors * LANES], one after the other."""
+    left = (columns + LANES - 1) // LANES
+    column = 0
+    while left > 0:
+        d = block_vectors(left)
+        wide = d * LANES
+        used = min(wide, columns - column)
+        if tb:
+            transpose(b + SIZE * column * ldb, ldb, scratch, wide, used, depth)
+        else:
+            source = pointer(b + SIZE * column)
+            target = pointer(scratch)
+            for k in range(depth):
+                for j in range(used):
+                    target[k * wide + j] = source[k * ldb + j]
+        scratch += SIZE * wide * depth
+        column += wide
+        left -= d
+
+
+@helper
+def _dots(m, n, k, a, lda, b, ldb, acc, c, cr, cc):
+    """Write c[i*cr + j*cc] (+)= sum_k a[i*lda + k] b[j*ldb + k], for few rows of b."""
+    out = pointer(c)
+    for i in range(m):
+        x = pointer(a + SIZE * i * lda)
+        for j in range(n):
+            w = pointer(b + SIZE * j * ldb)
+            total = T(0)
+            for q in range(k):
+                total += x[q] * w[q]
+            at = i * cr + j * cc
+            out[at] = out[at] + total if acc else total
+
+
+@helper
+def _narrow(transposed, m, n, k, a, lda, b, ldb, acc, c, cr, cc, scratch):
+    """Do C[m, n] with n <= NARROW by dot products of rows of A and columns of op(B); C's strides are (cr, cc)."""
+    done = 0
+    while True:
+        depth = min(DEPTH, k - done)
+        if transposed:
+            _dots(m, n, depth, a + SIZE * done, lda, b + SIZE * done, ldb, acc or done > 0, c, cr, cc)
+        else:
+            transpose(b + SIZE * done * ldb, ldb, scratch, depth, depth, n)
+            _dots(m, n, depth, a + SIZE * done, lda, scratch, depth, acc or done > 0, c, cr, cc)
+        done += depth
+        if done >= k:
+            break
+
+
+@helper
+def gemm(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch):
+    """Write C[m, n] (+)= op(A)[m, k] op(B)[k, n].
+
+    Args:
+        ta: 1 when A is stored [k, m], 0 for [m, k].
+        tb: 1 when B is stored [n, k], 0 for [k, n].
+        m: rows of C; 0 does nothing.
+        n: columns of C; 0 does nothing.
+        k: length of the sums; 0 writes zeros, or nothing when acc.
+        a: address of A.
+        lda: elements between rows of A as stored.
+        b: address of B.
+        ldb: elements between rows of B as stored.
+        acc: 1 to add to C, 0 to overwrite it.
+        c: address of C; overlaps neither A nor B.
+        ldc: elements between rows of C.
+        scratch: address of `gemm_scratch(n, k)` elements; 64-byte alignment is faster.
+    """
+    if m <= 0 or n <= 0:
+        return
+    if ta == 0 and n <= NARROW:
+        _narrow(tb, m, n, k, a, lda, b, ldb, acc, c, ldc, 1, scratch)
+        return
+    if tb and m <= NARROW:
+        _narrow(1 - ta, n, m, k, b, ldb, a, lda, acc, c, 1, ldc, scratch)
+        return
+    xr, xk = (1, lda) if ta else (lda, 1)
+    if n == 1 and ldc == 1 and tb == 0:
+        # A column is a row of C transposed: B's elements are broadcast, and A gives whole vectors.
+        xr, xk, a, b, ldb, n, m = 1, ldb, b, a, lda, m, 1
+    pack = tb != 0 or (m >= PACK_ROWS and ldb >= 2 * LANES)
+    done = 0
+    while True:
+        depth = min(DEPTH, k - done)
+        add = 1 if acc or done > 0 else 0
+        for j0 in range(0, n, WIDTH):
+            wide = min(WIDTH, n - j0)
+            if pack:
+                _pack(tb, b + SIZE * (j0 * ldb + done if tb else done * ldb + j0), ldb, depth, wide, scratch)
+            for i0 in range(0, m, ROWS):
+                high = min(ROWS, m - i0)
+                left = (wide + LANES - 1) // LANES
+                strip = scratch
+                j = j0
+                while left > 0:
+                    d = block_vectors(left)
+                    w, wk = (strip, d * LANES) if pack else (b + SIZE * (done * ldb + j), ldb)
+                    panel(
+                        d, high, n - j, a + SIZE * (i0 * xr + done * xk), w, c + SIZE * (i0 * ldc + j),
+                        1, 0, 0, 1, 0, 0, depth, xk, wk, xr, ldc, add,
+                    )  # fmt: skip
+                    strip += SIZE * d * LANES * depth
+                    j += d * LANES
+                    left -= d
+        done += depth
+        if done >= k:
+            break

@@ -1,0 +1,280 @@
+"""Microkernels: small matrix products held in vector registers, written as LLVM IR, for GEMM and convolution alike.
+
+One primitive serves all of them, `panel`. It computes, for rows r < rows and columns j < columns,
+
+    y[r*yr + j] (+)= sum_{s1 < n1} sum_{s2 < n2} sum_{k < depth} x[r*xr + k*xk + s2*xs2 + s1*xs1] * w[k*wk + s2*ws2 + s1*ws1 + j]
+
+with as many columns as fit in `width()` vectors. The two outer sums let a convolution walk the rows and columns of its kernel,
+and a weight gradient the images and rows of a batch, without leaving the registers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.kernels.lang import LANES, helper, intrinsic
+
+#: Rows of a block, largest first, by (vector registers, vectors of columns). A block keeps rows*vectors accumulators, one
+#: vector of w each and one broadcast of x in registers. Small blocks catch what the large ones leave.
+LADDERS = {
+    (32, 1): (16, 8, 4, 2, 1),
+    (32, 2): (12, 8, 4, 2, 1),
+    (32, 3): (8, 4, 2, 1),
+    (16, 1): (12, 6, 4, 2, 1),
+    (16, 2): (6, 4, 2, 1),
+    (16, 3): (4, 2, 1),
+}
+WIDEST = 3
+NAMES = ("rows", "columns", "x", "w", "y", "n1", "xs1", "ws1", "n2", "xs2", "ws2", "depth", "xk", "wk", "xr", "yr", "acc")
+
+
+class _Emitter:
+    """Writes `panel` for one number of vectors into a module, as a function that is not inlined."""
+
+    def __init__(self, env: Any, vectors: int, name: str) -> None:
+        from llvmlite import ir
+
+        from pe_cli.core.types import DTYPES
+        from pe_cli.kernels.target import vector_bytes
+
+        self.ir = ir
+        self.env = env
+        self.vectors = vectors
+        self.size = DTYPES[env.dtype]
+        self.i64 = ir.IntType(64)
+        self.i32 = ir.IntType(32)
+        self.element = env.element
+        self.vector = ir.VectorType(env.element, env.lanes)
+        self.predicate = ir.VectorType(ir.IntType(1), env.lanes)
+        self.suffix = f"v{env.lanes}f{self.size * 8}"
+        self.zero = ir.Constant(self.vector, [0.0] * env.lanes)
+        self.byte_pointer = ir.IntType(8).as_pointer()
+        # Narrow machines have no masked loads: they get a second copy of the loops, for whole vectors only.
+        self.versions = vector_bytes() == 16
+        self.fn = ir.Function(env.module, ir.FunctionType(ir.VoidType(), [self.i64] * len(NAMES)), name)
+        self.fn.linkage = "linkonce_odr"
+        self.fn.attributes.add("noinline")
+        self.fn.attributes.add("nounwind")
+        self.a = dict(zip(NAMES, self.fn.args, strict=True))
+
+    def constant(self, value: int) -> Any:
+        return self.ir.Constant(self.i64, value)
+
+    def emit(self) -> Any:
+        from pe_cli.kernels.target import vector_registers
+
+        self.b = self.ir.IRBuilder(self.fn.append_basic_block("entry"))
+        b, a = self.b, self.a
+        for stride in ("xs1", "ws1", "xs2", "ws2", "xk", "wk", "xr", "yr"):
+            a[stride] = b.mul(a[stride], self.constant(self.size))
+        a["xr3"] = b.mul(a["xr"], self.constant(3))
+        a["xr2"] = b.shl(a["xr"], self.constant(1))
+        a["some"] = b.icmp_signed(">", b.mul(a["depth"], b.mul(a["n1"], a["n2"])), self.constant(0))
+        done = self.fn.append_basic_block("done")
+        ladder = LADDERS[vector_registers(), self.vectors]
+        if self.versions:
+            whole, tail = self.fn.append_basic_block("whole"), self.fn.append_basic_block("tail")
+            b.cbranch(b.icmp_signed(">=", a["columns"], self.constant(self.env.lanes * self.vectors)), whole, tail)
+            b.position_at_end(whole)
+            self.mask = None
+            self.walk(ladder, done)
+            b.position_at_end(tail)
+            self.mask = self.tail_mask()
+            self.walk(ladder[-3:], done)
+        else:
+            self.mask = self.tail_mask()
+            self.walk(ladder, done)
+        b.position_at_end(done)
+        b.ret_void()
+        return self.fn
+
+    def splat(self, value: Any, kind: Any) -> Any:
+        undefined = self.ir.Constant(kind, self.ir.Undefined)
+        lanes = self.ir.Constant(self.ir.VectorType(self.i32, self.env.lanes), [0] * self.env.lanes)
+        first = self.b.insert_element(undefined, value, self.ir.Constant(self.i32, 0))
+        return self.b.shuffle_vector(first, undefined, lanes)
+
+    def tail_mask(self) -> Any:
+        wide = self.ir.VectorType(self.i32, self.env.lanes)
+        last = self.b.sub(self.a["columns"], self.constant(self.env.lanes * (self.vectors - 1)))
+        most = self.b.select(self.b.icmp_signed("<", last, self.constant(self.env.lanes)), last, self.constant(self.env.lanes))
+        numbers = self.ir.Constant(wide, list(range(self.env.lanes)))
+        return self.b.icmp_signed("<", numbers, self.splat(self.b.trunc(most, self.i32), wide))
+
+    def at(self, base: Any, offset: Any) -> Any:
+        return self.b.gep(base, [offset])
+
+    def load(self, at: Any, v: int) -> Any:
+        """Load vector v of a row at `at`; the last one under the mask, so that nothing outside the matrix is touched."""
+        at = self.b.bitcast(self.at(at, self.constant(v * self.env.lanes * self.size)), self.vector.as_pointer())
+        if v < self.vectors - 1 or self.mask is None:
+            return self.b.load(at, align=self.size)
+        arguments = [at.type, self.i32, self.predicate, self.vector]
+        fn = self.env.function(f"llvm.masked.load.{self.suffix}.p0", self.vector, arguments)
+        return self.b.call(fn, [at, self.ir.Constant(self.i32, self.size), self.mask, self.zero])
+
+    def store(self, value: Any, at: Any, v: int) -> None:
+        at = self.b.bitcast(self.at(at, self.constant(v * self.env.lanes * self.size)), self.vector.as_pointer())
+        if v < self.vectors - 1 or self.mask is None:
+            self.b.store(value, at, align=self.size)
+            return
+        arguments = [self.vector, at.type, self.i32, self.predicate]
+        fn = self.env.function(f"llvm.masked.store.{self.suffix}.p0", self.ir.VoidType(), arguments)
+        self.b.call(fn, [value, at, self.ir.Constant(self.i32, self.size), self.mask])
+
+    def walk(self, ladder: tuple[int, ...], done: Any) -> None:
+        """Emit one loop over row blocks for each rung of the ladder, then branch to done."""
+        b, a = self.b, self.a
+        left, x, y = a["rows"], a["x"], a["y"]
+        for rung, rows in enumerate(ladder):
+            before = b.block
+            test, body, after = (self.fn.append_basic_block(f"{part}{rows}") for part in ("rows", "block", "after"))
+            b.branch(test)
+            b.position_at_end(test)
+            phis = []
+            for start in (left, x, y):
+                phis.append(b.phi(self.i64))
+                phis[-1].add_incoming(start, before)
+            left, x, y = phis
+            go = b.icmp_signed(">=", left, self.constant(rows))
+            if rung == 0 and rows in (4, 6, 12):
+                # 8 rows are better as 4 + 4 than as 6 + 2, where two accumulators a vector leave the pipeline waiting.
+                rest = b.sub(left, self.constant(rows + 2))
+                go = b.and_(go, b.icmp_unsigned(">", rest, self.constant(1)))
+            b.cbranch(go, body, after)
+            b.position_at_end(body)
+            self.block(rows, x, y)
+            for phi, step in zip(phis, (self.constant(-rows), *(b.mul(a[s], self.constant(rows)) for s in ("xr", "yr"))), strict=True):
+                phi.add_incoming(b.add(phi, step), b.block)
+            b.branch(test)
+            b.position_at_end(after)
+        b.branch(done)
+
+    def loop(self, count: Any, values: list[Any], body: Any) -> list[Any]:
+        """Emit `repeat count >= 1 times: values = body(values)`; return the values after it."""
+        b = self.b
+        before = b.block
+        inside, after = self.fn.append_basic_block("loop"), self.fn.append_basic_block("end")
+        b.branch(inside)
+        b.position_at_end(inside)
+        phis = []
+        for value in [count, *values]:
+            phis.append(b.phi(value.type))
+            phis[-1].add_incoming(value, before)
+        found = body(phis[1:])
+        remaining = b.sub(phis[0], self.constant(1))
+        for phi, value in zip(phis, [remaining, *found], strict=True):
+            phi.add_incoming(value, b.block)
+        b.cbranch(b.icmp_signed("!=", remaining, self.constant(0)), inside, after)
+        b.position_at_end(after)
+        return found
+
+    def block(self, rows: int, x: Any, y: Any) -> None:
+        """Emit the product of one block of rows: accumulators from y or zero, three nested sums, stores."""
+        b, a = self.b, self.a
+        out = [b.inttoptr(y if r == 0 else b.add(y, b.mul(a["yr"], self.constant(r))), self.byte_pointer) for r in range(rows)]
+        cells = [(r, v) for r in range(rows) for v in range(self.vectors)]
+        before = b.block
+        read, start = self.fn.append_basic_block("read"), self.fn.append_basic_block("start")
+        b.cbranch(b.icmp_signed("!=", a["acc"], self.constant(0)), read, start)
+        b.position_at_end(read)
+        old = [self.load(out[r], v) for r, v in cells]
+        read = b.block
+        b.branch(start)
+        b.position_at_end(start)
+        sums = []
+        for value in old:
+            sums.append(b.phi(self.vector))
+            sums[-1].add_incoming(value, read)
+            sums[-1].add_incoming(self.zero, before)
+        skip = b.block
+        work, store = self.fn.append_basic_block("work"), self.fn.append_basic_block("store")
+        b.cbranch(a["some"], work, store)
+        b.position_at_end(work)
+        # Rows in groups of four share a pointer: base + {0, 1, 2, 3}*xr are addressing modes, twelve pointers would spill.
+        bases = [b.inttoptr(b.add(x, b.mul(a["xr"], self.constant(r))), self.byte_pointer) for r in range(0, rows, 4)]
+        found = self.sums(rows, [*bases, b.inttoptr(a["w"], self.byte_pointer)], sums)
+        end = b.block
+        b.branch(store)
+        b.position_at_end(store)
+        for (r, v), value, nothing in zip(cells, found, sums, strict=True):
+            result = b.phi(self.vector)
+            result.add_incoming(value, end)
+            result.add_incoming(nothing, skip)
+            found[r * self.vectors + v] = result
+        for (r, v), value in zip(cells, found, strict=True):
+            self.store(value, out[r], v)
+
+    def sums(self, rows: int, pointers: list[Any], sums: list[Any]) -> list[Any]:
+        a = self.a
+        count = len(pointers)
+
+        def move(held: list[Any], x: str, w: str) -> list[Any]:
+            return [self.at(p, a[x]) for p in held[:-1]] + [self.at(held[-1], a[w])]
+
+        def innermost(values: list[Any]) -> list[Any]:
+            held, now = values[:count], self.multiply(rows, values[:count], values[count:])
+            return [*move(held, "xk", "wk"), *now]
+
+        def middle(values: list[Any]) -> list[Any]:
+            held = values[:count]
+            return [*move(held, "xs2", "ws2"), *self.loop(a["depth"], values, innermost)[count:]]
+
+        def outer(values: list[Any]) -> list[Any]:
+            held = values[:count]
+            return [*move(held, "xs1", "ws1"), *self.loop(a["n2"], values, middle)[count:]]
+
+        return self.loop(a["n1"], [*pointers, *sums], outer)[count:]
+
+    def multiply(self, rows: int, pointers: list[Any], sums: list[Any]) -> list[Any]:
+        b, a = self.b, self.a
+        columns = [self.load(pointers[-1], v) for v in range(self.vectors)]
+        # fmuladd, not fma: where the processor has no such instruction, fma is a call.
+        fma = self.env.function(f"llvm.fmuladd.{self.suffix}", self.vector, [self.vector] * 3)
+        found = []
+        for r in range(rows):
+            base = pointers[r // 4]
+            at = base if r % 4 == 0 else self.at(base, a[("xr", "xr2", "xr3")[r % 4 - 1]])
+            x = self.splat(b.load(b.bitcast(at, self.element.as_pointer()), align=self.size), self.vector)
+            found += [b.call(fma, [x, columns[v], sums[r * self.vectors + v]]) for v in range(self.vectors)]
+        return found
+
+
+@intrinsic("void", "int64", *["int64"] * len(NAMES))
+def _panel(env: Any, args: list[Any]) -> Any:
+    from llvmlite import ir
+
+    i64, b = ir.IntType(64), env.builder
+    name = f"pe_panel_{env.dtype}_{env.lanes}"
+    found = env.module.globals.get(name)
+    if found is None:
+        found = ir.Function(env.module, ir.FunctionType(ir.VoidType(), [i64] * len(args)), name)
+        found.linkage = "linkonce_odr"
+        found.attributes.add("nounwind")
+        inside = ir.IRBuilder(found.append_basic_block("entry"))
+        end = found.append_basic_block("end")
+        switch = inside.switch(found.args[0], end)
+        for vectors in range(1, WIDEST + 1):
+            emitted = _Emitter(env, vectors, f"{name}_{vectors}").emit()
+            block = found.append_basic_block(f"vectors{vectors}")
+            switch.add_case(ir.Constant(i64, vectors), block)
+            inside.position_at_end(block)
+            inside.call(emitted, found.args[1:])
+            inside.branch(end)
+        inside.position_at_end(end)
+        inside.ret_void()
+    b.call(found, args)
+
+
+@helper
+def block_vectors(left):
+    """Return how many vectors of columns the next panel takes of `left` (0 when none are left).
+
+    Twos, because most row blocks are best with two, and a three where twos would leave a single.
+    """
+    if left == 3:
+        return 3
+    return min(left, 2)
+
+
+panel = _panel

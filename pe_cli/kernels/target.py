@@ -1,0 +1,43 @@
+"""Facts of this machine's processor that kernels are compiled for."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import llvmlite.binding as llvm
+
+
+@functools.cache
+def cpu_name() -> str:
+    """Return LLVM's name of the processor, such as `znver4`."""
+    return str(llvm.get_host_cpu_name())
+
+
+@functools.cache
+def features() -> str:
+    """Return LLVM's feature string, such as `+avx2,+fma,...`; sorted, so that it can key a cache."""
+    return ",".join(sorted(f"{'+' if on else '-'}{name}" for name, on in llvm.get_host_cpu_features().items()))
+
+
+@functools.cache
+def vector_bytes() -> int:
+    """Return the bytes of a vector register that kernels are written for: 64, 32 or 16.
+
+    `PE_VECTOR_BYTES` overrides it (tests run the narrow paths on wide machines with it).
+    """
+    forced = os.environ.get("PE_VECTOR_BYTES", "")
+    if forced in ("16", "32", "64"):
+        return int(forced)
+    host = llvm.get_host_cpu_features()
+    if host.get("avx512f") and host.get("avx512vl"):
+        return 64
+    return 32 if host.get("avx2") else 16
+
+
+@functools.cache
+def vector_registers() -> int:
+    """Return how many vector registers microkernels may count on: 32 with AVX-512 or ARM, else 16."""
+    if vector_bytes() == 64 or "aarch64" in llvm.get_default_triple():
+        return 32
+    return 16

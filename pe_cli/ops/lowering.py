@@ -1,0 +1,91 @@
+"""What an op's lowering works with: buffers of known type in, kernel calls out. No address exists yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pe_cli.core.types import TensorType
+from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
+from pe_cli.kernels.lang import Kernel
+from pe_cli.ops.registry import OpDef
+
+
+__all__ = ["STATUS", "STEP", "Buffer", "Call", "Lowering", "Numbers", "Offset", "Table"]
+
+
+@dataclass
+class Lowering:
+    """One op on one device, about to become kernel calls.
+
+    Attributes:
+        op: its definition.
+        attrs: complete attributes.
+        seed: of the program, for random ops, mixed with the op's own number: the same for this op on every device and at every step.
+        sample_offset: index in the whole batch of the device's first sample.
+        calls: what `call` collected.
+        scratch_buffers: what `scratch` collected.
+    """
+
+    op: OpDef
+    attrs: Mapping[str, Any]
+    input_buffers: Mapping[str, Sequence[Buffer]]
+    output_buffers: Mapping[str, Sequence[Buffer]]
+    seed: int = 0
+    sample_offset: int = 0
+    calls: list[Call] = field(default_factory=list)
+    scratch_buffers: list[Buffer] = field(default_factory=list)
+
+    def input(self, slot: str) -> Buffer:
+        """Return the only buffer of an input slot."""
+        (found,) = self.input_buffers[slot]
+        return found
+
+    def output(self, slot: str) -> Buffer:
+        """Return the only buffer of an output slot."""
+        (found,) = self.output_buffers[slot]
+        return found
+
+    def inputs(self, slot: str) -> Sequence[Buffer]:
+        """Return all buffers of an input slot, in order; empty when absent."""
+        return self.input_buffers.get(slot, ())
+
+    def outputs(self, slot: str) -> Sequence[Buffer]:
+        """Return all buffers of an output slot, in order; empty when absent."""
+        return self.output_buffers.get(slot, ())
+
+    def has(self, slot: str) -> bool:
+        """Return whether an optional slot is there (input or output; a gradient that nobody needs is not)."""
+        return bool(self.input_buffers.get(slot) or self.output_buffers.get(slot))
+
+    def call(self, kernel: Kernel, *args: Any, dtype: str | None = None, second: str | None = None) -> None:
+        """Append a kernel call.
+
+        Args:
+            kernel: takes args in order: Buffer or Offset for pointers and Addr, Table or Numbers for PtrI64,
+                int for Int, float for Real, STATUS for Status, STEP for PtrI64.
+            dtype: element type T; default: of the first argument for a `Ptr` parameter, else of the first buffer.
+            second: element type U; default: of the first argument for a `PtrU` parameter.
+        """
+        params = getattr(kernel, "params", ())
+        assert len(params) == len(args), f"{kernel}: takes {len(params)} arguments, got {len(args)}"
+        self.calls.append(
+            Call(kernel, args, dtype or _dtype_of(params, args, ("Ptr", "Addr")), second or _dtype_of(params, args, ("PtrU",)))
+        )
+
+    def scratch(self, elements: int, dtype: str = "float32") -> Buffer:
+        """Return uninitialised memory that lives during this op only."""
+        made = Buffer("scratch", TensorType((max(1, elements),), dtype))
+        self.scratch_buffers.append(made)
+        return made
+
+
+def _dtype_of(params: Sequence[str], args: Sequence[Any], kinds: tuple[str, ...]) -> str:
+    for wanted in kinds:
+        for kind, arg in zip(params, args, strict=True):
+            if kind == wanted:
+                buffer = arg.buffer if isinstance(arg, Offset) else arg
+                if isinstance(buffer, Buffer):
+                    return buffer.dtype
+    return "float32"

@@ -1,0 +1,1 @@
+"""Optimizers, learning-rate schedules, regularizers and clipping: all append ops, none computes."""

@@ -1,0 +1,190 @@
+"""append_backward: gradient ops for a loss, in reverse order of the forward ops."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import FLOATS
+from pe_cli.ops.registry import GradRequest, OpDesc, grad_name
+from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Role, Variable
+
+
+def append_backward(
+    loss: Variable,
+    parameter_list: Sequence[str] | None = None,
+    no_grad_set: Collection[str] | None = None,
+) -> list[tuple[Parameter, Variable]]:
+    """Append the ops that compute the gradient of a scalar loss.
+
+    A variable that several ops read gets the sum of their gradients, in the order of those ops. `stop_gradient`,
+    `trainable=False` and `no_grad_set` cut the walk.
+
+    Args:
+        loss: one element.
+        parameter_list: names of the parameters wanted; default: all trainable ones.
+        no_grad_set: names of variables that gradients do not flow through.
+
+    Returns:
+        (parameter, gradient) pairs in the order of the parameters' creation.
+
+    Raises:
+        PeError: the loss is not one number, or does not depend on a trainable parameter.
+    """
+    block = loss.block
+    if loss.type.size not in (1, -1) or loss.dtype not in FLOATS:
+        raise PeError(f"the loss '{loss.name}' must be one number, it is {loss.type}", at=loss.at, hint="put a layer of type mean after it")
+    wanted = [p for p in block.parameters() if p.trainable and (parameter_list is None or p.name in parameter_list)]
+    found = _Walk(block, {p.name for p in wanted}, set(no_grad_set or ())).run([loss.name], None)
+    pairs = [(p, block.vars[found[p.name]]) for p in wanted if p.name in found]
+    if not pairs:
+        raise PeError(f"the loss '{loss.name}' depends on no trainable parameter", at=loss.at)
+    _mark_role_vars(block.program, pairs)
+    return pairs
+
+
+def gradients(
+    targets: Sequence[Variable],
+    inputs: Sequence[Variable],
+    target_gradients: Sequence[Variable | None] | None = None,
+    no_grad_set: Collection[str] | None = None,
+) -> list[Variable | None]:
+    """Append the ops that compute the gradients of targets with respect to inputs; None where there is no dependence."""
+    block = targets[0].block
+    starts = [None if g is None else g.name for g in target_gradients or [None] * len(targets)]
+    walk = _Walk(block, {v.name for v in inputs}, set(no_grad_set or ()))
+    found = walk.run([t.name for t in targets], starts)
+    return [block.vars[found[v.name]] if v.name in found else None for v in inputs]
+
+
+def _mark_role_vars(program: Program, pairs: Sequence[tuple[Parameter, Variable]]) -> None:
+    last = {gradient.name: parameter.name for parameter, gradient in pairs}
+    for op in reversed(program.global_block().ops):
+        for name in op.output_names():
+            if name in last:
+                op.role_vars += [last.pop(name), name]
+
+
+class _Walk:
+    """One reverse walk over a block."""
+
+    def __init__(self, block: Block, targets: set[str], no_grad: set[str]) -> None:
+        self.block = block
+        self.targets = targets
+        self.no_grad = no_grad
+        self.parts: dict[str, list[str]] = {}
+
+    def run(self, losses: list[str], starts: list[str | None] | None) -> dict[str, str]:
+        """Append everything; return variable -> name of its gradient."""
+        forward = list(self.block.ops)
+        reach = self._reachable(forward)
+        program = self.block.program
+        with program.role(Role.BACKWARD):
+            for i, name in enumerate(losses):
+                given = starts[i] if starts else None
+                self.parts.setdefault(name, []).append(given or self._ones(name, forward))
+            for op in reversed(forward):
+                with program.name_scope(op.scope):
+                    self._differentiate(op, reach)
+        return {name: self._total(name) for name in list(self.parts)}
+
+    def _reachable(self, ops: list[Operator]) -> set[str]:
+        """Return variables that depend on a target and let gradients through."""
+        reach = set(self.targets)
+        for op in ops:
+            definition = op.definition
+            sources = {n for s in definition.differentiable for n in op.inputs.get(s, ())}
+            if sources & reach and (definition.grad_op or definition.grad_maker):
+                for name in op.output_names():
+                    v = self.block.vars[name]
+                    if not v.stop_gradient and name not in self.no_grad and v.dtype in FLOATS:
+                        reach.add(name)
+        return reach - self.no_grad
+
+    def _ones(self, name: str, forward: list[Operator]) -> str:
+        gradient = grad_name(name)
+        v = self.block.vars[name]
+        source = next((op for op in reversed(forward) if name in op.output_names()), None)
+        with self.block.program.role(Role.LOSS):
+            self.block.append_op(
+                "fill_like", {"X": name}, {"Out": gradient}, {"value": 1.0}, at=source.at if source else v.at
+            )
+        return gradient
+
+    def _total(self, name: str) -> str:
+        """Return the gradient of a variable, summing its parts once."""
+        parts = self.parts[name]
+        if len(parts) > 1:
+            total = grad_name(name)
+            if total in parts:
+                first = self.block.program.unique(f"{total}@RENAME")
+                self.block.rename_var(total, first)
+                parts = [first if part == total else part for part in parts]
+            elif total in self.block.vars:
+                total = self.block.program.unique(f"{total}@SUM")
+            self.block.append_op("sum", {"X": parts}, {"Out": total}, at=self.block.vars[name].at)
+            self.parts[name] = [total]
+        return self.parts[name][0]
+
+    def _new_part(self, name: str) -> str:
+        first = grad_name(name)
+        taken = self.parts.setdefault(name, [])
+        made = first if not taken and first not in self.block.vars else self.block.program.unique(f"{first}@RENAME")
+        return made
+
+    def _differentiate(self, op: Operator, reach: set[str]) -> None:
+        definition = op.definition
+        if not (definition.grad_op or definition.grad_maker):
+            return
+        outs = [n for n in op.output_names() if n in self.parts and n in reach]
+        sources = {n for s in definition.differentiable for n in op.inputs.get(s, ()) if n in reach}
+        if not outs or not sources:
+            return
+        grads = {n: self._total(n) for n in dict.fromkeys(outs)}
+        for name in grads:  # an op that overwrites its input: later parts belong to the earlier value
+            if name in sources:
+                del self.parts[name]
+        if definition.grad_maker:
+            wanted = {n: self._new_part(n) for n in dict.fromkeys(op.input_names()) if n in sources}
+            request = GradRequest(OpDesc(op.type, op.inputs, op.outputs, op.attrs), grads, wanted)
+            for desc in definition.grad_maker(request):
+                self.block.append_op(desc.type, desc.inputs, desc.outputs, desc.attrs, at=op.at)
+            for name, made in wanted.items():
+                self.parts.setdefault(name, []).append(made)
+            return
+        self._default(op, grads, sources)
+
+    def _default(self, op: Operator, grads: dict[str, str], sources: set[str]) -> None:
+        definition = op.definition
+        gradient = definition.grad_op
+        assert gradient is not None
+        inputs: dict[str, list[str]] = {}
+        for slot in gradient.inputs:
+            names = op.inputs.get(slot.name) or op.outputs.get(slot.name)
+            if names is not None:
+                inputs[slot.name] = list(names)
+        for out in definition.outputs:
+            names = op.outputs.get(out.name, [])
+            if any(n in grads for n in names):
+                inputs[grad_name(out.name)] = [grads.get(n) or self._zeros(n, op) for n in names]
+        outputs: dict[str, list[str]] = {}
+        added: list[tuple[str, str]] = []
+        for slot_name in definition.differentiable:
+            made = []
+            for n in op.inputs.get(slot_name, []):
+                if n in sources:
+                    part = self._new_part(n) if not any(a == n for a, _ in added) else self.block.program.unique(f"{grad_name(n)}@RENAME")
+                    added.append((n, part))
+                    made.append(part)
+                else:
+                    made.append(EMPTY)
+            if any(n != EMPTY for n in made):
+                outputs[grad_name(slot_name)] = made
+        self.block.append_op(gradient.name, inputs, outputs, op.attrs, at=op.at)
+        for name, part in added:
+            self.parts.setdefault(name, []).append(part)
+
+    def _zeros(self, name: str, op: Operator) -> str:
+        made = self.block.program.unique(f"{grad_name(name)}@ZERO")
+        self.block.append_op("fill_like", {"X": name}, {"Out": made}, {"value": 0.0}, at=op.at)
+        return made

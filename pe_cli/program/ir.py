@@ -1,0 +1,374 @@
+"""Program, Block, Operator, Variable, Parameter: fluid's static graph, before any device is known."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from pe_cli.core.errors import PeError, Span, did_you_mean
+from pe_cli.core.types import TensorType, check_dtype
+from pe_cli.ops.registry import OpDef, find, infer_types
+
+#: Stands for a variable that a list slot leaves out.
+EMPTY = "@EMPTY@"
+
+
+class Role(str, Enum):
+    """Which part of a training step an op belongs to; the multi-device graph is built from this and `role_vars`."""
+
+    FORWARD = "forward"
+    LOSS = "loss"
+    BACKWARD = "backward"
+    OPTIMIZE = "optimize"
+    LR_SCHED = "lr_sched"
+    DIST = "dist"
+
+
+@dataclass(eq=False)
+class Variable:
+    """A named tensor of a block.
+
+    Attributes:
+        name: unique in its program.
+        type: shape (batch axis -1) and element type.
+        persistable: lives in the scope between steps.
+        stop_gradient: gradients do not flow through it.
+        is_data: fed by the user.
+    """
+
+    block: Block
+    name: str
+    type: TensorType
+    persistable: bool = False
+    stop_gradient: bool = False
+    is_data: bool = False
+    at: Span | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes; -1 for the batch axis."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        """Element type."""
+        return self.type.dtype
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}"
+
+
+@dataclass(eq=False)
+class Parameter(Variable):
+    """A persistable variable that an optimizer updates.
+
+    Attributes:
+        trainable: gets a gradient and an update.
+        learning_rate: factor on the optimizer's, no unit.
+        regularizer: own weight decay, an object of `pe_cli.optim.regularizer`, or None for the optimizer's.
+        gradient_clip: own clipping, an object of `pe_cli.optim.clip`, or None.
+        do_model_average: takes part in model averaging.
+    """
+
+    trainable: bool = True
+    learning_rate: float = 1.0
+    regularizer: Any = None
+    gradient_clip: Any = None
+    do_model_average: bool = False
+
+
+@dataclass(eq=False)
+class Operator:
+    """One operation: type, slots with variable names, attributes, role, and the line of YAML it comes from."""
+
+    type: str
+    inputs: dict[str, list[str]]
+    outputs: dict[str, list[str]]
+    attrs: dict[str, Any]
+    role: Role = Role.FORWARD
+    role_vars: list[str] = field(default_factory=list)
+    at: Span | None = None
+    scope: str = ""
+
+    @property
+    def definition(self) -> OpDef:
+        """The entry of the catalogue."""
+        return find(self.type)
+
+    def input_names(self) -> list[str]:
+        """Return every variable read, in slot order."""
+        return [n for names in self.inputs.values() for n in names if n != EMPTY]
+
+    def output_names(self) -> list[str]:
+        """Return every variable written, in slot order."""
+        return [n for names in self.outputs.values() for n in names if n != EMPTY]
+
+
+class Block:
+    """Variables and an ordered list of operators."""
+
+    def __init__(self, program: Program, index: int = 0) -> None:
+        self.program = program
+        self.index = index
+        self.vars: dict[str, Variable] = {}
+        self.ops: list[Operator] = []
+
+    def var(self, name: str) -> Variable:
+        """Return a variable.
+
+        Raises:
+            PeError: there is none of that name.
+        """
+        if name not in self.vars:
+            raise PeError(f"there is no variable '{name}'", hint=did_you_mean(name, self.vars))
+        return self.vars[name]
+
+    def create_var(self, name: str, type: TensorType, **facts: Any) -> Variable:
+        """Add a variable; facts are fields of `Variable`."""
+        return self._add(Variable(self, name, type, **{"at": self.program.place_now, **facts}))
+
+    def create_parameter(self, name: str, type: TensorType, **facts: Any) -> Parameter:
+        """Add a persistable variable that is trained; facts are fields of `Parameter`."""
+        made = Parameter(self, name, type, **{"persistable": True, "at": self.program.place_now, **facts})
+        self._add(made)
+        return made
+
+    def _add(self, variable: Variable) -> Variable:
+        check_dtype(variable.dtype)
+        if variable.name in self.vars:
+            raise PeError(f"variable '{variable.name}' is declared twice", hint="give one of them another name")
+        self.vars[variable.name] = variable
+        return variable
+
+    def parameters(self) -> list[Parameter]:
+        """Return all parameters in order of creation."""
+        return [v for v in self.vars.values() if isinstance(v, Parameter)]
+
+    def rename_var(self, old: str, new: str) -> None:
+        """Give a variable another name, in all operators too."""
+        variable = self.vars.pop(old)
+        variable.name = new
+        self.vars[new] = variable
+        for op in self.ops:
+            for slots in (op.inputs, op.outputs):
+                for slot, names in slots.items():
+                    slots[slot] = [new if n == old else n for n in names]
+
+    def append_op(
+        self,
+        type: str,
+        inputs: Mapping[str, Sequence[str | Variable] | str | Variable | None],
+        outputs: Mapping[str, Sequence[str | Variable] | str | Variable | None],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        index: int | None = None,
+        at: Span | None = None,
+    ) -> Operator:
+        """Append (or insert) an operator; output variables that do not exist yet are made with the inferred types.
+
+        Raises:
+            PeError: unknown op, slot, attribute or variable, or types that do not fit; with the place of the layer.
+        """
+        place = at or self.program.place_now
+        try:
+            made = self._operator(type, inputs, outputs, attrs or {}, place)
+            self._infer(made)
+        except PeError as error:
+            error.at = error.at or place
+            raise
+        if index is None:
+            self.ops.append(made)
+        else:
+            self.ops.insert(index, made)
+        return made
+
+    def _operator(self, type: str, inputs: Any, outputs: Any, attrs: Mapping[str, Any], at: Span | None) -> Operator:
+        definition = find(type)
+        ins = _names(inputs)
+        outs = _names(outputs)
+        for given, known, what in ((ins, definition.inputs, "input"), (outs, definition.outputs, "output")):
+            for slot in given:
+                if slot not in {s.name for s in known}:
+                    raise PeError(f"op '{type}' has no {what} '{slot}'", hint=did_you_mean(slot, [s.name for s in known]))
+        for names in ins.values():
+            for name in names:
+                if name != EMPTY:
+                    self.var(name)
+        program = self.program
+        return Operator(
+            type, ins, outs, definition.check_attrs(attrs), program.role_now, list(program.role_vars_now), at, program.scope_now
+        )
+
+    def _infer(self, op: Operator) -> None:
+        types = self.infer(op, lambda name: self.var(name).type)
+        stop = all(self.vars[n].stop_gradient or self.vars[n].is_data for n in op.input_names())
+        for slot, names in op.outputs.items():
+            for name, found in zip(names, types.get(slot, ()), strict=False):
+                if name == EMPTY:
+                    continue
+                if name not in self.vars:
+                    self.create_var(name, found, at=op.at, stop_gradient=stop and op.role is Role.FORWARD)
+                elif self.vars[name].type != found and not _agrees(self.vars[name].type, found):
+                    raise PeError(f"op '{op.type}' writes {found} to '{name}', which is {self.vars[name].type}")
+
+    def infer(self, op: Operator, type_of: Any) -> dict[str, list[TensorType]]:
+        """Return the types of an operator's outputs, given `type_of(name)` for its inputs (and forward variables)."""
+        inputs = {s: [type_of(n) for n in names if n != EMPTY] for s, names in op.inputs.items()}
+        return infer_types(op.definition, inputs, op.attrs, type_of, op.outputs)
+
+
+def _agrees(declared: TensorType, found: TensorType) -> bool:
+    same_rank = len(declared.shape) == len(found.shape)
+    return (
+        same_rank
+        and declared.dtype == found.dtype
+        and all(a == b or -1 in (a, b) for a, b in zip(declared.shape, found.shape, strict=True))
+    )
+
+
+def _names(slots: Mapping[str, Any]) -> dict[str, list[str]]:
+    out: dict[str, list[str]] = {}
+    for slot, value in slots.items():
+        if value is None:
+            continue
+        values = list(value) if isinstance(value, (list, tuple)) else [value]
+        out[slot] = [v.name if isinstance(v, Variable) else str(v) for v in values]
+    return out
+
+
+class Program:
+    """A list of blocks; block 0 is the global one.
+
+    Attributes:
+        random_seed: of every random op; 0 asks the executor for one.
+        is_test: cloned for evaluation.
+    """
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.blocks: list[Block] = [Block(self, 0)]
+        self.random_seed = 0
+        self.is_test = False
+        self.role_now = Role.FORWARD
+        self.role_vars_now: list[str] = []
+        self.place_now: Span | None = None
+        self.scope_now = ""
+        self._counters: dict[str, int] = {}
+
+    def global_block(self) -> Block:
+        """Return block 0."""
+        return self.blocks[0]
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.blocks)
+
+    def block(self, index: int) -> Block:
+        """Return a block by index."""
+        return self.blocks[index]
+
+    def list_vars(self) -> Iterator[Variable]:
+        """Yield every variable of every block."""
+        for block in self.blocks:
+            yield from block.vars.values()
+
+    def unique(self, key: str) -> str:
+        """Return `key_0`, `key_1`, ...: a name that no variable of this program has."""
+        while True:
+            n = self._counters.get(key, 0)
+            self._counters[key] = n + 1
+            name = f"{key}_{n}"
+            if all(name not in block.vars for block in self.blocks):
+                return name
+
+    @contextlib.contextmanager
+    def role(self, role: Role, role_vars: Sequence[str] = ()) -> Iterator[None]:
+        """Give the ops appended inside a role and role variables ([param, grad, ...])."""
+        before = self.role_now, self.role_vars_now
+        self.role_now, self.role_vars_now = role, list(role_vars)
+        try:
+            yield
+        finally:
+            self.role_now, self.role_vars_now = before
+
+    @contextlib.contextmanager
+    def place(self, at: Span | None) -> Iterator[None]:
+        """Give the ops appended inside a place in a file."""
+        before = self.place_now
+        self.place_now = at
+        try:
+            yield
+        finally:
+            self.place_now = before
+
+    @contextlib.contextmanager
+    def name_scope(self, prefix: str) -> Iterator[None]:
+        """Give the ops appended inside a scope for pictures; names of variables do not change."""
+        before = self.scope_now
+        self.scope_now = f"{before}{prefix}/"
+        try:
+            yield
+        finally:
+            self.scope_now = before
+
+    def clone(self, for_test: bool = False) -> Program:
+        """Return a copy; for_test switches ops that have `is_test` to evaluation. Nothing is pruned.
+
+        Call it before `append_backward`, as fluid asks: backward and optimizer ops are copied too.
+        """
+        made = Program(self.name)
+        made.random_seed, made.is_test = self.random_seed, self.is_test or for_test
+        made._counters = dict(self._counters)
+        made.blocks = []
+        for block in self.blocks:
+            copy = Block(made, block.index)
+            made.blocks.append(copy)
+            for v in block.vars.values():
+                fields = {k: val for k, val in vars(v).items() if k != "block"}
+                copy.vars[v.name] = type(v)(copy, **fields)
+            for o in block.ops:
+                attrs = {**o.attrs, "is_test": True} if for_test and "is_test" in o.attrs else dict(o.attrs)
+                ins = {s: list(n) for s, n in o.inputs.items()}
+                outs = {s: list(n) for s, n in o.outputs.items()}
+                copy.ops.append(Operator(o.type, ins, outs, attrs, o.role, list(o.role_vars), o.at, o.scope))
+        return made
+
+
+_MAIN: contextvars.ContextVar[Program | None] = contextvars.ContextVar("main_program", default=None)
+_STARTUP: contextvars.ContextVar[Program | None] = contextvars.ContextVar("startup_program", default=None)
+
+
+def default_main_program() -> Program:
+    """Return the program that layer functions append to."""
+    found = _MAIN.get()
+    if found is None:
+        found = Program("main")
+        _MAIN.set(found)
+    return found
+
+
+def default_startup_program() -> Program:
+    """Return the program that initialisers append to."""
+    found = _STARTUP.get()
+    if found is None:
+        found = Program("startup")
+        _STARTUP.set(found)
+    return found
+
+
+@contextlib.contextmanager
+def program_guard(main: Program, startup: Program | None = None) -> Iterator[None]:
+    """Make these the default programs inside."""
+    token = _MAIN.set(main)
+    second = _STARTUP.set(startup) if startup is not None else None
+    try:
+        yield
+    finally:
+        _MAIN.reset(token)
+        if second is not None:
+            _STARTUP.reset(second)

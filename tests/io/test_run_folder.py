@@ -1,0 +1,159 @@
+"""A run folder holds everything under fixed names, in strict JSON, and nothing about who ran it where."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import platform
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.io.run_folder import RunFolder, environment
+
+NOON = datetime(2024, 2, 29, 12, 0, 5)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path / "runs", "lenet", "model: a\n", "model: b\n", {"pe": "1"}, now=NOON)
+
+
+def strict(text: str) -> object:
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_everything_has_its_place(run: RunFolder) -> None:
+    assert run.path.name == "lenet-20240229-120005"
+    assert {p.name for p in run.path.iterdir()} == {
+        *("config.yaml", "resolved.yaml", "env.json", "metrics.jsonl", "log.txt", "status.json"),
+        *("fetches", "graphs", "checkpoints"),
+    }
+    assert run.config_path.read_text() == "model: a\n"
+    assert run.resolved_path.read_text() == "model: b\n"
+    assert strict(run.env_path.read_text()) == {"pe": "1"}
+
+
+def test_two_runs_in_one_second_get_two_folders(run: RunFolder) -> None:
+    again = [RunFolder.create(run.path.parent, "lenet", "", "", {}, now=NOON).path.name for _ in range(2)]
+    assert again == ["lenet-20240229-120005-2", "lenet-20240229-120005-3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        pytest.param("../../etc/passwd", "etc-passwd", id="no way out of the folder"),
+        pytest.param("a b", "a-b", id="blanks"),
+        pytest.param("", "run", id="empty"),
+        pytest.param("n" * 400, "n" * 100, id="too long"),
+        pytest.param("zero\0", "zero", id="zero byte"),
+    ],
+)
+def test_awkward_names_become_file_names(tmp_path: Path, name: str, folder: str) -> None:
+    run = RunFolder.create(tmp_path, name, "", "", {}, now=NOON)
+    assert run.path == tmp_path / f"{folder}-20240229-120005"
+
+
+def test_metrics_are_strict_json(run: RunFolder) -> None:
+    run.metric({"step": 1, "loss": np.float32(0.5), "n": np.int64(3), "shape": (1, 2)})
+    infinite = {"up": np.float32("inf"), "down": -np.inf}
+    run.metric({"step": 2, "loss": float("nan"), **infinite, "each": np.array([1, np.nan])})
+    lines = [strict(line) for line in run.metrics_path.read_text().splitlines()]
+    assert lines == [
+        {"step": 1, "loss": 0.5, "n": 3, "shape": [1, 2]},
+        {"step": 2, "loss": "nan", "up": "inf", "down": "-inf", "each": [1.0, "nan"]},
+    ]
+    assert list(run.metrics()) == lines
+
+
+def test_a_torn_metric_line_is_left_out(run: RunFolder) -> None:
+    run.metric({"step": 1})
+    with run.metrics_path.open("a") as stream:
+        stream.write('{"step": 2, "lo')
+    run.metric({"step": 3})
+    assert list(run.metrics()) == [{"step": 1}, {"step": 3}]
+
+
+def test_every_log_line_has_its_time(run: RunFolder) -> None:
+    run.log("one\ntwo")
+    run.log("")
+    lines = run.log_path.read_text().splitlines()
+    assert [line.partition(" ")[2] for line in lines] == ["one", "two", ""]
+    assert all(datetime.fromisoformat(line.split(" ")[0]).tzinfo for line in lines)
+
+
+def test_status_changes_only_what_is_given(run: RunFolder) -> None:
+    first = run.read_status()
+    run.status(step=7, epoch=1)
+    run.status(state="done", best={"step": 5, "eval/acc": float("nan")})
+    after = strict(run.status_path.read_text())
+    assert isinstance(after, dict)
+    assert set(after) == {"state", "step", "epoch", "started", "updated", "pid", "best"}
+    assert (after["state"], after["step"], after["epoch"]) == ("done", 7, 1)
+    assert after["best"] == {"step": 5, "eval/acc": "nan"}
+    assert after["started"] == first["started"]
+    assert first["state"] == "running"
+
+
+def test_a_damaged_status_is_replaced(run: RunFolder) -> None:
+    run.status_path.write_text("{")
+    with pytest.raises(PeError, match="not whole JSON") as caught:
+        run.read_status()
+    assert caught.value.code == ExitCode.DATA
+    run.status(state="failed")
+    assert run.read_status()["state"] == "failed"
+
+
+def test_an_earlier_run_is_opened_again(run: RunFolder) -> None:
+    assert RunFolder.open(run.path) == run
+    assert RunFolder.latest(run.path.parent) == run
+
+
+def test_the_latest_run_is_the_one_started_last(run: RunFolder) -> None:
+    earlier = RunFolder.create(run.path.parent, "zz", "", "", {}, now=NOON)
+    status = earlier.read_status() | {"started": "2001-01-01T00:00:00.000+00:00"}
+    earlier.status_path.write_text(json.dumps(status))
+    assert RunFolder.latest(run.path.parent) == run
+
+
+@pytest.mark.parametrize(
+    ("path", "message", "hint"),
+    [
+        pytest.param("lenet-20240229-12000", "no such folder", "lenet-20240229-120005", id="a slip of the key"),
+        pytest.param(".", "not the folder of a run", None, id="another folder"),
+    ],
+)
+def test_no_run_there(run: RunFolder, path: str, message: str, hint: str | None) -> None:
+    with pytest.raises(PeError, match=message) as caught:
+        RunFolder.open(run.path.parent / path)
+    assert caught.value.code == ExitCode.DATA
+    assert hint is None or hint in (caught.value.hint or "")
+
+
+def test_no_run_at_all(tmp_path: Path) -> None:
+    with pytest.raises(PeError, match="no run in it"):
+        RunFolder.latest(tmp_path / "runs")
+
+
+def test_the_environment_names_versions_but_nobody() -> None:
+    env = environment()
+    assert set(env) == {"pe", "python", "platform", "packages", "cpu", "cores", "memory"}
+    text = json.dumps(env, allow_nan=False)
+    assert np.__version__ in text
+    assert platform.python_version() in text
+    words = set(text.replace('"', " ").replace("/", " ").replace(",", " ").split())
+    assert platform.node() not in words
+    assert getpass.getuser() not in words
+
+
+def test_the_environment_imports_no_numba() -> None:
+    code = "import sys; from pe_cli.io.run_folder import environment; environment(); sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,156 @@
+"""Running one op, and checking its gradient against central differences; used by every test of ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.types import FLOATS, Place, TensorType
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.executor import Executor
+from pe_cli.ops.registry import OpDef, Sample, find
+from pe_cli.program.backward import gradients
+from pe_cli.program.ir import Program
+
+Arrays = dict[str, list[np.ndarray[Any, Any]]]
+
+
+def as_lists(inputs: Mapping[str, Any]) -> Arrays:
+    """Make every slot a list of arrays."""
+    return {s: [np.asarray(a) for a in v] if isinstance(v, list) else [np.asarray(v)] for s, v in inputs.items()}
+
+
+def build(op_name: str, inputs: Arrays, attrs: Mapping[str, Any], outputs: Mapping[str, int] | None = None) -> tuple[Program, dict[str, list[str]]]:
+    """Return a program of one op whose inputs are persistable variables `X_0`, ..., and its output names by slot."""
+    program = Program(op_name)
+    program.random_seed = 7
+    block = program.global_block()
+    definition = find(op_name)
+    names: dict[str, list[str]] = {}
+    for slot, arrays in inputs.items():
+        names[slot] = [f"{slot}_{i}" for i in range(len(arrays))]
+        for name, a in zip(names[slot], arrays, strict=True):
+            block.create_var(name, TensorType(a.shape, str(a.dtype)), persistable=True, stop_gradient=a.dtype.name not in FLOATS)
+    given = {s.name: (outputs or {}).get(s.name, 1) for s in definition.outputs}
+    outs = {s: [f"{s}_out{i}" for i in range(n)] for s, n in given.items() if n}
+    block.append_op(op_name, names, outs, dict(attrs))
+    made = {s: [n for n in ns if n in block.vars] for s, ns in outs.items()}
+    block.ops[-1].outputs = {s: ns for s, ns in made.items() if ns}
+    return program, block.ops[-1].outputs
+
+
+def execute(program: Program, inputs: Arrays, fetches: Sequence[str], step: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+    """Run a program on one CPU device with these values in its scope."""
+    scope = Scope([Place("cpu", 0)])
+    executor = Executor(program, scope, seed=7)
+    for slot, arrays in inputs.items():
+        for i, a in enumerate(arrays):
+            scope.set(f"{slot}_{i}", a)
+    values, _ = executor.run({}, list(fetches), step)
+    return values[0]
+
+
+def run_op(op_name: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] | None = None, outputs: Mapping[str, int] | None = None, step: int = 0) -> Any:
+    """Run one op on the CPU.
+
+    Args:
+        op_name: fluid's name.
+        inputs: slot -> array or list of arrays.
+        attrs: attributes that differ from the defaults.
+        outputs: slot -> number of variables, for `Out*` (default 1 each; 0 leaves an output away).
+        step: number of the step, for random ops.
+
+    Returns:
+        Slot -> array, or a list of arrays for a slot with several; the array alone when the op has one output.
+    """
+    arrays = as_lists(inputs)
+    program, outs = build(op_name, arrays, attrs or {}, outputs)
+    found = execute(program, arrays, [n for ns in outs.values() for n in ns], step)
+    result = {s: found[ns[0]] if len(ns) == 1 else [found[n] for n in ns] for s, ns in outs.items()}
+    return next(iter(result.values())) if len(result) == 1 else result
+
+
+def run_gradient(
+    op_name: str,
+    inputs: Mapping[str, Any],
+    attrs: Mapping[str, Any] | None = None,
+    out: str | None = None,
+    upstream: Any = None,
+    outputs: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Return the gradient of sum(upstream * output) for every differentiable input: slot -> array (or list).
+
+    Args:
+        out: output slot; default the first.
+        upstream: array(s) of the output's shape; default ones.
+        outputs: as for `run_op`.
+    """
+    arrays = as_lists(inputs)
+    program, outs = build(op_name, arrays, attrs or {}, outputs)
+    block = program.global_block()
+    slot = out or next(iter(outs))
+    targets = [block.var(n) for n in outs[slot]]
+    given = [] if upstream is None else (upstream if isinstance(upstream, list) else [upstream])
+    starts = []
+    for i, target in enumerate(targets):
+        seed = np.asarray(given[i], target.dtype) if given else np.ones(target.shape, target.dtype)
+        starts.append(block.create_var(f"UP_{i}", TensorType(seed.shape, str(seed.dtype)), persistable=True))
+        arrays.setdefault("UP", []).append(seed)
+    definition = find(op_name)
+    wanted = [f"{s}_{i}" for s in definition.differentiable for i in range(len(arrays.get(s, [])))]
+    wanted = [n for n in wanted if block.var(n).dtype in FLOATS]
+    found = gradients(targets, [block.var(n) for n in wanted], starts)
+    names = {w: g.name for w, g in zip(wanted, found, strict=True) if g is not None}
+    values = execute(program, arrays, list(names.values()))
+    result: dict[str, Any] = {}
+    for s in definition.differentiable:
+        got = [values[names[f"{s}_{i}"]] for i in range(len(arrays.get(s, []))) if f"{s}_{i}" in names]
+        if got:
+            result[s] = got[0] if len(got) == 1 and not isinstance(inputs.get(s), list) else got
+    return result
+
+
+def sample_arrays(definition: OpDef, sample: Sample, dtype: str, seed: int = 3) -> Arrays:
+    """Return a sample's inputs: shapes become normal numbers of dtype; makers `f(rng)` are called (floats are cast to dtype)."""
+    rng = np.random.default_rng(seed)
+
+    def one(spec: Any) -> np.ndarray[Any, Any]:
+        made = np.asarray(spec(rng)) if callable(spec) else rng.standard_normal(spec)
+        return made.astype(dtype) if made.dtype.kind == "f" else made
+
+    return {s: [one(v) for v in spec] if isinstance(spec, list) else [one(spec)] for s, spec in sample.inputs.items()}
+
+
+def directional_error(definition: OpDef, sample: Sample, outputs: Mapping[str, int] | None = None) -> float:
+    """Return the largest relative gap between the gradient and central differences in float64, over random directions.
+
+    An op with `kinks` gives `kinks(arrays) -> arrays` moved away from where it is not smooth.
+    """
+    arrays = sample_arrays(definition, sample, "float64")
+    if definition.kinks is not None:
+        arrays = as_lists(definition.kinks(arrays))
+    rng = np.random.default_rng(11)
+    first = next(s.name for s in definition.outputs)
+    shapes = run_op(definition.name, arrays, sample.attrs, outputs)
+    value = shapes[first] if isinstance(shapes, dict) else shapes
+    values = value if isinstance(value, list) else [value]
+    upstream = [rng.standard_normal(v.shape) for v in values]
+    gradient = run_gradient(definition.name, arrays, sample.attrs, first, upstream, outputs)
+    worst = 0.0
+    for slot, found in gradient.items():
+        for i, g in enumerate(found if isinstance(found, list) else [found]):
+            direction = rng.standard_normal(g.shape)
+
+            def loss(sign: float, slot: str = slot, i: int = i, direction: np.ndarray[Any, Any] = direction) -> float:
+                moved = {s: list(a) for s, a in arrays.items()}
+                moved[slot][i] = moved[slot][i] + sign * 1e-6 * direction
+                out = run_op(definition.name, moved, sample.attrs, outputs)
+                got = out[first] if isinstance(out, dict) else out
+                return float(sum((u * v).sum() for u, v in zip(upstream, got if isinstance(got, list) else [got], strict=True)))
+
+            measured = (loss(1) - loss(-1)) / 2e-6
+            claimed = float((g * direction).sum())
+            worst = max(worst, abs(measured - claimed) / max(1.0, abs(measured), abs(claimed)))
+    return worst

@@ -1,0 +1,43 @@
+"""Generated over the catalogue: every op with a gradient is checked against central differences, float32 against float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pe_cli.ops.registry import OPS, discover
+from tests.ops.support import directional_error, run_op, sample_arrays
+
+discover()
+FORWARD = sorted(d.name for d in OPS.values() if d.is_grad_of is None)
+SAMPLES = [
+    pytest.param(OPS[name], s, id=f"{name}: {s.name or i}") for name in FORWARD for i, s in enumerate(OPS[name].samples)
+]
+WITH_GRADIENT = [
+    p for p in SAMPLES if (p.values[0].grad_op or p.values[0].grad_maker) and p.values[1].grad and p.values[0].differentiable
+]
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_every_op_has_a_doc_and_a_sample(name):
+    assert OPS[name].doc, f"{name} has no documentation"
+    assert OPS[name].samples, f"{name} has no sample input"
+
+
+@pytest.mark.parametrize(("definition", "sample"), WITH_GRADIENT)
+def test_gradient_agrees_with_central_differences(definition, sample):
+    assert directional_error(definition, sample, sample.outputs) < max(definition.grad_tolerance, 1e-7) * 10
+
+
+@pytest.mark.parametrize(("definition", "sample"), SAMPLES)
+def test_float32_agrees_with_float64(definition, sample):
+    if definition.random:
+        return
+    wide = sample_arrays(definition, sample, "float64")
+    narrow = {s: [a.astype("float32") if a.dtype == np.float64 else a for a in v] for s, v in wide.items()}
+    a = run_op(definition.name, narrow, sample.attrs, sample.outputs)
+    b = run_op(definition.name, wide, sample.attrs, sample.outputs)
+    for slot in a if isinstance(a, dict) else ["Out"]:
+        x, y = (a[slot], b[slot]) if isinstance(a, dict) else (a, b)
+        for u, v in zip(x if isinstance(x, list) else [x], y if isinstance(y, list) else [y], strict=True):
+            np.testing.assert_allclose(u, v, rtol=2e-4, atol=2e-5)
