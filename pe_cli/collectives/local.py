@@ -44,6 +44,11 @@ def all_reduce_shards(sources: Sequence[Buffer], targets: Sequence[Buffer], elem
     cuts = [elements * s // shards // 16 * 16 for s in range(shards)] + [elements]
     tables = Table(tuple(sources)), Table(tuple(targets))
     return [
-        Call(all_reduce_sum, (tables[0], len(sources), tables[1], len(targets), low, high), sources[0].dtype, sources[0].dtype)
+        Call(
+            all_reduce_sum,
+            (tables[0], len(sources), tables[1], len(targets), low, high),
+            sources[0].dtype,
+            sources[0].dtype,
+        )
         for low, high in zip(cuts, cuts[1:], strict=False)
     ]

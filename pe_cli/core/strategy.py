@@ -9,12 +9,17 @@ from pe_cli.core.types import Place
 
 @dataclass(frozen=True)
 class BuildStrategy:
-    """How the multi-device graph is built. Names, meanings and defaults are fluid's."""
+    """How the multi-device graph is built. Names, meanings and defaults are fluid's; `data_layout` is our own.
+
+    Args:
+        data_layout: `auto` runs image operators channels-last inside, `keep` as the model writes them.
+    """
 
     reduce_strategy: str = "AllReduce"
     gradient_scale_strategy: str = "CoeffNumDevice"
     memory_optimize: bool = True
     debug_graphviz_path: str = ""
+    data_layout: str = "auto"
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,7 @@ def check_dtype(dtype: str) -> str:
         PeError: the name is unknown.
     """
     if dtype not in DTYPES:
-        raise PeError(
-            f"unknown dtype '{dtype}'", hint=did_you_mean(dtype, DTYPES) or f"one of {', '.join(DTYPES)}"
-        )
+        raise PeError(f"unknown dtype '{dtype}'", hint=did_you_mean(dtype, DTYPES) or f"one of {', '.join(DTYPES)}")
     return dtype
 
 

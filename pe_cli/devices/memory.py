@@ -41,6 +41,14 @@ class Arena:
         self.nbytes = nbytes
         self.address = self._raw.ctypes.data + self._skip
 
+    def read(self, offset: int, kind: TensorType) -> np.ndarray[Any, Any]:
+        """Return a copy of the value at an offset."""
+        return self.view(offset, kind).copy()
+
+    def write(self, offset: int, kind: TensorType, value: np.ndarray[Any, Any]) -> None:
+        """Write a value of that shape at an offset."""
+        np.copyto(self.view(offset, kind), value)
+
     def view(self, offset: int, kind: TensorType) -> np.ndarray[Any, Any]:
         """Return an array over the bytes at an offset."""
         start = self._skip + offset

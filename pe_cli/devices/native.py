@@ -11,7 +11,25 @@ from pe_cli.kernels.atomics import atomic_add, atomic_claim, atomic_load, atomic
 from pe_cli.kernels.lang import Addr, Int, PtrI64, helper, kernel, pointer_i64
 
 #: Words of a schedule's head.
-TAPE, BEGIN, END, HOME, COUNT, INITIAL, FIRST, NEXT, QUEUE, HEADS, TAILS, NODES, THREADS, DONE, ABORT, ROOTS, N_ROOTS = range(17)
+(
+    TAPE,
+    BEGIN,
+    END,
+    HOME,
+    COUNT,
+    INITIAL,
+    FIRST,
+    NEXT,
+    QUEUE,
+    HEADS,
+    TAILS,
+    NODES,
+    THREADS,
+    DONE,
+    ABORT,
+    ROOTS,
+    N_ROOTS,
+) = range(17)
 #: Words of a pool's block: schedule to run, epoch, threads finished, stop, then per thread (64 bytes apart) parked flag and semaphore.
 P_SCHEDULE, P_EPOCH, P_FINISHED, P_STOP, P_WAIT, P_POST, P_YIELD, P_SPIN, P_SLOTS = 0, 8, 16, 24, 32, 33, 34, 35, 40
 LINE = 64

@@ -38,7 +38,7 @@ class Pool:
         skip = (-raw.ctypes.data % native.LINE) // 8
         self.block = raw[skip:]
         for word, name in ((native.P_WAIT, "sem_wait"), (native.P_POST, "sem_post"), (native.P_YIELD, "sched_yield")):
-            self.block[word] = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value
+            self.block[word] = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value or 0
         self.block[native.P_SPIN] = SPIN
         self._run = native_function(native.run_step)
         serve = native_function(native.pool_worker)
@@ -46,7 +46,9 @@ class Pool:
         for t in range(1, size):
             semaphore = self.block.ctypes.data + 8 * native.P_SLOTS + (2 * t + 1) * native.LINE
             assert libc.sem_init(ctypes.c_void_p(semaphore), 0, 0) == 0, "this system has no unnamed semaphores"
-            threading.Thread(target=serve, args=(self._records[t].ctypes.data,), daemon=True, name=f"pe-worker-{t}").start()
+            threading.Thread(
+                target=serve, args=(self._records[t].ctypes.data,), daemon=True, name=f"pe-worker-{t}"
+            ).start()
         self._record = np.array([self.block.ctypes.data, 0, size - 1], np.int64)
 
     def run(self, schedule: int) -> None:

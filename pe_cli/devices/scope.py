@@ -9,7 +9,8 @@ import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import Place, TensorType
-from pe_cli.devices.memory import Arena, aligned
+from pe_cli.devices.memory import aligned
+from pe_cli.devices.protocol import Memory, Spot, device
 
 
 class Scope:
@@ -22,7 +23,8 @@ class Scope:
     def __init__(self, places: Sequence[Place]) -> None:
         self.places = tuple(places)
         self._types: dict[str, TensorType] = {}
-        self._where: dict[str, tuple[list[Arena], int]] = {}
+        self._where: dict[str, tuple[list[Memory], int, int]] = {}
+        self._arenas = 0
 
     def __contains__(self, name: object) -> bool:
         return name in self._types
@@ -47,10 +49,11 @@ class Scope:
             total += aligned(kind.nbytes)
         if not offsets:
             return
-        arenas = [Arena(total) for _ in self.places]
+        memories = [device(p.kind).allocate(p.index, total) for p in self.places]
         for name, offset in offsets.items():
             self._types[name] = types[name]
-            self._where[name] = (arenas, offset)
+            self._where[name] = (memories, offset, self._arenas)
+        self._arenas += 1
 
     def type(self, name: str) -> TensorType:
         """Return a variable's type.
@@ -59,23 +62,22 @@ class Scope:
             PeError: it is not there.
         """
         if name not in self._types:
-            raise PeError(f"variable '{name}' has no value yet", hint=did_you_mean(name, self._types) or "run the startup program first")
+            raise PeError(
+                f"variable '{name}' has no value yet",
+                hint=did_you_mean(name, self._types) or "run the startup program first",
+            )
         return self._types[name]
 
-    def address(self, name: str, device: int) -> int:
-        """Return the address of a replica."""
-        arenas, offset = self._where[name]
-        return arenas[device].address + offset
+    def spot(self, name: str, index: int) -> Spot:
+        """Return where a device's replica lies."""
+        memories, offset, arena = self._where[name]
+        return Spot(memories[index], offset, -1 - arena * len(self.places) - index)
 
-    def view(self, name: str, device: int = 0) -> np.ndarray[Any, Any]:
-        """Return a device's replica as an array over its memory."""
+    def get(self, name: str, index: int = 0) -> np.ndarray[Any, Any]:
+        """Return a copy of a device's value."""
         kind = self.type(name)
-        arenas, offset = self._where[name]
-        return arenas[device].view(offset, kind)
-
-    def get(self, name: str) -> np.ndarray[Any, Any]:
-        """Return a copy of the first device's value."""
-        return self.view(name).copy()
+        memories, offset, _ = self._where[name]
+        return memories[index].read(offset, kind)
 
     def set(self, name: str, value: np.ndarray[Any, Any]) -> None:
         """Write a value to every device.
@@ -85,15 +87,12 @@ class Scope:
         """
         kind = self.type(name)
         if tuple(value.shape) != kind.shape:
-            raise PeError(f"'{name}' is {list(value.shape)} in the file and {list(kind.shape)} in the model", code=ExitCode.DATA)
-        for device in range(len(self.places)):
-            self.view(name, device)[...] = value
-
-    def replicate(self, names: Sequence[str] | None = None) -> None:
-        """Copy the first device's values to the others."""
-        for name in names if names is not None else self._types:
-            for device in range(1, len(self.places)):
-                self.view(name, device)[...] = self.view(name)
+            raise PeError(
+                f"'{name}' is {list(value.shape)} in the file and {list(kind.shape)} in the model", code=ExitCode.DATA
+            )
+        memories, offset, _ = self._where[name]
+        for memory in memories:
+            memory.write(offset, kind, value)
 
     @property
     def nbytes(self) -> int:

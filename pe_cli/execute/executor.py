@@ -65,6 +65,7 @@ class Executor:
         self.seed = seed
         self.progress = progress
         self.plans: OrderedDict[Request, Plan] = OrderedDict()
+        self._used: set[Request] = set()
         self._optimised: dict[tuple[str, ...], Program] = {}
         scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
 
@@ -88,6 +89,7 @@ class Executor:
     def plan(self, feeds: Sequence[Mapping[str, TensorType]], sizes: Sequence[int], fetches: Sequence[str]) -> Plan:
         """Return the plan for feeds of these types, made on first need and kept in a bounded cache."""
         request = Request(tuple(tuple(sorted(f.items())) for f in feeds), tuple(sizes), tuple(fetches))
+        self._used.add(request)
         if request in self.plans:
             self.plans.move_to_end(request)
             return self.plans[request]
@@ -105,6 +107,12 @@ class Executor:
         while len(self.plans) > MAX_PLANS:
             self.plans.popitem(last=False)
         return made
+
+    def drop_unused(self) -> None:
+        """Forget the plans, with their temporaries, that have not run since this was last called."""
+        for request in [r for r in self.plans if r not in self._used]:
+            del self.plans[request]
+        self._used.clear()
 
     def drop(self) -> None:
         """Forget all plans and their temporaries."""
@@ -124,7 +132,9 @@ class Executor:
         out = {}
         for name, kind in wanted.items():
             if name not in feed:
-                raise PeError(f"feed '{name}' is missing", hint=f"the program reads {', '.join(wanted)}", code=ExitCode.DATA)
+                raise PeError(
+                    f"feed '{name}' is missing", hint=f"the program reads {', '.join(wanted)}", code=ExitCode.DATA
+                )
             out[name] = self._convert(name, kind, feed[name])
         return out
 
@@ -133,15 +143,23 @@ class Executor:
 
     def _convert(self, name: str, kind: TensorType, value: Array) -> Array:
         array = np.asarray(value)
-        fits = len(array.shape) == len(kind.shape) and all(w in (-1, g) for w, g in zip(kind.shape, array.shape, strict=True))
+        fits = len(array.shape) == len(kind.shape) and all(
+            w in (-1, g) for w, g in zip(kind.shape, array.shape, strict=True)
+        )
         if not fits:
             wanted = TensorType(kind.shape, kind.dtype)
-            raise PeError(f"feed '{name}' should be {wanted}, got {list(array.shape)}", hint="reshape it", code=ExitCode.DATA)
+            raise PeError(
+                f"feed '{name}' should be {wanted}, got {list(array.shape)}", hint="reshape it", code=ExitCode.DATA
+            )
         if array.dtype != kind.numpy:
-            ok = array.dtype.kind == kind.numpy.kind and (array.dtype.kind == "f" or np.can_cast(array.dtype, kind.numpy))
+            ok = array.dtype.kind == kind.numpy.kind and (
+                array.dtype.kind == "f" or np.can_cast(array.dtype, kind.numpy)
+            )
             if not ok:
                 raise PeError(
-                    f"feed '{name}' should be {kind.dtype}, got {array.dtype}", hint=f"feed it as {kind.dtype}", code=ExitCode.DATA
+                    f"feed '{name}' should be {kind.dtype}, got {array.dtype}",
+                    hint=f"feed it as {kind.dtype}",
+                    code=ExitCode.DATA,
                 )
             array = array.astype(kind.numpy)
         return array
@@ -153,7 +171,9 @@ class Executor:
             Per device its part, and the samples of each.
         """
         arrays = self.check_feed(feed)
-        lengths = {name: a.shape[0] for name, a in arrays.items() if self.program.global_block().var(name).shape[:1] == (-1,)}
+        lengths = {
+            name: a.shape[0] for name, a in arrays.items() if self.program.global_block().var(name).shape[:1] == (-1,)
+        }
         if len(set(lengths.values())) > 1:
             listed = ", ".join(f"{name} has {n}" for name, n in lengths.items())
             raise PeError(f"feeds of one batch differ in length: {listed}", code=ExitCode.DATA)
@@ -186,14 +206,16 @@ class Executor:
         return values, [n for n in sizes if n] or sizes[:1]
 
 
-def run_startup(program: Program, scope: Scope, seed: int, progress: Callable[[int, int, str], None] | None = None) -> None:
-    """Run a startup program on the first device and copy what it made to the others."""
+def run_startup(
+    program: Program, scope: Scope, seed: int, progress: Callable[[int, int, str], None] | None = None
+) -> None:
+    """Run a startup program on the CPU and copy what it made to every device."""
     scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
-    first = Scope(scope.places[:1])
+    first = Scope([Place("cpu", 0)])
     executor = Executor(program, first, seed=seed, progress=progress)
     executor.run({})
     for name in first:
-        scope.set(name, first.view(name))
+        scope.set(name, first.get(name))
 
 
 def merge(values: Sequence[Array], sizes: Sequence[int], how: str) -> Array | list[Array]:

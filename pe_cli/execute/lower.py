@@ -24,6 +24,7 @@ class Task:
         reads, writes: buffers touched, scratch apart.
         takes_over: output buffer -> input buffer whose memory it may use.
         shares: output buffer -> input buffer whose bytes it is.
+        part: elements of the buffers that are touched, from and to; None for all.
     """
 
     node: int
@@ -34,6 +35,7 @@ class Task:
     scratch: list[Buffer] = field(default_factory=list)
     takes_over: dict[Buffer, Buffer] = field(default_factory=dict)
     shares: dict[Buffer, Buffer] = field(default_factory=dict)
+    part: tuple[int, int] | None = None
 
 
 def concrete_types(program: Program, feeds: Mapping[str, TensorType]) -> dict[str, TensorType]:
@@ -119,7 +121,9 @@ class GraphLowering:
         if not shares:
             kind = self.graph.places[d].kind
             if kind not in definition.lowerings:
-                raise PeError(f"op '{op.type}' cannot run on {kind} yet", at=op.at, code=ExitCode.DEVICE, hint="use place: cpu")
+                raise PeError(
+                    f"op '{op.type}' cannot run on {kind} yet", at=op.at, code=ExitCode.DEVICE, hint="use place: cpu"
+                )
             try:
                 definition.lowerings[kind](low)
             except PeError as error:
@@ -138,7 +142,8 @@ class GraphLowering:
             targets = [self.buffer(name, d) for d in devices]
             calls = all_reduce_shards(sources, targets, sources[0].size, self.shards)
             for home, call in enumerate(calls):
-                tasks.append(Task(node.index, home, [call], list(sources), list(targets)))
+                part = (call.args[4], call.args[5])
+                tasks.append(Task(node.index, home, [call], list(sources), list(targets), part=part))
         return tasks
 
 

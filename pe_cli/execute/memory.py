@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -64,6 +65,7 @@ def plan_memory(
         The plan, and for every buffer that is the same bytes as a placed one, that one.
     """
     last = _last_use(tasks)
+    written = _first_write(tasks)
     groups = _Groups()
     fixed = {*placed, *kept, *pinned}
     members: dict[Buffer, list[Buffer]] = {}
@@ -88,13 +90,18 @@ def plan_memory(
         for out, source in task.takes_over.items():
             free = all(last[b] <= i and b not in fixed for b in group(source))
             other = any(groups.find(b) is groups.find(source) for b in task.reads if b is not source)
-            if share and free and not other and out not in fixed and out.type.nbytes == source.type.nbytes and _first_write(out, tasks, i):
+            fits = out not in fixed and out.type.nbytes == source.type.nbytes and written[out] == i
+            if share and free and not other and fits:
                 join(out, source)
     return _offsets(tasks, groups, placed, kept, pinned, share)
 
 
-def _first_write(out: Buffer, tasks: Sequence[Task], i: int) -> bool:
-    return not any(out in task.writes for task in tasks[:i] if task.writes and out in task.writes)
+def _first_write(tasks: Sequence[Task]) -> dict[Buffer, int]:
+    first: dict[Buffer, int] = {}
+    for i, task in enumerate(tasks):
+        for b in task.writes:
+            first.setdefault(b, i)
+    return first
 
 
 def _last_use(tasks: Sequence[Task]) -> dict[Buffer, int]:
@@ -139,19 +146,20 @@ def _offsets(
             total += aligned(b.type.nbytes)
     base = total
     unshared = base
-    occupied: list[tuple[int, int, int, int]] = []  # begin, end, first, last
+    occupied: list[tuple[int, int, int, int]] = []  # begin, end, first, last; sorted
     todo = [r for r in life if r not in roots and r not in elsewhere]
     for root in sorted(todo, key=lambda r: (-size[r], life[r][0])):
         first, final = life[root] if share else (-1, end)
         unshared += size[root]
         at = base
-        for low, high, begin, stop in sorted(o for o in occupied if not (o[3] < first or final < o[2])):
+        for low, high, begin, stop in occupied:
+            if stop < first or final < begin:
+                continue
             if at + size[root] <= low:
                 break
             at = max(at, high)
-            del begin, stop
         roots[root] = at
-        occupied.append((at, at + size[root], first, final))
+        bisect.insort(occupied, (at, at + size[root], first, final))
         total = max(total, at + size[root])
     offsets = {b: roots[groups.find(b)] for b in everyone if groups.find(b) in roots}
     shared = {b: elsewhere[groups.find(b)] for b in everyone if groups.find(b) in elsewhere}

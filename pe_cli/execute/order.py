@@ -1,10 +1,9 @@
-"""Which tasks wait for which, and chains: runs of tasks with one way through."""
+"""Which tasks wait for which."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pe_cli.devices.tape import Chain
 from pe_cli.execute.lower import Task
 
 #: A byte range: (space, begin, end). Ranges of different spaces never overlap.
@@ -37,53 +36,10 @@ def dependencies(
             space.setdefault(where, []).append((begin, end, i, False))
         for where, begin, end in writes:
             space.setdefault(where, []).append((begin, end, i, True))
-        if chained and not _collective(task):
+        if chained and task.part is None:
             if task.home in previous:
                 found.add(previous[task.home])
             previous[task.home] = i
         found.discard(i)
         waits.append(found)
     return waits
-
-
-def _collective(task: Task) -> bool:
-    return bool(task.calls) and task.calls[0].kernel.name.startswith("pe_cli.collectives")
-
-
-def chains(tasks: Sequence[Task], waits: Sequence[set[int]], begins: Sequence[int], ends: Sequence[int]) -> list[Chain]:
-    """Join consecutive tasks of one home where the later waits for the earlier only, and the earlier releases the later only.
-
-    Args:
-        tasks: in order.
-        waits: from `dependencies`.
-        begins, ends: instructions of each task on the tape.
-    """
-    followers: list[set[int]] = [set() for _ in tasks]
-    for i, found in enumerate(waits):
-        for before in found:
-            followers[before].add(i)
-    _reduce(waits, followers)
-    of: list[int] = []
-    made: list[list[int]] = []
-    for i, task in enumerate(tasks):
-        only = next(iter(waits[i])) if len(waits[i]) == 1 else -1
-        joins = only == i - 1 and len(followers[only]) == 1 and tasks[only].home == task.home if only >= 0 else False
-        if joins:
-            made[-1].append(i)
-        else:
-            made.append([i])
-        of.append(len(made) - 1)
-    out = []
-    for c, members in enumerate(made):
-        after = sorted({of[f] for f in followers[members[-1]]} - {c})
-        out.append(Chain(begins[members[0]], ends[members[-1]], tasks[members[0]].home, tuple(after)))
-    return out
-
-
-def _reduce(waits: Sequence[set[int]], followers: Sequence[set[int]]) -> None:
-    """Drop edges that a path through a direct predecessor implies: fewer counters to touch, longer chains."""
-    for i, found in enumerate(waits):
-        for before in list(found):
-            if any(other != before and before in waits[other] for other in found):
-                found.discard(before)
-                followers[before].discard(i)

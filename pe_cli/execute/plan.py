@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,18 +10,14 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.devices.memory import Arena
+from pe_cli.devices.protocol import Progress, Spot, Work, device
 from pe_cli.devices.scope import Scope
-from pe_cli.devices.tape import Instruction, Tape, word
 from pe_cli.execute.lower import GraphLowering, Task, concrete_types
 from pe_cli.execute.memory import MemoryPlan, plan_memory
-from pe_cli.execute.order import Range, chains, dependencies
+from pe_cli.execute.order import Range, dependencies
 from pe_cli.graph.ssa import Graph
-from pe_cli.kernels.cache import Instance, addresses
-from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
+from pe_cli.kernels.calls import Buffer
 from pe_cli.ops.status import failure
-
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ class Plan:
     Attributes:
         memory: of every device.
         tasks: in order, for pictures.
-        tape: what runs.
+        step: what runs.
     """
 
     def __init__(
@@ -61,9 +57,7 @@ class Plan:
     ) -> None:
         self.graph = graph
         self.request = request
-        self.step = np.zeros(1, np.int64)
         self._scope = scope
-        self._keep: list[Any] = []
         types = [concrete_types(graph.program, dict(feeds)) for feeds in request.feeds]
         self._lowering = GraphLowering(graph, types, request.sizes, seed, len(graph.places))
         self.tasks = self._lowering.run()
@@ -73,114 +67,42 @@ class Plan:
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def _place(self, share: bool) -> None:
-        graph, low = self.graph, self._lowering
-        block = graph.program.global_block()
-        self._address: dict[Buffer, int] = {}
-        self._space: dict[Buffer, int] = {}
-        self.memory: list[MemoryPlan] = []
-        self._arenas: list[Arena] = []
-        reduced = [n for node in graph.nodes if node.kind.endswith("all_reduce") for n in node.op.inputs["X"]]
-        for d in range(len(graph.places)):
-            for name in [*dict(self.request.feeds[d]), *self._fetched(d)]:
-                low.buffer(name, d)
-            mine = {b: n for (n, where), b in low.buffers.items() if where == d}
-            placed = [b for b, n in mine.items() if block.var(n).persistable]
-            kept = [b for b, n in mine.items() if n in dict(self.request.feeds[d]) or n in self.request.fetches]
-            kept = [b for b in kept if b not in placed]
-            pinned = [low.buffer(n, d) for n in reduced]
-            tasks = [t for t in self.tasks if any(b in mine for b in (*t.reads, *t.writes)) or t.home == d]
-            plan, same = plan_memory([_only(t, mine) for t in tasks], placed, kept, pinned, share=share)
-            arena = Arena(plan.nbytes)
-            self.memory.append(plan)
-            self._arenas.append(arena)
-            for b, offset in plan.offsets.items():
-                self._address[b], self._space[b] = arena.address + offset, d
-            for b in placed:
-                self._address[b], self._space[b] = self._scope.address(b.name, d), -1
-            for b, other in same.items():
-                self._address[b], self._space[b] = self._scope.address(other.name, d), -1
+        self.memory = plan_devices(self.graph, self.request, self._lowering, self.tasks, share)
+        self._spots: dict[Buffer, Spot] = {}
+        for d, found in enumerate(self.memory):
+            place = self.graph.places[d]
+            memory = device(place.kind).allocate(place.index, found.plan.nbytes)
+            for b, offset in found.plan.offsets.items():
+                self._spots[b] = Spot(memory, offset, d)
+            for b in found.placed:
+                self._spots[b] = self._scope.spot(b.name, d)
+            for b, other in found.same.items():
+                self._spots[b] = self._scope.spot(other.name, d)
 
-    def _fetched(self, device: int) -> list[str]:
-        """Return fetches that exist on a device: those that its program writes, is fed or keeps."""
-        types = self._lowering.types[device]
-        for name in self.request.fetches:
-            if name not in types:
-                self.graph.program.global_block().var(name)
-                raise PeError(f"variable '{name}' gets no value in this program", hint="fetch a variable that an op writes")
-        return list(self.request.fetches)
-
-    # --- tape ---------------------------------------------------------------------------------------------------------
+    # --- calls --------------------------------------------------------------------------------------------------------
 
     def _build(self, threads: int, progress: Progress | None) -> None:
-        instances = {c: Instance(c.kernel, c.dtype, c.second) for t in self.tasks for c in t.calls}
-        found = addresses(instances.values(), progress)
-        instructions: list[Instruction] = []
-        begins, ends = [], []
-        for i, task in enumerate(self.tasks):
-            begins.append(len(instructions))
-            for call in task.calls:
-                instructions.append(self._instruction(i, call, instances[call]))
-            ends.append(len(instructions))
-        made = []
+        waits: list[set[int]] = [set() for _ in self.tasks]
         if threads > 1:
-            chained = threads <= len(self.graph.places)
-            waits = dependencies(self.tasks, self._ranges, chained)
-            made = chains(self.tasks, waits, begins, ends)
-        self.tape = Tape(instructions, found, made, threads)
-
-    def _instruction(self, task: int, call: Call, instance: Instance) -> Instruction:
-        words: list[int] = []
-        status = None
-        for i, arg in enumerate(call.args):
-            if arg is STATUS:
-                status = i
-                words.append(0)
-            else:
-                words.append(self._word(arg))
-        return Instruction(instance, tuple(words), task, status)
-
-    def _word(self, arg: Any) -> int:
-        if isinstance(arg, (Buffer, Offset)):
-            return self._address_of(arg)
-        if arg is STEP:
-            return int(self.step.ctypes.data)
-        if isinstance(arg, (Table, Numbers)):
-            values = arg.values if isinstance(arg, Numbers) else [self._address_of(b) for b in arg.buffers]
-            array = np.array([*values, 0], np.int64)
-            self._keep.append(array)
-            return int(array.ctypes.data)
-        return word(arg)
-
-    def _address_of(self, arg: Buffer | Offset) -> int:
-        if isinstance(arg, Offset):
-            return self._address[arg.buffer] + arg.elements * arg.buffer.type.numpy.itemsize
-        return self._address[arg]
+            waits = dependencies(self.tasks, self._ranges, threads <= len(self.graph.places))
+        works = [Work(t.home, t.calls, frozenset(w)) for t, w in zip(self.tasks, waits, strict=True)]
+        self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)
 
     def _ranges(self, task: Task) -> tuple[list[Range], list[Range]]:
         def of(b: Buffer) -> Range:
-            return self._space[b], self._address[b], self._address[b] + max(1, b.type.nbytes)
+            spot = self._spots[b]
+            low, high = (0, b.size) if task.part is None else task.part
+            size = b.type.numpy.itemsize
+            return spot.space, spot.offset + low * size, spot.offset + max(low * size + 1, high * size)
 
-        shard = _shard(task)
-        if shard is not None:
-            low, high = shard
-
-            def part(b: Buffer) -> Range:
-                return self._space[b], self._address[b] + low * b.type.numpy.itemsize, self._address[b] + high * b.type.numpy.itemsize
-
-            return [part(b) for b in task.reads], [part(b) for b in task.writes]
         return [of(b) for b in task.reads], [of(b) for b in (*task.writes, *task.scratch)]
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    def view(self, name: str, device: int) -> np.ndarray[Any, Any]:
-        """Return an array over a variable's memory on a device."""
-        b = self._lowering.buffers[(name, device)]
-        if self._space[b] < 0:
-            return self._scope.view(name, device)
-        return self._arenas[device].view(self.memory[device].offsets[b], b.type)
-
-    def run(self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]], step: int) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """Feed, run the tape, and copy out what is fetched.
+    def run(
+        self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]], step: int
+    ) -> list[dict[str, np.ndarray[Any, Any]]]:
+        """Feed, run the calls, and copy out what is fetched.
 
         Args:
             feeds: per device: arrays of the request's types.
@@ -194,25 +116,76 @@ class Plan:
         """
         for d, given in enumerate(feeds):
             for name, value in given.items():
-                np.copyto(self.view(name, d), value)
-        self.step[0] = step
-        failed = self.tape.run()
+                b = self._lowering.buffers[(name, d)]
+                spot = self._spots[b]
+                spot.memory.write(spot.offset, b.type, value)
+        failed = self.step.run(step)
         if failed is not None:
-            instruction, report = failed
-            node = self.graph.nodes[self.tasks[instruction.op].node]
-            raise failure(report, node.op, step)
-        return [{name: self.view(name, d).copy() for name in self.request.fetches} for d in self.graph.active]
+            work, report = failed
+            raise failure(report, self.graph.nodes[self.tasks[work].node].op, step)
+        return [{name: self._read(name, d) for name in self.request.fetches} for d in self.graph.active]
+
+    def _read(self, name: str, d: int) -> np.ndarray[Any, Any]:
+        b = self._lowering.buffers[(name, d)]
+        spot = self._spots[b]
+        value: np.ndarray[Any, Any] = spot.memory.read(spot.offset, b.type)
+        return value
+
+    def where(self, b: Buffer) -> str:
+        """Return `scope` or a buffer's byte offset in its device's arena."""
+        spot = self._spots[b]
+        return "scope" if spot.space < 0 else str(spot.offset)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arenas."""
-        return sum(m.nbytes for m in self.memory)
+        return sum(found.plan.nbytes for found in self.memory)
 
 
-def _shard(task: Task) -> tuple[int, int] | None:
-    if task.calls and task.calls[0].kernel.name.startswith("pe_cli.collectives"):
-        return task.calls[0].args[4], task.calls[0].args[5]
-    return None
+@dataclass(frozen=True)
+class DeviceMemory:
+    """One device's part of a plan's memory.
+
+    Args:
+        plan: offsets of temporaries.
+        placed: buffers that live in the scope.
+        same: buffers that are the same bytes as one in the scope.
+    """
+
+    plan: MemoryPlan
+    placed: tuple[Buffer, ...]
+    same: Mapping[Buffer, Buffer]
+
+
+def plan_devices(
+    graph: Graph, request: Request, low: GraphLowering, tasks: Sequence[Task], share: bool
+) -> list[DeviceMemory]:
+    """Plan the memory of every device; allocates nothing.
+
+    Raises:
+        PeError: a fetched variable that no op writes.
+    """
+    block = graph.program.global_block()
+    reduced = [n for node in graph.nodes if node.kind.endswith("all_reduce") for n in node.op.inputs["X"]]
+    out = []
+    for d in range(len(graph.places)):
+        feeds = dict(request.feeds[d])
+        for name in request.fetches:
+            block.var(name)
+            if name not in low.types[d]:
+                raise PeError(
+                    f"variable '{name}' gets no value in this program", hint="fetch a variable that an op writes"
+                )
+        for name in (*feeds, *request.fetches):
+            low.buffer(name, d)
+        mine = {b: n for (n, where), b in low.buffers.items() if where == d}
+        placed = [b for b, n in mine.items() if block.var(n).persistable]
+        kept = [b for b, n in mine.items() if (n in feeds or n in request.fetches) and b not in set(placed)]
+        pinned = [low.buffer(n, d) for n in reduced]
+        own = [_only(t, mine) for t in tasks if t.home == d or any(b in mine for b in (*t.reads, *t.writes))]
+        plan, same = plan_memory(own, placed, kept, pinned, share=share)
+        out.append(DeviceMemory(plan, tuple(placed), same))
+    return out
 
 
 def _only(task: Task, mine: Mapping[Buffer, str]) -> Task:

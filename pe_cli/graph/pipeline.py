@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pe_cli.core.strategy import BuildStrategy
+from pe_cli.graph.passes import layout
 from pe_cli.program.ir import Program
 
+Pass = Callable[[Program, Sequence[str]], tuple[Program, str]]
 
-def apply_passes(program: Program, strategy: BuildStrategy, fetches: Sequence[str]) -> Program:
+
+def passes(strategy: BuildStrategy) -> list[Pass]:
+    """Return the passes of a strategy, in order."""
+    return [layout.run] if strategy.data_layout == "auto" else []
+
+
+def apply_passes(
+    program: Program, strategy: BuildStrategy, fetches: Sequence[str], report: list[str] | None = None
+) -> Program:
     """Return the program after every pass of the strategy.
 
     Args:
         program: not changed.
         strategy: the user's wishes.
         fetches: variables whose values must stay what the program says.
+        report: gets a sentence a pass.
     """
-    del strategy, fetches
+    for run in passes(strategy):
+        program, sentence = run(program, fetches)
+        if report is not None:
+            report.append(sentence)
     return program

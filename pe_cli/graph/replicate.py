@@ -51,7 +51,11 @@ def replicate(
             _all_reduce(build, program, waiting, running, devices)
             waiting = []
         for d in devices if updates else running:
-            kind = "scale_loss_grad" if op.role is Role.LOSS and op.type == "fill_like" and len(places) > 1 else "computation"
+            kind = (
+                "scale_loss_grad"
+                if op.role is Role.LOSS and op.type == "fill_like" and len(places) > 1
+                else "computation"
+            )
             build.add(kind, op, d, [(n, d) for n in op.input_names()], [(n, d) for n in op.output_names()])
         waiting += [n for n in dict.fromkeys(op.output_names()) if last.get(n) == i]
     if waiting:

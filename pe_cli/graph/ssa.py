@@ -86,7 +86,9 @@ class GraphBuilder:
         """Return the newest version of a variable on a device."""
         return VarNode(name, device, self._version.get((name, device), 0))
 
-    def add(self, kind: str, op: Operator, device: int, reads: list[tuple[str, int]], writes: list[tuple[str, int]]) -> OpNode:
+    def add(
+        self, kind: str, op: Operator, device: int, reads: list[tuple[str, int]], writes: list[tuple[str, int]]
+    ) -> OpNode:
         """Append a node that reads the newest versions and writes new ones; (name, device) pairs."""
         index = len(self.graph.nodes)
         inputs = tuple(self.current(*r) for r in reads)
@@ -119,4 +121,10 @@ def describe(graph: Graph) -> str:
 def label_of(node: OpNode) -> dict[str, Any]:
     """Return what pictures show of a node: title, role, kind, name scope and place in the file."""
     title = node.op.type if node.kind == "computation" else node.kind
-    return {"title": title, "role": node.op.role.value, "kind": node.kind, "scope": node.op.scope, "at": str(node.op.at or "")}
+    return {
+        "title": title,
+        "role": node.op.role.value,
+        "kind": node.kind,
+        "scope": node.op.scope,
+        "at": str(node.op.at or ""),
+    }

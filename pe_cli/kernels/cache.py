@@ -155,5 +155,3 @@ def addresses(
         if objects:
             engine.load(objects)
         return {i: engine.addresses[i.key] for i in wanted}
-
-

@@ -11,7 +11,7 @@ import llvmlite.binding as llvm
 import numba
 from llvmlite import ir
 from numba.core import types as nb
-from numba.core.codegen import JITCodeLibrary
+from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.extending import intrinsic as numba_intrinsic
 
 from pe_cli.core.types import DTYPES
@@ -96,7 +96,7 @@ class Resolver:
         if isinstance(value, Helper):
             chosen = value.of(self.dtype)
             assert chosen.fn is not None, f"no variant of a helper for {self.dtype}"
-            made: Any = numba.njit(**self.options)(self.function(chosen.fn))
+            made: Any = _plain(numba.njit(**self.options)(self.function(chosen.fn)))
         elif isinstance(value, Intrinsic):
             made = self.intrinsic(value)
         elif isinstance(value, PerType):
@@ -121,8 +121,21 @@ class Resolver:
             return returns(*wanted), codegen
 
         space: dict[str, Any] = {"typer": typer}
-        exec(f"def {_symbol(value.name)}(context, {names}):\n    return typer()\n", space)  # our own text: names of ours only
+        exec(
+            f"def {_symbol(value.name)}(context, {names}):\n    return typer()\n", space
+        )  # our own text: names of ours only
         return numba_intrinsic(space[_symbol(value.name)])
+
+
+def _plain(dispatcher: Any) -> Any:
+    """Let a helper be compiled once for int64, not again for every constant that some call passes."""
+    original = dispatcher.get_call_template
+
+    def get_call_template(args: Any, keywords: Any) -> Any:
+        return original(tuple(nb.unliteral(a) for a in args), {k: nb.unliteral(v) for k, v in keywords.items()})
+
+    dispatcher.get_call_template = get_call_template
+    return dispatcher
 
 
 def _symbol(name: str) -> str:
@@ -201,19 +214,23 @@ def _front_end_only() -> Iterator[None]:
 
     A kernel that uses the microkernels took 4.2 s to compile with numba's own back end, 1.2 s with one pass at the end.
     """
-    library = JITCodeLibrary
-    held = {name: getattr(library, name) for name in ("_optimize_final_module", "_finalize_final_module")}
 
-    def finalize(self: Any) -> None:
-        self._finalized = True
+    def finalize(library: Any) -> None:
+        library._finalized = True
 
-    library._optimize_final_module = lambda self: None
-    library._finalize_final_module = finalize
+    changes = [
+        (JITCodeLibrary, "_optimize_final_module", lambda library: None),
+        (JITCodeLibrary, "_finalize_final_module", finalize),
+        (JITCPUCodegen, "set_env", lambda codegen, name, env: None),
+    ]
+    held = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
     try:
+        for owner, name, value in changes:
+            setattr(owner, name, value)
         yield
     finally:
-        for name, value in held.items():
-            setattr(library, name, value)
+        for owner, name, value in held:
+            setattr(owner, name, value)
 
 
 def _optimise(module: Any) -> None:
@@ -221,11 +238,6 @@ def _optimise(module: Any) -> None:
     options.loop_vectorization = True
     options.slp_vectorization = False
     builder = llvm.create_pass_builder(_machine(), options)
-    # Numba's loops need this early round before they vectorise.
-    early = builder.getModulePassManager()
-    early.add_loop_rotate_pass()
-    early.add_instruction_combine_pass()
-    early.add_jump_threading_pass()
     builder.getModulePassManager().run(module, builder)
 
 
@@ -237,6 +249,8 @@ def _machine() -> Any:
         from pe_cli.kernels.target import cpu_name, features
 
         target = llvm.Target.from_default_triple()
-        machine = target.create_target_machine(cpu=cpu_name(), features=features(), opt=3, reloc="static", codemodel="jitdefault")
+        machine = target.create_target_machine(
+            cpu=cpu_name(), features=features(), opt=3, reloc="static", codemodel="jitdefault"
+        )
         _MACHINE.append(machine)
     return _MACHINE[0]

@@ -150,7 +150,9 @@ def _annotations(fn: types.FunctionType) -> tuple[str, ...]:
     names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
     found = tuple(str(fn.__annotations__.get(name, "")) for name in names)
     for name, kind in zip(names, found, strict=True):
-        assert kind in POINTERS or kind in WORDS, f"{fn.__qualname__}: parameter {name} needs a kernel annotation, has {kind!r}"
+        assert kind in POINTERS or kind in WORDS, (
+            f"{fn.__qualname__}: parameter {name} needs a kernel annotation, has {kind!r}"
+        )
     return found
 
 

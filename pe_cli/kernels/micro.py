@@ -55,6 +55,7 @@ class _Emitter:
         self.fn.linkage = "linkonce_odr"
         self.fn.attributes.add("noinline")
         self.fn.attributes.add("nounwind")
+        self.fn.attributes.add("optsize")
         self.a = dict(zip(NAMES, self.fn.args, strict=True))
 
     def constant(self, value: int) -> Any:
@@ -214,7 +215,7 @@ class _Emitter:
 
         def innermost(values: list[Any]) -> list[Any]:
             held, now = values[:count], self.multiply(rows, values[:count], values[count:])
-            return [*move(held, "xk", "wk"), *now]
+            return [*map(self.opaque, move(held, "xk", "wk")), *now]
 
         def middle(values: list[Any]) -> list[Any]:
             held = values[:count]
@@ -225,6 +226,11 @@ class _Emitter:
             return [*move(held, "xs1", "ws1"), *self.loop(a["n2"], values, middle)[count:]]
 
         return self.loop(a["n1"], [*pointers, *sums], outer)[count:]
+
+    def opaque(self, at: Any) -> Any:
+        """Return a pointer that LLVM can't relate to others: it would give every row a register of its own, and spill."""
+        fn = self.env.function("llvm.launder.invariant.group.p0", at.type, [at.type])
+        return self.b.call(fn, [at])
 
     def multiply(self, rows: int, pointers: list[Any], sums: list[Any]) -> list[Any]:
         b, a = self.b, self.a

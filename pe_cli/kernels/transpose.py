@@ -1,30 +1,27 @@
 """Blocked transposes: of matrices, batches of matrices (NCHW <-> NHWC) and the strips that GEMM packs.
 
-Square tiles of LANES x LANES are transposed in vector registers, so that both sides move whole cache lines.
+Square tiles are transposed in vector registers, so that both sides move whole cache lines.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from pe_cli.kernels.lang import LANES, SIZE, helper, intrinsic, pointer
+from pe_cli.kernels.lang import LANES, SIZE, PerType, helper, intrinsic, pointer
+
+
+#: Side of a tile: a vector's elements, but no more than the vector registers hold rows.
+TILE: Any = PerType("TILE", lambda dtype: min(LANES.value(dtype), 16))
 
 
 @intrinsic("void", "int64", "int64", "int64", "int64")
 def _tile(env: Any, args: list[Any]) -> Any:
-    """Write y[j*yr + i] = x[i*xr + j] for i, j < lanes; addresses in bytes, strides in elements."""
-    from llvmlite import ir
-
-    b, lanes, i64 = env.builder, min(env.lanes, 16), ir.IntType(64)
-    size = env.element.get_abi_size if False else None  # noqa: F841
-    return _emit_tile(env, args, b, lanes, i64)
-
-
-def _emit_tile(env: Any, args: list[Any], b: Any, lanes: int, i64: Any) -> None:
+    """Write y[j*yr + i] = x[i*xr + j] for i, j < TILE, given (x, xr, y, yr)."""
     from llvmlite import ir
 
     from pe_cli.core.types import DTYPES
 
+    b, lanes, i64 = env.builder, min(env.lanes, 16), ir.IntType(64)
     vector = ir.VectorType(env.element, lanes)
     size = ir.Constant(i64, DTYPES[env.dtype])
     step_x, step_y = b.mul(args[1], size), b.mul(args[3], size)
@@ -60,7 +57,7 @@ def transpose(x, xr, y, yr, rows, columns):
         rows: number of rows of x.
         columns: number of columns of x.
     """
-    if rows < LANES or columns < LANES:
+    if rows < TILE or columns < TILE:
         source = pointer(x)
         target = pointer(y)
         for j in range(columns):
@@ -68,10 +65,10 @@ def transpose(x, xr, y, yr, rows, columns):
                 target[j * yr + i] = source[i * xr + j]
     else:
         # The last tile of a row or column starts early and overlaps its neighbour: it writes the same values again.
-        for i0 in range(0, rows, LANES):
-            i = min(i0, rows - LANES)
-            for j0 in range(0, columns, LANES):
-                j = min(j0, columns - LANES)
+        for i0 in range(0, rows, TILE):
+            i = min(i0, rows - TILE)
+            for j0 in range(0, columns, TILE):
+                j = min(j0, columns - TILE)
                 _tile(x + SIZE * (i * xr + j), xr, y + SIZE * (j * yr + i), yr)
 
 

@@ -81,7 +81,9 @@ def layer(fn: Any = None, *, name: str | None = None) -> Any:
         kind = KINDS.get(text.removesuffix(" | None"))
         assert kind, f"layer {fn.__name__}: argument {parameter.name} has annotation {text!r}, which no config can give"
         required = parameter.default is inspect.Parameter.empty
-        args[parameter.name] = LayerArg(parameter.name, kind, None if required else parameter.default, required, optional)
+        args[parameter.name] = LayerArg(
+            parameter.name, kind, None if required else parameter.default, required, optional
+        )
     key = name or fn.__name__
     assert key not in LAYERS, f"layer {key} is registered twice"
     LAYERS[key] = LayerDef(key, fn, args, inspect.getdoc(fn) or "")
@@ -104,5 +106,7 @@ def find(name: str) -> LayerDef:
     """
     catalogue = discover()
     if name not in catalogue:
-        raise PeError(f"there is no layer type '{name}'", hint=did_you_mean(name, catalogue) or "pe ops lists all layers")
+        raise PeError(
+            f"there is no layer type '{name}'", hint=did_you_mean(name, catalogue) or "pe ops lists all layers"
+        )
     return catalogue[name]

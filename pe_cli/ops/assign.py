@@ -1,11 +1,14 @@
-"""assign: a copy."""
+"""assign: a copy; assign_value: values written in the program."""
 
 from __future__ import annotations
 
-from pe_cli.core.types import TensorType
-from pe_cli.kernels.lang import Int, Ptr, kernel
-from pe_cli.ops.lowering import Lowering
-from pe_cli.ops.registry import GradRequest, OpDesc, Sample, op
+import struct
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import FLOATS, TensorType, check_dtype, product
+from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, T, kernel
+from pe_cli.ops.lowering import Lowering, Numbers
+from pe_cli.ops.registry import Attr, GradRequest, OpDesc, Sample, op
 
 
 @kernel
@@ -15,7 +18,13 @@ def copy(x: Ptr, out: Ptr, n: Int):
         out[i] = x[i]
 
 
-@op("assign", inputs="X", inplace={"Out": "X"}, samples=[Sample({"X": (3, 4)}), Sample({"X": (0,)}, name="empty")])
+@op(
+    "assign",
+    inputs="X",
+    layout="same",
+    inplace={"Out": "X"},
+    samples=[Sample({"X": (3, 4)}), Sample({"X": (0,)}, name="empty")],
+)
 def assign(x: TensorType) -> TensorType:
     """Copy a tensor.
 
@@ -43,3 +52,70 @@ def assign_grad(request: GradRequest) -> list[OpDesc]:
     """The gradient passes."""
     (gradient,) = request.grads.values()
     return [OpDesc("assign", {"X": [gradient]}, {"Out": [name]}) for name in request.wanted.values()]
+
+
+@kernel
+def write_reals(values: PtrF64, out: Ptr, n: Int):
+    """out = values."""
+    for i in range(n):
+        out[i] = T(values[i])
+
+
+@kernel
+def write_integers(values: PtrI64, out: Ptr, n: Int):
+    """out = values."""
+    for i in range(n):
+        out[i] = T(values[i])
+
+
+@op(
+    "assign_value",
+    attrs={
+        "shape": Attr([1], "sizes; no batch axis"),
+        "dtype": Attr("float32", "element type"),
+        "values": Attr([], "one number an element, in row-major order, no unit"),
+    },
+    samples=[
+        Sample({}, {"shape": [2, 2], "values": [1.5, -2.0, 0.0, 4.25]}, "four reals"),
+        Sample({}, {"shape": [3], "dtype": "int64", "values": [1, -2, 2**60]}, "integers keep every digit"),
+        Sample({}, {"shape": [0], "values": []}, "nothing"),
+    ],
+)
+def assign_value(*, shape: list[int], dtype: str, values: list[float]) -> TensorType:
+    """Make a tensor of given values.
+
+    Args:
+        shape: sizes.
+        dtype: element type.
+        values: as many as the shape has elements.
+
+    Returns:
+        Out: of that shape and element type.
+
+    Raises:
+        PeError: a negative size, an unknown dtype, or another number of values.
+
+    Source:
+        fluid.layers.assign with an array.
+    """
+    if any(s < 0 for s in shape):
+        raise PeError(f"assign_value needs sizes of at least 0, got shape {shape}")
+    if len(values) != product(shape):
+        raise PeError(f"assign_value got {len(values)} values for shape {shape}, which has {product(shape)} elements")
+    return TensorType(tuple(shape), check_dtype(dtype))
+
+
+@assign_value.lower("cpu")
+def assign_value_cpu(o: Lowering) -> None:
+    """One loop over the values, which lie beside the tape."""
+    out, values = o.output("Out"), o.attrs["values"]
+    if out.dtype in FLOATS:
+        # The bits of float64 numbers, carried in int64 words.
+        o.call(
+            write_reals,
+            Numbers(struct.unpack(f"{len(values)}q", struct.pack(f"{len(values)}d", *values))),
+            out,
+            out.size,
+        )
+    else:
+        o.call(write_integers, Numbers(tuple(int(v) for v in values)), out, out.size)

@@ -24,7 +24,10 @@ def fill(out: Ptr, n: Int, value: Real):
         "dtype": Attr("float32", "element type"),
         "value": Attr(0.0, "every element, no unit"),
     },
-    samples=[Sample({}, {"shape": [2, 3], "value": 1.5}, "a matrix of one and a half"), Sample({}, {"shape": [0, 3]}, "nothing")],
+    samples=[
+        Sample({}, {"shape": [2, 3], "value": 1.5}, "a matrix of one and a half"),
+        Sample({}, {"shape": [0, 3]}, "nothing"),
+    ],
 )
 def fill_constant(*, shape: list[int], dtype: str, value: float) -> TensorType:
     """Make a tensor whose elements all have one value.

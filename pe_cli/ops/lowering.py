@@ -71,7 +71,12 @@ class Lowering:
         params = getattr(kernel, "params", ())
         assert len(params) == len(args), f"{kernel}: takes {len(params)} arguments, got {len(args)}"
         self.calls.append(
-            Call(kernel, args, dtype or _dtype_of(params, args, ("Ptr", "Addr")), second or _dtype_of(params, args, ("PtrU",)))
+            Call(
+                kernel,
+                args,
+                dtype or _dtype_of(params, args, ("Ptr", "Addr")),
+                second or _dtype_of(params, args, ("PtrU",)),
+            )
         )
 
     def scratch(self, elements: int, dtype: str = "float32") -> Buffer:

@@ -40,7 +40,11 @@ def mean_back(gradient: Ptr, out: Ptr, n: Int):
 @op(
     "mean",
     inputs="X",
-    samples=[Sample({"X": (3, 5)}), Sample({"X": (1,)}, name="one element"), Sample({"X": (40, 70)}, name="several chunks")],
+    samples=[
+        Sample({"X": (3, 5)}),
+        Sample({"X": (1,)}, name="one element"),
+        Sample({"X": (40, 70)}, name="several chunks"),
+    ],
 )
 def mean(x: TensorType) -> TensorType:
     """Average all elements.

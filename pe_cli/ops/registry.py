@@ -116,6 +116,8 @@ class OpDef:
         random: draws random numbers (its kernels see seed, step and sample offset).
         kinks: `f(arrays) -> bool mask or list of (slot, values)`: where the op is not smooth; see tests/ops.
         grad_tolerance: relative tolerance of the float64 gradient check.
+        layout: how the op treats the order of axes: `same` (elementwise over tensors of one shape), or a mapping
+            {"attr": name of its data-format attribute, "slots": slots that hold images}, or None (knows only the written order).
         is_grad_of: name of the forward op, for gradient ops.
     """
 
@@ -139,6 +141,7 @@ class OpDef:
         self.is_grad_of: str | None = None
         self.flops: Callable[..., int] | None = None
         self.module = ""
+        self.layout: Any = None
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -153,7 +156,9 @@ class OpDef:
 
         return keep
 
-    def grad(self, *, uses: str = "", alias: Mapping[str, str] | None = None, inplace: Mapping[str, str] | None = None) -> OpDef:
+    def grad(
+        self, *, uses: str = "", alias: Mapping[str, str] | None = None, inplace: Mapping[str, str] | None = None
+    ) -> OpDef:
         """Declare the gradient op `<name>_grad` and return it, for its lowerings.
 
         Its inputs are the forward slots in `uses` and the gradient of every forward output (`Out@GRAD`), its outputs the gradients of
@@ -170,6 +175,7 @@ class OpDef:
         made.attrs = self.attrs
         made.is_grad_of = self.name
         made.module = self.module
+        made.layout = self.layout
         made.alias = dict(alias or {})
         made.inplace = dict(inplace or {})
         self.grad_op = made
@@ -234,6 +240,7 @@ def op(
     random: bool = False,
     kinks: Any = None,
     grad_tolerance: float = 1e-6,
+    layout: Any = None,
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Declare an op by decorating its shape inference.
 
@@ -245,6 +252,7 @@ def op(
         differentiable: input slots that gradients flow to; default: every input, when a gradient is declared.
         inplace: output slot -> input slot of the same type whose memory it may take over (kernels allow out == x).
         alias: output slot -> input slot: the same bytes under another shape; such an op needs no kernel on any device.
+        layout: see `OpDef`.
     """
 
     def make(infer: Callable[..., Any]) -> OpDef:
@@ -256,7 +264,7 @@ def op(
         made.differentiable = tuple(names if differentiable is None else differentiable.split())
         made.inplace, made.alias = dict(inplace or {}), dict(alias or {})
         made.samples, made.random, made.kinks = tuple(samples), random, kinks
-        made.grad_tolerance = grad_tolerance
+        made.grad_tolerance, made.layout = grad_tolerance, layout
         made.module = infer.__module__
         OPS[name] = made
         return made

@@ -34,6 +34,7 @@ def sum_tables(out: Ptr, sources: PtrI64, count: Int, n: Int):
 @op(
     "sum",
     inputs="X*",
+    layout="same",
     inplace={"Out": "X"},
     samples=[
         Sample({"X": [(3, 4), (3, 4)]}, name="two"),

@@ -33,7 +33,11 @@ def append_backward(
     """
     block = loss.block
     if loss.type.size not in (1, -1) or loss.dtype not in FLOATS:
-        raise PeError(f"the loss '{loss.name}' must be one number, it is {loss.type}", at=loss.at, hint="put a layer of type mean after it")
+        raise PeError(
+            f"the loss '{loss.name}' must be one number, it is {loss.type}",
+            at=loss.at,
+            hint="put a layer of type mean after it",
+        )
     wanted = [p for p in block.parameters() if p.trainable and (parameter_list is None or p.name in parameter_list)]
     found = _Walk(block, {p.name for p in wanted}, set(no_grad_set or ())).run([loss.name], None)
     pairs = [(p, block.vars[found[p.name]]) for p in wanted if p.name in found]
@@ -173,7 +177,11 @@ class _Walk:
             made = []
             for n in op.inputs.get(slot_name, []):
                 if n in sources:
-                    part = self._new_part(n) if not any(a == n for a, _ in added) else self.block.program.unique(f"{grad_name(n)}@RENAME")
+                    part = (
+                        self._new_part(n)
+                        if not any(a == n for a, _ in added)
+                        else self.block.program.unique(f"{grad_name(n)}@RENAME")
+                    )
                     added.append((n, part))
                     made.append(part)
                 else:

@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from pe_cli.core.errors import PeError, Span, did_you_mean
@@ -17,7 +17,7 @@ from pe_cli.ops.registry import OpDef, find, infer_types
 EMPTY = "@EMPTY@"
 
 
-class Role(str, Enum):
+class Role(StrEnum):
     """Which part of a training step an op belongs to; the multi-device graph is built from this and `role_vars`."""
 
     FORWARD = "forward"
@@ -193,14 +193,23 @@ class Block:
         for given, known, what in ((ins, definition.inputs, "input"), (outs, definition.outputs, "output")):
             for slot in given:
                 if slot not in {s.name for s in known}:
-                    raise PeError(f"op '{type}' has no {what} '{slot}'", hint=did_you_mean(slot, [s.name for s in known]))
+                    raise PeError(
+                        f"op '{type}' has no {what} '{slot}'", hint=did_you_mean(slot, [s.name for s in known])
+                    )
         for names in ins.values():
             for name in names:
                 if name != EMPTY:
                     self.var(name)
         program = self.program
         return Operator(
-            type, ins, outs, definition.check_attrs(attrs), program.role_now, list(program.role_vars_now), at, program.scope_now
+            type,
+            ins,
+            outs,
+            definition.check_attrs(attrs),
+            program.role_now,
+            list(program.role_vars_now),
+            at,
+            program.scope_now,
         )
 
     def _infer(self, op: Operator) -> None:

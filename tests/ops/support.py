@@ -22,7 +22,9 @@ def as_lists(inputs: Mapping[str, Any]) -> Arrays:
     return {s: [np.asarray(a) for a in v] if isinstance(v, list) else [np.asarray(v)] for s, v in inputs.items()}
 
 
-def build(op_name: str, inputs: Arrays, attrs: Mapping[str, Any], outputs: Mapping[str, int] | None = None) -> tuple[Program, dict[str, list[str]]]:
+def build(
+    op_name: str, inputs: Arrays, attrs: Mapping[str, Any], outputs: Mapping[str, int] | None = None
+) -> tuple[Program, dict[str, list[str]]]:
     """Return a program of one op whose inputs are persistable variables `X_0`, ..., and its output names by slot."""
     program = Program(op_name)
     program.random_seed = 7
@@ -32,7 +34,9 @@ def build(op_name: str, inputs: Arrays, attrs: Mapping[str, Any], outputs: Mappi
     for slot, arrays in inputs.items():
         names[slot] = [f"{slot}_{i}" for i in range(len(arrays))]
         for name, a in zip(names[slot], arrays, strict=True):
-            block.create_var(name, TensorType(a.shape, str(a.dtype)), persistable=True, stop_gradient=a.dtype.name not in FLOATS)
+            block.create_var(
+                name, TensorType(a.shape, str(a.dtype)), persistable=True, stop_gradient=a.dtype.name not in FLOATS
+            )
     given = {s.name: (outputs or {}).get(s.name, 1) for s in definition.outputs}
     outs = {s: [f"{s}_out{i}" for i in range(n)] for s, n in given.items() if n}
     block.append_op(op_name, names, outs, dict(attrs))
@@ -52,7 +56,13 @@ def execute(program: Program, inputs: Arrays, fetches: Sequence[str], step: int 
     return values[0]
 
 
-def run_op(op_name: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] | None = None, outputs: Mapping[str, int] | None = None, step: int = 0) -> Any:
+def run_op(
+    op_name: str,
+    inputs: Mapping[str, Any],
+    attrs: Mapping[str, Any] | None = None,
+    outputs: Mapping[str, int] | None = None,
+    step: int = 0,
+) -> Any:
     """Run one op on the CPU.
 
     Args:
@@ -148,7 +158,9 @@ def directional_error(definition: OpDef, sample: Sample, outputs: Mapping[str, i
                 moved[slot][i] = moved[slot][i] + sign * 1e-6 * direction
                 out = run_op(definition.name, moved, sample.attrs, outputs)
                 got = out[first] if isinstance(out, dict) else out
-                return float(sum((u * v).sum() for u, v in zip(upstream, got if isinstance(got, list) else [got], strict=True)))
+                return float(
+                    sum((u * v).sum() for u, v in zip(upstream, got if isinstance(got, list) else [got], strict=True))
+                )
 
             measured = (loss(1) - loss(-1)) / 2e-6
             claimed = float((g * direction).sum())

@@ -14,7 +14,9 @@ SAMPLES = [
     pytest.param(OPS[name], s, id=f"{name}: {s.name or i}") for name in FORWARD for i, s in enumerate(OPS[name].samples)
 ]
 WITH_GRADIENT = [
-    p for p in SAMPLES if (p.values[0].grad_op or p.values[0].grad_maker) and p.values[1].grad and p.values[0].differentiable
+    p
+    for p in SAMPLES
+    if (p.values[0].grad_op or p.values[0].grad_maker) and p.values[1].grad and p.values[0].differentiable
 ]
 
 

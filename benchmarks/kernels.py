@@ -1,0 +1,224 @@
+"""Measure one thread: peak, memory bandwidth, GEMM, convolution and vector functions.
+
+Run `python benchmarks/kernels.py [float32|float64] [gemm conv math]`; the best of several repetitions is printed, and its share of the
+measured peak, so that a busy machine shows as a low peak instead of a wrong conclusion.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pe_cli.kernels import cache, vecmath
+from pe_cli.kernels.conv import conv_backward_data, conv_backward_data_scratch, conv_backward_weight, conv_forward
+from pe_cli.kernels.gemm import gemm, gemm_scratch
+from pe_cli.kernels.lang import Addr, Helper, Int, Kernel, Ptr, T, intrinsic, kernel, make_kernel, pointer_i64
+from pe_cli.kernels.target import vector_bytes
+
+#: Images, channels, side in pixels, output channels, side of the filter, stride, padding.
+CONVOLUTIONS = {
+    "lenet conv1": (64, 1, 28, 20, 5, 1, 0),
+    "lenet conv2": (64, 20, 12, 50, 5, 1, 0),
+    "resnet 16": (64, 16, 32, 16, 3, 1, 1),
+    "resnet 32": (64, 32, 16, 32, 3, 1, 1),
+    "resnet 64": (64, 64, 8, 64, 3, 1, 1),
+    "16 -> 32 stride 2": (64, 16, 32, 32, 3, 2, 1),
+    "32 -> 64 stride 2": (64, 32, 16, 64, 3, 2, 1),
+    "64 at 56x56": (4, 64, 56, 64, 3, 1, 1),
+    "3 -> 16 at 32x32": (64, 3, 32, 16, 3, 1, 1),
+    "1x1 256 at 28x28": (8, 64, 28, 256, 1, 1, 0),
+    "512 at 7x7": (8, 512, 7, 512, 3, 1, 1),
+}
+#: m, n, k.
+PRODUCTS = [
+    (64, 256, 784), (64, 256, 256), (256, 256, 784), (512, 512, 512), (1000, 1000, 1000),
+    (64, 10, 256), (64, 1, 256), (8, 256, 256), (1, 256, 256),
+]  # fmt: skip
+
+
+@intrinsic("T", "T", "int64")
+def fma_loop(env: Any, args: list[Any]) -> Any:
+    """Run n rounds of 12 independent vector FMAs: nothing but the arithmetic units limits it."""
+    from llvmlite import ir
+
+    b, lanes = env.builder, env.lanes
+    vector = ir.VectorType(env.element, lanes)
+    bits = "32" if env.dtype == "float32" else "64"
+    fma = env.function(f"llvm.fmuladd.v{lanes}f{bits}", vector, [vector] * 3)
+    first = b.insert_element(ir.Constant(vector, ir.Undefined), args[0], ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+    x = b.shuffle_vector(first, first, zeros)
+    before, loop = b.block, b.append_basic_block("loop")
+    b.branch(loop)
+    b.position_at_end(loop)
+    count = b.phi(ir.IntType(64))
+    count.add_incoming(args[1], before)
+    sums = [b.phi(vector) for _ in range(12)]
+    done = []
+    for i, phi in enumerate(sums):
+        phi.add_incoming(ir.Constant(vector, [float(i)] * lanes), before)
+        done.append(b.call(fma, [phi, x, x]))
+        phi.add_incoming(done[-1], loop)
+    left = b.sub(count, ir.Constant(ir.IntType(64), 1))
+    count.add_incoming(left, loop)
+    after = b.append_basic_block("after")
+    b.cbranch(b.icmp_signed(">", left, ir.Constant(ir.IntType(64), 0)), loop, after)
+    b.position_at_end(after)
+    total = done[0]
+    for value in done[1:]:
+        total = b.fadd(total, value)
+    return b.extract_element(total, ir.Constant(ir.IntType(32), 0))
+
+
+@kernel
+def peak(out: Ptr, n: Int):
+    out[0] = fma_loop(T(0.5), n)
+
+
+@kernel
+def triad(x: Ptr, y: Ptr, z: Ptr, n: Int):
+    for i in range(n):
+        x[i] = y[i] + T(3) * z[i]
+
+
+@kernel
+def product(
+    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Addr, lda: Int, b: Addr, ldb: Int, acc: Int, c: Addr, ldc: Int, scratch: Addr
+):
+    gemm(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch)
+
+
+@kernel
+def forward(x: Addr, w: Addr, y: Addr, n: Int, g: Addr, scratch: Addr):
+    a = pointer_i64(g)
+    geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
+    conv_forward(x, w, y, 0, n, geometry, scratch)
+
+
+@kernel
+def backward_data(x: Addr, w: Addr, y: Addr, n: Int, g: Addr, scratch: Addr):
+    a = pointer_i64(g)
+    geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
+    conv_backward_data(y, w, x, 0, n, geometry, scratch)
+
+
+@kernel
+def backward_weight(x: Addr, w: Addr, y: Addr, n: Int, g: Addr, scratch: Addr):
+    a = pointer_i64(g)
+    geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
+    conv_backward_weight(x, y, w, 0, n, 0, a[6], 0, geometry, scratch)
+
+
+def math_loop(name: str) -> Kernel:
+    """Return a kernel that applies a function of vecmath."""
+    function: Helper = getattr(vecmath, name)
+
+    def apply(x: Ptr, y: Ptr, n: Int):
+        for i in range(n):
+            y[i] = function(x[i])
+
+    return make_kernel(apply, f"{__name__}:{name}")
+
+
+def aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Return a random array on a 64-byte boundary."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    block = np.zeros(size + 64, np.uint8)
+    start = -block.ctypes.data % 64
+    array = block[start : start + size].view(dtype).reshape(shape)
+    array[...] = np.random.default_rng(0).random(shape) - 0.5
+    return array
+
+
+def seconds(target: Kernel, dtype: str, *arguments: Any) -> float:
+    """Return the least time of a call, from repetitions of about 3 ms."""
+    instance = cache.Instance(target, dtype)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(cache.addresses([instance])[instance])
+    words = [int(a.ctypes.data) if isinstance(a, np.ndarray) else int(a) for a in arguments]
+    record = np.array(words, np.int64)
+    address = record.ctypes.data
+    start = time.perf_counter()
+    function(address)
+    repeat = max(1, int(0.003 / (time.perf_counter() - start)))
+    best = float("inf")
+    for _ in range(9):
+        start = time.perf_counter()
+        for _ in range(repeat):
+            function(address)
+        best = min(best, (time.perf_counter() - start) / repeat)
+    return best
+
+
+def machine(dtype: str) -> float:
+    """Print the machine's limits and return the peak in GFLOP/s."""
+    lanes = vector_bytes() // np.dtype(dtype).itemsize
+    out = aligned((1,), dtype)
+    rounds = 1_000_000
+    top = 24 * lanes * rounds / min(seconds(peak, dtype, out, rounds) for _ in range(3)) / 1e9
+    n = 8_000_000
+    streams = [aligned((n,), dtype) for _ in range(3)]
+    rate = 3 * streams[0].nbytes / seconds(triad, dtype, *streams, n) / 1e9
+    print(f"{dtype}, registers of {vector_bytes()} bytes: peak {top:.1f} GFLOP/s, memory {rate:.1f} GB/s (triad)")
+    return top
+
+
+def products(dtype: str, top: float) -> None:
+    """Print GEMM rates."""
+    print(f"\n{'GEMM m x n x k':<22}{'NN':>16}{'TN':>16}{'NT':>16}   GFLOP/s (share of peak)")
+    for m, n, k in PRODUCTS:
+        line = f"{m} x {n} x {k}"
+        cells = []
+        for ta, tb in ((0, 0), (1, 0), (0, 1)):
+            a, b = aligned((k, m) if ta else (m, k), dtype), aligned((n, k) if tb else (k, n), dtype)
+            c, scratch = aligned((m, n), dtype), aligned((gemm_scratch(n, k),), dtype)
+            t = seconds(product, dtype, ta, tb, m, n, k, a, a.shape[1], b, b.shape[1], 0, c, n, scratch)
+            cells.append(rate(2 * m * n * k, t, top))
+        print(f"{line:<22}{''.join(cells)}")
+
+
+def rate(operations: int, t: float, top: float) -> str:
+    """Format operations in t seconds."""
+    return f"{operations / t / 1e9:9.1f} ({operations / t / 1e7 / top:3.0f}%)"
+
+
+def convolutions(dtype: str, top: float) -> None:
+    """Print convolution rates; operations on padding count, although they are not done."""
+    print(f"\n{'convolution':<22}{'forward':>16}{'data':>16}{'weight':>16}   GFLOP/s (share of peak)")
+    for name, (n, c, side, o, k, s, p) in CONVOLUTIONS.items():
+        out = (side + 2 * p - k) // s + 1
+        x, w, y = aligned((n, side, side, c), dtype), aligned((k, k, c, o), dtype), aligned((n, out, out, o), dtype)
+        geometry = np.array([side, side, c, out, out, o, k, k, s, s, p, p, 1, 1, 1], np.int64)
+        scratch = aligned((conv_backward_data_scratch(c, o, k, k) + 1,), dtype)
+        kernels = (forward, backward_data, backward_weight)
+        times = [seconds(kernel, dtype, x, w, y, n, geometry, scratch) for kernel in kernels]
+        print(f"{name:<22}{''.join(rate(2 * y.size * k * k * c, t, top) for t in times)}")
+
+
+def functions(dtype: str, top: float) -> None:
+    """Print the time of elementary functions."""
+    del top
+    print("\nfunction     ns an element")
+    x, y = aligned((4096,), dtype) * 4 + 3, aligned((4096,), dtype)
+    for name in ("exp", "expm1", "log", "log1p", "tanh", "sigmoid", "softplus", "erf", "rsqrt"):
+        print(f"{name:<12} {seconds(math_loop(name), dtype, x, y, 4096) / 4096 * 1e9:.2f}")
+
+
+PARTS: dict[str, Callable[[str, float], None]] = {"gemm": products, "conv": convolutions, "math": functions}
+
+
+def main() -> None:
+    """Print everything, or what the command line names."""
+    dtype = next((a for a in sys.argv[1:] if a.startswith("float")), "float32")
+    top = machine(dtype)
+    for name, part in PARTS.items():
+        if name in sys.argv or not set(PARTS) & set(sys.argv):
+            part(dtype, top)
+
+
+if __name__ == "__main__":
+    main()

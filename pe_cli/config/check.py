@@ -1,0 +1,141 @@
+"""Nodes against a section's model: pydantic finds the mistakes, the sentences and places are ours."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.nodes import MapNode, Node, ScalarNode, describe, find, key_span, origin_notes, to_data
+from pe_cli.config.scalars import show
+from pe_cli.config.sections import Section
+from pe_cli.core.errors import PeError, did_you_mean
+
+AnySection = TypeVar("AnySection", bound=Section)
+Path = tuple[str | int, ...]
+
+_WANTED = {
+    "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number", "bool_type": "true or false",
+    "string_type": "text", "list_type": "a list", "dict_type": "a mapping", "model_type": "a mapping",
+    "model_attributes_type": "a mapping", "finite_number": "a finite number", "int_parsing_size": "a number of at most 64 bits",
+}  # fmt: skip
+_BOUNDS = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "at most"), "greater_than": ("gt", ">"), "less_than": ("lt", "<")}
+
+
+def check(section: type[AnySection], node: Node, path: Path, mistakes: Mistakes) -> AnySection | None:
+    """Return a section with places, or None with every mistake in it added.
+
+    Args:
+        section: what the node should be.
+        node: what is written.
+        path: keys from the file's top to it, for messages.
+        mistakes: where errors go.
+    """
+    try:
+        found = section.model_validate(to_data(node))
+    except ValidationError as failure:
+        for detail in failure.errors(include_url=False):
+            mistakes.add(explain(section, node, path, dict(detail)))
+        return None
+    locate(found, node)
+    return found
+
+
+def locate(section: Section, node: Node) -> None:
+    """Tell a section and those in it where they are written."""
+    if not isinstance(node, MapNode):
+        return
+    section.locate(node.at, {key: entry.value.at for key, entry in node.entries.items()})
+    for name, field in type(section).model_fields.items():
+        written = node.get(field.alias or name)
+        value = getattr(section, name)
+        if written is not None and isinstance(value, Section):
+            locate(value, written)
+
+
+def explain(section: type[Section], node: Node, path: Path, detail: Mapping[str, Any]) -> PeError:
+    """Return one of pydantic's errors as one of ours."""
+    kind, loc = str(detail["type"]), tuple(detail["loc"])
+    full = ".".join(str(part) for part in (*path, *loc))
+    if kind == "extra_forbidden":
+        return _unknown(section, node, path, loc)
+    owner = _section_at(section, loc[:-1])
+    above = ".".join(str(part) for part in (*path, *loc[:-1]))
+    if kind == "missing":
+        parent = find(node, loc[:-1])
+        at = key_span(node, loc[:-1]) if loc[:-1] or parent is None else parent.at
+        return PeError(f"{above or 'the file'} needs {loc[-1]}", at=at, hint=f"add {loc[-1]}: ...{_about(owner, loc[-1])}")
+    written = find(node, loc)
+    at = written.at if written is not None else key_span(node, loc)
+    got = describe(written) if written is not None else show(detail.get("input"))
+    notes = origin_notes(written) if written is not None else ()
+    value = written.value if isinstance(written, ScalarNode) else None
+    if owner and any(value is bad or (isinstance(bad, str) and value == bad) for bad in owner.UNAVAILABLE_VALUES.get(str(loc[-1]), ())):
+        return PeError(f"{full}: {show(value)} is not available in this version", at=at, hint=f"only {_only(owner, str(loc[-1]))}")
+    wanted, hint = _wanted(kind, detail, value)
+    return PeError(f"{full or 'the file'} {wanted}, got {got}", at=at, hint=hint, notes=notes)
+
+
+def _wanted(kind: str, detail: Mapping[str, Any], value: Any) -> tuple[str, str | None]:
+    context = detail.get("ctx", {})
+    if kind == "value_error":
+        return str(context["error"]), None
+    if kind == "literal_error":
+        options = [part.strip("'") for part in str(context["expected"]).replace(" or ", ", ").split(", ")]
+        listed = f"{', '.join(options[:-1])} or {options[-1]}" if len(options) > 1 else options[0].replace("True", "true")
+        return f"must be {listed}", did_you_mean(value, options) if isinstance(value, str) else None
+    if kind in _BOUNDS:
+        key, word = _BOUNDS[kind]
+        return f"must be {word} {context[key]}", None
+    if kind in ("string_too_short", "too_short"):
+        return "must not be empty", None
+    hint = None
+    if kind == "bool_type" and str(value).lower() in ("yes", "no", "on", "off"):
+        hint = f"write true or false; in YAML 1.2 {value} is text"
+    elif kind in ("int_type", "float_type") and isinstance(value, str) and value.replace("_", "").replace(".", "").isdigit():
+        hint = "write the number without quotes and underscores"
+    elif kind == "string_type":
+        hint = "quote it" if value is not None else None
+    return f"must be {_WANTED.get(kind, detail['msg'])}", hint
+
+
+def _unknown(section: type[Section], node: Node, path: Path, loc: Path) -> PeError:
+    owner = _section_at(section, loc[:-1])
+    key = str(loc[-1])
+    above = ".".join(str(part) for part in (*path, *loc[:-1]))
+    at = key_span(node, loc)
+    if owner and key in owner.UNAVAILABLE:
+        return PeError(f"{above}.{key} is not available in this version", at=at, hint="remove it")
+    known = [field.alias or name for name, field in owner.model_fields.items()] if owner else []
+    hint = did_you_mean(key, known)
+    if hint is None and ":" in key:
+        hint = "put a blank after the ':'"
+    what = f"{above} has no key '{key}'" if above else f"there is no section '{key}'"
+    return PeError(what, at=at, hint=hint or f"one of {', '.join(known)}")
+
+
+def _section_at(section: type[Section], loc: Path) -> type[Section] | None:
+    """Return the section that a path of keys leads to."""
+    here: Any = section
+    for part in loc:
+        if isinstance(here, type) and issubclass(here, BaseModel):
+            field = next((f for n, f in here.model_fields.items() if (f.alias or n) == part), None)
+            here = None if field is None else field.annotation
+        else:
+            here = typing.get_args(here)[1] if typing.get_origin(here) is dict else None
+        if isinstance(here, types.UnionType) or typing.get_origin(here) is typing.Union:
+            here = next((a for a in typing.get_args(here) if a is not type(None)), None)
+    return here if isinstance(here, type) and issubclass(here, Section) else None
+
+
+def _about(owner: type[Section] | None, key: str | int) -> str:
+    field = next((f for n, f in owner.model_fields.items() if (f.alias or n) == key), None) if owner else None
+    return f"   ({field.description})" if field and field.description else ""
+
+
+def _only(owner: type[Section], key: str) -> str:
+    return ", ".join(show(option) for option in typing.get_args(owner.model_fields[key].annotation))

@@ -1,0 +1,219 @@
+"""Blocks become layers: every use of a block is written out, with its arguments put in and its own names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pe_cli.config.mistakes import Mistakes, TooLargeError
+from pe_cli.config.nodes import Entry, MapNode, Node, ScalarNode, describe, origin_notes
+from pe_cli.config.scope import COMPLETE, Scope
+from pe_cli.config.spec import ArgSpec, LayerSpec
+from pe_cli.config.substitute import Substitution
+from pe_cli.core.errors import PeError, Span, did_you_mean
+
+MAX_LAYERS = 20_000
+MAX_CALLS = 32
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_BLOCK_KEYS = ("args", "layers", "output")
+_CALL_KEYS = ("block", "repeat")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where layers are being written out."""
+
+    scope: Scope
+    values: Mapping[str, Node]
+    prefix: str = ""
+    calls: tuple[Span, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+@dataclass
+class Expansion:
+    """Writes a model's layers out.
+
+    Args:
+        blocks: by name, as written.
+        substitution: for `${name}`.
+        mistakes: where errors go.
+    """
+
+    blocks: Mapping[str, Entry]
+    substitution: Substitution
+    mistakes: Mistakes
+    layers: list[LayerSpec] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+    written: int = 0
+
+    def run(self, layers: MapNode, scope: Scope, values: Mapping[str, Node]) -> None:
+        """Fill `layers` from a model file's own; names of variables go to the scope.
+
+        Raises:
+            TooLargeError: the model has too many layers.
+        """
+        self._layers(layers, _Place(scope, values), None)
+
+    def check_block(self, name: str, node: Node) -> None:
+        """Add the mistakes that a block has whether it is used or not."""
+        if not isinstance(node, MapNode):
+            self.mistakes.say(f"block '{name}' must be a mapping, got {describe(node)}", node.at, "give it layers")
+            return
+        for key, entry in node.entries.items():
+            if key not in _BLOCK_KEYS:
+                hint = did_you_mean(key, _BLOCK_KEYS) or "one of args, layers, output"
+                self.mistakes.say(f"block '{name}' has no key '{key}'", entry.at, hint)
+        args = node.get("args")
+        if args is not None and not isinstance(args, MapNode):
+            self.mistakes.say(f"args of block '{name}' must be a mapping, got {describe(args)}", args.at)
+        layers = node.get("layers")
+        if not isinstance(layers, MapNode) or not layers.entries:
+            self.mistakes.say(f"block '{name}' needs layers", layers.at if layers else self.blocks[name].at, "add layers: {...}")
+
+    def _layers(self, layers: MapNode, place: _Place, previous: str | None) -> str | None:
+        """Write out the layers of a model or block; return the last one's output."""
+        for key in layers.entries:
+            place.scope.names.setdefault(key, place.prefix + key)
+        for key, entry in layers.entries.items():
+            self.written += 1
+            if self.written > MAX_LAYERS:
+                raise TooLargeError(f"the model has more than {MAX_LAYERS} layers, with blocks written out", at=entry.at, hint="use fewer repeats")
+            full = place.prefix + key
+            before = self.mistakes.total
+            made: str | None = None
+            with self.mistakes.catch():
+                if not _KEY.fullmatch(key):
+                    hint = "use letters, digits, _ and -, and begin with a letter"
+                    raise PeError(f"'{key}' is no name for a layer", at=entry.at, hint=hint)
+                node = self.substitution.apply(entry.value, place.values)
+                if self.mistakes.total == before:
+                    made = self._one(key, entry, node, place, previous)
+            if made is None:
+                self.broken.add(full)
+            previous = place.scope.names[key] = made or full
+        return previous
+
+    def _one(self, key: str, entry: Entry, node: Node, place: _Place, previous: str | None) -> str | None:
+        if not isinstance(node, MapNode):
+            raise PeError(f"layer '{key}' must be a mapping, got {describe(node)}", at=node.at, hint=f"{key}: {{type: ...}}")
+        if "block" in node.entries:
+            return self._call(key, node, place, previous)
+        kind = node.get("type")
+        if kind is None:
+            at = node.entries["typ"].at if "typ" in node.entries else entry.at
+            raise PeError(f"layer '{key}' has no type", at=at, hint="add type: fc (pe ops lists all), or block: and a block's name")
+        if not isinstance(kind, ScalarNode) or not isinstance(kind.value, str):
+            raise PeError(f"the type of a layer must be a name, got {describe(kind)}", at=kind.at)
+        args = {name: ArgSpec(e.value, e.at) for name, e in node.entries.items() if name != "type"}
+        at = _join(node.entries["type"].at, kind.at)
+        full = place.prefix + key
+        self.layers.append(LayerSpec(full, kind.value, args, at, place.scope, previous, place.calls))
+        return full
+
+    def _call(self, key: str, node: MapNode, place: _Place, previous: str | None) -> str | None:
+        called = node.entries["block"]
+        name = called.value.value if isinstance(called.value, ScalarNode) else None
+        at = _join(called.at, called.value.at)
+        if "type" in node.entries:
+            raise PeError(f"layer '{key}' has both type and block", at=node.entries["type"].at, hint="keep one of them")
+        if not isinstance(name, str) or name not in self.blocks:
+            hint = did_you_mean(str(name), self.blocks) or (f"one of {', '.join(self.blocks)}" if self.blocks else "declare it under blocks")
+            raise PeError(f"there is no block {describe(called.value)}", at=at, hint=hint)
+        if name in place.names:
+            chain = " -> ".join([*place.names[place.names.index(name) :], name])
+            raise PeError(f"block '{name}' contains itself: {chain}", at=at, hint="a block can use other blocks only")
+        if len(place.names) >= MAX_CALLS:
+            raise PeError(f"blocks are nested more than {MAX_CALLS} deep", at=at)
+        block = self.blocks[name].value
+        layers = block.get("layers") if isinstance(block, MapNode) else None
+        if not isinstance(block, MapNode) or not isinstance(layers, MapNode) or not layers.entries:
+            return None
+        repeat = self._repeat(node)
+        given = self._given(name, block, node, place.scope)
+        inner = replace(place, calls=(*place.calls, at), names=(*place.names, name))
+        for i in range(repeat or 1):
+            prefix = f"{place.prefix}{key}/" if repeat is None else f"{place.prefix}{key}/{i}/"
+            if previous is not None and (i or "input" not in given):
+                given["input"] = ScalarNode(previous, at, previous, scope=COMPLETE)
+            values = self._values(name, block, given, at)
+            scope = Scope(place.scope, values)
+            last = self._layers(layers, replace(inner, scope=scope, values=values, prefix=prefix), previous)
+            previous = self._output(name, block, scope, last)
+            if previous is None or previous in self.broken:
+                return None
+        return previous
+
+    def _repeat(self, call: MapNode) -> int | None:
+        node = call.get("repeat")
+        if node is None:
+            return None
+        count = node.value if isinstance(node, ScalarNode) else None
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise PeError(f"repeat must be a whole number of at least 1, got {describe(node)}", at=node.at, notes=origin_notes(node))
+        return count
+
+    def _given(self, name: str, block: MapNode, call: MapNode, scope: Scope) -> dict[str, Node]:
+        """Return the arguments that a call gives; names in them belong to the place of the call."""
+        declared = _declared(block)
+        given: dict[str, Node] = {}
+        for key, entry in call.entries.items():
+            if key in _CALL_KEYS:
+                continue
+            if key not in declared:
+                hint = did_you_mean(key, [*declared, *_CALL_KEYS]) or f"its arguments are {', '.join(declared) or 'none'}"
+                self.mistakes.say(f"block '{name}' has no argument '{key}'", entry.at, hint)
+                continue
+            self.substitution.count(entry.value.size, entry.at)
+            given[key] = _bind(entry.value, scope)
+        return given
+
+    def _values(self, name: str, block: MapNode, given: Mapping[str, Node], at: Span) -> dict[str, Node]:
+        """Return all arguments of a block; a default may refer to arguments before it."""
+        values: dict[str, Node] = {}
+        for key, default in _declared(block).items():
+            value = given.get(key) or self.substitution.apply(default.value, values)
+            if _is_null(default.value) and _is_null(value):
+                place = value.at if key in given else at
+                raise PeError(f"block '{name}' needs the argument '{key}'", at=place, hint=f"add {key}: ...", notes=[(default.at, "declared here")])
+            values[key] = value
+        return values
+
+    def _output(self, name: str, block: MapNode, scope: Scope, last: str | None) -> str | None:
+        node = block.get("output")
+        if node is None:
+            return last
+        wanted = node.value if isinstance(node, ScalarNode) else None
+        if not isinstance(wanted, str) or wanted.partition(".")[0] not in scope.names:
+            raise PeError(
+                f"the output of block '{name}' must be one of its layers, got {describe(node)}",
+                at=node.at,
+                hint=did_you_mean(str(wanted), scope.names) or f"one of {', '.join(scope.names)}",
+            )
+        return scope.find(wanted)
+
+
+def _declared(block: MapNode) -> Mapping[str, Entry]:
+    args = block.get("args")
+    return args.entries if isinstance(args, MapNode) else {}
+
+
+def _is_null(node: Node) -> bool:
+    return isinstance(node, ScalarNode) and node.value is None
+
+
+def _bind(value: Node, scope: Scope) -> Node:
+    """Make the names in a value those of the place where it is written."""
+    if isinstance(value, ScalarNode):
+        return value if value.scope or not isinstance(value.value, str) else replace(value, scope=scope)
+    if isinstance(value, MapNode):
+        return replace(value, entries={k: replace(e, value=_bind(e.value, scope)) for k, e in value.entries.items()})
+    return replace(value, items=tuple(_bind(item, scope) for item in value.items))
+
+
+def _join(first: Span, last: Span) -> Span:
+    """Return the place from one to the other, where both stand in one line."""
+    if (first.file, first.line) != (last.file, last.line) or last.column < first.column:
+        return first
+    return replace(first, length=last.column + last.length - first.column)

@@ -1,0 +1,224 @@
+"""Files to specs: `load_run` and `load_model` check everything that needs no catalogue, and report all mistakes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pe_cli.config.check import check
+from pe_cli.config.files import read_text
+from pe_cli.config.mistakes import Mistakes, TooLargeError
+from pe_cli.config.model import read_model
+from pe_cli.config.nodes import Entry, MapNode, Node, ScalarNode, describe
+from pe_cli.config.overrides import apply_overrides
+from pe_cli.config.parse import Source, parse
+from pe_cli.config.sections import (
+    BuildSection,
+    DataSection,
+    DataSections,
+    ExecSection,
+    ExecutorSection,
+    FeedSection,
+    FetchSection,
+    ModelSection,
+    OutputSection,
+    RunFile,
+    Section,
+    TrainSection,
+)
+from pe_cli.config.spec import DataSpec, ModelSpec, RunSpec
+from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
+
+AnySection = TypeVar("AnySection", bound=Section)
+
+
+def load_run(path: Path | str, overrides: Sequence[str] = ()) -> RunSpec:
+    """Read a run file and the model file that it names.
+
+    Args:
+        path: the run file; its path is shown in errors as given.
+        overrides: `key=value`, as after `-o`.
+
+    Raises:
+        PeError: any mistake in them; a `PeErrors` with all mistakes of both files where there are several.
+    """
+    mistakes = Mistakes()
+    found = read_run(Path(path), overrides, mistakes)
+    mistakes.raise_all()
+    assert found is not None
+    return found
+
+
+def load_model(path: Path | str, args: Mapping[str, Node] | None = None) -> ModelSpec:
+    """Read a model file.
+
+    Args:
+        path: the model file.
+        args: constants that differ from its own, as nodes.
+
+    Raises:
+        PeError: any mistake in it; a `PeErrors` with all where there are several.
+    """
+    mistakes = Mistakes()
+    found: ModelSpec | None = None
+    with mistakes.catch():
+        found = read_model(Path(path), args or {}, mistakes)
+    mistakes.raise_all()
+    assert found is not None
+    return found
+
+
+def read_run(path: Path, overrides: Sequence[str], mistakes: Mistakes) -> RunSpec | None:
+    """Read a run file and its model as far as they can be read; sections with mistakes are left at their defaults.
+
+    Returns:
+        None when there is no telling what is computed.
+    """
+    with mistakes.catch():
+        try:
+            text = read_text(path, "config")
+            tree = parse(Source(str(path), text), mistakes)
+        except TooLargeError as error:
+            mistakes.add(error)
+            return None
+        if not isinstance(tree, MapNode):
+            if not mistakes:
+                said = "is empty" if tree is None else f"must be a mapping, got {describe(tree)}"
+                at = tree.at if tree else Source(str(path), text).span(0, 0)
+                mistakes.say(f"the config {said}", at, "it needs at least model: FILE")
+            return None
+        return _Run(path, text, apply_overrides(tree, overrides, mistakes), mistakes).read()
+    return None
+
+
+@dataclass
+class _Run:
+    """One reading of a run file, section by section, so that a mistake in one hides none in another."""
+
+    path: Path
+    text: str
+    tree: MapNode
+    mistakes: Mistakes
+
+    def read(self) -> RunSpec | None:
+        self.check_keys()
+        section = self.model_section()
+        model_args = self.args(section)
+        executor = self.section("executor", ExecutorSection)
+        execution = self.threads(self.section("exec_strategy", ExecSection), executor)
+        build = self.section("build_strategy", BuildSection)
+        data, feeds, fetches = self.data(), self.each("feeds", FeedSection, "from"), self.each("fetches", FetchSection)
+        train = self.train()
+        output = self.section("output", OutputSection)
+        if section is None:
+            return None
+        model_path = self.path.parent / Path(section.file).expanduser()
+        model = None
+        try:
+            with self.mistakes.catch():
+                model = read_model(model_path, model_args, self.mistakes, section.at_of("file"))
+        except TooLargeError as error:
+            self.mistakes.add(error)
+        if model is None:
+            return None
+        return RunSpec(
+            self.path, self.text, self.tree, model_path, model_args, model, data, feeds, train, fetches, executor,
+            BuildStrategy(build.reduce_strategy, build.gradient_scale_strategy, build.memory_optimize, build.debug_graphviz_path),
+            execution, output,
+        )  # fmt: skip
+
+    def check_keys(self) -> None:
+        known = list(RunFile.model_fields)
+        for key, entry in self.tree.entries.items():
+            if key not in known:
+                hint = did_you_mean(key, known) or f"one of {', '.join(known)}"
+                self.mistakes.say(f"a config has no section '{key}'", entry.at, hint)
+
+    def section(self, key: str, kind: type[AnySection]) -> AnySection:
+        """Return a section, or its defaults where it is absent or wrong."""
+        entry = self.tree.entries.get(key)
+        if entry is None:
+            return kind()
+        return check(kind, _filled(entry), (key,), self.mistakes) or kind()
+
+    def each(self, key: str, kind: type[AnySection], short: str | None = None) -> dict[str, AnySection]:
+        """Return the sections of a mapping by name; a plain name may stand for one key."""
+        found: dict[str, AnySection] = {}
+        for name, entry in self.mapping(key).entries.items():
+            node = _filled(entry)
+            if short and isinstance(node, ScalarNode) and isinstance(node.value, str):
+                node = MapNode({short: Entry(short, node.at, node)}, node.at)
+            made = check(kind, node, (key, name), self.mistakes)
+            if made is not None:
+                found[name] = made
+        return found
+
+    def mapping(self, key: str) -> MapNode:
+        entry = self.tree.entries.get(key)
+        node = _filled(entry) if entry else MapNode({}, self.tree.at)
+        if isinstance(node, MapNode):
+            return node
+        self.mistakes.say(f"{key} must be a mapping, got {describe(node)}", node.at)
+        return MapNode({}, node.at)
+
+    def model_section(self) -> ModelSection | None:
+        entry = self.tree.entries.get("model")
+        if entry is None:
+            self.mistakes.say("a config needs a model", self.tree.at, "add model: FILE   (the model file, relative to this file's folder)")
+            return None
+        node = entry.value
+        if isinstance(node, ScalarNode) and isinstance(node.value, str):
+            node = MapNode({"file": Entry("file", node.at, node)}, node.at)
+        return check(ModelSection, node, ("model",), self.mistakes)
+
+    def args(self, section: ModelSection | None) -> dict[str, Node]:
+        model = self.tree.get("model")
+        args = model.get("args") if section and isinstance(model, MapNode) else None
+        return {key: entry.value for key, entry in args.entries.items()} if isinstance(args, MapNode) else {}
+
+    def train(self) -> TrainSection | None:
+        entry = self.tree.entries.get("train")
+        if entry is None:
+            return None
+        node = _filled(entry)
+        found = check(TrainSection, node, ("train",), self.mistakes)
+        if isinstance(node, MapNode) and not {"epochs", "steps"} & set(node.entries):
+            self.mistakes.say("train needs epochs or steps", entry.at, "add epochs: 10, or steps: 1000")
+        return found
+
+    def data(self) -> dict[str, DataSpec]:
+        found: dict[str, DataSpec] = {}
+        uses = list(DataSections.model_fields)
+        for name, entry in self.mapping("data").entries.items():
+            if name not in uses:
+                self.mistakes.say(f"data has no key '{name}'", entry.at, did_you_mean(name, uses) or f"one of {', '.join(uses)}")
+                continue
+            made = check(DataSection, _filled(entry), ("data", name), self.mistakes)
+            if made is None:
+                continue
+            assert isinstance(entry.value, MapNode)
+            options = entry.value.without(*DataSection.model_fields)
+            at = made.at_of("reader")
+            assert at
+            found[name] = DataSpec(name, made.reader, options, made, entry.at, at)
+        return found
+
+    def threads(self, execution: ExecSection, executor: ExecutorSection) -> ExecutionStrategy:
+        asked = executor.num_threads
+        if asked is not None and "num_threads" in execution.model_fields_set and asked != execution.num_threads:
+            self.mistakes.say(
+                f"executor.num_threads is {asked}, and exec_strategy.num_threads is {execution.num_threads}",
+                executor.at_of("num_threads"),
+                "keep one of them",
+                ((place, "the other is here"),) if (place := execution.at_of("num_threads")) else (),
+            )
+        return ExecutionStrategy(execution.num_threads if asked is None else asked, execution.num_iteration_per_drop_scope)
+
+
+def _filled(entry: Entry) -> Node:
+    """Return an entry's value; a key with nothing after it is an empty mapping."""
+    node: Any = entry.value
+    return MapNode({}, entry.at) if isinstance(node, ScalarNode) and node.value is None else entry.value

@@ -1,0 +1,72 @@
+"""Collects mistakes, so that one run reports all of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from pe_cli.core.errors import PeError, PeErrors, Span
+
+#: Mistakes that are kept; a file that is all wrong does not need more.
+MOST = 100
+
+
+class TooLargeError(PeError):
+    """Ends the reading of a file at once: what would come after it is without bounds."""
+
+
+class Mistakes:
+    """Errors in the order of their places; the same sentence at the same place is kept once.
+
+    Attributes:
+        errors: what was kept.
+        total: how many there were, with those that say the same again.
+    """
+
+    def __init__(self) -> None:
+        self.errors: list[PeError] = []
+        self.total = 0
+        self._seen: set[tuple[str, Span | None]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self.errors)
+
+    def add(self, error: PeError) -> None:
+        """Keep an error, or all of a `PeErrors`."""
+        if isinstance(error, PeErrors):
+            for inner in error.errors:
+                self.add(inner)
+            return
+        self.total += 1
+        key = (error.message, error.at)
+        if key not in self._seen and len(self.errors) < MOST:
+            self._seen.add(key)
+            self.errors.append(error)
+
+    def say(
+        self, message: str, at: Span | None, hint: str | None = None, notes: tuple[tuple[Span, str], ...] = ()
+    ) -> None:
+        """Keep an error made of these."""
+        self.add(PeError(message, at=at, hint=hint, notes=notes))
+
+    @contextlib.contextmanager
+    def catch(self) -> Iterator[None]:
+        """Keep a `PeError` that is raised inside, and go on after the block; a `TooLargeError` goes through."""
+        try:
+            yield
+        except TooLargeError:
+            raise
+        except PeError as error:
+            self.add(error)
+
+    def raise_all(self) -> None:
+        """Raise what was kept, sorted by file and place; return when there was nothing.
+
+        Raises:
+            PeError: the only mistake, or a `PeErrors` with all.
+        """
+        if not self.errors:
+            return
+        files = list(dict.fromkeys(error.at.file for error in self.errors if error.at))
+        ordered = sorted(self.errors, key=lambda e: (files.index(e.at.file), e.at.line, e.at.column) if e.at else (len(files), 0, 0))
+        raise ordered[0] if len(ordered) == 1 else PeErrors(ordered)

@@ -1,0 +1,165 @@
+"""A model file to a ModelSpec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import Field
+
+from pe_cli.config.check import check
+from pe_cli.config.expand import Expansion
+from pe_cli.config.files import read_text
+from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.nodes import ListNode, MapNode, Node, ScalarNode, describe
+from pe_cli.config.parse import Source, parse
+from pe_cli.config.scope import Scope
+from pe_cli.config.sections import DtypeName, Int, Section
+from pe_cli.config.spec import FeedSpec, ModelSpec
+from pe_cli.config.substitute import Substitution
+from pe_cli.core.errors import Span, did_you_mean
+
+KEYS = ("name", "args", "feeds", "blocks", "layers", "fetches")
+
+
+class FeedDeclaration(Section):
+    """An input of a model; the batch axis is implied."""
+
+    shape: list[Int] = Field(description="sizes of one sample, without the batch axis; -1 is not known yet")
+    dtype: DtypeName = Field("float32", description="element type")
+
+
+def read_model(path: Path, args: Mapping[str, Node], mistakes: Mistakes, at: Span | None = None) -> ModelSpec | None:
+    """Read a model file as far as it can be read.
+
+    Args:
+        path: the file.
+        args: constants that differ from its own.
+        mistakes: where errors go.
+        at: place that names the file.
+
+    Returns:
+        None when there is nothing to compute.
+
+    Raises:
+        PeError: no such file, or a model without bounds.
+    """
+    text = read_text(path, "model", at)
+    before = mistakes.total
+    tree = parse(Source(str(path), text), mistakes)
+    if isinstance(tree, MapNode):
+        return _Model(path, tree, args, mistakes).read()
+    if mistakes.total == before:
+        said = "is empty" if tree is None else f"must be a mapping, got {describe(tree)}"
+        where = tree.at if tree else Source(str(path), text).span(0, 0)
+        mistakes.say(f"the model {said}", where, "it needs feeds and layers")
+    return None
+
+
+@dataclass
+class _Model:
+    """One reading of a model file."""
+
+    path: Path
+    tree: MapNode
+    given: Mapping[str, Node]
+    mistakes: Mistakes
+    values: dict[str, Node] = field(default_factory=dict)
+
+    def read(self) -> ModelSpec | None:
+        for key, entry in self.tree.entries.items():
+            if key not in KEYS:
+                self.mistakes.say(f"a model has no section '{key}'", entry.at, did_you_mean(key, KEYS) or f"one of {', '.join(KEYS)}")
+        substitution = Substitution(self.mistakes)
+        self.read_args(substitution)
+        scope = Scope()
+        feeds = self.read_feeds(substitution, scope)
+        blocks = self.section("blocks")
+        layers = self.section("layers")
+        if not layers.entries and "layers" not in self.tree.entries:
+            self.mistakes.say("a model needs layers", self.tree.at, "add layers: {...}")
+        expansion = Expansion(blocks.entries, substitution, self.mistakes)
+        for name, entry in blocks.entries.items():
+            expansion.check_block(name, entry.value)
+        for key, entry in layers.entries.items():
+            if key in scope.names:
+                self.mistakes.say(
+                    f"layer '{key}' has the name of a feed", entry.at, "give it another name",
+                    ((feeds[key].at, "the feed is here"),) if key in feeds else (),
+                )  # fmt: skip
+        expansion.run(layers, scope, self.values)
+        return ModelSpec(
+            self.name(), self.path, self.values, feeds, {k: e.value for k, e in blocks.entries.items()}, tuple(expansion.layers),
+            self.fetches(substitution), scope, self.tree.at, frozenset(expansion.broken),
+        )  # fmt: skip
+
+    def name(self) -> str:
+        node = self.tree.get("name")
+        if node is None:
+            return self.path.stem
+        if not isinstance(node, ScalarNode) or not isinstance(node.value, str) or not node.value:
+            self.mistakes.say(f"name must be text, got {describe(node)}", node.at, "quote it")
+            return self.path.stem
+        return node.value
+
+    def section(self, key: str) -> MapNode:
+        node = self.tree.get(key)
+        if isinstance(node, MapNode):
+            return node
+        if node is not None and not (isinstance(node, ScalarNode) and node.value is None):
+            self.mistakes.say(f"{key} must be a mapping, got {describe(node)}", node.at)
+        elif node is not None and key == "layers":
+            self.mistakes.say("a model needs layers", node.at, "add layers: {...}")
+        return MapNode({}, self.tree.at)
+
+    def read_args(self, substitution: Substitution) -> None:
+        declared = self.section("args")
+        for key, node in self.given.items():
+            if key not in declared.entries:
+                known = list(declared.entries)
+                hint = did_you_mean(key, known) or f"it has {', '.join(known) or 'none'}"
+                self.mistakes.say(f"the model has no argument '{key}'", node.at, hint)
+        for key, entry in declared.entries.items():
+            value = self.given.get(key)
+            if value is None:
+                value = substitution.apply(entry.value, self.values)
+            if isinstance(value, ScalarNode) and value.value is None:
+                self.mistakes.say(f"the model's argument '{key}' has no value", entry.at, f"set model.args.{key} in the config")
+                # a value nobody objects to, so that one mistake is not reported as many
+                value = ScalarNode(None, entry.at)
+            self.values[key] = value
+
+    def read_feeds(self, substitution: Substitution, scope: Scope) -> dict[str, FeedSpec]:
+        found: dict[str, FeedSpec] = {}
+        for name, entry in self.section("feeds").entries.items():
+            scope.names[name] = name
+            before = self.mistakes.total
+            node = substitution.apply(entry.value, self.values)
+            if self.mistakes.total > before:
+                continue
+            made = check(FeedDeclaration, node, ("feeds", name), self.mistakes)
+            if made is None:
+                continue
+            if any(size < 1 and size != -1 for size in made.shape):
+                at = made.at_of("shape")
+                self.mistakes.say(f"feeds.{name}.shape must have sizes of at least 1, or -1, got {made.shape}", at)
+                continue
+            found[name] = FeedSpec(tuple(made.shape), made.dtype, entry.at)
+        return found
+
+    def fetches(self, substitution: Substitution) -> dict[str, Span]:
+        node = self.tree.get("fetches")
+        if node is None:
+            return {}
+        node = substitution.apply(node, self.values)
+        if not isinstance(node, ListNode):
+            self.mistakes.say(f"fetches must be a list of names, got {describe(node)}", node.at, "fetches: [loss, acc]")
+            return {}
+        found: dict[str, Span] = {}
+        for item in node.items:
+            if isinstance(item, ScalarNode) and isinstance(item.value, str):
+                found[item.value] = item.at
+            else:
+                self.mistakes.say(f"a fetch must be a name, got {describe(item)}", item.at)
+        return found

@@ -1,0 +1,223 @@
+"""YAML text -> nodes. PyYAML gives events with places; what they mean is decided here, and nothing is ever constructed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.nodes import MAX_BYTES, MAX_DEPTH, MAX_NODES, Entry, ListNode, MapNode, Node, ScalarNode, describe
+from pe_cli.config.scalars import resolve
+from pe_cli.config.syntax import explain_syntax
+from pe_cli.core.errors import PeError, Span, did_you_mean
+
+_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text that places point into.
+
+    Args:
+        file: path as the user gave it, or what else to call the text.
+        text: the YAML.
+        before: what stands before it on its first line, for values of the command line.
+    """
+
+    file: str
+    text: str
+    before: str = ""
+    lines: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # what is shown on a terminal must not steer it
+        shown = _UNPRINTABLE.sub("\ufffd", self.before + self.text)
+        object.__setattr__(self, "lines", _BREAK.split(shown))
+
+    def span(self, line: int, column: int, length: int = 1) -> Span:
+        """Return a place from 0-based counts within the text."""
+        text = self.lines[line] if line < len(self.lines) else ""
+        shift = len(self.before) if line == 0 else 0
+        return Span(self.file, line + 1, column + shift + 1, max(1, length), text)
+
+    def between(self, start: Any, end: Any) -> Span:
+        """Return the place between two marks of PyYAML; only its first line."""
+        if start.line == end.line:
+            return self.span(start.line, start.column, end.column - start.column)
+        shift = len(self.before) if start.line == 0 else 0
+        text = self.lines[start.line] if start.line < len(self.lines) else ""
+        return self.span(start.line, start.column, len(text.rstrip()) - start.column - shift)
+
+
+def decode(raw: bytes, file: str) -> str:
+    """Return a file's text.
+
+    Raises:
+        PeError: more than a megabyte, or not UTF-8; the place is the first wrong byte's.
+    """
+    if len(raw) > MAX_BYTES:
+        raise PeError(f"{file} has {len(raw)} bytes, and at most {MAX_BYTES} are read", hint="is this the right file?")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = raw[: error.start].decode("utf-8", "replace")
+        line = _BREAK.split(raw.decode("utf-8", "replace"))[len(_BREAK.split(before)) - 1]
+        at = Span(file, len(_BREAK.split(before)), len(_BREAK.split(before)[-1]) + 1, 1, line)
+        raise PeError(
+            f"byte {raw[error.start]:#04x} is not UTF-8", at=at, hint="save the file as UTF-8, for example with iconv -t UTF-8"
+        ) from None
+
+
+def parse(source: Source, mistakes: Mistakes) -> Node | None:
+    """Turn YAML text into a tree.
+
+    Duplicate keys, tags, merge keys and keys that are no names go to `mistakes`, and the tree is made without them.
+
+    Args:
+        source: one document, at most MAX_BYTES.
+        mistakes: where errors go.
+
+    Returns:
+        The tree, or None for an empty text and for one that cannot be read.
+    """
+    wrong = _UNPRINTABLE.search(source.text)
+    if wrong:
+        before = _BREAK.split(source.text[: wrong.start()])
+        at = source.span(len(before) - 1, len(before[-1]))
+        mistakes.say(f"the character U+{ord(wrong[0]):04X} is not allowed", at, "delete it")
+        return None
+    try:
+        return _Reader(source, mistakes).read()
+    except yaml.MarkedYAMLError as error:
+        mistakes.add(explain_syntax(error, source))
+    except PeError as error:
+        mistakes.add(error)
+    return None
+
+
+@dataclass
+class _Open:
+    """A collection whose end has not come yet; key is None between entries."""
+
+    event: yaml.CollectionStartEvent
+    items: list[Node] = field(default_factory=list)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    key: Node | None = None
+
+    @property
+    def is_map(self) -> bool:
+        return isinstance(self.event, yaml.MappingStartEvent)
+
+
+class _Reader:
+    def __init__(self, source: Source, mistakes: Mistakes) -> None:
+        self.source, self.mistakes = source, mistakes
+        self.stack: list[_Open] = []
+        self.anchors: dict[str, Node | None] = {}
+        self.root: Node | None = None
+        self.nodes = 0
+        self.documents = 0
+
+    def read(self) -> Node | None:
+        for event in yaml.parse(self.source.text, Loader=yaml.SafeLoader):
+            at = self.source.between(event.start_mark, event.end_mark)
+            if isinstance(event, yaml.DocumentStartEvent):
+                self.documents += 1
+                if self.documents > 1:
+                    raise PeError("a second document starts here", at=at, hint="use one file per document, or delete the ---")
+            elif isinstance(event, yaml.AliasEvent):
+                self.put(self.alias(event, at))
+            elif isinstance(event, yaml.ScalarEvent):
+                self.put(self.keep(event, self.scalar(event, at)))
+            elif isinstance(event, yaml.CollectionStartEvent):
+                self.open(event, at)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                done = self.stack.pop()
+                self.put(self.keep(done.event, self.close(done, event)))
+        return self.root
+
+    def open(self, event: yaml.CollectionStartEvent, at: Span) -> None:
+        self.check_depth(len(self.stack) + 1, at)
+        self.check_tag(event, at)
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        self.stack.append(_Open(event))
+
+    def close(self, done: _Open, end: yaml.CollectionEndEvent) -> Node:
+        at = self.source.between(done.event.start_mark, end.end_mark)
+        return MapNode(done.entries, at) if done.is_map else ListNode(tuple(done.items), at)
+
+    def keep(self, event: yaml.NodeEvent, node: Node) -> Node:
+        if event.anchor:
+            self.anchors[event.anchor] = node
+        self.count(1, node.at)
+        return node
+
+    def count(self, more: int, at: Span) -> None:
+        self.nodes += more
+        if self.nodes > MAX_NODES:
+            raise PeError(f"more than {MAX_NODES} values, with aliases written out", at=at, hint="is this the right file?")
+
+    def check_depth(self, depth: int, at: Span) -> None:
+        if depth > MAX_DEPTH:
+            raise PeError(f"nested more than {MAX_DEPTH} levels deep", at=at, hint="is this the right file?")
+
+    def check_tag(self, event: Any, at: Span) -> None:
+        if event.tag is not None:
+            self.mistakes.say(f"tags are not supported: {event.tag}", at, "write the plain value")
+
+    def alias(self, event: yaml.AliasEvent, at: Span) -> Node:
+        if event.anchor not in self.anchors:
+            raise PeError(
+                f"there is no anchor '{event.anchor}' before this line", at=at, hint=did_you_mean(event.anchor, self.anchors)
+            )
+        found = self.anchors[event.anchor]
+        if found is None:
+            raise PeError(f"anchor '{event.anchor}' contains itself", at=at, hint="write the value out")
+        self.count(found.size, at)
+        self.check_depth(len(self.stack) + found.height, at)
+        return found
+
+    def scalar(self, event: yaml.ScalarEvent, at: Span) -> ScalarNode:
+        self.check_tag(event, at)
+        plain = event.style is None
+        try:
+            return ScalarNode(resolve(event.value) if plain else event.value, at, event.value)
+        except PeError as error:
+            error.at = at
+            self.mistakes.add(error)
+            return ScalarNode(0, at, event.value)
+
+    def put(self, node: Node) -> None:
+        if not self.stack:
+            self.root = node
+            return
+        top = self.stack[-1]
+        if not top.is_map:
+            top.items.append(node)
+        elif top.key is None:
+            top.key = node
+        else:
+            key, top.key = top.key, None
+            self.entry(top.entries, key, node)
+
+    def entry(self, entries: dict[str, Entry], key: Node, value: Node) -> None:
+        if not isinstance(key, ScalarNode) or not isinstance(key.value, str):
+            hint = f'quote it: "{key.text}"' if isinstance(key, ScalarNode) else None
+            self.mistakes.say(f"a key must be a name, got {describe(key)}", key.at, hint)
+        elif key.value == "<<":
+            self.mistakes.say("merge keys (<<) are not supported", key.at, "write the keys out, or give the whole value an anchor")
+        elif key.value in entries:
+            first = entries[key.value].at
+            self.mistakes.say(
+                f"key '{key.value}' is written twice", key.at, "delete or rename one of them", ((first, "the first is here"),)
+            )
+        else:
+            if isinstance(value, ScalarNode) and not value.text and value.value is None:
+                # nothing is written after the key, so the key is what can be shown
+                value = ScalarNode(None, key.at)
+            entries[key.value] = Entry(key.value, key.at, value)

@@ -1,0 +1,53 @@
+"""Where the names in a model file are looked up: a block's own layers, then its arguments, then what is around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pe_cli.config.nodes import Node, ScalarNode
+
+
+@dataclass(eq=False)
+class Scope:
+    """Names that are visible at one place of a model.
+
+    Args:
+        outer: what is around, None for the whole model (and for names that are complete already).
+        args: arguments of the block, by name; one whose value is text stands for the variable of that name.
+        names: own layers and feeds -> name of the variable in the program.
+    """
+
+    outer: Scope | None = None
+    args: Mapping[str, Node] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    def find(self, name: str) -> str | None:
+        """Return the variable that a name stands for, or None; `x.1` is the second output of `x`."""
+        base, dot, rest = name.partition(".")
+        found = self._find(base)
+        return None if found is None else found + dot + rest
+
+    def _find(self, name: str) -> str | None:
+        if name in self.names:
+            return self.names[name]
+        value = self.args.get(name)
+        if isinstance(value, ScalarNode) and isinstance(value.value, str):
+            where = value.scope or self.outer
+            return where.find(value.value) if where else None
+        return self.outer._find(name) if self.outer else None
+
+    def known(self) -> list[str]:
+        """Return every name that could have been written here, for hints."""
+        own = [*self.names, *(name for name in self.args if self._find(name))]
+        return list(dict.fromkeys([*own, *(self.outer.known() if self.outer else [])]))
+
+
+class Complete(Scope):
+    """Looks nothing up: names in it are those of the program."""
+
+    def _find(self, name: str) -> str | None:
+        return name
+
+
+COMPLETE = Complete()

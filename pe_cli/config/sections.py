@@ -1,0 +1,209 @@
+"""The sections of a run file: names, types, bounds and defaults. JSON Schema and checks both come from here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, StrictBool, StrictStr, WithJsonSchema
+
+from pe_cli.config.period import Period, PeriodField
+from pe_cli.core.errors import Span
+
+Int = Annotated[int, Field(strict=True)]
+Count = Annotated[int, Field(strict=True, ge=1)]
+Natural = Annotated[int, Field(strict=True, ge=0)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Name = Annotated[str, Field(strict=True, min_length=1)]
+DtypeName = Literal["float32", "float64", "int64", "int32", "uint8", "bool"]
+
+
+def _devices(value: object) -> int | Literal["auto"]:
+    if value == "auto":
+        return "auto"
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    raise ValueError("must be auto or a number of devices, at least 1")
+
+
+def _always(value: object) -> bool:
+    if value is True:
+        return True
+    if value is False:
+        raise ValueError("can only be true: the same seed always gives the same bits here")
+    raise ValueError("must be true")
+
+
+Devices = Annotated[
+    int | Literal["auto"],
+    PlainValidator(_devices),
+    WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
+]
+Always = Annotated[bool, PlainValidator(_always), WithJsonSchema({"const": True})]
+
+
+class Section(BaseModel):
+    """A mapping of a run file, which knows where it and its values are written.
+
+    Class attributes:
+        UNAVAILABLE: keys of fluid's that this version cannot act on, so that they are refused and not ignored.
+        UNAVAILABLE_VALUES: key -> such values.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False, arbitrary_types_allowed=True)
+    UNAVAILABLE: ClassVar[tuple[str, ...]] = ()
+    UNAVAILABLE_VALUES: ClassVar[dict[str, tuple[Any, ...]]] = {}
+    _at: Span | None = PrivateAttr(default=None)
+    _places: dict[str, Span] = PrivateAttr(default_factory=dict)
+
+    @property
+    def at(self) -> Span | None:
+        """Place of the section, None where the file has none."""
+        return self._at
+
+    def at_of(self, key: str) -> Span | None:
+        """Return the place of a key's value, or of the section where the key is not written."""
+        return self._places.get(key, self._at)
+
+    def locate(self, at: Span, places: dict[str, Span]) -> None:
+        """Set the places; called once, by `check`."""
+        self._at, self._places = at, places
+
+
+class ModelSection(Section):
+    """Which model."""
+
+    file: Name = Field(description="the model file, relative to this file's folder")
+    args: dict[str, Any] = Field(default_factory=dict, description="constants of the model that differ from its own")
+
+
+class DataSection(Section):
+    """Where samples come from. Keys besides these are the reader's."""
+
+    model_config = ConfigDict(extra="allow")
+
+    reader: Name = Field(description="kind of file: npz, npy, csv, idx, synthetic")
+    shuffle: StrictBool = Field(False, description="another order of samples in every epoch")
+    prefetch: Natural = Field(2, description="batches made ahead by a thread")
+
+
+class DataSections(Section):
+    """Data by its use."""
+
+    train: DataSection | None = None
+    eval: DataSection | None = None
+    predict: DataSection | None = None
+
+
+class FeedSection(Section):
+    """How a field of the data becomes a feed of the model: one_hot(field * scale + shift), reshaped."""
+
+    from_: Name = Field(alias="from", description="field of the data")
+    scale: Number = Field(1.0, description="factor, no unit")
+    shift: Number = Field(0.0, description="added after scaling, no unit")
+    reshape: list[Int] | None = Field(None, min_length=1, description="shape of one sample; one size may be -1")
+    one_hot: Count | None = Field(None, description="number of classes, when class indices become rows of 0 and 1")
+    dtype: DtypeName | None = Field(None, description="convert the field to this element type first")
+
+
+class TrainSection(Section):
+    """How the model is trained."""
+
+    loss: Name = Field(description="the variable that is minimised, one number")
+    epochs: Count | None = Field(None, description="passes over the training data")
+    steps: Count | None = Field(None, description="stop after so many steps in all; with epochs, whichever comes first")
+    batch_size: Count = Field(description="samples per step, over all devices")
+    optimizer: dict[str, Any] = Field(description="type, learning_rate and the optimizer's own arguments")
+    drop_last: StrictBool = Field(False, description="leave out a last batch that is smaller")
+    eval_every: PeriodField = Field(Period(1, "epoch"), description="how often the eval data is run")
+
+
+class FetchSection(Section):
+    """What is kept of a variable."""
+
+    every: PeriodField = Field(Period(1, "epoch"), description="how often")
+    merge: Literal["mean", "sum", "concat", "list"] | None = Field(
+        None, description="how the devices' values are joined; mean for scalars and concat for the rest when absent"
+    )
+    to: Name | None = Field(None, description="file in the run's fetches folder: .npz, .csv or .jsonl; metrics.jsonl when absent")
+
+
+class ExecutorSection(Section):
+    """On what it runs."""
+
+    place: Literal["cpu", "cuda"] = Field("cpu", description="kind of device")
+    devices: Devices = Field("auto", description="number of devices; auto: CPU_NUM, or else one per core")
+    num_threads: Natural | None = Field(None, description="the same as exec_strategy.num_threads")
+    uneven_batch: Literal["weighted", "drop", "error"] = Field(
+        "weighted", description="what happens with a batch that cannot be split evenly"
+    )
+    seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)] = Field(0, description="of initial values, dropout and shuffling")
+    deterministic: Always = Field(True, description="always: the same seed gives the same bits")
+
+
+class BuildSection(Section):
+    """How the multi-device graph is built; names and defaults are fluid's."""
+
+    UNAVAILABLE = (
+        "fuse_elewise_add_act_ops", "fuse_bn_act_ops", "fuse_bn_add_act_ops", "fuse_relu_depthwise_conv",
+        "fuse_all_optimizer_ops", "fuse_broadcast_ops", "enable_inplace", "enable_addto", "sync_batch_norm",
+        "enable_sequential_execution", "enable_backward_optimizer_op_deps", "remove_unnecessary_lock",
+        "cache_runtime_context", "num_trainers", "trainer_id", "use_hierarchical_allreduce",
+        "hierarchical_allreduce_inter_nranks", "nccl_comm_num", "enable_cuda_graph",
+    )  # fmt: skip
+    UNAVAILABLE_VALUES = {
+        "reduce_strategy": ("Reduce",),
+        "gradient_scale_strategy": ("One", "Customized"),
+        "fuse_all_reduce_ops": (False,),
+    }
+
+    reduce_strategy: Literal["AllReduce"] = Field("AllReduce", description="gradients are summed over devices")
+    gradient_scale_strategy: Literal["CoeffNumDevice"] = Field("CoeffNumDevice", description="scale of the loss's gradient")
+    memory_optimize: StrictBool = Field(True, description="temporaries share memory")
+    debug_graphviz_path: StrictStr = Field("", description="folder or file that the graphs are drawn to, in dot")
+    fuse_all_reduce_ops: Literal[True] = Field(True, description="gradients are summed in buckets")
+
+
+class ExecSection(Section):
+    """How the graph is scheduled; names and defaults are fluid's."""
+
+    UNAVAILABLE = ("num_iteration_per_run", "allow_op_delay", "use_thread_barrier", "dry_run")
+
+    num_threads: Natural = Field(0, description="native threads; 0: one per device, but no more than cores")
+    num_iteration_per_drop_scope: Count = Field(100, description="steps between drops of temporaries")
+
+
+class BestSection(Section):
+    """Which checkpoint is the best."""
+
+    by: Name = Field(description="a metric, for example eval/acc")
+    mode: Literal["max", "min"] = Field(description="whether more or less is better")
+
+
+class CheckpointSection(Section):
+    """When the state is saved."""
+
+    every: PeriodField = Field(Period(1, "epoch"), description="how often")
+    keep: Count = Field(3, description="newest checkpoints that are kept")
+    best: BestSection | None = Field(None, description="also keep the best")
+
+
+class OutputSection(Section):
+    """Where a run's folder is made, and what is kept in it."""
+
+    dir: Name = Field("runs", description="folder of the runs' folders")
+    name: Name | None = Field(None, description="of the run; the run file's name when absent")
+    checkpoint: CheckpointSection | None = Field(default_factory=CheckpointSection, description="null: none")
+
+
+class RunFile(Section):
+    """With what a model is run, on what, and what is kept."""
+
+    model: ModelSection
+    data: DataSections = Field(default_factory=DataSections)
+    feeds: dict[str, FeedSection] = Field(default_factory=dict, description="feed of the model -> field of the data")
+    train: TrainSection | None = None
+    fetches: dict[str, FetchSection] = Field(default_factory=dict, description="variable -> what is kept of it")
+    executor: ExecutorSection = Field(default_factory=ExecutorSection)
+    build_strategy: BuildSection = Field(default_factory=BuildSection)
+    exec_strategy: ExecSection = Field(default_factory=ExecSection)
+    output: OutputSection = Field(default_factory=OutputSection)

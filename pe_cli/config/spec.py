@@ -1,0 +1,161 @@
+"""What a model file and a run file say, checked as far as that needs no catalogue of layers; everything knows its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pe_cli.config.nodes import MapNode, Node, find, key_span
+from pe_cli.config.scope import Scope
+from pe_cli.config.sections import DataSection, ExecutorSection, FeedSection, FetchSection, OutputSection, TrainSection
+from pe_cli.core.errors import Span
+from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
+
+
+@dataclass(frozen=True)
+class FeedSpec:
+    """An input of the model.
+
+    Args:
+        shape: sizes of one sample, without the batch axis; -1 is not known yet.
+        dtype: element type.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    at: Span
+
+
+@dataclass(frozen=True)
+class ArgSpec:
+    """An argument as it is written: its value, and the place of its name."""
+
+    value: Node
+    at: Span
+
+
+@dataclass(frozen=True)
+class LayerSpec:
+    """One layer, with blocks and `${...}` put in.
+
+    Args:
+        key: name of its output variable: `conv1`, or `stage1/0/a` in a block.
+        type: of the catalogue of layers.
+        args: by name, as written.
+        at: place of `type: name`.
+        scope: where the names of variables in it are looked up.
+        previous: variable that an unnamed input takes; None for the first layer.
+        calls: places where the blocks that it stands in are used, the outermost first.
+    """
+
+    key: str
+    type: str
+    args: Mapping[str, ArgSpec]
+    at: Span
+    scope: Scope
+    previous: str | None = None
+    calls: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """What is computed.
+
+    Args:
+        name: of the model.
+        path: the model file.
+        args: its constants, with those that the run file gives.
+        feeds: inputs by name.
+        blocks: parametrised parts as written, by name; they are put into `layers` already.
+        layers: in order.
+        fetches: name as written -> place.
+        scope: names that the run file may use: feeds, layers, and results of blocks.
+        at: place of the model.
+        broken: variables whose layers could not be put in, so that what needs them stays silent.
+    """
+
+    name: str
+    path: Path
+    args: Mapping[str, Node]
+    feeds: Mapping[str, FeedSpec]
+    blocks: Mapping[str, Node]
+    layers: tuple[LayerSpec, ...]
+    fetches: Mapping[str, Span]
+    scope: Scope
+    at: Span
+    broken: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """Where samples come from.
+
+    Args:
+        name: train, eval or predict.
+        reader: kind of file.
+        options: the reader's own, as written; they are checked where readers are known.
+        section: the checked rest: shuffle, prefetch.
+        at: place of the section.
+    """
+
+    name: str
+    reader: str
+    options: MapNode
+    section: DataSection
+    at: Span
+    reader_at: Span
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """With what, on what, and what to keep.
+
+    Args:
+        path: the run file.
+        text: it, as written.
+        tree: it, with overrides; `at_of` gives places in it.
+        model_path: the model file.
+        model_args: constants of the model that differ from its own.
+        model: what is computed.
+        data: by use.
+        feeds: feed of the model -> field of the data.
+        train: None when the file has no such section.
+        fetches: variable -> what is kept of it.
+        executor, build_strategy, exec_strategy, output: as named, with defaults.
+    """
+
+    path: Path
+    text: str
+    tree: MapNode
+    model_path: Path
+    model_args: Mapping[str, Node]
+    model: ModelSpec
+    data: Mapping[str, DataSpec] = field(default_factory=dict)
+    feeds: Mapping[str, FeedSection] = field(default_factory=dict)
+    train: TrainSection | None = None
+    fetches: Mapping[str, FetchSection] = field(default_factory=dict)
+    executor: ExecutorSection = field(default_factory=ExecutorSection)
+    build_strategy: BuildStrategy = field(default_factory=BuildStrategy)
+    exec_strategy: ExecutionStrategy = field(default_factory=ExecutionStrategy)
+    output: OutputSection = field(default_factory=OutputSection)
+
+    @property
+    def name(self) -> str:
+        """Name of the run."""
+        return self.output.name or self.path.stem
+
+    @property
+    def at(self) -> Span:
+        """Place of the file's beginning."""
+        return self.tree.at
+
+    @property
+    def optimizer(self) -> Node | None:
+        """The optimizer as written; it is checked where optimizers are known."""
+        return find(self.tree, ("train", "optimizer"))
+
+    def at_of(self, *path: str) -> Span:
+        """Return the place of a key's value, or of the nearest key above it that is written."""
+        found = find(self.tree, path)
+        return found.at if found is not None else key_span(self.tree, path)

@@ -1,0 +1,91 @@
+"""The CPU: arenas of host memory, and tapes of native kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.devices.chains import chains
+from pe_cli.devices.memory import Arena
+from pe_cli.devices.protocol import Progress, Spot, Work
+from pe_cli.devices.tape import Instruction, Tape, word
+from pe_cli.kernels.cache import Instance, addresses
+from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
+
+
+class CpuDevice:
+    """All CPU devices of this process."""
+
+    def allocate(self, index: int, nbytes: int) -> Arena:
+        """Return zeroed host memory; the index does not matter."""
+        del index
+        return Arena(nbytes)
+
+    def compile(
+        self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None
+    ) -> CpuStep:
+        """Return a tape of native kernels."""
+        return CpuStep(works, spot, threads, progress)
+
+
+class CpuStep:
+    """Works as a tape.
+
+    Attributes:
+        tape: what runs.
+    """
+
+    def __init__(
+        self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None
+    ) -> None:
+        self._spot = spot
+        self._step = np.zeros(1, np.int64)
+        self._keep: list[Any] = []
+        instances = [[Instance(c.kernel, c.dtype, c.second) for c in w.calls] for w in works]
+        found = addresses((i for row in instances for i in row), progress)
+        instructions: list[Instruction] = []
+        begins, ends = [], []
+        for i, (work, row) in enumerate(zip(works, instances, strict=True)):
+            begins.append(len(instructions))
+            instructions += [self._instruction(i, c, instance) for c, instance in zip(work.calls, row, strict=True)]
+            ends.append(len(instructions))
+        homes = [w.home for w in works]
+        joined = chains(homes, [set(w.waits) for w in works], begins, ends) if threads > 1 else []
+        self.tape = Tape(instructions, found, joined, threads)
+
+    def run(self, step: int) -> tuple[int, list[int]] | None:
+        """Run the tape; return None, or the first work that reported an error with its report."""
+        self._step[0] = step
+        failed = self.tape.run()
+        return None if failed is None else (failed[0].op, failed[1])
+
+    def _instruction(self, work: int, call: Call, instance: Instance) -> Instruction:
+        status = None
+        words = []
+        for i, arg in enumerate(call.args):
+            if arg is STATUS:
+                status = i
+            words.append(0 if arg is STATUS else self._word(arg))
+        return Instruction(instance, tuple(words), work, status)
+
+    def _word(self, arg: Any) -> int:
+        if isinstance(arg, (Buffer, Offset)):
+            return self._address(arg)
+        if arg is STEP:
+            return int(self._step.ctypes.data)
+        if isinstance(arg, (Table, Numbers)):
+            values = arg.values if isinstance(arg, Numbers) else [self._address(b) for b in arg.buffers]
+            array = np.array([*values, 0], np.int64)
+            self._keep.append(array)
+            return int(array.ctypes.data)
+        return word(arg)
+
+    def _address(self, arg: Buffer | Offset) -> int:
+        buffer, elements = (arg.buffer, arg.elements) if isinstance(arg, Offset) else (arg, 0)
+        spot = self._spot(buffer)
+        return int(spot.memory.address) + spot.offset + elements * buffer.type.numpy.itemsize
+
+
+DEVICE = CpuDevice()

@@ -1,0 +1,44 @@
+"""A plan as text: every kernel call with where its arguments lie, chains, and memory in figures."""
+
+from __future__ import annotations
+
+from pe_cli.execute.plan import Plan
+from pe_cli.kernels.calls import Buffer, Numbers, Offset, Table
+
+
+def describe_plan(plan: Plan) -> str:
+    """Return the plan as text: memory first, then one line a kernel call, then chains where threads take them dynamically."""
+    lines = []
+    for d, found in enumerate(plan.memory):
+        place, memory = plan.graph.places[d], found.plan
+        lines.append(f"{place}: {memory.nbytes:,} bytes planned, {memory.unshared:,} without sharing")
+    call_index = 0
+    for task in plan.tasks:
+        node = plan.graph.nodes[task.node]
+        if not task.calls:
+            shared = ", ".join(f"{out.name} = {source.name}" for out, source in task.shares.items())
+            lines.append(f"      {task.home} {node.op.type}: no kernel, {shared}")
+        for call in task.calls:
+            args = ", ".join(_argument(plan, a) for a in call.args)
+            lines.append(
+                f"{call_index:5} {task.home} {node.op.type}: {call.kernel.name.split(':')[1]}<{call.dtype}>({args})"
+            )
+            call_index += 1
+    tape = getattr(plan.step, "tape", None)
+    for i, chain in enumerate(tape.chains if tape else ()):
+        follow = " -> " + ", ".join(map(str, chain.successors)) if chain.successors else ""
+        lines.append(f"chain {i}: calls {chain.begin}..{chain.end - 1} on thread {chain.home}{follow}")
+    return "\n".join(lines) + "\n"
+
+
+def _argument(plan: Plan, arg: object) -> str:
+    if isinstance(arg, Offset):
+        return f"{_argument(plan, arg.buffer)}+{arg.elements}"
+    if isinstance(arg, Buffer):
+        where = plan.where(arg)
+        return f"{arg.name}[{where}]"
+    if isinstance(arg, Table):
+        return "{" + ", ".join(_argument(plan, b) for b in arg.buffers) + "}"
+    if isinstance(arg, Numbers):
+        return "(" + ", ".join(map(str, arg.values)) + ")"
+    return str(arg)

@@ -1,0 +1,468 @@
+"""2-D convolution of NHWC images with HWIO filters: forward, gradient of the images, gradient of the filters.
+
+Everything is a sum of small matrix products over pixels (`micro.panel`) on the images as they lie: no padded copy, no im2col.
+Output pixels whose taps all lie inside the image go row by row; border columns go as groups of rows with a narrower filter.
+
+A `geometry` is a tuple of 15 int64:
+
+    (H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, groups)
+
+image height and width in pixels, channels of all groups together, the same of the output, filter height and width in taps,
+stride, padding above and left of the image, dilation (all along height, then width), and groups. Padding below and right is
+implied by OH and OW. Filters are [kh, kw, C/groups, OC] row-major. Addresses are in bytes, sizes in elements.
+"""
+
+from __future__ import annotations
+
+from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer
+from pe_cli.kernels.micro import block_vectors, panel
+from pe_cli.kernels.transpose import transpose
+
+#: Pixels of one block of a 1x1 convolution: its inputs stay in L2 while the columns of the filter pass.
+PIXELS = 192
+#: Bytes of images and output gradients that a filter gradient reads once for all taps: half of a common L2.
+BLOCK_BYTES = 384 * 1024
+
+
+def conv_forward_scratch(channels: int, out_channels: int, kh: int, kw: int, groups: int = 1) -> int:
+    """Return the elements of scratch of `conv_forward`: none."""
+    del channels, out_channels, kh, kw, groups
+    return 0
+
+
+def conv_backward_data_scratch(channels: int, out_channels: int, kh: int, kw: int, groups: int = 1) -> int:
+    """Return the elements of scratch of `conv_backward_data`: the filters once more, transposed.
+
+    Args:
+        channels: of the image, all groups.
+        out_channels: of the output, all groups.
+        kh: height of the filter.
+        kw: width of the filter.
+        groups: number of groups; a depthwise convolution needs none.
+    """
+    if groups == channels and groups > 1:
+        return 0
+    return kh * kw * (channels // groups) * (out_channels // groups)
+
+
+def conv_backward_weight_scratch(channels: int, out_channels: int, kh: int, kw: int, groups: int = 1) -> int:
+    """Return the elements of scratch of `conv_backward_weight`: none."""
+    del channels, out_channels, kh, kw, groups
+    return 0
+
+
+@helper
+def _inside(outputs, size, taps, stride, pad, dilation):
+    """Return the range of outputs whose taps all lie inside the image, along one axis; empty when there are none."""
+    low = min(max(0, (pad + stride - 1) // stride), outputs)
+    high = (size - 1 - (taps - 1) * dilation + pad) // stride + 1
+    return low, min(max(high, low), outputs)
+
+
+@helper
+def _taps(start, size, taps, dilation):
+    """Return the range of taps inside the image for an output whose tap 0 is at `start`, along one axis."""
+    low = max(0, (dilation - 1 - start) // dilation)
+    high = min(taps, (size - 1 - start) // dilation + 1)
+    return low, max(high, low)
+
+
+@helper
+def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn):
+    """Write y[n*yn + i*yr + j*yp + o] = sum over taps and channels, for one group.
+
+    Args:
+        x: address of the first image's first channel.
+        w: address of [kh, kw, C, OC], rows of wk elements.
+        y: address of the first output.
+        images: how many.
+        shape: (H, W, OH, OW), pixels.
+        filters: (kh, kw, C, OC).
+        steps: (sh, sw, ph, pw, dh, dw); pads may be negative.
+        xp: elements from pixel to pixel in x; its rows and images are dense.
+        wk: elements from channel to channel in w.
+        yp: elements from pixel to pixel in y.
+        yr: elements from row to row in y.
+        yn: elements from image to image in y.
+    """
+    H, W, OH, OW = shape
+    kh, kw, C, OC = filters
+    sh, sw, ph, pw, dh, dw = steps
+    h0, h1 = _inside(OH, H, kh, sh, ph, dh)
+    w0, w1 = _inside(OW, W, kw, sw, pw, dw)
+    dense = dw == 1 and xp == C
+    for n in range(images):
+        image = x + SIZE * n * H * W * xp
+        left = (OC + LANES - 1) // LANES
+        column = 0
+        while left > 0:
+            d = block_vectors(left)
+            filters_at = w + SIZE * column
+            out = y + SIZE * (n * yn + column)
+            # Segments of work: the inner columns of each row, then each border column: its inner rows, then each other row.
+            for column_at in range(-1, OW):
+                if column_at >= 0 and w0 <= column_at < w1:
+                    continue
+                along = column_at < 0
+                j = w0 if along else column_at
+                jx = j * sw - pw
+                b0, b1 = (0, kw) if along else _taps(jx, W, kw, dw)
+                i = 0
+                while i < OH:
+                    group = (not along) and i == h0 and h1 > h0
+                    rows = w1 - w0 if along else (h1 - h0 if group else 1)
+                    ix = i * sh - ph
+                    a0, a1 = _taps(ix, H, kh, dh)
+                    panel(
+                        d, rows, OC - column,
+                        image + SIZE * ((ix + a0 * dh) * W + jx + b0 * dw) * xp,
+                        filters_at + SIZE * (a0 * kw + b0) * C * wk,
+                        out + SIZE * (i * yr + j * yp),
+                        a1 - a0, dh * W * xp, kw * C * wk,
+                        1 if dense else b1 - b0, dw * xp, C * wk,
+                        (b1 - b0) * C if dense else C, 1, wk,
+                        sw * xp if along else sh * W * xp, yp if along else yr, 0,
+                    )  # fmt: skip
+                    i += h1 - h0 if group else 1
+            column += d * LANES
+            left -= d
+
+
+@helper
+def _convolve_any(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn):
+    """Do `_convolve`; a 1x1 filter without stride takes all pixels of all images as rows of blocks."""
+    H, W, OH, OW = shape
+    kh, kw, _, _ = filters
+    sh, sw, ph, pw, _, _ = steps
+    flat = kh * kw == 1 and sh == 1 and sw == 1 and ph == 0 and pw == 0 and OH == H and OW == W
+    if flat and yr == OW * yp and yn == OH * yr:
+        done = 0
+        pixels = images * H * W
+        while done < pixels:
+            size = min(PIXELS, pixels - done)
+            blocks = (pixels - done) // size
+            _convolve(
+                x + SIZE * done * xp, w, y + SIZE * done * yp, blocks, (1, size, 1, size), filters, steps,
+                xp, wk, yp, size * yp, size * yp,
+            )  # fmt: skip
+            done += blocks * size
+    else:
+        _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn)
+
+
+@helper
+def conv_forward(x, w, y, n0, n1, geometry, scratch):
+    """Write y[n0:n1] = convolution of x[n0:n1] with w.
+
+    Args:
+        x: address of images [N, H, W, C].
+        w: address of filters [kh, kw, C/groups, OC].
+        y: address of outputs [N, OH, OW, OC]; every element of the range is written.
+        n0: first image.
+        n1: past the last image.
+        geometry: see the module.
+        scratch: unused (`conv_forward_scratch` is 0).
+    """
+    H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, groups = geometry
+    x += SIZE * n0 * H * W * C
+    y += SIZE * n0 * OH * OW * OC
+    if groups > 1 and groups == C:
+        _depthwise_forward(x, w, y, n1 - n0, geometry)
+        return
+    c, o = C // groups, OC // groups
+    for g in range(groups):
+        _convolve_any(
+            x + SIZE * g * c, w + SIZE * g * o, y + SIZE * g * o, n1 - n0, (H, W, OH, OW), (kh, kw, c, o),
+            (sh, sw, ph, pw, dh, dw), C, OC, OC, OW * OC, OH * OW * OC,
+        )  # fmt: skip
+
+
+@helper
+def _phase(offset, taps, stride, pad, dilation):
+    """Return which taps reach image positions offset + stride*j, along one axis.
+
+    Returns:
+        count, first, step, shift: taps first, first - step, ..., (count of them) see output j + shift, j + shift + spread, ...
+        with spread = dilation*step/stride.
+    """
+    first, second, count = -1, -1, 0
+    for t in range(taps):
+        if (offset + pad - t * dilation) % stride == 0:
+            if first < 0:
+                first = t
+            elif second < 0:
+                second = t
+            count += 1
+    if count == 0:
+        return 0, 0, 0, 0
+    step = second - first if second >= 0 else stride
+    last = first + step * (count - 1)
+    return count, last, step, (offset + pad - last * dilation) // stride
+
+
+@helper
+def conv_backward_data(dy, w, dx, n0, n1, geometry, scratch):
+    """Write dx[n0:n1], the gradient of the images.
+
+    The positions of dx fall into sh*sw phases by their remainder; each is a stride-1 convolution of dy with the taps that
+    reach it, flipped and transposed. A phase that no tap reaches (stride larger than the filter) becomes zero.
+
+    Args:
+        dy: address of the gradient of the outputs [N, OH, OW, OC].
+        w: address of filters [kh, kw, C/groups, OC].
+        dx: address of [N, H, W, C]; every element of the range is written.
+        n0: first image.
+        n1: past the last image.
+        geometry: see the module.
+        scratch: address of `conv_backward_data_scratch` elements.
+    """
+    H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, groups = geometry
+    dy += SIZE * n0 * OH * OW * OC
+    dx += SIZE * n0 * H * W * C
+    if groups > 1 and groups == C:
+        _depthwise_backward_data(dy, w, dx, n1 - n0, geometry)
+        return
+    c, o = C // groups, OC // groups
+    for g in range(groups):
+        for a in range(min(sh, H)):
+            na, la, ta, oa = _phase(a, kh, sh, ph, dh)
+            for b in range(min(sw, W)):
+                nb, lb, tb, ob = _phase(b, kw, sw, pw, dw)
+                for i in range(na):
+                    for j in range(nb):
+                        tap = (la - i * ta) * kw + lb - j * tb
+                        transpose(w + SIZE * (tap * c * OC + g * o), OC, scratch + SIZE * (i * nb + j) * c * o, c, c, o)
+                _convolve_any(
+                    dy + SIZE * g * o, scratch, dx + SIZE * ((a * W + b) * C + g * c), n1 - n0,
+                    (OH, OW, (H - a + sh - 1) // sh, (W - b + sw - 1) // sw), (na, nb, o, c),
+                    (1, 1, -oa, -ob, max(1, dh * ta // sh), max(1, dw * tb // sw)),
+                    OC, c, sw * C, sh * W * C, H * W * C,
+                )  # fmt: skip
+
+
+@helper
+def conv_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry, scratch):
+    """Write the rows a0 <= a < a1 of dw (+)= the gradient of the filters over images n0 <= n < n1.
+
+    Args:
+        x: address of images [N, H, W, C].
+        dy: address of the gradient of the outputs [N, OH, OW, OC].
+        dw: address of [kh, kw, C/groups, OC].
+        n0: first image.
+        n1: past the last image; an empty range writes zeros, or nothing when acc.
+        a0: first row of taps, for callers that split the work without private copies of dw.
+        a1: past the last row of taps, kh for all.
+        acc: 1 to add to dw, 0 to overwrite it.
+        geometry: see the module.
+        scratch: unused (`conv_backward_weight_scratch` is 0).
+    """
+    H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dilation, groups = geometry
+    x += SIZE * n0 * H * W * C
+    dy += SIZE * n0 * OH * OW * OC
+    if groups > 1 and groups == C:
+        _depthwise_backward_weight(x, dy, dw, n1 - n0, a0, a1, acc, geometry)
+        return
+    c, o = C // groups, OC // groups
+    images = max(n1 - n0, 0)
+    if kh * kw == 1 and sh == 1 and sw == 1 and ph == 0 and pw == 0 and OH == H and OW == W:
+        # All pixels are one long image of short rows; what is left over comes last.
+        pixels = images * H * W
+        width = min(PIXELS, max(pixels, 1))
+        height = pixels // width
+        for g in range(groups):
+            at_x, at_y, at_w = x + SIZE * g * c, dy + SIZE * g * o, dw + SIZE * g * o
+            shape = (height, width, height, width)
+            _weights(at_x, at_y, at_w, 1, shape, (1, 1, c, o), (1, 1, 0, 0, 1, 1), C, OC, a0, a1, acc)
+            rest = pixels - height * width
+            if rest:
+                skip = SIZE * height * width
+                _weights(
+                    at_x + skip * C, at_y + skip * OC, at_w, 1, (1, rest, 1, rest), (1, 1, c, o), (1, 1, 0, 0, 1, 1),
+                    C, OC, a0, a1, 1,
+                )  # fmt: skip
+        return
+    for g in range(groups):
+        _weights(
+            x + SIZE * g * c, dy + SIZE * g * o, dw + SIZE * g * o, images, (H, W, OH, OW), (kh, kw, c, o),
+            (sh, sw, ph, pw, dh, dilation), C, OC, a0, a1, acc,
+        )  # fmt: skip
+
+
+@helper
+def _weights(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc):
+    """Do `conv_backward_weight` for one group, in blocks of images or of rows that stay in L2 for all taps."""
+    H, W, OH, OW = shape
+    sh = steps[0]
+    row = SIZE * (sh * W * xp + OW * yp)
+    image = SIZE * (H * W * xp + OH * OW * yp)
+    rows = OH if image <= BLOCK_BYTES else min(OH, max(1, BLOCK_BYTES // max(row, 1)))
+    block = max(1, BLOCK_BYTES // max(image, 1)) if rows == OH else 1
+    n = 0
+    add = acc
+    while True:
+        count = max(min(block, images - n), 0)
+        at_x, at_y = x + SIZE * n * H * W * xp, dy + SIZE * n * OH * OW * yp
+        r = 0
+        while True:
+            _weights_block(at_x, at_y, dw, count, shape, filters, steps, xp, yp, a0, a1, add, r, min(r + rows, OH))
+            add = 1
+            r += rows
+            if r >= OH:
+                break
+        n += block
+        if n >= images:
+            break
+
+
+@helper
+def _weights_block(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc, r0, r1):
+    """Add the outputs of rows r0 <= i < r1 of some images to dw."""
+    H, W, OH, OW = shape
+    kh, kw, C, OC = filters
+    sh, sw, ph, pw, dh, dilation = steps
+    w0, w1 = _inside(OW, W, kw, sw, pw, dilation)
+    # Few channels would leave most of a row block empty: then all taps of a row are the rows of the product, and the
+    # columns where some taps fall outside are added one by one.
+    merged = dilation == 1 and xp == C and C < 8
+    for a in range(a0, a1):
+        low, high = _inside(OH, H, 1, sh, ph - a * dh, 1)
+        low = max(low, r0)
+        high = max(min(high, r1), low)
+        top = low * sh + a * dh - ph
+        left = (OC + LANES - 1) // LANES
+        column = 0
+        while left > 0:
+            d = block_vectors(left)
+            if merged:
+                for j in range(-1, OW):
+                    if j >= 0 and w0 <= j < w1:
+                        continue
+                    inner = j < 0
+                    b0, b1 = (0, kw) if inner else _taps(j * sw - pw, W, kw, 1)
+                    at = w0 if inner else j
+                    panel(
+                        d, (b1 - b0) * C, OC - column,
+                        x + SIZE * (top * W + at * sw - pw + b0) * xp,
+                        dy + SIZE * ((low * OW + at) * yp + column),
+                        dw + SIZE * ((a * kw + b0) * C * yp + column),
+                        images, H * W * xp, OH * OW * yp,
+                        high - low, sh * W * xp, OW * yp,
+                        w1 - w0 if inner else 1, sw * xp, yp, 1, yp, acc if inner else 1,
+                    )  # fmt: skip
+            else:
+                for b in range(kw):
+                    first, last = _inside(OW, W, 1, sw, pw - b * dilation, 1)
+                    panel(
+                        d, C, OC - column,
+                        x + SIZE * (top * W + first * sw + b * dilation - pw) * xp,
+                        dy + SIZE * ((low * OW + first) * yp + column),
+                        dw + SIZE * ((a * kw + b) * C * yp + column),
+                        images, H * W * xp, OH * OW * yp,
+                        high - low, sh * W * xp, OW * yp,
+                        last - first, sw * xp, yp, 1, yp, acc,
+                    )  # fmt: skip
+            column += d * LANES
+            left -= d
+
+
+# --- depthwise --------------------------------------------------------------------------------------------------------
+
+
+@helper
+def _depthwise_forward(x, w, y, images, geometry):
+    """Do a convolution whose groups are single channels: output channel c*m + j sees input channel c only."""
+    H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, _ = geometry
+    m = OC // C
+    for n in range(images):
+        for i in range(OH):
+            a0, a1 = _taps(i * sh - ph, H, kh, dh)
+            for j in range(OW):
+                b0, b1 = _taps(j * sw - pw, W, kw, dw)
+                out = pointer(y + SIZE * ((n * OH + i) * OW + j) * OC)
+                for q in range(OC):
+                    out[q] = T(0)
+                for a in range(a0, a1):
+                    for b in range(b0, b1):
+                        pixel = pointer(x + SIZE * ((n * H + i * sh - ph + a * dh) * W + j * sw - pw + b * dw) * C)
+                        tap = pointer(w + SIZE * (a * kw + b) * OC)
+                        if m == 1:
+                            for q in range(C):
+                                out[q] += pixel[q] * tap[q]
+                        else:
+                            for q in range(C):
+                                for e in range(q * m, q * m + m):
+                                    out[e] += pixel[q] * tap[e]
+
+
+@helper
+def _depthwise_backward_data(dy, w, dx, images, geometry):
+    """Write dx of a depthwise convolution."""
+    H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, _ = geometry
+    m = OC // C
+    for n in range(images):
+        whole = pointer(dx + SIZE * n * H * W * C)
+        for q in range(H * W * C):
+            whole[q] = T(0)
+        for i in range(OH):
+            a0, a1 = _taps(i * sh - ph, H, kh, dh)
+            for j in range(OW):
+                b0, b1 = _taps(j * sw - pw, W, kw, dw)
+                grad = pointer(dy + SIZE * ((n * OH + i) * OW + j) * OC)
+                for a in range(a0, a1):
+                    for b in range(b0, b1):
+                        pixel = pointer(dx + SIZE * ((n * H + i * sh - ph + a * dh) * W + j * sw - pw + b * dw) * C)
+                        tap = pointer(w + SIZE * (a * kw + b) * OC)
+                        if m == 1:
+                            for q in range(C):
+                                pixel[q] += grad[q] * tap[q]
+                        else:
+                            for q in range(C):
+                                for e in range(q * m, q * m + m):
+                                    pixel[q] += grad[e] * tap[e]
+
+
+@helper
+def _depthwise_backward_weight(x, dy, dw, images, row0, row1, acc, geometry):
+    """Write rows row0 <= a < row1 of dw of a depthwise convolution."""
+    H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dilation, _ = geometry
+    m = OC // C
+    for a in range(row0, row1):
+        if not acc:
+            row = pointer(dw + SIZE * a * kw * OC)
+            for q in range(kw * OC):
+                row[q] = T(0)
+        for n in range(images):
+            for i in range(OH):
+                ix = i * sh - ph + a * dh
+                if ix < 0 or ix >= H:
+                    continue
+                for j in range(OW):
+                    b0, b1 = _taps(j * sw - pw, W, kw, dilation)
+                    grad = pointer(dy + SIZE * ((n * OH + i) * OW + j) * OC)
+                    for b in range(b0, b1):
+                        pixel = pointer(x + SIZE * ((n * H + ix) * W + j * sw - pw + b * dilation) * C)
+                        tap = pointer(dw + SIZE * (a * kw + b) * OC)
+                        if m == 1:
+                            for q in range(C):
+                                tap[q] += grad[q] * pixel[q]
+                        else:
+                            for q in range(C):
+                                for e in range(q * m, q * m + m):
+                                    tap[e] += grad[e] * pixel[q]
+
+
+# --- layouts ----------------------------------------------------------------------------------------------------------
+
+
+@helper
+def oihw_to_hwio(source, target, o, i, h, w):
+    """Copy filters [o, i, h, w] to [h, w, i, o]; addresses, no overlap."""
+    for q in range(i):
+        transpose(source + SIZE * q * h * w, i * h * w, target + SIZE * q * o, i * o, o, h * w)
+
+
+@helper
+def hwio_to_oihw(source, target, o, i, h, w):
+    """Copy filters [h, w, i, o] to [o, i, h, w]; addresses, no overlap."""
+    for q in range(i):
+        transpose(source + SIZE * q * o, i * o, target + SIZE * q * h * w, i * h * w, h * w, o)

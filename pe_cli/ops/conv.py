@@ -1,0 +1,258 @@
+"""conv2d and depthwise_conv2d: two-dimensional convolution, channels last inside."""
+
+from __future__ import annotations
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.kernels.conv import (
+    conv_backward_data,
+    conv_backward_data_scratch,
+    conv_backward_weight,
+    conv_forward,
+    hwio_to_oihw,
+    oihw_to_hwio,
+)
+from pe_cli.kernels.lang import Addr, Int, PtrI64, helper, kernel
+from pe_cli.kernels.transpose import transpose_batch
+from pe_cli.ops.lowering import Buffer, Lowering, Numbers
+from pe_cli.ops.registry import Attr, Sample, op
+
+IMAGES = {"attr": "data_format", "slots": ("Input", "Output")}
+
+
+@helper
+def _geometry(g):
+    return g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9], g[10], g[11], g[12], g[13], g[14]
+
+
+@kernel
+def forward(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
+    """y = convolution of x with w; filters is scratch for w with its output channels last."""
+    oihw_to_hwio(w, filters, g[5], g[2] // g[14], g[6], g[7])
+    conv_forward(x, filters, y, 0, n, _geometry(g), filters)
+
+
+@kernel
+def backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int):
+    """dx = gradient of the images."""
+    oihw_to_hwio(w, filters, g[5], g[2] // g[14], g[6], g[7])
+    conv_backward_data(dy, filters, dx, 0, n, _geometry(g), scratch)
+
+
+@kernel
+def backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int):
+    """dw = gradient of the filters."""
+    conv_backward_weight(x, dy, filters, 0, n, 0, g[6], 0, _geometry(g), filters)
+    hwio_to_oihw(filters, dw, g[5], g[2] // g[14], g[6], g[7])
+
+
+@kernel
+def turn(x: Addr, y: Addr, batch: Int, rows: Int, columns: Int):
+    """Transpose every matrix of a batch: NCHW to NHWC with rows = channels, and back with rows = pixels."""
+    transpose_batch(x, y, batch, rows, columns)
+
+
+ATTRS = {
+    "strides": Attr([1, 1], "steps of the window down and right, pixels"),
+    "paddings": Attr([0, 0], "zeros above and below, left and right, pixels"),
+    "dilations": Attr([1, 1], "distance of taps, pixels"),
+    "groups": Attr(1, "independent groups of channels"),
+    "data_format": Attr("NCHW", "order of axes", ("NCHW", "NHWC")),
+}
+SAMPLES = [
+    Sample({"Input": (2, 3, 6, 5), "Filter": (4, 3, 3, 3)}, name="three by three"),
+    Sample(
+        {"Input": (2, 3, 6, 5), "Filter": (4, 3, 3, 3)}, {"paddings": [1, 1], "strides": [2, 2]}, "padded, stride two"
+    ),
+    Sample({"Input": (1, 6, 5, 2), "Filter": (3, 2, 2, 2)}, {"data_format": "NHWC"}, "channels last"),
+    Sample(
+        {"Input": (2, 4, 7, 7), "Filter": (6, 2, 3, 3)},
+        {"groups": 2, "dilations": [2, 2], "paddings": [2, 2]},
+        "two groups, dilated",
+    ),
+    Sample(
+        {"Input": (2, 3, 5, 5), "Filter": (6, 1, 3, 3)},
+        {"groups": 3, "paddings": [1, 1]},
+        "depthwise, two filters a channel",
+    ),
+    Sample({"Input": (2, 5, 4, 4), "Filter": (7, 5, 1, 1)}, {"strides": [2, 2]}, "one by one with holes"),
+    Sample({"Input": (2, 1, 2, 2), "Filter": (2, 1, 3, 3)}, {"paddings": [1, 1]}, "window larger than the image"),
+    Sample({"Input": (0, 3, 5, 5), "Filter": (2, 3, 3, 3)}, name="empty batch"),
+]
+
+
+def _check(
+    what: str, x: TensorType, w: TensorType, strides: list[int], paddings: list[int], dilations: list[int], groups: int
+) -> None:
+    if len(x.shape) != 4 or len(w.shape) != 4:
+        raise PeError(f"{what} needs images of rank 4 and filters of rank 4, got {x} and {w}")
+    if x.dtype != w.dtype:
+        raise PeError(f"{what} needs images and filters of one element type, got {x} and {w}")
+    for name, pair, least in (("strides", strides, 1), ("paddings", paddings, 0), ("dilations", dilations, 1)):
+        if len(pair) != 2 or min(pair) < least:
+            raise PeError(f"{what}: {name} must be two numbers of at least {least}, got {pair}")
+    if groups < 1 or w.shape[0] % groups:
+        raise PeError(f"{what}: {w.shape[0]} filters cannot be cut into {groups} groups")
+
+
+def conv_size(size: int, taps: int, stride: int, padding: int, dilation: int) -> int:
+    """Return the output size along an axis, -1 when the input's is unknown; may be 0 or negative when nothing fits."""
+    return -1 if size < 0 else (size + 2 * padding - ((taps - 1) * dilation + 1)) // stride + 1
+
+
+@op("conv2d", inputs="Input Filter", outputs="Output", attrs=ATTRS, samples=SAMPLES, layout=IMAGES)
+def conv2d(
+    x: TensorType,
+    w: TensorType,
+    *,
+    strides: list[int],
+    paddings: list[int],
+    dilations: list[int],
+    groups: int,
+    data_format: str,
+) -> TensorType:
+    """Convolve images with filters (cross-correlation, as everywhere in the field).
+
+    Output[n, o, i, j] = sum over c, a, b of Input[n, c, i*stride + a*dilation - padding, j*... + b*...] * Filter[o, c, a, b];
+    outside the image Input is 0.
+
+    Args:
+        Input: [batch, channels, height, width], or [batch, height, width, channels] with data_format NHWC.
+        Filter: [filters, channels / groups, filter height, filter width].
+
+    Returns:
+        Output: [batch, filters, out height, out width] in the same order; out = (size + 2*padding - (taps-1)*dilation - 1) / stride + 1.
+
+    Raises:
+        PeError: ranks or channels that do not fit, or a window larger than the padded image.
+
+    Source:
+        fluid.layers.conv2d; LeCun et al. 1998.
+    """
+    _check("conv2d", x, w, strides, paddings, dilations, groups)
+    last = data_format == "NHWC"
+    n, h, wide, c = (x.shape[i] for i in ((0, 1, 2, 3) if last else (0, 2, 3, 1)))
+    if c != w.shape[1] * groups:
+        raise PeError(
+            f"conv2d: the images have {c} channels, the filters take {w.shape[1]} in {groups} groups, which is {w.shape[1] * groups}"
+        )
+    oh = conv_size(h, w.shape[2], strides[0], paddings[0], dilations[0])
+    ow = conv_size(wide, w.shape[3], strides[1], paddings[1], dilations[1])
+    if 0 in (oh, ow) or min(oh, ow) < -1 or (h >= 0 and oh < 0) or (wide >= 0 and ow < 0):
+        raise PeError(
+            f"conv2d: a window of {w.shape[2]}x{w.shape[3]} (dilation {dilations}) does not fit into images of {h}x{wide} with padding {paddings}",
+            hint="use a smaller filter_size or more padding",
+        )
+    return x.with_shape(n, oh, ow, w.shape[0]) if last else x.with_shape(n, w.shape[0], oh, ow)
+
+
+@op("depthwise_conv2d", inputs="Input Filter", outputs="Output", attrs=ATTRS, layout=IMAGES, samples=[SAMPLES[4]])
+def depthwise_conv2d(x: TensorType, w: TensorType, **attrs: object) -> TensorType:
+    """Convolve each channel with its own filters: conv2d with as many groups as channels.
+
+    Args:
+        Input: as for conv2d.
+        Filter: [channels * multiplier, 1, filter height, filter width].
+
+    Returns:
+        Output: as for conv2d.
+
+    Raises:
+        PeError: as for conv2d.
+
+    Source:
+        fluid.layers.conv2d with groups = channels.
+    """
+    return conv2d.infer(x, w, **attrs)  # type: ignore[misc, no-any-return]
+
+
+@conv2d.count
+@depthwise_conv2d.count
+def flops(x: TensorType, w: TensorType, *, data_format: str, **attrs: object) -> int:
+    """Two a tap and output element."""
+    out: TensorType = conv2d.infer(x, w, data_format=data_format, **attrs)  # type: ignore[misc]
+    return 2 * out.size * w.shape[1] * w.shape[2] * w.shape[3]
+
+
+class _Images:
+    """Sizes of one convolution, and its images in channels-last order."""
+
+    def __init__(self, o: Lowering, x: Buffer, w: Buffer, y: Buffer) -> None:
+        self.o = o
+        self.last = o.attrs["data_format"] == "NHWC"
+        order = (1, 2, 3) if self.last else (2, 3, 1)
+        self.n = x.shape[0]
+        self.image, self.out = (tuple(b.shape[i] for i in order) for b in (x, y))
+        self.filters = w.shape
+        attrs = o.attrs
+        sizes = (
+            *self.image,
+            *self.out,
+            *w.shape[2:],
+            *attrs["strides"],
+            *attrs["paddings"],
+            *attrs["dilations"],
+            attrs["groups"],
+        )
+        self.geometry = Numbers(sizes)
+
+    def filter_scratch(self, w: Buffer) -> Buffer:
+        return self.o.scratch(w.size, w.dtype)
+
+    def inward(self, b: Buffer) -> Buffer:
+        """Return an image buffer with channels last."""
+        if self.last or not b.size:
+            return b
+        made = self.o.scratch(b.size, b.dtype)
+        self.o.call(turn, b, made, b.shape[0], b.shape[1], b.shape[2] * b.shape[3])
+        return made
+
+    def target(self, b: Buffer) -> Buffer:
+        """Return where to write an image with channels last."""
+        return b if self.last else self.o.scratch(b.size, b.dtype)
+
+    def outward(self, made: Buffer, b: Buffer) -> None:
+        """Bring a written image into the order of its variable."""
+        if made is not b and b.size:
+            self.o.call(turn, made, b, b.shape[0], b.shape[2] * b.shape[3], b.shape[1])
+
+
+@conv2d.lower("cpu")
+@depthwise_conv2d.lower("cpu")
+def conv2d_cpu(o: Lowering) -> None:
+    """Direct convolution by microkernels."""
+    x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
+    images = _Images(o, x, w, y)
+    source, target = images.inward(x), images.target(y)
+    o.call(forward, source, w, target, images.filter_scratch(w), images.geometry, images.n)
+    images.outward(target, y)
+
+
+def conv2d_grad_cpu(o: Lowering) -> None:
+    """The gradient of the filters, then of the images where it is wanted."""
+    x, w, dy = o.input("Input"), o.input("Filter"), o.input("Output@GRAD")
+    images = _Images(o, x, w, dy)
+    upstream = images.inward(dy)
+    if o.has("Filter@GRAD"):
+        dw = o.output("Filter@GRAD")
+        o.call(backward_weight, images.inward(x), upstream, dw, images.filter_scratch(w), images.geometry, images.n)
+    if o.has("Input@GRAD"):
+        dx = o.output("Input@GRAD")
+        target = images.target(dx)
+        groups = o.attrs["groups"]
+        extra = conv_backward_data_scratch(images.image[2], images.out[2], w.shape[2], w.shape[3], groups)
+        o.call(
+            backward_data,
+            upstream,
+            w,
+            target,
+            images.filter_scratch(w),
+            o.scratch(extra, w.dtype),
+            images.geometry,
+            images.n,
+        )
+        images.outward(target, dx)
+
+
+conv2d.grad(uses="Input Filter").lower("cpu")(conv2d_grad_cpu)
+depthwise_conv2d.grad(uses="Input Filter").lower("cpu")(conv2d_grad_cpu)

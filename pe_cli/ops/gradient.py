@@ -1,0 +1,328 @@
+"""What happens to a gradient between backward and update: weight decay and clipping, one pass over memory each."""
+
+from __future__ import annotations
+
+import math
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.kernels.lang import Int, Ptr, Real, T, kernel
+from pe_cli.ops.lowering import Lowering
+from pe_cli.ops.optimizer import sum_of_squares
+from pe_cli.ops.registry import Attr, Sample, op
+
+_COEFFICIENT = Attr(0.0, "of the decay, no unit")
+
+
+# --- weight decay ---------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def add_l2(g: Ptr, p: Ptr, out: Ptr, n: Int, coeff: Real):
+    """out = g + coeff p; out may be g."""
+    for i in range(n):
+        out[i] = g[i] + coeff * p[i]
+
+
+@kernel
+def add_l1(g: Ptr, p: Ptr, out: Ptr, n: Int, coeff: Real):
+    """out = g + coeff sign(p); out may be g."""
+    for i in range(n):
+        x = p[i]
+        sign = T(1) if x > 0 else (T(-1) if x < 0 else x)  # x itself: 0, or NaN, which must show
+        out[i] = g[i] + coeff * sign
+
+
+def _decay_samples() -> list[Sample]:
+    shapes = {"a matrix": (3, 5), "an odd vector": (37,), "one element": (1,), "nothing": (0, 2)}
+    return [Sample({"Grad": shape, "Param": shape}, {"coeff": 0.25}, name) for name, shape in shapes.items()]
+
+
+def _decayed(name: str, gradient: TensorType, param: TensorType) -> TensorType:
+    if gradient != param:
+        raise PeError(f"{name}: Grad is {gradient} and Param is {param}, they must have one type")
+    return gradient
+
+
+@op(
+    "l2_decay",
+    inputs="Grad Param",
+    attrs={"coeff": _COEFFICIENT},
+    differentiable="",
+    inplace={"Out": "Grad"},
+    samples=_decay_samples(),
+)
+def l2_decay(gradient: TensorType, param: TensorType, *, coeff: float) -> TensorType:
+    """Add the gradient of coeff/2 * sum(Param^2).
+
+    Out = Grad + coeff * Param
+
+    Args:
+        Grad: any shape, float32 or float64.
+        Param: type of Grad.
+        coeff: no unit.
+
+    Returns:
+        Out: type of Grad.
+
+    Raises:
+        PeError: the types differ.
+
+    Source:
+        fluid.regularizer.L2Decay.
+    """
+    del coeff
+    return _decayed("l2_decay", gradient, param)
+
+
+@l2_decay.lower("cpu")
+def l2_decay_cpu(o: Lowering) -> None:
+    """One pass."""
+    out = o.output("Out")
+    o.call(add_l2, o.input("Grad"), o.input("Param"), out, out.size, o.attrs["coeff"])
+
+
+@op(
+    "l1_decay",
+    inputs="Grad Param",
+    attrs={"coeff": _COEFFICIENT},
+    differentiable="",
+    inplace={"Out": "Grad"},
+    samples=_decay_samples(),
+)
+def l1_decay(gradient: TensorType, param: TensorType, *, coeff: float) -> TensorType:
+    """Add the gradient of coeff * sum(|Param|).
+
+    Out = Grad + coeff * sign(Param), where sign(0) is 0.
+
+    Args:
+        Grad: any shape, float32 or float64.
+        Param: type of Grad.
+        coeff: no unit.
+
+    Returns:
+        Out: type of Grad.
+
+    Raises:
+        PeError: the types differ.
+
+    Source:
+        fluid.regularizer.L1Decay.
+    """
+    del coeff
+    return _decayed("l1_decay", gradient, param)
+
+
+@l1_decay.lower("cpu")
+def l1_decay_cpu(o: Lowering) -> None:
+    """One pass."""
+    out = o.output("Out")
+    o.call(add_l1, o.input("Grad"), o.input("Param"), out, out.size, o.attrs["coeff"])
+
+
+# --- clipping -------------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def squared_norm(x: Ptr, out: Ptr, n: Int):
+    """out[0] = sum x^2."""
+    out[0] = T(sum_of_squares(x, n))
+
+
+@kernel
+def squared_norm_back(x: Ptr, gradient: Ptr, out: Ptr, n: Int):
+    """out = 2 gradient x."""
+    factor = T(2) * gradient[0]
+    for i in range(n):
+        out[i] = factor * x[i]
+
+
+@op(
+    "squared_l2_norm",
+    inputs="X",
+    samples=[Sample({"X": (3, 5)}), Sample({"X": (1,)}, name="one element"), Sample({"X": (30, 70)}, name="several chunks")],
+)
+def squared_l2_norm(x: TensorType) -> TensorType:
+    """Add up all squares.
+
+    Out[0] = sum(X^2)
+
+    Args:
+        X: any shape, float32 or float64.
+
+    Returns:
+        Out: [1], element type of X.
+
+    Source:
+        fluid's operator squared_l2_norm.
+    """
+    return x.with_shape(1)
+
+
+@squared_l2_norm.lower("cpu")
+def squared_l2_norm_cpu(o: Lowering) -> None:
+    """Chunks in the element type, added in float64."""
+    x = o.input("X")
+    o.call(squared_norm, x, o.output("Out"), x.size)
+
+
+@squared_l2_norm.grad(uses="X").lower("cpu")
+def squared_l2_norm_grad_cpu(o: Lowering) -> None:
+    """One pass."""
+    out = o.output("X@GRAD")
+    o.call(squared_norm_back, o.input("X"), o.input("Out@GRAD"), out, out.size)
+
+
+@kernel
+def shorten(x: Ptr, out: Ptr, n: Int, limit: Real):
+    """out = x, scaled to length limit where it is longer; out may be x."""
+    length = math.sqrt(sum_of_squares(x, n))
+    factor = T(limit / length) if length > limit else T(1)
+    if length != length:  # a NaN must show in all elements, as it does in the norm
+        factor = T(length)
+    for i in range(n):
+        out[i] = factor * x[i]
+
+
+def _check_limit(name: str, what: str, limit: float) -> None:
+    if not limit > 0:
+        raise PeError(f"{name}: {what} must be > 0, got {limit}")
+
+
+@op(
+    "clip_by_norm",
+    inputs="X",
+    attrs={"max_norm": Attr(1.0, "longest length allowed, unit of X")},
+    differentiable="",
+    inplace={"Out": "X"},
+    samples=[
+        Sample({"X": (3, 5)}, {"max_norm": 0.5}, "longer"),
+        Sample({"X": (3, 5)}, {"max_norm": 1e3}, "shorter"),
+        Sample({"X": (1,)}, {"max_norm": 0.1}, "one element"),
+        Sample({"X": (0, 2)}, name="nothing"),
+    ],
+)
+def clip_by_norm(x: TensorType, *, max_norm: float) -> TensorType:
+    """Shorten a tensor, taken as one vector, to a length.
+
+    Out = X * max_norm / |X| where |X| = sqrt(sum X^2) > max_norm, else X.
+
+    Args:
+        X: any shape, float32 or float64.
+        max_norm: above 0.
+
+    Returns:
+        Out: type of X.
+
+    Raises:
+        PeError: max_norm is not above 0.
+
+    Source:
+        fluid.layers.clip_by_norm.
+    """
+    _check_limit("clip_by_norm", "max_norm", max_norm)
+    return x
+
+
+@clip_by_norm.lower("cpu")
+def clip_by_norm_cpu(o: Lowering) -> None:
+    """The norm, then one pass."""
+    out = o.output("Out")
+    o.call(shorten, o.input("X"), out, out.size, o.attrs["max_norm"])
+
+
+@kernel
+def norm_scale(x: Ptr, out: Ptr, limit: Real):
+    """out[0] = limit / max(sqrt(x[0]), limit)."""
+    length = math.sqrt(x[0])
+    out[0] = T(1) if length <= limit else T(limit / length)
+
+
+def _square(rng):
+    return rng.uniform(4.0, 9.0, 1)
+
+
+@op(
+    "global_norm_scale",
+    inputs="X",
+    attrs={"clip_norm": Attr(1.0, "longest length allowed, unit of the gradients")},
+    differentiable="",
+    samples=[Sample({"X": _square}, name="longer"), Sample({"X": _square}, {"clip_norm": 5.0}, "shorter")],
+)
+def global_norm_scale(x: TensorType, *, clip_norm: float) -> TensorType:
+    """Return the factor that shortens gradients of a common squared length to a length.
+
+    Out[0] = clip_norm / max(sqrt(X[0]), clip_norm); NaN for NaN.
+
+    Args:
+        X: [1] float32 or float64; the sum of all squares.
+        clip_norm: above 0.
+
+    Returns:
+        Out: [1], element type of X; at most 1.
+
+    Raises:
+        PeError: X is not [1], or clip_norm is not above 0.
+
+    Source:
+        fluid.clip.GradientClipByGlobalNorm; Pascanu et al. 2013, algorithm 1.
+    """
+    _check_limit("global_norm_scale", "clip_norm", clip_norm)
+    if x.shape != (1,):
+        raise PeError(f"global_norm_scale needs a sum of squares [1], got {x}")
+    return x
+
+
+@global_norm_scale.lower("cpu")
+def global_norm_scale_cpu(o: Lowering) -> None:
+    """One number."""
+    o.call(norm_scale, o.input("X"), o.output("Out"), o.attrs["clip_norm"])
+
+
+@kernel
+def multiply_one(x: Ptr, factor: Ptr, out: Ptr, n: Int):
+    """out = factor[0] x; out may be x."""
+    by = factor[0]
+    for i in range(n):
+        out[i] = by * x[i]
+
+
+@op(
+    "scale_by",
+    inputs="X Scale",
+    differentiable="",
+    inplace={"Out": "X"},
+    samples=[
+        Sample({"X": (3, 5), "Scale": (1,)}),
+        Sample({"X": (1,), "Scale": (1,)}, name="one element"),
+        Sample({"X": (0, 2), "Scale": (1,)}, name="nothing"),
+    ],
+)
+def scale_by(x: TensorType, scale: TensorType) -> TensorType:
+    """Multiply a tensor by a number that is known only while running.
+
+    Out = Scale[0] * X
+
+    Args:
+        X: any shape, float32 or float64.
+        Scale: [1], element type of X.
+
+    Returns:
+        Out: type of X.
+
+    Raises:
+        PeError: Scale is not [1] of X's element type.
+
+    Source:
+        The last step of fluid.clip.GradientClipByGlobalNorm.
+    """
+    if scale != x.with_shape(1):
+        raise PeError(f"scale_by needs a Scale {x.with_shape(1)}, got {scale}")
+    return x
+
+
+@scale_by.lower("cpu")
+def scale_by_cpu(o: Lowering) -> None:
+    """One pass."""
+    out = o.output("Out")
+    o.call(multiply_one, o.input("X"), o.input("Scale"), out, out.size)

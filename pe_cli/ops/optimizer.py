@@ -1,0 +1,360 @@
+"""Parameter updates that move along the gradient, one pass over memory each: sgd, momentum, lars_momentum, lamb.
+
+Outputs are the same variables as the inputs (ParamOut is Param): the kernels work in place. Where a program gives an output
+another variable, the input is copied there first. The learning rate is a [1] variable, of any float type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import FLOATS, TensorType
+from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, helper, kernel
+from pe_cli.kernels.vecmath import square_root
+from pe_cli.ops.assign import copy
+from pe_cli.ops.lowering import Buffer, Lowering
+from pe_cli.ops.registry import Attr, Sample, op
+
+#: Squares summed in the element type before float64 takes over.
+CHUNK = 1024
+
+
+def rate(rng):
+    """Make a learning rate, for samples."""
+    return rng.uniform(0.05, 0.2, 1)
+
+
+def positive(*shape: int):
+    """Return a maker of numbers in [0.1, 1), for samples of second moments."""
+    return lambda rng: rng.uniform(0.1, 1.0, shape)
+
+
+def state_samples(slots: Sequence[str], *, rates: bool = True, **attrs: float | bool) -> list[Sample]:
+    """Return samples of ordinary and odd shapes, one element and nothing, whose state slots are positive."""
+    made = []
+    for name, shape in (("a matrix", (3, 5)), ("an odd vector", (37,)), ("one element", (1,)), ("nothing", (0, 3))):
+        inputs = {"Param": shape, "Grad": shape, **({"LearningRate": rate} if rates else {})}
+        inputs |= {s: positive(*((1,) if s.endswith("Pow") else shape)) for s in slots}
+        made.append(Sample(inputs, attrs, name))
+    return made
+
+
+def check_update(name: str, param: TensorType, gradient: TensorType, rate: TensorType | None, *states: TensorType | None) -> None:
+    """Check the types of an update's inputs.
+
+    Args:
+        name: of the op.
+        param: float32 or float64.
+        gradient: type of param.
+        rate: [1].
+        states: each of param's type or [1] of its element type; None where absent.
+
+    Raises:
+        PeError: a type does not fit.
+    """
+    if param.dtype not in FLOATS:
+        raise PeError(f"{name} updates float32 and float64 parameters, Param is {param}")
+    if gradient != param:
+        raise PeError(f"{name}: Grad is {gradient} and Param is {param}, they must have one type")
+    if rate is not None and (rate.shape != (1,) or rate.dtype not in FLOATS):
+        raise PeError(f"{name}: LearningRate must be a float [1], it is {rate}")
+    for state in states:
+        if state is not None and state != param and state != param.with_shape(1):
+            raise PeError(f"{name}: an accumulator is {state} and Param is {param}, they must have one type")
+
+
+def in_place(o: Lowering, *slots: str) -> list[Buffer]:
+    """Return the output buffers `<slot>Out`, after copying an input that is another variable into its output."""
+    found = []
+    for slot in slots:
+        source, out = o.input(slot), o.output(f"{slot}Out")
+        if source is not out:
+            o.call(copy, source, out, out.size)
+        found.append(out)
+    return found
+
+
+# --- sgd ------------------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def sgd_step(p: Ptr, g: Ptr, rate: PtrU, n: Int):
+    """p -= rate * g."""
+    step = T(rate[0])
+    for i in range(n):
+        p[i] -= step * g[i]
+
+
+@op("sgd", inputs="Param Grad LearningRate", outputs="ParamOut", differentiable="", samples=state_samples([]))
+def sgd(param: TensorType, gradient: TensorType, rate: TensorType) -> TensorType:
+    """Step against the gradient.
+
+    Param -= LearningRate * Grad
+
+    Args:
+        Param: any shape, float32 or float64.
+        Grad: type of Param.
+        LearningRate: [1], no unit.
+
+    Returns:
+        ParamOut: type of Param; the same variable.
+
+    Raises:
+        PeError: types do not fit.
+
+    Source:
+        fluid.optimizer.SGD.
+    """
+    check_update("sgd", param, gradient, rate)
+    return param
+
+
+@sgd.lower("cpu")
+def sgd_cpu(o: Lowering) -> None:
+    """One pass."""
+    (p,) = in_place(o, "Param")
+    o.call(sgd_step, p, o.input("Grad"), o.input("LearningRate"), p.size)
+
+
+# --- momentum -------------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def momentum_step(p: Ptr, g: Ptr, v: Ptr, rate: PtrU, n: Int, mu: Real, nesterov: Int):
+    """v = mu v + g; p -= rate * v, or rate * (g + mu v)."""
+    step = T(rate[0])
+    if nesterov:
+        for i in range(n):
+            now = mu * v[i] + g[i]
+            v[i] = now
+            p[i] -= step * (g[i] + mu * now)
+    else:
+        for i in range(n):
+            now = mu * v[i] + g[i]
+            v[i] = now
+            p[i] -= step * now
+
+
+@op(
+    "momentum",
+    inputs="Param Grad Velocity LearningRate",
+    outputs="ParamOut VelocityOut",
+    attrs={
+        "mu": Attr(0.9, "part of the velocity that stays each step, no unit"),
+        "use_nesterov": Attr(False, "look one step ahead"),
+    },
+    differentiable="",
+    samples=[*state_samples(["Velocity"]), *state_samples(["Velocity"], use_nesterov=True, mu=0.5)[:1]],
+)
+def momentum(
+    param: TensorType, gradient: TensorType, velocity: TensorType, rate: TensorType, *, mu: float, use_nesterov: bool
+) -> tuple[TensorType, TensorType]:
+    """Step along a decaying sum of gradients.
+
+    Velocity = mu Velocity + Grad; Param -= LearningRate * Velocity, with Nesterov LearningRate * (Grad + mu Velocity).
+
+    Args:
+        Param: any shape, float32 or float64.
+        Grad: type of Param.
+        Velocity: type of Param, 0 at first.
+        LearningRate: [1], no unit.
+        mu: part that stays.
+        use_nesterov: look one step ahead.
+
+    Returns:
+        ParamOut, VelocityOut: the same variables as Param and Velocity.
+
+    Raises:
+        PeError: types do not fit.
+
+    Source:
+        fluid.optimizer.Momentum; Sutskever et al. 2013.
+    """
+    del mu, use_nesterov
+    check_update("momentum", param, gradient, rate, velocity)
+    return param, velocity
+
+
+@momentum.lower("cpu")
+def momentum_cpu(o: Lowering) -> None:
+    """One pass."""
+    p, v = in_place(o, "Param", "Velocity")
+    o.call(momentum_step, p, o.input("Grad"), v, o.input("LearningRate"), p.size, o.attrs["mu"], int(o.attrs["use_nesterov"]))
+
+
+# --- norms ----------------------------------------------------------------------------------------------------------------
+
+
+@helper
+def sum_of_squares(x, n):
+    """Return the sum of squares in float64, chunk by chunk."""
+    total = 0.0
+    for begin in range(0, n, CHUNK):
+        part = T(0)
+        for i in range(begin, min(n, begin + CHUNK)):
+            part += x[i] * x[i]
+        total += part
+    return total
+
+
+# --- lars_momentum --------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def lars_step(p: Ptr, g: Ptr, v: Ptr, rate: PtrU, n: Int, mu: Real, trust: Real, decay: Real):
+    """v = mu v + local (g + decay p); p -= v."""
+    local = T(rate[0])
+    size = math.sqrt(sum_of_squares(p, n))
+    slope = math.sqrt(sum_of_squares(g, n))
+    if size > 0 and slope > 0:
+        local = T(local * trust * size / (slope + decay * size))
+    for i in range(n):
+        now = mu * v[i] + local * (g[i] + decay * p[i])
+        v[i] = now
+        p[i] -= now
+
+
+@op(
+    "lars_momentum",
+    inputs="Param Grad Velocity LearningRate",
+    outputs="ParamOut VelocityOut",
+    attrs={
+        "mu": Attr(0.9, "part of the velocity that stays each step, no unit"),
+        "lars_coeff": Attr(0.001, "trust in a layer's own scale, no unit"),
+        "lars_weight_decay": Attr(0.0005, "pull towards 0, no unit"),
+    },
+    differentiable="",
+    samples=state_samples(["Velocity"]),
+)
+def lars_momentum(
+    param: TensorType,
+    gradient: TensorType,
+    velocity: TensorType,
+    rate: TensorType,
+    *,
+    mu: float,
+    lars_coeff: float,
+    lars_weight_decay: float,
+) -> tuple[TensorType, TensorType]:
+    """Momentum whose learning rate follows the ratio of the parameter's length to its gradient's.
+
+    local = LearningRate * lars_coeff * |Param| / (|Grad| + lars_weight_decay |Param|), LearningRate where a length is 0;
+    Velocity = mu Velocity + local (Grad + lars_weight_decay Param); Param -= Velocity.
+
+    Args:
+        Param: any shape, float32 or float64.
+        Grad: type of Param.
+        Velocity: type of Param, 0 at first.
+        LearningRate: [1], no unit.
+        mu: part that stays.
+        lars_coeff: trust.
+        lars_weight_decay: decay.
+
+    Returns:
+        ParamOut, VelocityOut: the same variables as Param and Velocity.
+
+    Raises:
+        PeError: types do not fit.
+
+    Source:
+        fluid.optimizer.LarsMomentum; You et al. 2017.
+    """
+    del mu, lars_coeff, lars_weight_decay
+    check_update("lars_momentum", param, gradient, rate, velocity)
+    return param, velocity
+
+
+@lars_momentum.lower("cpu")
+def lars_momentum_cpu(o: Lowering) -> None:
+    """Two norms, then one pass."""
+    p, v = in_place(o, "Param", "Velocity")
+    attrs = o.attrs
+    o.call(
+        lars_step, p, o.input("Grad"), v, o.input("LearningRate"), p.size, attrs["mu"], attrs["lars_coeff"], attrs["lars_weight_decay"]
+    )
+
+
+# --- lamb -----------------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def lamb_step(p: Ptr, g: Ptr, m: Ptr, v: Ptr, d: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real, decay: Real):
+    """Moments, direction d, then p -= rate * |p| / |d| * d."""
+    one = T(1)
+    for i in range(n):
+        first = b1 * m[i] + (one - b1) * g[i]
+        second = b2 * v[i] + (one - b2) * g[i] * g[i]
+        m[i] = first
+        v[i] = second
+        d[i] = first / (square_root(second) + eps) + decay * p[i]
+    size = math.sqrt(sum_of_squares(p, n))
+    length = math.sqrt(sum_of_squares(d, n))
+    step = T(rate[0])
+    if size > 0 and length > 0:
+        step = T(step * size / length)
+    for i in range(n):
+        p[i] -= step * d[i]
+
+
+@op(
+    "lamb",
+    inputs="Param Grad LearningRate Moment1 Moment2",
+    outputs="ParamOut Moment1Out Moment2Out",
+    attrs={
+        "beta1": Attr(0.9, "decay of the first moment a step, no unit"),
+        "beta2": Attr(0.999, "decay of the second moment a step, no unit"),
+        "epsilon": Attr(1e-6, "keeps the quotient finite, unit of the gradient"),
+        "weight_decay": Attr(0.01, "pull towards 0, no unit"),
+    },
+    differentiable="",
+    samples=state_samples(["Moment1", "Moment2"]),
+)
+def lamb(
+    param: TensorType,
+    gradient: TensorType,
+    rate: TensorType,
+    moment1: TensorType,
+    moment2: TensorType,
+    *,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    weight_decay: float,
+) -> tuple[TensorType, TensorType, TensorType]:
+    """Adam's direction, as long as the parameter, without correction of the first steps.
+
+    m = beta1 m + (1 - beta1) Grad; v = beta2 v + (1 - beta2) Grad^2; d = m / (sqrt(v) + epsilon) + weight_decay Param;
+    Param -= LearningRate * |Param| / |d| * d, with 1 for the quotient where a length is 0.
+
+    Args:
+        Param: any shape, float32 or float64.
+        Grad, Moment1, Moment2: type of Param.
+        LearningRate: [1], no unit.
+        beta1, beta2, epsilon, weight_decay: as above.
+
+    Returns:
+        ParamOut, Moment1Out, Moment2Out: the same variables as the inputs.
+
+    Raises:
+        PeError: types do not fit.
+
+    Source:
+        fluid.optimizer.Lamb; You et al. 2019.
+    """
+    del beta1, beta2, epsilon, weight_decay
+    check_update("lamb", param, gradient, rate, moment1, moment2)
+    return param, moment1, moment2
+
+
+@lamb.lower("cpu")
+def lamb_cpu(o: Lowering) -> None:
+    """Two passes and two norms; the direction is scratch."""
+    p, m, v = in_place(o, "Param", "Moment1", "Moment2")
+    a = o.attrs
+    direction = o.scratch(p.size, p.dtype)
+    o.call(
+        lamb_step, p, o.input("Grad"), m, v, direction, o.input("LearningRate"), p.size,
+        a["beta1"], a["beta2"], a["epsilon"], a["weight_decay"],
+    )  # fmt: skip

@@ -1,0 +1,39 @@
+"""ParamAttr: what a user may say about a parameter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pe_cli.core.errors import PeError
+from pe_cli.program.initializer import Initializer
+
+
+@dataclass(frozen=True)
+class ParamAttr:
+    """Facts about one parameter.
+
+    Args:
+        name: default: made from the layer's.
+        initializer: of its first value; default: the layer's own.
+        learning_rate: factor on the optimizer's, no unit.
+        regularizer: own weight decay instead of the optimizer's, an object of `pe_cli.optim.regularizer`.
+        trainable: gets a gradient and an update.
+        gradient_clip: own clipping instead of the optimizer's, an object of `pe_cli.optim.clip`.
+        do_model_average: takes part in model averaging.
+
+    Raises:
+        PeError: a negative learning rate.
+    """
+
+    name: str | None = None
+    initializer: Initializer | None = None
+    learning_rate: float = 1.0
+    regularizer: Any = None
+    trainable: bool = True
+    gradient_clip: Any = None
+    do_model_average: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.learning_rate >= 0:
+            raise PeError(f"the learning_rate factor of a parameter must be >= 0, got {self.learning_rate}")

@@ -1,0 +1,121 @@
+"""Facts of variables and attributes of operators as plain JSON values and back; what text.py and serialize.py share."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.program.ir import Block, Parameter, Variable
+
+#: Frozen dataclasses that a program may carry (regularizers, clips), by name. Filled by the decorator.
+CLASSES: dict[str, type] = {}
+#: Booleans of every variable, and of parameters.
+FLAGS = ("persistable", "stop_gradient", "is_data")
+PARAMETER_FACTS = ("trainable", "learning_rate", "regularizer", "gradient_clip", "do_model_average")
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def portable(cls: _Class) -> _Class:
+    """Let programs that carry objects of this dataclass be saved and loaded: `@portable` above `@dataclass(frozen=True)`."""
+    assert dataclasses.is_dataclass(cls), f"{cls.__name__} is no dataclass"
+    assert CLASSES.setdefault(cls.__name__, cls) is cls, f"two portable classes are called {cls.__name__}"
+    return cls
+
+
+def encode(value: Any) -> Any:
+    """Return a value as JSON has it; numbers that are not finite become {"$float": "inf"}, objects {"$class": name, ...}.
+
+    Raises:
+        PeError: an object of a class that is not portable.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": repr(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [encode(v) for v in value]
+    if isinstance(value, Mapping):
+        return {str(k): encode(v) for k, v in value.items()}
+    name = type(value).__name__
+    if CLASSES.get(name) is not type(value):
+        raise PeError(f"a program cannot be saved with an object of type {name}", hint="mark its class with @portable")
+    fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+    return {"$class": name, **fields}
+
+
+def decode(value: Any) -> Any:
+    """Return what `encode` was given.
+
+    Raises:
+        PeError: a class that is not known, or fields that do not fit it.
+    """
+    if isinstance(value, list):
+        return [decode(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"$float"} and value["$float"] in ("inf", "-inf", "nan"):
+        return float(value["$float"])
+    if "$class" not in value:
+        return {k: decode(v) for k, v in value.items()}
+    name = value["$class"]
+    if name not in CLASSES:
+        raise PeError(f"the program has an object of the unknown class {name!r}", hint=did_you_mean(str(name), CLASSES))
+    try:
+        return CLASSES[name](**{k: decode(v) for k, v in value.items() if k != "$class"})
+    except TypeError as error:
+        raise PeError(f"the program has a {name} with wrong fields: {error}") from None
+
+
+def defaults_of(kind: type[Variable]) -> dict[str, Any]:
+    """Return the facts of a class of variables with their defaults."""
+    found = {f.name: f.default for f in dataclasses.fields(kind)}
+    if issubclass(kind, Parameter):
+        return {name: found[name] for name in (*FLAGS, *PARAMETER_FACTS)} | {"persistable": True}
+    return {name: found[name] for name in FLAGS}
+
+
+def facts_of(variable: Variable, *, every: bool = False) -> dict[str, Any]:
+    """Return a variable's facts that differ from the defaults, or every one, as JSON values."""
+    known = defaults_of(type(variable))
+    return {k: encode(getattr(variable, k)) for k, default in known.items() if every or getattr(variable, k) != default}
+
+
+def checked_facts(given: Mapping[str, Any], kind: type[Variable]) -> dict[str, Any]:
+    """Return facts read from a file, for `create_var` or `create_parameter`.
+
+    Raises:
+        PeError: an unknown fact or one of the wrong type.
+    """
+    known = defaults_of(kind)
+    out = {}
+    for name, value in given.items():
+        if name not in known:
+            raise PeError(f"a {kind.__name__.lower()} has no '{name}'", hint=did_you_mean(name, known))
+        found = decode(value)
+        wanted = type(known[name])
+        if wanted is float and isinstance(found, int) and not isinstance(found, bool):
+            found = float(found)
+        if known[name] is not None and not isinstance(found, wanted):
+            raise PeError(f"{name} must be {wanted.__name__}, got {found!r}")
+        out[name] = found
+    return out
+
+
+def attrs_of(op_attrs: Mapping[str, Any], defaults: Mapping[str, Any], *, every: bool = False) -> dict[str, Any]:
+    """Return attributes that differ from the defaults, or every one, as JSON values."""
+    return {k: encode(v) for k, v in op_attrs.items() if every or k not in defaults or v != defaults[k]}
+
+
+def declare(block: Block, name: str, kind: Any, facts: Mapping[str, Any], *, parameter: bool) -> Variable:
+    """Add a variable read from a file to a block.
+
+    Raises:
+        PeError: its facts are wrong, or the name is taken.
+    """
+    if parameter:
+        return block.create_parameter(name, kind, **checked_facts(facts, Parameter))
+    return block.create_var(name, kind, **checked_facts(facts, Variable))

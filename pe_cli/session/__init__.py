@@ -1,0 +1,1 @@
+"""The train, evaluate and predict loops: the one package that knows every stage."""

@@ -1,0 +1,43 @@
+"""Averages of fetched numbers over steps, weighted by samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+
+class Averages:
+    """Adds values with weights and gives their means.
+
+    >>> a = Averages()
+    >>> a.add("loss", 1.0, 3)
+    >>> a.add("loss", 5.0, 1)
+    >>> a.take(["loss"])
+    {'loss': 2.0}
+    >>> a.take(["loss"])
+    {}
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[float, float]] = {}
+
+    def add(self, name: str, value: float, weight: float) -> None:
+        """Add a value.
+
+        Args:
+            name: of the metric.
+            value: any unit.
+            weight: samples that it is the mean of.
+        """
+        total, weights = self._sums.get(name, (0.0, 0.0))
+        self._sums[name] = total + float(value) * weight, weights + weight
+
+    def take(self, names: Iterable[str]) -> dict[str, float]:
+        """Return the means of metrics and forget them; a metric without values is left out."""
+        found = {}
+        for name in list(names):
+            if name in self._sums:
+                total, weights = self._sums.pop(name)
+                found[name] = total / weights if weights else float(np.nan)
+        return found

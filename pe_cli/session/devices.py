@@ -1,0 +1,43 @@
+"""Which devices a run uses, and where that number comes from."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from pe_cli.core.errors import ExitCode, PeError, Span
+from pe_cli.core.types import Place
+from pe_cli.devices.cuda import cuda_count
+from pe_cli.execute.executor import usable_cores
+
+
+def resolve_places(kind: str, devices: int | Literal["auto"], at: Span | None = None) -> tuple[tuple[Place, ...], str]:
+    """Return the places of a run and a sentence on them.
+
+    Args:
+        kind: cpu or cuda.
+        devices: a number, or auto: on the CPU `CPU_NUM` where set, else one per core that this process may use; on CUDA all that are visible.
+        at: place in the config, for errors.
+
+    Raises:
+        PeError: CPU_NUM is no positive number (exit code 2), or there are fewer CUDA devices (exit code 5).
+    """
+    if kind == "cuda":
+        there, why_not = cuda_count()
+        if there == 0:
+            raise PeError(
+                f"place: cuda, but {why_not}", at=at, code=ExitCode.DEVICE, hint="use place: cpu, or run where a GPU is"
+            )
+        wanted = there if devices == "auto" else devices
+        if wanted > there:
+            raise PeError(f"{wanted} CUDA devices wanted, {there} visible", at=at, code=ExitCode.DEVICE)
+        return tuple(Place("cuda", i) for i in range(wanted)), f"{wanted} cuda"
+    if devices != "auto":
+        return tuple(Place("cpu", i) for i in range(devices)), f"{devices} cpu (executor.devices)"
+    text = os.environ.get("CPU_NUM")
+    if text is not None:
+        if not text.strip().isdigit() or int(text) < 1:
+            raise PeError(f"the environment variable CPU_NUM is {text!r}", hint="a number of at least 1, or unset it")
+        return tuple(Place("cpu", i) for i in range(int(text))), f"{int(text)} cpu (CPU_NUM)"
+    cores = usable_cores()
+    return tuple(Place("cpu", i) for i in range(cores)), f"{cores} cpu (cores of this process)"

@@ -1,0 +1,46 @@
+"""What a session tells whoever watches: the command's progress display, or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is about to run.
+
+    Args:
+        model: its name.
+        parameters: number of trained numbers.
+        devices: in words, with where the number came from.
+        steps: in all; None when not known.
+        epochs: in all; None when not known.
+        folder: the run's folder, or empty.
+    """
+
+    model: str
+    parameters: int
+    devices: str
+    steps: int | None
+    epochs: int | None
+    folder: str
+
+
+class Observer:
+    """Does nothing; commands override what they show. Called on the main thread, never inside a step."""
+
+    def compiling(self, done: int, total: int, name: str) -> None:
+        """Say that a kernel is being compiled."""
+
+    def started(self, start: Start) -> None:
+        """Say that the loop begins."""
+
+    def stepped(self, step: int, epoch: int, loss: float, samples: int) -> None:
+        """Say that a training step is done: its number from 1, epoch from 0, loss and samples."""
+
+    def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
+        """Say which metrics were written."""
+
+    def note(self, text: str) -> None:
+        """Say something in a line."""

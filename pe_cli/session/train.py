@@ -1,0 +1,338 @@
+"""The training loop: steps, metrics, evaluation, checkpoints, and what ends it."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pe_cli.config.period import Period
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.data import Loader
+from pe_cli.execute.executor import Executor, merge
+from pe_cli.graph.dot import to_dot
+from pe_cli.graph.pipeline import apply_passes
+from pe_cli.graph.replicate import replicate
+from pe_cli.io import atomic, checkpoint
+from pe_cli.io.fetches import open_writer
+from pe_cli.io.run_folder import RunFolder, environment
+from pe_cli.session.averages import Averages
+from pe_cli.session.job import Job
+from pe_cli.session.observer import Start
+from pe_cli.session.resolve import resolved_text
+
+Array = np.ndarray[Any, Any]
+#: Steps and evaluation batches of a smoke run.
+SMOKE_STEPS = 2
+
+
+@dataclass
+class Result:
+    """What a training run did.
+
+    Args:
+        folder: the run's.
+        step: steps done.
+        metrics: the newest value of every metric, by `train/loss`, `eval/acc`.
+        seconds: spent in the loop, compilation and evaluation included.
+        stopped: by a signal.
+    """
+
+    folder: Path
+    step: int
+    metrics: dict[str, float]
+    seconds: float
+    stopped: bool = False
+
+
+class StopRequest:
+    """Turns the first SIGINT or SIGTERM into a request to stop after the step; the second ends the process at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopRequest:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._before[number] = signal.signal(number, self._handle)
+            except ValueError:  # not the main thread: whoever runs us there handles signals
+                return self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _: object) -> None:
+        if self.asked:
+            os._exit(ExitCode.INTERRUPTED)
+        self.asked = True
+
+
+@dataclass
+class Progress:
+    """Where training stands; saved in every checkpoint."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    best: float | None = None
+    newest: dict[str, float] = field(default_factory=dict)
+
+
+class Trainer:
+    """Trains a job.
+
+    Args:
+        job: with initial values in its scope.
+        smoke: two steps and one evaluation batch, every output written.
+    """
+
+    def __init__(self, job: Job, *, smoke: bool = False) -> None:
+        self.job = job
+        self.run = job.run
+        self.smoke = smoke
+        if self.run.train is None or job.built.loss is None:
+            raise PeError(
+                "the run file has no train section",
+                at=self.run.at,
+                hint="add train: {loss, epochs, batch_size, optimizer}",
+            )
+        self.section = self.run.train
+        self.loss: str = job.built.loss
+        self.executor: Executor = job.executor(job.built.train)
+        self.at = Progress()
+        self.averages = Averages()
+        self.numbers = job.numbers(job.built.train)
+        self.arrays = [n for n in self.run.fetches if n not in self.numbers]
+        for name in self.arrays:
+            job.built.train.global_block().var(name)
+        self.writers: dict[str, Any] = {}
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def train(self) -> Result:
+        """Run all epochs.
+
+        Raises:
+            PeError: the loss is no number any more (4), a file cannot be written (2 or 5), data is wrong (3), stopped on request (75).
+        """
+        loader = self._loader()
+        self.folder = self._folder()
+        begin = time.perf_counter()
+        state = "failed"
+        try:
+            with StopRequest() as stop:
+                self._announce(loader)
+                self._epochs(loader, stop)
+                if stop.asked:
+                    self._save()
+                    state = "stopped"
+                    return self._result(begin, stopped=True)
+            state = "done"
+            return self._result(begin)
+        finally:
+            for writer in self.writers.values():
+                writer.close()
+            self.folder.status(state=state, step=self.at.step, epoch=self.at.epoch, best=self.at.best)  # type: ignore[arg-type]
+
+    def _epochs(self, loader: Loader, stop: StopRequest) -> None:
+        last = 1 if self.smoke else self.section.epochs
+        while (last is None or self.at.epoch < last) and not self._enough():
+            for feed in loader.epoch(self.at.epoch, self.at.batch):
+                fitting = self._fit(feed)
+                if fitting is None:
+                    continue
+                self._step(fitting)
+                self.at.batch += 1
+                self._after_step()
+                if stop.asked:
+                    return
+                if self._enough():
+                    break
+            self.at.epoch += 1
+            self.at.batch = 0
+            self._after_epoch()
+
+    def _enough(self) -> bool:
+        limit = SMOKE_STEPS if self.smoke else self.section.steps
+        return limit is not None and self.at.step >= limit
+
+    def _fit(self, feed: Mapping[str, Array]) -> Mapping[str, Array] | None:
+        """Apply uneven_batch; None leaves the batch out."""
+        policy, devices = self.run.executor.uneven_batch, len(self.job.places)
+        samples = len(next(iter(feed.values())))
+        rest = samples % devices
+        if not rest or policy == "weighted":
+            return feed
+        if policy == "error":
+            raise PeError(
+                f"a batch of {samples} samples cannot be split evenly over {devices} devices",
+                at=self.run.executor.at_of("uneven_batch"),
+                hint="use uneven_batch: weighted or drop, or another batch_size",
+            )
+        return {name: a[: samples - rest] for name, a in feed.items()} if samples > rest else None
+
+    def _step(self, feed: Mapping[str, Array]) -> None:
+        due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)]
+        values, sizes = self.executor.run(feed, [*self.numbers, *due], self.at.step)
+        self.at.step += 1
+        samples = sum(sizes)
+        for name in self.numbers:
+            section = self.run.fetches.get(name)
+            how = (section.merge if section else None) or "mean"
+            joined = np.asarray(merge([v[name] for v in values], sizes, how), np.float64)
+            self.averages.add(name, float(joined.mean()), samples)
+            if name == self.loss:
+                loss = float(joined.mean())
+        for name in due:
+            how = self.run.fetches[name].merge or "concat"
+            self._writer(name).write(self.at.step, {name: np.asarray(merge([v[name] for v in values], sizes, how))})
+        if not math.isfinite(loss):
+            at = self.job.built.train.global_block().var(self.loss).at
+            raise PeError(
+                f"the loss '{self.loss}' is {loss} at step {self.at.step}",
+                at=at,
+                hint=f"lower the learning rate or clip gradients; the last checkpoint is kept in {self.folder.checkpoints}",
+                code=ExitCode.DIVERGED,
+            )
+        self.job.observer.stepped(self.at.step, self.at.epoch, loss, samples)
+
+    def _due(self, every: Period, step: int) -> bool:
+        """Whether a step-counted period ends at a step; epochs are counted where they end."""
+        return (every.unit == "step" and step % every.count == 0) or self.smoke
+
+    def _after_step(self) -> None:
+        step = self.at.step
+        due = [n for n in self.numbers if n in self.run.fetches and self._due(self.run.fetches[n].every, step)]
+        if due and not self.smoke:
+            self._record("train", self.averages.take(due))
+        if self.smoke:
+            return
+        if self._due(self.section.eval_every, step) and self.section.eval_every.unit == "step":
+            self._evaluate()
+        output = self.run.output.checkpoint
+        if output is not None and output.every.unit == "step" and self._due(output.every, step):
+            self._save()
+        if step % self.run.exec_strategy.num_iteration_per_drop_scope == 0:
+            self.executor.drop_unused()
+
+    def _after_epoch(self) -> None:
+        epoch = self.at.epoch
+        periods = {n: self.run.fetches[n].every if n in self.run.fetches else Period(1, "epoch") for n in self.numbers}
+        ended = self._enough() or epoch == self.section.epochs
+        due = [n for n, p in periods.items() if (p.unit == "epoch" and epoch % p.count == 0) or ended]
+        self._record("train", self.averages.take(due))
+        every = self.section.eval_every
+        if (every.unit == "epoch" and epoch % every.count == 0) or ended or self.smoke:
+            self._evaluate()
+        output = self.run.output.checkpoint
+        if output is not None and (
+            (output.every.unit == "epoch" and epoch % output.every.count == 0) or ended or self.smoke
+        ):
+            self._save()
+
+    # --- what is kept -------------------------------------------------------------------------------------------------
+
+    def _record(self, split: str, values: Mapping[str, float]) -> None:
+        if not values:
+            return
+        self.folder.metric({"step": self.at.step, "epoch": self.at.epoch, "split": split, **values})
+        self.at.newest |= {f"{split}/{name}": value for name, value in values.items()}
+        self.folder.status(state="running", step=self.at.step, epoch=self.at.epoch, best=self.at.best)
+        self.job.observer.recorded(self.at.step, self.at.epoch, {f"{split}/{n}": v for n, v in values.items()})
+
+    def _evaluate(self) -> None:
+        if "eval" in self.run.data:
+            self._record("eval", self.job.evaluate("eval", limit=1 if self.smoke else None))
+
+    def _save(self) -> None:
+        output = self.run.output.checkpoint
+        if output is None:
+            return
+        meta = {
+            "step": self.at.step,
+            "epoch": self.at.epoch,
+            "batch": self.at.batch,
+            "metrics": self.at.newest,
+            "seed": self.run.executor.seed,
+            "model": self.run.model.name,
+        }
+        best = self._is_best()
+        checkpoint.save(self.folder.checkpoints, self.at.step, self.job.state(), meta, output.keep)
+        checkpoint.mark(self.folder.checkpoints, "last", self.at.step)
+        if best:
+            checkpoint.mark(self.folder.checkpoints, "best", self.at.step)
+        checkpoint.prune(self.folder.checkpoints, output.keep)
+
+    def _is_best(self) -> bool:
+        output = self.run.output.checkpoint
+        if output is None or output.best is None:
+            return False
+        value = self.at.newest.get(output.best.by)
+        if value is None:
+            listed = ", ".join(self.at.newest)
+            raise PeError(
+                f"there is no metric '{output.best.by}'", at=output.best.at_of("by"), hint=f"there are {listed}"
+            )
+        better = self.at.best is None or (value > self.at.best if output.best.mode == "max" else value < self.at.best)
+        if better:
+            self.at.best = value
+        return better
+
+    def _writer(self, name: str) -> Any:
+        if name not in self.writers:
+            target = self.run.fetches[name].to or f"{name.replace('/', '.').replace('@', '.')}.npz"
+            self.writers[name] = open_writer(self.folder.fetches / Path(target).name)
+        return self.writers[name]
+
+    # --- beginning and end --------------------------------------------------------------------------------------------
+
+    def _loader(self) -> Loader:
+        return self.job.loader("train", self.job.built.train, self.section.batch_size, drop_last=self.section.drop_last)
+
+    def _folder(self) -> RunFolder:
+        run = self.run
+        folder = RunFolder.create(Path(run.output.dir), run.name, run.text, resolved_text(run), environment())
+        atomic.write_text(folder.path / "model.yaml", run.model_path.read_text(encoding="utf-8"))
+        if run.build_strategy.debug_graphviz_path:
+            self._draw(folder)
+        return folder
+
+    def _draw(self, folder: RunFolder) -> None:
+        """Write the graph as it was, after passes, and over all devices."""
+        strategy = self.run.build_strategy
+        program = self.job.built.train
+        optimised = apply_passes(program, strategy, [])
+        one = self.job.places[:1]
+        for name, graph in (
+            ("original_graph", replicate(program, one, strategy)),
+            ("fused_graph", replicate(optimised, one, strategy)),
+            ("multi_devices_graph", replicate(optimised, self.job.places, strategy)),
+        ):
+            path = folder.path / f"{strategy.debug_graphviz_path}{name}.dot"
+            if not path.resolve().is_relative_to(folder.path.resolve()):
+                path = Path(f"{strategy.debug_graphviz_path}{name}.dot")
+            atomic.write_text(path, to_dot(graph, title=f"{self.run.model.name}: {name}"))
+
+    def _announce(self, loader: Loader) -> None:
+        count = sum(math.prod(p.shape) for p in self.job.built.train.global_block().parameters())
+        epochs = 1 if self.smoke else self.section.epochs
+        steps = None if epochs is None else epochs * len(loader)
+        limit = SMOKE_STEPS if self.smoke else self.section.steps
+        steps = limit if steps is None else (steps if limit is None else min(steps, limit))
+        self.job.observer.started(
+            Start(self.run.model.name, count, self.job.devices, steps, epochs, str(self.folder.path))
+        )
+        self.folder.log(f"devices: {self.job.devices}")
+
+    def _result(self, begin: float, stopped: bool = False) -> Result:
+        return Result(self.folder.path, self.at.step, dict(self.at.newest), time.perf_counter() - begin, stopped)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pe_cli.kernels.lang import Addr, Int, kernel
+from pe_cli.kernels.micro import WIDEST, panel
+from pe_cli.kernels.target import vector_bytes
+
+TYPES = ("float32", "float64")
+
+
+@kernel
+def product(
+    vectors: Int, rows: Int, columns: Int, x: Addr, w: Addr, y: Addr, n1: Int, xs1: Int, ws1: Int, n2: Int, xs2: Int,
+    ws2: Int, depth: Int, xk: Int, wk: Int, xr: Int, yr: Int, acc: Int,
+):  # fmt: skip
+    panel(vectors, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr, yr, acc)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("vectors", range(1, WIDEST + 1))
+@pytest.mark.parametrize("acc", [pytest.param(0, id="overwrites"), pytest.param(1, id="adds")])
+def test_every_row_count_and_tail_matches_numpy_and_touches_nothing_else(call, guarded, rng, dtype, vectors, acc):
+    lanes = vector_bytes() // np.dtype(dtype).itemsize
+    depth = 5
+    for columns in {vectors * lanes, vectors * lanes - 1, (vectors - 1) * lanes + 1}:
+        for rows in range(30):
+            x, w, y = (guarded(shape, dtype) for shape in ((rows, depth), (depth, columns), (rows, columns)))
+            for a in (x, w, y):
+                a[:] = rng.standard_normal(a.shape)
+            expected = x @ w + acc * y
+            call(
+                product, dtype, vectors, rows, columns, x, w, y, 1, 0, 0, 1, 0, 0, depth, 1, columns, depth, columns, acc
+            )
+            np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_two_outer_sums_walk_their_own_strides(call, rng, dtype):
+    n1, n2, depth, rows, columns = 3, 2, 4, 7, 5
+    x = rng.standard_normal((n1, n2, depth, rows)).astype(dtype)
+    w = rng.standard_normal((n1, n2, depth, columns)).astype(dtype)
+    y = np.full((rows, columns + 2), np.nan, dtype)
+    xs1, xs2, xk, xr = (s // x.itemsize for s in x.strides)
+    ws1, ws2, wk, _ = (s // w.itemsize for s in w.strides)
+    vectors = -(-columns * w.itemsize // vector_bytes())
+    call(product, dtype, vectors, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr, columns + 2, 0)
+    np.testing.assert_allclose(y[:, :columns], np.einsum("abkr,abkc->rc", x, w), rtol=1e-4, atol=1e-5)
+    assert np.isnan(y[:, columns:]).all()
+
+
+@pytest.mark.parametrize("counts", [(0, 1, 3), (1, 0, 3), (1, 1, 0)], ids=["no n1", "no n2", "no depth"])
+@pytest.mark.parametrize(("acc", "left"), [pytest.param(0, 0, id="writes zeros"), pytest.param(1, 7, id="leaves y")])
+def test_an_empty_sum(call, counts, acc, left):
+    x, w, y = np.ones((5, 3), "f4"), np.ones((3, 2), "f4"), np.full((5, 2), 7, "f4")
+    n1, n2, depth = counts
+    call(product, "float32", 1, 5, 2, x, w, y, n1, 0, 0, n2, 0, 0, depth, 1, 2, 3, 2, acc)
+    assert (y == left).all()
+
+
+@pytest.mark.skipif("PE_VECTOR_BYTES" in os.environ, reason="this is the run with a forced width")
+@pytest.mark.parametrize("width", [w for w in (16, 32, 64) if w != vector_bytes()], ids="registers of {} bytes".format)
+def test_other_register_widths_pass_the_same_tests(width):
+    here = Path(__file__).parent
+    tests = [str(here / name) for name in ("test_micro.py", "test_gemm.py", "test_transpose.py", "test_conv.py")]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
+        cwd=here.parents[1], env={**os.environ, "PE_VECTOR_BYTES": str(width)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout[-3000:]

@@ -1,0 +1,78 @@
+"""conv2d against PyTorch and by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pe_cli.core.errors import PeError
+from tests.ops.support import run_gradient, run_op
+
+CASES = [
+    pytest.param(dict(c=1, size=(28, 28), o=20, k=5), id="LeNet's first layer"),
+    pytest.param(dict(c=20, size=(12, 12), o=50, k=5), id="LeNet's second layer"),
+    pytest.param(dict(c=16, size=(8, 8), o=32, k=3, stride=2, pad=1), id="a strided residual layer"),
+    pytest.param(dict(c=3, size=(9, 7), o=5, k=3, pad=2, dilation=2), id="dilated, odd sizes"),
+    pytest.param(dict(c=8, size=(6, 6), o=8, k=3, pad=1, groups=8), id="depthwise"),
+    pytest.param(dict(c=8, size=(6, 6), o=12, k=3, pad=1, groups=4), id="four groups"),
+    pytest.param(dict(c=33, size=(5, 5), o=17, k=1), id="one by one, odd channels"),
+]
+
+
+def arrays(rng, c, size, o, k, groups=1, **_):
+    x = rng.standard_normal((3, c, *size)).astype("float32")
+    w = rng.standard_normal((o, c // groups, k, k)).astype("float32")
+    return x, w
+
+
+def attrs(stride=1, pad=0, dilation=1, groups=1, **_):
+    return {"strides": [stride] * 2, "paddings": [pad] * 2, "dilations": [dilation] * 2, "groups": groups}
+
+
+@pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("case", CASES)
+def test_values_and_gradients_agree_with_pytorch(rng, case, data_format):
+    torch = pytest.importorskip("torch")
+    x, w = arrays(rng, **case)
+    tx, tw = torch.tensor(x, requires_grad=True), torch.tensor(w, requires_grad=True)
+    out = torch.nn.functional.conv2d(
+        tx, tw, None, case.get("stride", 1), case.get("pad", 0), case.get("dilation", 1), case.get("groups", 1)
+    )
+    up = rng.standard_normal(tuple(out.shape)).astype("float32")
+    (out * torch.tensor(up)).sum().backward()
+    last = data_format == "NHWC"
+    order = (0, 2, 3, 1) if last else (0, 1, 2, 3)
+    back = (0, 3, 1, 2) if last else (0, 1, 2, 3)
+    given = {"Input": np.ascontiguousarray(x.transpose(order)), "Filter": w}
+    settings = {**attrs(**case), "data_format": data_format}
+    got = run_op("conv2d", given, settings)
+    np.testing.assert_allclose(got.transpose(back), out.detach().numpy(), rtol=1e-4, atol=1e-4)
+    gradient = run_gradient("conv2d", given, settings, upstream=np.ascontiguousarray(up.transpose(order)))
+    np.testing.assert_allclose(gradient["Input"].transpose(back), tx.grad.numpy(), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(gradient["Filter"], tw.grad.numpy(), rtol=1e-4, atol=1e-3)
+
+
+def test_a_filter_of_ones_sums_its_window():
+    x = np.arange(16, dtype="float64").reshape(1, 1, 4, 4)
+    got = run_op("conv2d", {"Input": x, "Filter": np.ones((1, 1, 2, 2))}, {"strides": [2, 2]})
+    assert got.tolist() == [[[[10.0, 18.0], [42.0, 50.0]]]]
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "extra", "part"),
+    [
+        pytest.param(
+            (1, 3, 5, 5), (4, 2, 3, 3), {}, "images have 3 channels, the filters take 2", id="channels that differ"
+        ),
+        pytest.param((1, 3, 2, 2), (4, 3, 3, 3), {}, "does not fit", id="a window larger than the image"),
+        pytest.param((3, 5, 5), (4, 3, 3, 3), {}, "rank 4", id="a missing axis"),
+        pytest.param(
+            (1, 4, 5, 5), (3, 2, 3, 3), {"groups": 2}, "3 filters cannot be cut into 2 groups", id="odd groups"
+        ),
+        pytest.param((1, 3, 5, 5), (4, 3, 3, 3), {"strides": [0, 1]}, "at least 1, got [0, 1]", id="a stride of zero"),
+    ],
+)
+def test_mistakes_name_the_sizes(x, w, extra, part):
+    with pytest.raises(PeError) as caught:
+        run_op("conv2d", {"Input": np.zeros(x, "float32"), "Filter": np.zeros(w, "float32")}, extra)
+    assert part in caught.value.message
