@@ -1,7 +1,7 @@
 """Measure one thread: peak, memory bandwidth, GEMM, convolution and vector functions.
 
-Run `python benchmarks/kernels.py [float32|float64] [gemm conv math]`; the best of several repetitions is printed, and its share of the
-measured peak, so that a busy machine shows as a low peak instead of a wrong conclusion.
+Run `python benchmarks/kernels.py [float32|float64] [gemm conv math]`. It prints the best of several repetitions and
+their share of the measured peak, so that a busy machine shows as a low peak instead of a wrong conclusion.
 """
 
 from __future__ import annotations
@@ -87,8 +87,20 @@ def triad(x: Ptr, y: Ptr, z: Ptr, n: Int):
 
 
 @kernel
-def product(
-    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Addr, lda: Int, b: Addr, ldb: Int, acc: Int, c: Addr, ldc: Int, scratch: Addr
+def product(  # noqa: PLR0913, PLR0917 - BLAS's arguments
+    ta: Int,
+    tb: Int,
+    m: Int,
+    n: Int,
+    k: Int,
+    a: Addr,
+    lda: Int,
+    b: Addr,
+    ldb: Int,
+    acc: Int,
+    c: Addr,
+    ldc: Int,
+    scratch: Addr,
 ):
     gemm(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch)
 
@@ -193,7 +205,7 @@ def convolutions(dtype: str, top: float) -> None:
         out = (side + 2 * p - k) // s + 1
         x, w, y = aligned((n, side, side, c), dtype), aligned((k, k, c, o), dtype), aligned((n, out, out, o), dtype)
         geometry = np.array([side, side, c, out, out, o, k, k, s, s, p, p, 1, 1, 1], np.int64)
-        scratch = aligned((conv_backward_data_scratch(c, o, k, k) + 1,), dtype)
+        scratch = aligned((conv_backward_data_scratch(c, o, k, k) + 1,), dtype)  # the largest of the three
         kernels = (forward, backward_data, backward_weight)
         times = [seconds(kernel, dtype, x, w, y, n, geometry, scratch) for kernel in kernels]
         print(f"{name:<22}{''.join(rate(2 * y.size * k * k * c, t, top) for t in times)}")

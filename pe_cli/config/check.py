@@ -19,11 +19,23 @@ AnySection = TypeVar("AnySection", bound=Section)
 Path = tuple[str | int, ...]
 
 _WANTED = {
-    "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number", "bool_type": "true or false",
-    "string_type": "text", "list_type": "a list", "dict_type": "a mapping", "model_type": "a mapping",
-    "model_attributes_type": "a mapping", "finite_number": "a finite number", "int_parsing_size": "a number of at most 64 bits",
-}  # fmt: skip
-_BOUNDS = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "at most"), "greater_than": ("gt", ">"), "less_than": ("lt", "<")}
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+_BOUNDS = {
+    "greater_than_equal": ("ge", "at least"),
+    "less_than_equal": ("le", "at most"),
+    "greater_than": ("gt", ">"),
+    "less_than": ("lt", "<"),
+}
 
 
 def check(section: type[AnySection], node: Node, path: Path, mistakes: Mistakes) -> AnySection | None:
@@ -68,14 +80,21 @@ def explain(section: type[Section], node: Node, path: Path, detail: Mapping[str,
     if kind == "missing":
         parent = find(node, loc[:-1])
         at = key_span(node, loc[:-1]) if loc[:-1] or parent is None else parent.at
-        return PeError(f"{above or 'the file'} needs {loc[-1]}", at=at, hint=f"add {loc[-1]}: ...{_about(owner, loc[-1])}")
+        return PeError(
+            f"{above or 'the file'} needs {loc[-1]}", at=at, hint=f"add {loc[-1]}: ...{_about(owner, loc[-1])}"
+        )
     written = find(node, loc)
     at = written.at if written is not None else key_span(node, loc)
     got = describe(written) if written is not None else show(detail.get("input"))
     notes = origin_notes(written) if written is not None else ()
     value = written.value if isinstance(written, ScalarNode) else None
-    if owner and any(value is bad or (isinstance(bad, str) and value == bad) for bad in owner.UNAVAILABLE_VALUES.get(str(loc[-1]), ())):
-        return PeError(f"{full}: {show(value)} is not available in this version", at=at, hint=f"only {_only(owner, str(loc[-1]))}")
+    if owner and any(
+        value is bad or (isinstance(bad, str) and value == bad)
+        for bad in owner.UNAVAILABLE_VALUES.get(str(loc[-1]), ())
+    ):
+        return PeError(
+            f"{full}: {show(value)} is not available in this version", at=at, hint=f"only {_only(owner, str(loc[-1]))}"
+        )
     wanted, hint = _wanted(kind, detail, value)
     return PeError(f"{full or 'the file'} {wanted}, got {got}", at=at, hint=hint, notes=notes)
 
@@ -86,7 +105,9 @@ def _wanted(kind: str, detail: Mapping[str, Any], value: Any) -> tuple[str, str 
         return str(context["error"]), None
     if kind == "literal_error":
         options = [part.strip("'") for part in str(context["expected"]).replace(" or ", ", ").split(", ")]
-        listed = f"{', '.join(options[:-1])} or {options[-1]}" if len(options) > 1 else options[0].replace("True", "true")
+        listed = (
+            f"{', '.join(options[:-1])} or {options[-1]}" if len(options) > 1 else options[0].replace("True", "true")
+        )
         return f"must be {listed}", did_you_mean(value, options) if isinstance(value, str) else None
     if kind in _BOUNDS:
         key, word = _BOUNDS[kind]
@@ -96,7 +117,11 @@ def _wanted(kind: str, detail: Mapping[str, Any], value: Any) -> tuple[str, str 
     hint = None
     if kind == "bool_type" and str(value).lower() in ("yes", "no", "on", "off"):
         hint = f"write true or false; in YAML 1.2 {value} is text"
-    elif kind in ("int_type", "float_type") and isinstance(value, str) and value.replace("_", "").replace(".", "").isdigit():
+    elif (
+        kind in ("int_type", "float_type")
+        and isinstance(value, str)
+        and value.replace("_", "").replace(".", "").isdigit()
+    ):
         hint = "write the number without quotes and underscores"
     elif kind == "string_type":
         hint = "quote it" if value is not None else None

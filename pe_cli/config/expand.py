@@ -70,7 +70,9 @@ class Expansion:
             self.mistakes.say(f"args of block '{name}' must be a mapping, got {describe(args)}", args.at)
         layers = node.get("layers")
         if not isinstance(layers, MapNode) or not layers.entries:
-            self.mistakes.say(f"block '{name}' needs layers", layers.at if layers else self.blocks[name].at, "add layers: {...}")
+            self.mistakes.say(
+                f"block '{name}' needs layers", layers.at if layers else self.blocks[name].at, "add layers: {...}"
+            )
 
     def _layers(self, layers: MapNode, place: _Place, previous: str | None) -> str | None:
         """Write out the layers of a model or block; return the last one's output."""
@@ -79,7 +81,11 @@ class Expansion:
         for key, entry in layers.entries.items():
             self.written += 1
             if self.written > MAX_LAYERS:
-                raise TooLargeError(f"the model has more than {MAX_LAYERS} layers, with blocks written out", at=entry.at, hint="use fewer repeats")
+                raise TooLargeError(
+                    f"the model has more than {MAX_LAYERS} layers, with blocks written out",
+                    at=entry.at,
+                    hint="use fewer repeats",
+                )
             full = place.prefix + key
             before = self.mistakes.total
             made: str | None = None
@@ -97,13 +103,18 @@ class Expansion:
 
     def _one(self, key: str, entry: Entry, node: Node, place: _Place, previous: str | None) -> str | None:
         if not isinstance(node, MapNode):
-            raise PeError(f"layer '{key}' must be a mapping, got {describe(node)}", at=node.at, hint=f"{key}: {{type: ...}}")
+            raise PeError(
+                f"layer '{key}' must be a mapping, got {describe(node)}", at=node.at, hint=f"{key}: {{type: ...}}"
+            )
         if "block" in node.entries:
             return self._call(key, node, place, previous)
         kind = node.get("type")
         if kind is None:
-            at = node.entries["typ"].at if "typ" in node.entries else entry.at
-            raise PeError(f"layer '{key}' has no type", at=at, hint="add type: fc (pe ops lists all), or block: and a block's name")
+            close = next((e for k, e in node.entries.items() if did_you_mean(k, ("type", "block"))), None)
+            hint = "add type: fc (pe ops lists all), or block: and a block's name"
+            if close:
+                hint = did_you_mean(close.key, ("type", "block")) or hint
+            raise PeError(f"layer '{key}' has no type", at=close.at if close else entry.at, hint=hint)
         if not isinstance(kind, ScalarNode) or not isinstance(kind.value, str):
             raise PeError(f"the type of a layer must be a name, got {describe(kind)}", at=kind.at)
         args = {name: ArgSpec(e.value, e.at) for name, e in node.entries.items() if name != "type"}
@@ -119,7 +130,9 @@ class Expansion:
         if "type" in node.entries:
             raise PeError(f"layer '{key}' has both type and block", at=node.entries["type"].at, hint="keep one of them")
         if not isinstance(name, str) or name not in self.blocks:
-            hint = did_you_mean(str(name), self.blocks) or (f"one of {', '.join(self.blocks)}" if self.blocks else "declare it under blocks")
+            hint = did_you_mean(str(name), self.blocks) or (
+                f"one of {', '.join(self.blocks)}" if self.blocks else "declare it under blocks"
+            )
             raise PeError(f"there is no block {describe(called.value)}", at=at, hint=hint)
         if name in place.names:
             chain = " -> ".join([*place.names[place.names.index(name) :], name])
@@ -151,7 +164,11 @@ class Expansion:
             return None
         count = node.value if isinstance(node, ScalarNode) else None
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise PeError(f"repeat must be a whole number of at least 1, got {describe(node)}", at=node.at, notes=origin_notes(node))
+            raise PeError(
+                f"repeat must be a whole number of at least 1, got {describe(node)}",
+                at=node.at,
+                notes=origin_notes(node),
+            )
         return count
 
     def _given(self, name: str, block: MapNode, call: MapNode, scope: Scope) -> dict[str, Node]:
@@ -162,7 +179,9 @@ class Expansion:
             if key in _CALL_KEYS:
                 continue
             if key not in declared:
-                hint = did_you_mean(key, [*declared, *_CALL_KEYS]) or f"its arguments are {', '.join(declared) or 'none'}"
+                hint = (
+                    did_you_mean(key, [*declared, *_CALL_KEYS]) or f"its arguments are {', '.join(declared) or 'none'}"
+                )
                 self.mistakes.say(f"block '{name}' has no argument '{key}'", entry.at, hint)
                 continue
             self.substitution.count(entry.value.size, entry.at)
@@ -173,10 +192,18 @@ class Expansion:
         """Return all arguments of a block; a default may refer to arguments before it."""
         values: dict[str, Node] = {}
         for key, default in _declared(block).items():
-            value = given.get(key) or self.substitution.apply(default.value, values)
-            if _is_null(default.value) and _is_null(value):
-                place = value.at if key in given else at
-                raise PeError(f"block '{name}' needs the argument '{key}'", at=place, hint=f"add {key}: ...", notes=[(default.at, "declared here")])
+            if key in given:
+                values[key] = given[key]
+                continue
+            value = self.substitution.apply(default.value, values)
+            if _is_null(value):
+                hint = f"add {key}: ..., or {key}: ~ for none"
+                raise PeError(
+                    f"block '{name}' needs the argument '{key}'",
+                    at=at,
+                    hint=hint,
+                    notes=[(default.at, "declared here")],
+                )
             values[key] = value
         return values
 

@@ -30,7 +30,9 @@ def read_text(path: Path, what: str, at: Span | None = None) -> str:
             raw = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise PeError(f"cannot read {what} {path}: {reason}", at=at, hint="check the path and its permissions") from None
+        raise PeError(
+            f"cannot read {what} {path}: {reason}", at=at, hint="check the path and its permissions"
+        ) from None
     if len(raw) > MAX_BYTES:
         raise PeError(f"{what} {path} has more than {MAX_BYTES} bytes", at=at, hint="is this the right file?")
     return decode(raw, str(path))

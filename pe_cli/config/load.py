@@ -1,7 +1,8 @@
-"""Files to specs: `load_run` and `load_model` check everything that needs no catalogue, and report all mistakes at once."""
+"""Files to specs: everything is checked that needs no catalogue, and all mistakes are reported at once."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 
 from pe_cli.config.check import check
 from pe_cli.config.files import read_text
-from pe_cli.config.mistakes import Mistakes, TooLargeError
+from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.model import read_model
 from pe_cli.config.nodes import Entry, MapNode, Node, ScalarNode, describe
 from pe_cli.config.overrides import apply_overrides
@@ -64,8 +65,10 @@ def load_model(path: Path | str, args: Mapping[str, Node] | None = None) -> Mode
     """
     mistakes = Mistakes()
     found: ModelSpec | None = None
-    with mistakes.catch():
+    try:
         found = read_model(Path(path), args or {}, mistakes)
+    except PeError as error:
+        mistakes.add(error)
     mistakes.raise_all()
     assert found is not None
     return found
@@ -77,20 +80,18 @@ def read_run(path: Path, overrides: Sequence[str], mistakes: Mistakes) -> RunSpe
     Returns:
         None when there is no telling what is computed.
     """
-    with mistakes.catch():
-        try:
-            text = read_text(path, "config")
-            tree = parse(Source(str(path), text), mistakes)
-        except TooLargeError as error:
-            mistakes.add(error)
-            return None
-        if not isinstance(tree, MapNode):
-            if not mistakes:
-                said = "is empty" if tree is None else f"must be a mapping, got {describe(tree)}"
-                at = tree.at if tree else Source(str(path), text).span(0, 0)
-                mistakes.say(f"the config {said}", at, "it needs at least model: FILE")
-            return None
+    try:
+        text = read_text(path, "config")
+        tree = parse(Source(str(path), text), mistakes)
+    except PeError as error:
+        mistakes.add(error)
+        return None
+    if isinstance(tree, MapNode):
         return _Run(path, text, apply_overrides(tree, overrides, mistakes), mistakes).read()
+    if not mistakes:
+        said = "is empty" if tree is None else f"must be a mapping, got {describe(tree)}"
+        at = tree.at if tree else Source(str(path), text).span(0, 0)
+        mistakes.say(f"the config {said}", at, "it needs at least model: FILE")
     return None
 
 
@@ -115,18 +116,19 @@ class _Run:
         output = self.section("output", OutputSection)
         if section is None:
             return None
-        model_path = self.path.parent / Path(section.file).expanduser()
-        model = None
+        model_path = _tidy(self.path.parent / Path(section.file).expanduser())
         try:
-            with self.mistakes.catch():
-                model = read_model(model_path, model_args, self.mistakes, section.at_of("file"))
-        except TooLargeError as error:
+            model = read_model(model_path, model_args, self.mistakes, section.at_of("file"))
+        except PeError as error:
             self.mistakes.add(error)
+            return None
         if model is None:
             return None
         return RunSpec(
             self.path, self.text, self.tree, model_path, model_args, model, data, feeds, train, fetches, executor,
-            BuildStrategy(build.reduce_strategy, build.gradient_scale_strategy, build.memory_optimize, build.debug_graphviz_path),
+            BuildStrategy(
+                build.reduce_strategy, build.gradient_scale_strategy, build.memory_optimize, build.debug_graphviz_path
+            ),
             execution, output,
         )  # fmt: skip
 
@@ -167,7 +169,11 @@ class _Run:
     def model_section(self) -> ModelSection | None:
         entry = self.tree.entries.get("model")
         if entry is None:
-            self.mistakes.say("a config needs a model", self.tree.at, "add model: FILE   (the model file, relative to this file's folder)")
+            self.mistakes.say(
+                "a config needs a model",
+                self.tree.at,
+                "add model: FILE, relative to this file's folder",
+            )
             return None
         node = entry.value
         if isinstance(node, ScalarNode) and isinstance(node.value, str):
@@ -194,7 +200,9 @@ class _Run:
         uses = list(DataSections.model_fields)
         for name, entry in self.mapping("data").entries.items():
             if name not in uses:
-                self.mistakes.say(f"data has no key '{name}'", entry.at, did_you_mean(name, uses) or f"one of {', '.join(uses)}")
+                self.mistakes.say(
+                    f"data has no key '{name}'", entry.at, did_you_mean(name, uses) or f"one of {', '.join(uses)}"
+                )
                 continue
             made = check(DataSection, _filled(entry), ("data", name), self.mistakes)
             if made is None:
@@ -215,10 +223,21 @@ class _Run:
                 "keep one of them",
                 ((place, "the other is here"),) if (place := execution.at_of("num_threads")) else (),
             )
-        return ExecutionStrategy(execution.num_threads if asked is None else asked, execution.num_iteration_per_drop_scope)
+        return ExecutionStrategy(
+            execution.num_threads if asked is None else asked, execution.num_iteration_per_drop_scope
+        )
 
 
 def _filled(entry: Entry) -> Node:
     """Return an entry's value; a key with nothing after it is an empty mapping."""
     node: Any = entry.value
     return MapNode({}, entry.at) if isinstance(node, ScalarNode) and node.value is None else entry.value
+
+
+def _tidy(path: Path) -> Path:
+    """Return configs/../models/a.yaml as models/a.yaml, unless a symbolic link makes that another file."""
+    short = Path(os.path.normpath(path))
+    try:
+        return short if short.resolve() == path.resolve() else path
+    except (OSError, RuntimeError, ValueError):
+        return path

@@ -43,6 +43,10 @@ class Mistakes:
             self._seen.add(key)
             self.errors.append(error)
 
+    def again(self) -> None:
+        """Count a consequence of a mistake that was added already."""
+        self.total += 1
+
     def say(
         self, message: str, at: Span | None, hint: str | None = None, notes: tuple[tuple[Span, str], ...] = ()
     ) -> None:
@@ -68,5 +72,7 @@ class Mistakes:
         if not self.errors:
             return
         files = list(dict.fromkeys(error.at.file for error in self.errors if error.at))
-        ordered = sorted(self.errors, key=lambda e: (files.index(e.at.file), e.at.line, e.at.column) if e.at else (len(files), 0, 0))
+        ordered = sorted(
+            self.errors, key=lambda e: (files.index(e.at.file), e.at.line, e.at.column) if e.at else (len(files), 0, 0)
+        )
         raise ordered[0] if len(ordered) == 1 else PeErrors(ordered)

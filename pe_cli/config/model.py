@@ -27,7 +27,7 @@ class FeedDeclaration(Section):
     """An input of a model; the batch axis is implied."""
 
     shape: list[Int] = Field(description="sizes of one sample, without the batch axis; -1 is not known yet")
-    dtype: DtypeName = Field("float32", description="element type")
+    dtype: DtypeName = Field(default="float32", description="element type")
 
 
 def read_model(path: Path, args: Mapping[str, Node], mistakes: Mistakes, at: Span | None = None) -> ModelSpec | None:
@@ -66,11 +66,14 @@ class _Model:
     given: Mapping[str, Node]
     mistakes: Mistakes
     values: dict[str, Node] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
 
     def read(self) -> ModelSpec | None:
         for key, entry in self.tree.entries.items():
             if key not in KEYS:
-                self.mistakes.say(f"a model has no section '{key}'", entry.at, did_you_mean(key, KEYS) or f"one of {', '.join(KEYS)}")
+                self.mistakes.say(
+                    f"a model has no section '{key}'", entry.at, did_you_mean(key, KEYS) or f"one of {', '.join(KEYS)}"
+                )
         substitution = Substitution(self.mistakes)
         self.read_args(substitution)
         scope = Scope()
@@ -90,8 +93,8 @@ class _Model:
                 )  # fmt: skip
         expansion.run(layers, scope, self.values)
         return ModelSpec(
-            self.name(), self.path, self.values, feeds, {k: e.value for k, e in blocks.entries.items()}, tuple(expansion.layers),
-            self.fetches(substitution), scope, self.tree.at, frozenset(expansion.broken),
+            self.name(), self.path, self.values, feeds, {k: e.value for k, e in blocks.entries.items()},
+            tuple(expansion.layers), self.fetches(substitution), scope, self.tree.at, frozenset(expansion.broken | self.broken),
         )  # fmt: skip
 
     def name(self) -> str:
@@ -124,29 +127,37 @@ class _Model:
             value = self.given.get(key)
             if value is None:
                 value = substitution.apply(entry.value, self.values)
-            if isinstance(value, ScalarNode) and value.value is None:
-                self.mistakes.say(f"the model's argument '{key}' has no value", entry.at, f"set model.args.{key} in the config")
-                # a value nobody objects to, so that one mistake is not reported as many
-                value = ScalarNode(None, entry.at)
+                if isinstance(value, ScalarNode) and value.value is None:
+                    self.mistakes.say(
+                        f"the model's argument '{key}' has no value", entry.at, f"set model.args.{key} in the config"
+                    )
+                    substitution.missing.add(key)
+                    continue
             self.values[key] = value
 
     def read_feeds(self, substitution: Substitution, scope: Scope) -> dict[str, FeedSpec]:
         found: dict[str, FeedSpec] = {}
         for name, entry in self.section("feeds").entries.items():
             scope.names[name] = name
-            before = self.mistakes.total
-            node = substitution.apply(entry.value, self.values)
-            if self.mistakes.total > before:
-                continue
-            made = check(FeedDeclaration, node, ("feeds", name), self.mistakes)
+            made = self.read_feed(name, entry.value, substitution)
             if made is None:
-                continue
-            if any(size < 1 and size != -1 for size in made.shape):
-                at = made.at_of("shape")
-                self.mistakes.say(f"feeds.{name}.shape must have sizes of at least 1, or -1, got {made.shape}", at)
-                continue
-            found[name] = FeedSpec(tuple(made.shape), made.dtype, entry.at)
+                self.broken.add(name)
+            else:
+                found[name] = FeedSpec(tuple(made.shape), made.dtype, entry.at)
         return found
+
+    def read_feed(self, name: str, node: Node, substitution: Substitution) -> FeedDeclaration | None:
+        before = self.mistakes.total
+        node = substitution.apply(node, self.values)
+        if self.mistakes.total > before:
+            return None
+        made = check(FeedDeclaration, node, ("feeds", name), self.mistakes)
+        if made is not None and any(size < 1 and size != -1 for size in made.shape):
+            self.mistakes.say(
+                f"feeds.{name}.shape must have sizes of at least 1, or -1, got {made.shape}", made.at_of("shape")
+            )
+            return None
+        return made
 
     def fetches(self, substitution: Substitution) -> dict[str, Span]:
         node = self.tree.get("fetches")

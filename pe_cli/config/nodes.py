@@ -153,7 +153,13 @@ def key_span(node: Node, path: tuple[str | int, ...]) -> Span:
 
 def describe(node: Node) -> str:
     """Return what a node is, for `got ...` in messages."""
-    return show(node.value) if isinstance(node, ScalarNode) else show(to_data(node)) if isinstance(node, ListNode) else "a mapping"
+    return (
+        show(node.value)
+        if isinstance(node, ScalarNode)
+        else show(to_data(node))
+        if isinstance(node, ListNode)
+        else "a mapping"
+    )
 
 
 def origin_notes(node: Node) -> tuple[tuple[Span, str], ...]:

@@ -42,7 +42,11 @@ def read_override(text: str, mistakes: Mistakes) -> Override | None:
         parts.append((part.strip(), whole.span(0, column, len(part))))
         column += len(part) + 1
     if any(not part for part, _ in parts) or len(parts) > _MOST_PARTS:
-        mistakes.say(f"'{key}' is no path of keys", whole.span(0, 0, len(key)), "write names with dots between them: train.epochs")
+        mistakes.say(
+            f"'{key}' is no path of keys",
+            whole.span(0, 0, len(key)),
+            "write names with dots between them: train.epochs",
+        )
         return None
     before = mistakes.total
     value = parse(Source(file, written, before=f"{key}="), mistakes)
@@ -79,7 +83,9 @@ def _set(node: Node, override: Override, depth: int) -> Node:
         return node.with_entry(Entry(key, at, _set(inner, override, depth + 1)))
     if isinstance(node, ListNode):
         if not key.isdecimal() or int(key) >= len(node.items):
-            raise PeError(f"{above} is a list of {len(node.items)}, which has no item '{key}'", at=at, hint="count from 0")
+            raise PeError(
+                f"{above} is a list of {len(node.items)}, which has no item '{key}'", at=at, hint="count from 0"
+            )
         items = list(node.items)
         items[int(key)] = _set(items[int(key)], override, depth + 1)
         return replace(node, items=tuple(items))
@@ -87,7 +93,7 @@ def _set(node: Node, override: Override, depth: int) -> Node:
 
 
 def _long_form(node: ScalarNode, override: Override, depth: int) -> Node:
-    """Return the mapping that a short form stands for (`model: path`, `feeds.label: field`), or null as an empty mapping."""
+    """Return the mapping that a short form (`model: path`, `feeds.label: field`) or null stands for."""
     path = [part for part, _ in override.parts[:depth]]
     if node.value is None:
         return MapNode({}, override.parts[max(0, depth - 1)][1])

@@ -1,4 +1,4 @@
-"""YAML text -> nodes. PyYAML gives events with places; what they mean is decided here, and nothing is ever constructed."""
+"""YAML text -> nodes. PyYAML gives events with places; what they mean is decided here, and nothing is constructed."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def decode(raw: bytes, file: str) -> str:
         line = _BREAK.split(raw.decode("utf-8", "replace"))[len(_BREAK.split(before)) - 1]
         at = Span(file, len(_BREAK.split(before)), len(_BREAK.split(before)[-1]) + 1, 1, line)
         raise PeError(
-            f"byte {raw[error.start]:#04x} is not UTF-8", at=at, hint="save the file as UTF-8, for example with iconv -t UTF-8"
+            f"byte {raw[error.start]:#04x} is not UTF-8",
+            at=at,
+            hint="save the file as UTF-8, for example with iconv -t UTF-8",
         ) from None
 
 
@@ -128,7 +130,9 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 self.documents += 1
                 if self.documents > 1:
-                    raise PeError("a second document starts here", at=at, hint="use one file per document, or delete the ---")
+                    raise PeError(
+                        "a second document starts here", at=at, hint="use one file per document, or delete the ---"
+                    )
             elif isinstance(event, yaml.AliasEvent):
                 self.put(self.alias(event, at))
             elif isinstance(event, yaml.ScalarEvent):
@@ -160,7 +164,9 @@ class _Reader:
     def count(self, more: int, at: Span) -> None:
         self.nodes += more
         if self.nodes > MAX_NODES:
-            raise PeError(f"more than {MAX_NODES} values, with aliases written out", at=at, hint="is this the right file?")
+            raise PeError(
+                f"more than {MAX_NODES} values, with aliases written out", at=at, hint="is this the right file?"
+            )
 
     def check_depth(self, depth: int, at: Span) -> None:
         if depth > MAX_DEPTH:
@@ -171,13 +177,13 @@ class _Reader:
             self.mistakes.say(f"tags are not supported: {event.tag}", at, "write the plain value")
 
     def alias(self, event: yaml.AliasEvent, at: Span) -> Node:
-        if event.anchor not in self.anchors:
-            raise PeError(
-                f"there is no anchor '{event.anchor}' before this line", at=at, hint=did_you_mean(event.anchor, self.anchors)
-            )
-        found = self.anchors[event.anchor]
+        name = str(event.anchor)
+        if name not in self.anchors:
+            hint = did_you_mean(name, self.anchors)
+            raise PeError(f"there is no anchor '{name}' before this line", at=at, hint=hint)
+        found = self.anchors[name]
         if found is None:
-            raise PeError(f"anchor '{event.anchor}' contains itself", at=at, hint="write the value out")
+            raise PeError(f"anchor '{name}' contains itself", at=at, hint="write the value out")
         self.count(found.size, at)
         self.check_depth(len(self.stack) + found.height, at)
         return found
@@ -210,11 +216,16 @@ class _Reader:
             hint = f'quote it: "{key.text}"' if isinstance(key, ScalarNode) else None
             self.mistakes.say(f"a key must be a name, got {describe(key)}", key.at, hint)
         elif key.value == "<<":
-            self.mistakes.say("merge keys (<<) are not supported", key.at, "write the keys out, or give the whole value an anchor")
+            self.mistakes.say(
+                "merge keys (<<) are not supported", key.at, "write the keys out, or give the whole value an anchor"
+            )
         elif key.value in entries:
             first = entries[key.value].at
             self.mistakes.say(
-                f"key '{key.value}' is written twice", key.at, "delete or rename one of them", ((first, "the first is here"),)
+                f"key '{key.value}' is written twice",
+                key.at,
+                "delete or rename one of them",
+                ((first, "the first is here"),),
             )
         else:
             if isinstance(value, ScalarNode) and not value.text and value.value is None:

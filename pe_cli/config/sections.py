@@ -82,8 +82,8 @@ class DataSection(Section):
     model_config = ConfigDict(extra="allow")
 
     reader: Name = Field(description="kind of file: npz, npy, csv, idx, synthetic")
-    shuffle: StrictBool = Field(False, description="another order of samples in every epoch")
-    prefetch: Natural = Field(2, description="batches made ahead by a thread")
+    shuffle: StrictBool = Field(default=False, description="another order of samples in every epoch")
+    prefetch: Natural = Field(default=2, description="batches made ahead by a thread")
 
 
 class DataSections(Section):
@@ -98,46 +98,55 @@ class FeedSection(Section):
     """How a field of the data becomes a feed of the model: one_hot(field * scale + shift), reshaped."""
 
     from_: Name = Field(alias="from", description="field of the data")
-    scale: Number = Field(1.0, description="factor, no unit")
-    shift: Number = Field(0.0, description="added after scaling, no unit")
-    reshape: list[Int] | None = Field(None, min_length=1, description="shape of one sample; one size may be -1")
-    one_hot: Count | None = Field(None, description="number of classes, when class indices become rows of 0 and 1")
-    dtype: DtypeName | None = Field(None, description="convert the field to this element type first")
+    scale: Number = Field(default=1.0, description="factor, no unit")
+    shift: Number = Field(default=0.0, description="added after scaling, no unit")
+    reshape: list[Int] | None = Field(default=None, min_length=1, description="shape of one sample; one size may be -1")
+    one_hot: Count | None = Field(
+        default=None, description="number of classes, when class indices become rows of 0 and 1"
+    )
+    dtype: DtypeName | None = Field(default=None, description="convert the field to this element type first")
 
 
 class TrainSection(Section):
     """How the model is trained."""
 
     loss: Name = Field(description="the variable that is minimised, one number")
-    epochs: Count | None = Field(None, description="passes over the training data")
-    steps: Count | None = Field(None, description="stop after so many steps in all; with epochs, whichever comes first")
+    epochs: Count | None = Field(default=None, description="passes over the training data")
+    steps: Count | None = Field(
+        default=None, description="stop after so many steps in all; with epochs, whichever comes first"
+    )
     batch_size: Count = Field(description="samples per step, over all devices")
     optimizer: dict[str, Any] = Field(description="type, learning_rate and the optimizer's own arguments")
-    drop_last: StrictBool = Field(False, description="leave out a last batch that is smaller")
-    eval_every: PeriodField = Field(Period(1, "epoch"), description="how often the eval data is run")
+    drop_last: StrictBool = Field(default=False, description="leave out a last batch that is smaller")
+    eval_every: PeriodField = Field(default=Period(1, "epoch"), description="how often the eval data is run")
 
 
 class FetchSection(Section):
     """What is kept of a variable."""
 
-    every: PeriodField = Field(Period(1, "epoch"), description="how often")
+    every: PeriodField = Field(default=Period(1, "epoch"), description="how often")
     merge: Literal["mean", "sum", "concat", "list"] | None = Field(
-        None, description="how the devices' values are joined; mean for scalars and concat for the rest when absent"
+        default=None,
+        description="how the devices' values are joined; mean for scalars and concat for the rest when absent",
     )
-    to: Name | None = Field(None, description="file in the run's fetches folder: .npz, .csv or .jsonl; metrics.jsonl when absent")
+    to: Name | None = Field(
+        default=None, description="file in the run's fetches folder: .npz, .csv or .jsonl; metrics.jsonl when absent"
+    )
 
 
 class ExecutorSection(Section):
     """On what it runs."""
 
-    place: Literal["cpu", "cuda"] = Field("cpu", description="kind of device")
-    devices: Devices = Field("auto", description="number of devices; auto: CPU_NUM, or else one per core")
-    num_threads: Natural | None = Field(None, description="the same as exec_strategy.num_threads")
+    place: Literal["cpu", "cuda"] = Field(default="cpu", description="kind of device")
+    devices: Devices = Field(default="auto", description="number of devices; auto: CPU_NUM, or else one per core")
+    num_threads: Natural | None = Field(default=None, description="the same as exec_strategy.num_threads")
     uneven_batch: Literal["weighted", "drop", "error"] = Field(
-        "weighted", description="what happens with a batch that cannot be split evenly"
+        default="weighted", description="what happens with a batch that cannot be split evenly"
     )
-    seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)] = Field(0, description="of initial values, dropout and shuffling")
-    deterministic: Always = Field(True, description="always: the same seed gives the same bits")
+    seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)] = Field(
+        default=0, description="of initial values, dropout and shuffling"
+    )
+    deterministic: Always = Field(default=True, description="always: the same seed gives the same bits")
 
 
 class BuildSection(Section):
@@ -156,11 +165,15 @@ class BuildSection(Section):
         "fuse_all_reduce_ops": (False,),
     }
 
-    reduce_strategy: Literal["AllReduce"] = Field("AllReduce", description="gradients are summed over devices")
-    gradient_scale_strategy: Literal["CoeffNumDevice"] = Field("CoeffNumDevice", description="scale of the loss's gradient")
-    memory_optimize: StrictBool = Field(True, description="temporaries share memory")
-    debug_graphviz_path: StrictStr = Field("", description="folder or file that the graphs are drawn to, in dot")
-    fuse_all_reduce_ops: Literal[True] = Field(True, description="gradients are summed in buckets")
+    reduce_strategy: Literal["AllReduce"] = Field(default="AllReduce", description="gradients are summed over devices")
+    gradient_scale_strategy: Literal["CoeffNumDevice"] = Field(
+        default="CoeffNumDevice", description="scale of the loss's gradient"
+    )
+    memory_optimize: StrictBool = Field(default=True, description="temporaries share memory")
+    debug_graphviz_path: StrictStr = Field(
+        default="", description="folder or file that the graphs are drawn to, in dot"
+    )
+    fuse_all_reduce_ops: Literal[True] = Field(default=True, description="gradients are summed in buckets")
 
 
 class ExecSection(Section):
@@ -168,8 +181,8 @@ class ExecSection(Section):
 
     UNAVAILABLE = ("num_iteration_per_run", "allow_op_delay", "use_thread_barrier", "dry_run")
 
-    num_threads: Natural = Field(0, description="native threads; 0: one per device, but no more than cores")
-    num_iteration_per_drop_scope: Count = Field(100, description="steps between drops of temporaries")
+    num_threads: Natural = Field(default=0, description="native threads; 0: one per device, but no more than cores")
+    num_iteration_per_drop_scope: Count = Field(default=100, description="steps between drops of temporaries")
 
 
 class BestSection(Section):
@@ -182,16 +195,16 @@ class BestSection(Section):
 class CheckpointSection(Section):
     """When the state is saved."""
 
-    every: PeriodField = Field(Period(1, "epoch"), description="how often")
-    keep: Count = Field(3, description="newest checkpoints that are kept")
-    best: BestSection | None = Field(None, description="also keep the best")
+    every: PeriodField = Field(default=Period(1, "epoch"), description="how often")
+    keep: Count = Field(default=3, description="newest checkpoints that are kept")
+    best: BestSection | None = Field(default=None, description="also keep the best")
 
 
 class OutputSection(Section):
     """Where a run's folder is made, and what is kept in it."""
 
-    dir: Name = Field("runs", description="folder of the runs' folders")
-    name: Name | None = Field(None, description="of the run; the run file's name when absent")
+    dir: Name = Field(default="runs", description="folder of the runs' folders")
+    name: Name | None = Field(default=None, description="of the run; the run file's name when absent")
     checkpoint: CheckpointSection | None = Field(default_factory=CheckpointSection, description="null: none")
 
 

@@ -1,4 +1,4 @@
-"""What a model file and a run file say, checked as far as that needs no catalogue of layers; everything knows its place."""
+"""What a model file and a run file say, checked as far as that needs no catalogue; everything knows its place."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pe_cli.config.nodes import MapNode, Node, find, key_span
+from pe_cli.config.nodes import MapNode, Node, ScalarNode, find, key_span
 from pe_cli.config.scope import Scope
 from pe_cli.config.sections import DataSection, ExecutorSection, FeedSection, FetchSection, OutputSection, TrainSection
 from pe_cli.core.errors import Span
@@ -154,6 +154,16 @@ class RunSpec:
     def optimizer(self) -> Node | None:
         """The optimizer as written; it is checked where optimizers are known."""
         return find(self.tree, ("train", "optimizer"))
+
+    @property
+    def loss(self) -> str | None:
+        """Name of the variable that is minimised, also where another key of `train` is wrong."""
+        found = find(self.tree, ("train", "loss"))
+        return found.value if isinstance(found, ScalarNode) and isinstance(found.value, str) else None
+
+    def tree_key(self, *path: str) -> Span:
+        """Return the place of a key itself, or of the nearest key above it that is written."""
+        return key_span(self.tree, path)
 
     def at_of(self, *path: str) -> Span:
         """Return the place of a key's value, or of the nearest key above it that is written."""

@@ -23,11 +23,16 @@ class Substitution:
 
     Args:
         mistakes: where unknown names go.
+
+    Attributes:
+        made: values so far.
+        missing: names without a value, which is reported already.
     """
 
     def __init__(self, mistakes: Mistakes) -> None:
         self.mistakes = mistakes
         self.made = 0
+        self.missing: set[str] = set()
 
     def apply(self, node: Node, values: Mapping[str, Node]) -> Node:
         """Return a node with every `${name}` replaced; `$${` stays as `${`.
@@ -47,7 +52,9 @@ class Substitution:
         else:
             made = self._scalar(node, values)
         if made.size > MAX_NODES or made.height > MAX_DEPTH:
-            raise TooLargeError("too many values, with ${...} put in", at=node.at, hint=f"at most {MAX_NODES}, {MAX_DEPTH} levels deep")
+            raise TooLargeError(
+                "too many values, with ${...} put in", at=node.at, hint=f"at most {MAX_NODES}, {MAX_DEPTH} levels deep"
+            )
         return made
 
     def count(self, values: int, at: Span) -> None:
@@ -58,7 +65,11 @@ class Substitution:
         """
         self.made += values
         if self.made > MAX_MADE:
-            raise TooLargeError(f"the model grows to more than {MAX_MADE} values by blocks and ${{...}}", at=at, hint="use fewer repeats")
+            raise TooLargeError(
+                f"the model grows to more than {MAX_MADE} values by blocks and ${{...}}",
+                at=at,
+                hint="use fewer repeats",
+            )
 
     def _scalar(self, node: ScalarNode, values: Mapping[str, Node]) -> Node:
         text = str(node.value)
@@ -87,12 +98,17 @@ class Substitution:
             return found.text if found.value is not None else ""
         if found is not None:
             kind = "a list" if isinstance(found, ListNode) else "a mapping"
-            self.mistakes.say(f"'{match[1]}' is {kind}, which cannot stand inside text", at, f'write "${{{match[1]}}}" alone')
+            self.mistakes.say(
+                f"'{match[1]}' is {kind}, which cannot stand inside text", at, f'write "${{{match[1]}}}" alone'
+            )
         return ""
 
     def _find(self, name: str, at: Span, values: Mapping[str, Node]) -> Node | None:
         if name in values:
             return values[name]
+        if name in self.missing:
+            self.mistakes.again()
+            return None
         hint = did_you_mean(name, values) or (f"one of {', '.join(values)}" if values else "declare it under args")
         self.mistakes.say(f"there is no argument '{name}'", at, hint)
         return None

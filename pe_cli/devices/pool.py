@@ -12,8 +12,8 @@ from pe_cli.devices import native
 from pe_cli.kernels.cache import Instance, addresses
 
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-#: Pauses before a worker parks: about 20 microseconds, long enough to bridge the gap between two steps of a training loop.
-SPIN = 500
+#: Pauses before a worker parks: about 0.1 ms, long enough to bridge the gap between two steps of a training loop. Waking costs far more.
+SPIN = 5000
 
 
 def native_function(kernel: object) -> ctypes._FuncPointer:

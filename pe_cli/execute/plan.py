@@ -122,7 +122,9 @@ class Plan:
         failed = self.step.run(step)
         if failed is not None:
             work, report = failed
-            raise failure(report, self.graph.nodes[self.tasks[work].node].op, step)
+            node = self.graph.nodes[self.tasks[work].node]
+            report[1] += sum(self.request.sizes[: node.device])  # the row in the whole batch
+            raise failure(report, node.op, step)
         return [{name: self._read(name, d) for name in self.request.fetches} for d in self.graph.active]
 
     def _read(self, name: str, d: int) -> np.ndarray[Any, Any]:

@@ -1,17 +1,20 @@
 """2-D convolution of NHWC images with HWIO filters: forward, gradient of the images, gradient of the filters.
 
-Everything is a sum of small matrix products over pixels (`micro.panel`) on the images as they lie: no padded copy, no im2col.
-Output pixels whose taps all lie inside the image go row by row; border columns go as groups of rows with a narrower filter.
+Everything is a sum of small matrix products over pixels (`micro.panel`) on the images as they lie: no padded copy, no
+im2col. Output pixels whose taps all lie inside the image go row by row; border columns go as groups of rows with a
+narrower filter.
 
 A `geometry` is a tuple of 15 int64:
 
     (H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, groups)
 
-image height and width in pixels, channels of all groups together, the same of the output, filter height and width in taps,
-stride, padding above and left of the image, dilation (all along height, then width), and groups. Padding below and right is
-implied by OH and OW. Filters are [kh, kw, C/groups, OC] row-major. Addresses are in bytes, sizes in elements.
+image height and width in pixels, channels of all groups together, the same of the output, filter height and width in
+taps, stride, padding above and left of the image, dilation (all along height, then width), and groups. Padding below
+and right is implied by OH and OW. Filters are [kh, kw, C/groups, OC] row-major. Addresses are in bytes, sizes in
+elements.
 """
 
+# ruff: noqa: PLR0917, PLR0912, C901 - kernels take addresses, sizes and strides one by one, and loop in loops
 from __future__ import annotations
 
 from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer
@@ -24,14 +27,33 @@ PIXELS = 192
 BLOCK_BYTES = 384 * 1024
 
 
+#: Elements of filters from which they are packed, column block by column block, each kept in L2 for the whole batch.
+LARGE = 96 * 1024
+#: Most columns in a block of vectors: three registers of 16 float32.
+BLOCK_COLUMNS = 48
+
+
+def _packed(channels: int, out_channels: int, taps: int) -> int:
+    return taps * channels * BLOCK_COLUMNS if taps * channels * out_channels >= LARGE else 0
+
+
 def conv_forward_scratch(channels: int, out_channels: int, kh: int, kw: int, groups: int = 1) -> int:
-    """Return the elements of scratch of `conv_forward`: none."""
-    del channels, out_channels, kh, kw, groups
-    return 0
+    """Return the elements of scratch of `conv_forward`: a block of columns of large filters, else none.
+
+    Args:
+        channels: of the image, all groups.
+        out_channels: of the output, all groups.
+        kh: height of the filter.
+        kw: width of the filter.
+        groups: number of groups.
+    """
+    if groups == channels and groups > 1:
+        return 0
+    return _packed(channels // groups, out_channels // groups, kh * kw)
 
 
 def conv_backward_data_scratch(channels: int, out_channels: int, kh: int, kw: int, groups: int = 1) -> int:
-    """Return the elements of scratch of `conv_backward_data`: the filters once more, transposed.
+    """Return the elements of scratch of `conv_backward_data`: the filters transposed, and a block of their columns.
 
     Args:
         channels: of the image, all groups.
@@ -42,7 +64,8 @@ def conv_backward_data_scratch(channels: int, out_channels: int, kh: int, kw: in
     """
     if groups == channels and groups > 1:
         return 0
-    return kh * kw * (channels // groups) * (out_channels // groups)
+    inputs, outputs = channels // groups, out_channels // groups
+    return kh * kw * inputs * outputs + _packed(outputs, inputs, kh * kw)
 
 
 def conv_backward_weight_scratch(channels: int, out_channels: int, kh: int, kw: int, groups: int = 1) -> int:
@@ -99,7 +122,8 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn):
             d = block_vectors(left)
             filters_at = w + SIZE * column
             out = y + SIZE * (n * yn + column)
-            # Segments of work: the inner columns of each row, then each border column: its inner rows, then each other row.
+            # Segments of work: the inner columns of each row, then each border column: its inner rows, then each other
+            # row.
             for column_at in range(-1, OW):
                 if column_at >= 0 and w0 <= column_at < w1:
                     continue
@@ -129,10 +153,32 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn):
 
 
 @helper
-def _convolve_any(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn):
+def _convolve_large(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, scratch):
+    """Do `_convolve` with filters beyond L2: a packed block of columns passes over all images before the next."""
+    kh, kw, C, OC = filters
+    left = (OC + LANES - 1) // LANES
+    column = 0
+    while left > 0:
+        d = block_vectors(left)
+        wide = d * LANES
+        used = min(wide, OC - column)
+        source = pointer(w + SIZE * column)
+        target = pointer(scratch)
+        for k in range(kh * kw * C):
+            for j in range(used):
+                target[k * wide + j] = source[k * wk + j]
+        _convolve(
+            x, scratch, y + SIZE * column, images, shape, (kh, kw, C, used), steps, xp, wide, yp, yr, yn
+        )  # fmt: skip
+        column += wide
+        left -= d
+
+
+@helper
+def _convolve_any(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, scratch):
     """Do `_convolve`; a 1x1 filter without stride takes all pixels of all images as rows of blocks."""
     H, W, OH, OW = shape
-    kh, kw, _, _ = filters
+    kh, kw, C, OC = filters
     sh, sw, ph, pw, _, _ = steps
     flat = kh * kw == 1 and sh == 1 and sw == 1 and ph == 0 and pw == 0 and OH == H and OW == W
     if flat and yr == OW * yp and yn == OH * yr:
@@ -146,6 +192,8 @@ def _convolve_any(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn):
                 xp, wk, yp, size * yp, size * yp,
             )  # fmt: skip
             done += blocks * size
+    elif kh * kw * C * OC >= LARGE and images > 0:
+        _convolve_large(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, scratch)
     else:
         _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn)
 
@@ -161,7 +209,7 @@ def conv_forward(x, w, y, n0, n1, geometry, scratch):
         n0: first image.
         n1: past the last image.
         geometry: see the module.
-        scratch: unused (`conv_forward_scratch` is 0).
+        scratch: address of `conv_forward_scratch` elements.
     """
     H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, groups = geometry
     x += SIZE * n0 * H * W * C
@@ -173,7 +221,7 @@ def conv_forward(x, w, y, n0, n1, geometry, scratch):
     for g in range(groups):
         _convolve_any(
             x + SIZE * g * c, w + SIZE * g * o, y + SIZE * g * o, n1 - n0, (H, W, OH, OW), (kh, kw, c, o),
-            (sh, sw, ph, pw, dh, dw), C, OC, OC, OW * OC, OH * OW * OC,
+            (sh, sw, ph, pw, dh, dw), C, OC, OC, OW * OC, OH * OW * OC, scratch,
         )  # fmt: skip
 
 
@@ -182,8 +230,8 @@ def _phase(offset, taps, stride, pad, dilation):
     """Return which taps reach image positions offset + stride*j, along one axis.
 
     Returns:
-        count, first, step, shift: taps first, first - step, ..., (count of them) see output j + shift, j + shift + spread, ...
-        with spread = dilation*step/stride.
+        count, first, step, shift: taps first, first - step, ..., (count of them) see output j + shift, j + shift +
+        spread, ... with spread = dilation*step/stride.
     """
     first, second, count = -1, -1, 0
     for t in range(taps):
@@ -204,8 +252,8 @@ def _phase(offset, taps, stride, pad, dilation):
 def conv_backward_data(dy, w, dx, n0, n1, geometry, scratch):
     """Write dx[n0:n1], the gradient of the images.
 
-    The positions of dx fall into sh*sw phases by their remainder; each is a stride-1 convolution of dy with the taps that
-    reach it, flipped and transposed. A phase that no tap reaches (stride larger than the filter) becomes zero.
+    The positions of dx fall into sh*sw phases by their remainder; each is a stride-1 convolution of dy with the taps
+    that reach it, flipped and transposed. A phase that no tap reaches (stride larger than the filter) becomes zero.
 
     Args:
         dy: address of the gradient of the outputs [N, OH, OW, OC].
@@ -236,7 +284,7 @@ def conv_backward_data(dy, w, dx, n0, n1, geometry, scratch):
                     dy + SIZE * g * o, scratch, dx + SIZE * ((a * W + b) * C + g * c), n1 - n0,
                     (OH, OW, (H - a + sh - 1) // sh, (W - b + sw - 1) // sw), (na, nb, o, c),
                     (1, 1, -oa, -ob, max(1, dh * ta // sh), max(1, dw * tb // sw)),
-                    OC, c, sw * C, sh * W * C, H * W * C,
+                    OC, c, sw * C, sh * W * C, H * W * C, scratch + SIZE * na * nb * c * o,
                 )  # fmt: skip
 
 
@@ -318,7 +366,7 @@ def _weights(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc):
 def _weights_block(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc, r0, r1):
     """Add the outputs of rows r0 <= i < r1 of some images to dw."""
     H, W, OH, OW = shape
-    kh, kw, C, OC = filters
+    _, kw, C, OC = filters
     sh, sw, ph, pw, dh, dilation = steps
     w0, w1 = _inside(OW, W, kw, sw, pw, dilation)
     # Few channels would leave most of a row block empty: then all taps of a row are the rows of the product, and the
@@ -424,7 +472,7 @@ def _depthwise_backward_data(dy, w, dx, images, geometry):
 @helper
 def _depthwise_backward_weight(x, dy, dw, images, row0, row1, acc, geometry):
     """Write rows row0 <= a < row1 of dw of a depthwise convolution."""
-    H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dilation, _ = geometry
+    H, W, C, OH, OW, OC, _, kw, sh, sw, ph, pw, dh, dilation, _ = geometry
     m = OC // C
     for a in range(row0, row1):
         if not acc:

@@ -42,7 +42,7 @@ def _function(fn: types.FunctionType, dtype: str, out: list[str], seen: set[int]
         _value(value, dtype, out, seen)
 
 
-def _value(value: Any, dtype: str, out: list[str], seen: set[int]) -> None:
+def _value(value: Any, dtype: str, out: list[str], seen: set[int]) -> None:  # noqa: C901 - one case a kind of global
     if isinstance(value, Helper):
         chosen = value.of(dtype)
         if chosen.fn is not None:
@@ -55,6 +55,11 @@ def _value(value: Any, dtype: str, out: list[str], seen: set[int]) -> None:
         out.append(f"{value.name}={value.value(dtype)!r}")
     elif isinstance(value, types.FunctionType):
         _function(value, dtype, out, seen)
+    elif isinstance(value, type) and value.__module__.startswith("pe_cli."):
+        for name, member in sorted(vars(value).items()):
+            out.append(name)
+            if isinstance(member, types.FunctionType):
+                _function(member, dtype, out, seen)
     elif isinstance(value, (types.ModuleType, type)) or callable(value):
         out.append(getattr(value, "__name__", ""))
     elif isinstance(value, (int, float, str, bool, bytes, tuple, list, dict, type(None))):

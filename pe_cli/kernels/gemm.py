@@ -1,16 +1,17 @@
 """Matrix products from microkernels: C[m, n] (+)= op(A) op(B), row-major, for any sizes and strides."""
 
+# ruff: noqa: PLR0917, C901 - kernels take addresses, sizes and strides one by one, and loop in loops
 from __future__ import annotations
 
 from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer
 from pe_cli.kernels.micro import block_vectors, panel
 from pe_cli.kernels.transpose import transpose
 
-#: Rows of B in a block: a packed strip of two vectors stays in half of L1 on AVX2 and is L2-resident everywhere.
+#: Most rows of B in a block. Of float64, half as many, so that the bytes are the same.
 DEPTH = 512
-#: Columns of B in a packed block, elements: DEPTH * WIDTH float32 take 512 KiB, half of a common L2.
+#: Columns of B in a packed block: with DEPTH they take 512 KiB, half of a common L2.
 WIDTH = 256
-#: Rows of A in a block: DEPTH * ROWS float32 stay in the other half of L2.
+#: Rows of A in a block: with DEPTH they stay in the other half of L2.
 ROWS = 192
 #: From this many rows of A copying B pays even when B needs no transposing.
 PACK_ROWS = 256
@@ -71,7 +72,7 @@ def _narrow(transposed, m, n, k, a, lda, b, ldb, acc, c, cr, cc, scratch):
     """Do C[m, n] with n <= NARROW by dot products of rows of A and columns of op(B); C's strides are (cr, cc)."""
     done = 0
     while True:
-        depth = min(DEPTH, k - done)
+        depth = min(DEPTH * 4 // SIZE, k - done)
         if transposed:
             _dots(m, n, depth, a + SIZE * done, lda, b + SIZE * done, ldb, acc or done > 0, c, cr, cc)
         else:
@@ -116,7 +117,7 @@ def gemm(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch):
     pack = tb != 0 or (m >= PACK_ROWS and ldb >= 2 * LANES)
     done = 0
     while True:
-        depth = min(DEPTH, k - done)
+        depth = min(DEPTH * 4 // SIZE, k - done)
         add = 1 if acc or done > 0 else 0
         for j0 in range(0, n, WIDTH):
             wide = min(WIDTH, n - j0)

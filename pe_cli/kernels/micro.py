@@ -1,21 +1,26 @@
 """Microkernels: small matrix products held in vector registers, written as LLVM IR, for GEMM and convolution alike.
 
-One primitive serves all of them, `panel`. It computes, for rows r < rows and columns j < columns,
+One primitive serves all of them: `panel(vectors, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr,
+yr, acc)`. For rows r and columns j, of which there are at most vectors * LANES, it computes
 
-    y[r*yr + j] (+)= sum_{s1 < n1} sum_{s2 < n2} sum_{k < depth} x[r*xr + k*xk + s2*xs2 + s1*xs1] * w[k*wk + s2*ws2 + s1*ws1 + j]
+    y[r*yr + j] (+)= sum over s1 < n1, s2 < n2, k < depth of
+                     x[r*xr + k*xk + s2*xs2 + s1*xs1] * w[k*wk + s2*ws2 + s1*ws1 + j]
 
-with as many columns as fit in `width()` vectors. The two outer sums let a convolution walk the rows and columns of its kernel,
-and a weight gradient the images and rows of a batch, without leaving the registers.
+x, w and y are addresses, strides are in elements, and j has stride 1. An empty sum is 0. More `columns` than vectors *
+LANES count as that many; fewer than (vectors - 1) * LANES + 1 are not allowed. The two outer sums let a convolution
+walk the rows and columns of its filter, and a filter gradient the images and rows of a batch, without leaving the
+registers.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from pe_cli.kernels.lang import LANES, helper, intrinsic
+from pe_cli.kernels.lang import helper, intrinsic
 
-#: Rows of a block, largest first, by (vector registers, vectors of columns). A block keeps rows*vectors accumulators, one
-#: vector of w each and one broadcast of x in registers. Small blocks catch what the large ones leave.
+#: Rows of a block, largest first, by (vector registers, vectors of columns). A block keeps rows*vectors accumulators,
+#: as many vectors of w as columns have, and one broadcast of x in registers. Small blocks catch what the large ones
+#: leave.
 LADDERS = {
     (32, 1): (16, 8, 4, 2, 1),
     (32, 2): (12, 8, 4, 2, 1),
@@ -25,7 +30,9 @@ LADDERS = {
     (16, 3): (4, 2, 1),
 }
 WIDEST = 3
-NAMES = ("rows", "columns", "x", "w", "y", "n1", "xs1", "ws1", "n2", "xs2", "ws2", "depth", "xk", "wk", "xr", "yr", "acc")
+NAMES = (
+    "rows", "columns", "x", "w", "y", "n1", "xs1", "ws1", "n2", "xs2", "ws2", "depth", "xk", "wk", "xr", "yr", "acc"
+)  # fmt: skip
 
 
 class _Emitter:
@@ -55,7 +62,11 @@ class _Emitter:
         self.fn.linkage = "linkonce_odr"
         self.fn.attributes.add("noinline")
         self.fn.attributes.add("nounwind")
-        self.fn.attributes.add("optsize")
+        # With 512-bit registers a loop round is long enough, and unrolling only costs compile time. With narrower ones
+        # LLVM's unrolling gains a tenth: two FMAs a cycle leave no room for the loop's own instructions.
+        self.wide = vector_bytes() == 64
+        if self.wide:
+            self.fn.attributes.add("optsize")
         self.a = dict(zip(NAMES, self.fn.args, strict=True))
 
     def constant(self, value: int) -> Any:
@@ -98,7 +109,9 @@ class _Emitter:
     def tail_mask(self) -> Any:
         wide = self.ir.VectorType(self.i32, self.env.lanes)
         last = self.b.sub(self.a["columns"], self.constant(self.env.lanes * (self.vectors - 1)))
-        most = self.b.select(self.b.icmp_signed("<", last, self.constant(self.env.lanes)), last, self.constant(self.env.lanes))
+        most = self.b.select(
+            self.b.icmp_signed("<", last, self.constant(self.env.lanes)), last, self.constant(self.env.lanes)
+        )
         numbers = self.ir.Constant(wide, list(range(self.env.lanes)))
         return self.b.icmp_signed("<", numbers, self.splat(self.b.trunc(most, self.i32), wide))
 
@@ -106,7 +119,7 @@ class _Emitter:
         return self.b.gep(base, [offset])
 
     def load(self, at: Any, v: int) -> Any:
-        """Load vector v of a row at `at`; the last one under the mask, so that nothing outside the matrix is touched."""
+        """Load vector v of a row at `at`; the last one under the mask, so as to touch nothing outside the matrix."""
         at = self.b.bitcast(self.at(at, self.constant(v * self.env.lanes * self.size)), self.vector.as_pointer())
         if v < self.vectors - 1 or self.mask is None:
             return self.b.load(at, align=self.size)
@@ -145,7 +158,9 @@ class _Emitter:
             b.cbranch(go, body, after)
             b.position_at_end(body)
             self.block(rows, x, y)
-            for phi, step in zip(phis, (self.constant(-rows), *(b.mul(a[s], self.constant(rows)) for s in ("xr", "yr"))), strict=True):
+            for phi, step in zip(
+                phis, (self.constant(-rows), *(b.mul(a[s], self.constant(rows)) for s in ("xr", "yr"))), strict=True
+            ):
                 phi.add_incoming(b.add(phi, step), b.block)
             b.branch(test)
             b.position_at_end(after)
@@ -162,7 +177,7 @@ class _Emitter:
         for value in [count, *values]:
             phis.append(b.phi(value.type))
             phis[-1].add_incoming(value, before)
-        found = body(phis[1:])
+        found: list[Any] = body(phis[1:])
         remaining = b.sub(phis[0], self.constant(1))
         for phi, value in zip(phis, [remaining, *found], strict=True):
             phi.add_incoming(value, b.block)
@@ -173,7 +188,10 @@ class _Emitter:
     def block(self, rows: int, x: Any, y: Any) -> None:
         """Emit the product of one block of rows: accumulators from y or zero, three nested sums, stores."""
         b, a = self.b, self.a
-        out = [b.inttoptr(y if r == 0 else b.add(y, b.mul(a["yr"], self.constant(r))), self.byte_pointer) for r in range(rows)]
+        out = [
+            b.inttoptr(y if r == 0 else b.add(y, b.mul(a["yr"], self.constant(r))), self.byte_pointer)
+            for r in range(rows)
+        ]
         cells = [(r, v) for r in range(rows) for v in range(self.vectors)]
         before = b.block
         read, start = self.fn.append_basic_block("read"), self.fn.append_basic_block("start")
@@ -192,7 +210,8 @@ class _Emitter:
         work, store = self.fn.append_basic_block("work"), self.fn.append_basic_block("store")
         b.cbranch(a["some"], work, store)
         b.position_at_end(work)
-        # Rows in groups of four share a pointer: base + {0, 1, 2, 3}*xr are addressing modes, twelve pointers would spill.
+        # Rows in groups of four share a pointer: base + {0, 1, 2, 3}*xr are addressing modes, twelve pointers would
+        # spill.
         bases = [b.inttoptr(b.add(x, b.mul(a["xr"], self.constant(r))), self.byte_pointer) for r in range(0, rows, 4)]
         found = self.sums(rows, [*bases, b.inttoptr(a["w"], self.byte_pointer)], sums)
         end = b.block
@@ -215,7 +234,8 @@ class _Emitter:
 
         def innermost(values: list[Any]) -> list[Any]:
             held, now = values[:count], self.multiply(rows, values[:count], values[count:])
-            return [*map(self.opaque, move(held, "xk", "wk")), *now]
+            moved = move(held, "xk", "wk")
+            return [*(map(self.opaque, moved) if self.wide else moved), *now]
 
         def middle(values: list[Any]) -> list[Any]:
             held = values[:count]
@@ -228,7 +248,7 @@ class _Emitter:
         return self.loop(a["n1"], [*pointers, *sums], outer)[count:]
 
     def opaque(self, at: Any) -> Any:
-        """Return a pointer that LLVM can't relate to others: it would give every row a register of its own, and spill."""
+        """Return a pointer that LLVM can't relate to others: it would give every row its own register, and spill."""
         fn = self.env.function("llvm.launder.invariant.group.p0", at.type, [at.type])
         return self.b.call(fn, [at])
 

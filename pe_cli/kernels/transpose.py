@@ -9,7 +9,6 @@ from typing import Any
 
 from pe_cli.kernels.lang import LANES, SIZE, PerType, helper, intrinsic, pointer
 
-
 #: Side of a tile: a vector's elements, but no more than the vector registers hold rows.
 TILE: Any = PerType("TILE", lambda dtype: min(LANES.value(dtype), 16))
 

@@ -1,7 +1,8 @@
 """Elementary functions that vectorise inside plain loops: polynomials for float32, the C library for float64.
 
-The float32 accuracies, in units in the last place (ulp) of the true value, are what tests/kernels/test_vecmath.py holds them
-to over the whole range. NaN stays NaN. Results below the smallest normal number are right to half of it, not to an ulp.
+The float32 accuracies, in units in the last place (ulp) of the true value, are what tests/kernels/test_vecmath.py holds
+them to over the whole range. NaN stays NaN. Results below the smallest normal number are right to half of it, not to an
+ulp.
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ def _log32(x):
     found = found if x < T(_INFINITY) else x
     found = found if x > T(0.0) else T(_NAN)
     found = T(-_INFINITY) if x == T(0.0) else found
-    return found if x == x else x  # noqa: PLR0124 - a NaN is what differs from itself
+    return found if x == x else x
 
 
 @helper
@@ -230,7 +231,7 @@ def _log1p_32(x):
     found = found if x < T(_INFINITY) else x
     found = found if u > T(0.0) else T(_NAN)
     found = T(-_INFINITY) if u == T(0.0) else found
-    return found if x == x else x  # noqa: PLR0124
+    return found if x == x else x
 
 
 @helper

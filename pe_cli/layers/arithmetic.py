@@ -65,7 +65,6 @@ def sums(input: list[Variable], out: Variable | None = None) -> Variable:
     return out
 
 
-@layer(name="sum")
 def sum_(x: list[Variable]) -> Variable:
     """Add tensors of one type.
 
@@ -84,6 +83,9 @@ def sum_(x: list[Variable]) -> Variable:
         fluid.layers.sum.
     """
     return LayerHelper("sum").one("sum", {"X": as_list(x)})
+
+
+layer(sum_, name="sum")
 
 
 @layer

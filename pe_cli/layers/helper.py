@@ -47,7 +47,7 @@ class LayerHelper:
         """The block that ops are appended to."""
         return self.program.global_block()
 
-    # --- ops ----------------------------------------------------------------------------------------------------------
+    # --- ops ---------------------------------------------------------------------------------------------------------
 
     def op(
         self,
@@ -104,7 +104,7 @@ class LayerHelper:
         bias = self.parameter(attr, x.shape[axis:end], x.dtype, is_bias=True)
         return self.one("elementwise_add", {"X": x, "Y": bias}, {"axis": axis})
 
-    # --- parameters -----------------------------------------------------------------------------------------------------
+    # --- parameters --------------------------------------------------------------------------------------------------
 
     def parameter(
         self,
@@ -152,14 +152,14 @@ class LayerHelper:
         return made
 
     def _initialize(self, made: Parameter, initializer: Initializer) -> None:
-        """Append the initialiser to the startup program, unless an earlier main program with this startup program did."""
+        """Append the initialiser to the startup program, unless another main program of it did."""
         start = self.startup.global_block()
         found = start.vars.get(made.name)
         if found is None:
             initializer(made, start)
         elif found.type != made.type:
             raise self.error(
-                f"{self.layer_type}: the startup program makes '{made.name}' as {found.type}, but it is {made.type} here",
+                f"{self.layer_type}: the startup program makes '{made.name}' {found.type}, but it is {made.type} here",
                 hint="give one of them another name, or use another startup program",
             )
 
@@ -178,7 +178,7 @@ class LayerHelper:
             raise error
         return found
 
-    # --- checks ---------------------------------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------------------------
 
     def error(self, message: str, hint: str | None = None) -> PeError:
         """Return an error at the place of this layer."""

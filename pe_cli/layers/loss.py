@@ -122,8 +122,29 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
     Source:
         fluid.layers.square_error_cost.
     """
-    helper = LayerHelper("square_error_cost")
-    return helper.one("square", {"X": helper.one("elementwise_sub", {"X": input, "Y": label})})
+    return LayerHelper("square_error_cost").one("square_error_cost", {"X": input, "Y": label})
+
+
+@layer
+def mse_loss(input: Variable, label: Variable) -> Variable:
+    """Average the squared difference.
+
+    Out = mean((input - label)^2)
+
+    Args:
+        input: prediction.
+        label: target, shape and dtype of input.
+
+    Returns:
+        [1].
+
+    Raises:
+        PeError: shapes do not fit.
+
+    Source:
+        fluid.layers.mse_loss.
+    """
+    return LayerHelper("mse_loss").one("mse_loss", {"X": input, "Y": label})
 
 
 @layer

@@ -13,7 +13,7 @@ from pe_cli.program.param_attr import ParamAttr
 
 
 @layer
-def batch_norm(
+def batch_norm(  # noqa: PLR0917 (fluid's arguments)
     input: Variable,
     act: str | None = None,
     is_test: bool = False,
@@ -84,7 +84,7 @@ def batch_norm(
 
 
 @layer
-def layer_norm(
+def layer_norm(  # noqa: PLR0917 (fluid's arguments)
     input: Variable,
     scale: bool = True,
     shift: bool = True,
@@ -97,7 +97,7 @@ def layer_norm(
 ) -> Variable:
     """Normalise every sample over its own elements.
 
-    Out = act(gain (input - mean) / sqrt(variance + epsilon) + bias), mean and variance over the axes from begin_norm_axis
+    Out = act(gain (input - mean) / sqrt(variance + epsilon) + bias), with mean and variance over the last axes
 
     Args:
         input: [batch, ...].
@@ -166,7 +166,8 @@ def dropout(
 ) -> Variable:
     """Set elements to zero at random while training.
 
-    downgrade_in_infer: train x mask, test x (1 - dropout_prob); upscale_in_train: train x mask / (1 - dropout_prob), test x.
+    downgrade_in_infer: x mask in training, x (1 - dropout_prob) in tests;
+    upscale_in_train: x mask / (1 - dropout_prob) in training, x in tests.
 
     Args:
         x: any shape, float32 or float64.

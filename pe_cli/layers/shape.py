@@ -171,7 +171,6 @@ def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     return LayerHelper("flatten", name).one("flatten", {"X": x}, {"axis": axis})
 
 
-@layer(name="slice")
 def slice_(input: Variable, axes: list[int], starts: list[int], ends: list[int]) -> Variable:
     """Take a range of some axes.
 
@@ -194,6 +193,9 @@ def slice_(input: Variable, axes: list[int], starts: list[int], ends: list[int])
     return LayerHelper("slice").one("slice", {"Input": input}, attrs)
 
 
+layer(slice_, name="slice")
+
+
 @layer
 def stack(x: list[Variable], axis: int = 0) -> Variable:
     """Join tensors of one type along a new axis.
@@ -212,6 +214,54 @@ def stack(x: list[Variable], axis: int = 0) -> Variable:
         fluid.layers.stack.
     """
     return LayerHelper("stack").one("stack", {"X": as_list(x)}, {"axis": axis}, "Y")
+
+
+@layer
+def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
+    """Cut a tensor into one part for each index of an axis, and leave the axis out.
+
+    Args:
+        x: any shape.
+        axis: to cut; its size is known.
+        num: size of the axis, checked when given.
+
+    Returns:
+        As many tensors as the axis has indices.
+
+    Raises:
+        PeError: the size of the axis is not known, or is not num.
+
+    Source:
+        fluid.layers.unstack.
+    """
+    helper = LayerHelper("unstack")
+    size = x.shape[axis] if -len(x.shape) <= axis < len(x.shape) else num
+    count = size if num is None else num
+    if count is None or count < 1:
+        raise helper.error(f"unstack: axis {axis} of {x} has no known size", hint="give num")
+    names = [helper.program.unique(f"{helper.name}.tmp") for _ in range(count)]
+    helper.op("unstack", {"X": x}, {"axis": axis, "num": count}, (), {"Y": names})
+    return [helper.block.var(n) for n in names]
+
+
+@layer
+def reverse(x: Variable, axis: int | list[int]) -> Variable:
+    """Reverse the order of elements along axes.
+
+    Args:
+        x: any shape.
+        axis: axis or axes.
+
+    Returns:
+        Shape and dtype of x.
+
+    Raises:
+        PeError: there is no such axis.
+
+    Source:
+        fluid.layers.reverse.
+    """
+    return LayerHelper("reverse").one("reverse", {"X": x}, {"axis": as_list(axis)})
 
 
 @layer

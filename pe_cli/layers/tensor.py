@@ -56,7 +56,9 @@ def zeros(shape: list[int], dtype: str) -> Variable:
     Source:
         fluid.layers.zeros.
     """
-    return fill_constant(shape, dtype, 0.0)
+    return _into(
+        LayerHelper("fill_constant"), "fill_constant", {}, {"shape": shape, "dtype": dtype, "value": 0.0}, None
+    )
 
 
 @layer
@@ -76,7 +78,9 @@ def ones(shape: list[int], dtype: str) -> Variable:
     Source:
         fluid.layers.ones.
     """
-    return fill_constant(shape, dtype, 1.0)
+    return _into(
+        LayerHelper("fill_constant"), "fill_constant", {}, {"shape": shape, "dtype": dtype, "value": 1.0}, None
+    )
 
 
 @layer

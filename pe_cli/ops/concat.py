@@ -38,7 +38,9 @@ def agreed(name: str, xs: Sequence[TensorType], free: int | None) -> list[int]:
     return out
 
 
-def _parts(o: Lowering, whole: Buffer, parts: Sequence[Buffer | None], sizes: Sequence[int], axis: int, *, gather: bool) -> None:
+def _parts(
+    o: Lowering, whole: Buffer, parts: Sequence[Buffer | None], sizes: Sequence[int], axis: int, *, gather: bool
+) -> None:
     """Append copies between a tensor and its slices along an axis: into the whole (gather) or out of it."""
     steps = row_major(whole.shape)
     start = 0
@@ -53,7 +55,7 @@ def _parts(o: Lowering, whole: Buffer, parts: Sequence[Buffer | None], sizes: Se
         start += size
 
 
-# --- concat and split -----------------------------------------------------------------------------------------------------
+# --- concat and split -------------------------------------------------------------------------------------------------
 
 
 @op(
@@ -118,7 +120,9 @@ def section_sizes(name: str, size: int, num: int, sections: Sequence[int]) -> li
         if num < 1:
             raise PeError(f"{name} needs num of at least 1 or sections, got num {num}")
         if size >= 0 and size % num:
-            raise PeError(f"{name}: an axis of size {size} does not divide into {num} equal parts", hint="give sections instead")
+            raise PeError(
+                f"{name}: an axis of size {size} does not divide into {num} equal parts", hint="give sections instead"
+            )
         return [size // num if size >= 0 else -1] * num
     if any(s < -1 for s in sections) or list(sections).count(-1) > 1:
         raise PeError(f"{name} takes sections of at least 0 and one -1, got {list(sections)}")
@@ -187,7 +191,7 @@ def split_grad_cpu(o: Lowering) -> None:
     _parts(o, out, o.inputs("Out@GRAD"), sizes, axis, gather=True)
 
 
-# --- stack and unstack ----------------------------------------------------------------------------------------------------
+# --- stack and unstack ------------------------------------------------------------------------------------------------
 
 
 @op(

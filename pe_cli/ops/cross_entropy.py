@@ -290,6 +290,13 @@ def softmax_loss_strided_back(
             dx[at + k * inner] -= g[r]
 
 
+@kernel
+def add_to(x: Ptr, out: Ptr, n: Int):
+    """out += x."""
+    for i in range(n):
+        out[i] += x[i]
+
+
 @op(
     "softmax_with_cross_entropy",
     inputs="Logits Label",
@@ -368,12 +375,15 @@ def softmax_with_cross_entropy_grad_cpu(o: Lowering) -> None:
     outer, n, inner = around(p.shape, o.attrs["axis"])
     soft, ignored = o.attrs["soft_label"], o.attrs["ignore_index"]
     if not o.has("Loss@GRAD"):
-        lower_softmax_back(o, p, o.input("Softmax@GRAD"), dx, add=False)
+        lower_softmax_back(o, p, o.input("Softmax@GRAD"), dx)
         return
     g = o.input("Loss@GRAD")
+    rest = o.scratch(product(p.shape), p.dtype) if o.has("Softmax@GRAD") else None
+    if rest:
+        lower_softmax_back(o, p, o.input("Softmax@GRAD"), rest)  # before dx takes over p's memory
     if inner == 1 and not soft:
         o.call(softmax_loss_back, p, label, g, dx, outer, n, ignored)
     else:
         o.call(softmax_loss_strided_back, p, label, label if soft else p, g, dx, outer, n, inner, int(soft), ignored)
-    if o.has("Softmax@GRAD"):
-        lower_softmax_back(o, p, o.input("Softmax@GRAD"), dx, add=True)
+    if rest:
+        o.call(add_to, rest, dx, product(dx.shape))

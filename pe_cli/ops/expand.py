@@ -16,7 +16,7 @@ CHUNK = 64
 
 @kernel
 def add_copies(x: Ptr, out: Ptr, outer: Int, count: Int, chunk: Int, n: Int):
-    """out[o, c, :] = sum of x[o, k, :] over k of chunk c; x is [outer, count, n], out [outer, ceil(count / chunk), n]."""
+    """out[o, c, :] = sum of x[o, k, :] over k of chunk c; x is [outer, count, n]."""
     chunks = (count + chunk - 1) // chunk
     for o in range(outer):
         for c in range(chunks):

@@ -86,7 +86,9 @@ def gather(x: TensorType, index: TensorType, *, overwrite: bool) -> TensorType:
     del overwrite
     if not x.shape:
         raise PeError("gather needs an X with at least one axis, got a scalar")
-    if index.dtype not in ("int32", "int64") or not (len(index.shape) == 1 or (len(index.shape) == 2 and index.shape[1] == 1)):
+    if index.dtype not in ("int32", "int64") or not (
+        len(index.shape) == 1 or (len(index.shape) == 2 and index.shape[1] == 1)
+    ):
         raise PeError(f"gather needs an Index [count] or [count, 1] of int32 or int64, got {index}")
     return x.with_shape(index.shape[0], *x.shape[1:])
 

@@ -14,7 +14,7 @@ from pe_cli.ops.registry import Attr, Sample, op
 _COEFFICIENT = Attr(0.0, "of the decay, no unit")
 
 
-# --- weight decay ---------------------------------------------------------------------------------------------------------
+# --- weight decay -----------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -120,7 +120,7 @@ def l1_decay_cpu(o: Lowering) -> None:
     o.call(add_l1, o.input("Grad"), o.input("Param"), out, out.size, o.attrs["coeff"])
 
 
-# --- clipping -------------------------------------------------------------------------------------------------------------
+# --- clipping ---------------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -140,7 +140,11 @@ def squared_norm_back(x: Ptr, gradient: Ptr, out: Ptr, n: Int):
 @op(
     "squared_l2_norm",
     inputs="X",
-    samples=[Sample({"X": (3, 5)}), Sample({"X": (1,)}, name="one element"), Sample({"X": (30, 70)}, name="several chunks")],
+    samples=[
+        Sample({"X": (3, 5)}),
+        Sample({"X": (1,)}, name="one element"),
+        Sample({"X": (30, 70)}, name="several chunks"),
+    ],
 )
 def squared_l2_norm(x: TensorType) -> TensorType:
     """Add up all squares.

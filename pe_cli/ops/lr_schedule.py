@@ -5,6 +5,7 @@ Counters are int64 [1] and are 0 in the first step. The rate is computed in floa
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, PtrU, Real, T, kernel
+from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, PtrU, T, kernel
 from pe_cli.ops.lowering import Lowering, Numbers
 from pe_cli.ops.registry import Attr, Sample, op
 
@@ -33,7 +34,10 @@ def _at(*steps: int, **attrs: Any) -> list[Sample]:
 
         return make
 
-    return [Sample({"Step": counter(s)}, attrs, f"step {s} {' '.join(k for k, v in attrs.items() if v is True)}".strip()) for s in steps]
+    return [
+        Sample({"Step": counter(s)}, attrs, f"step {s} {' '.join(k for k, v in attrs.items() if v is True)}".strip())
+        for s in steps
+    ]
 
 
 def _rate_type(name: str, step: TensorType, dtype: str, **positive: float) -> TensorType:
@@ -45,7 +49,7 @@ def _rate_type(name: str, step: TensorType, dtype: str, **positive: float) -> Te
     return TensorType((1,), dtype)
 
 
-# --- decays by a power of the steps ---------------------------------------------------------------------------------------
+# --- decays by a power of the steps -----------------------------------------------------------------------------------
 
 
 @kernel
@@ -186,7 +190,7 @@ def inverse_time_decay_cpu(o: Lowering) -> None:
     _decay(o, INVERSE)
 
 
-# --- polynomial -----------------------------------------------------------------------------------------------------------
+# --- polynomial -------------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -227,8 +231,8 @@ def polynomial_decay(
 ) -> TensorType:
     """Go from one rate to another along a power of the steps that are left.
 
-    Out = (learning_rate - end_learning_rate) * (1 - s / n)^power + end_learning_rate, with s = min(Step, decay_steps) and
-    n = decay_steps; with cycle s = Step and n = decay_steps * max(1, ceil(Step / decay_steps)).
+    Out = (learning_rate - end_learning_rate) * (1 - s / n)^power + end_learning_rate, with s = min(Step, decay_steps)
+    and n = decay_steps; with cycle s = Step and n = decay_steps * max(1, ceil(Step / decay_steps)).
 
     Args:
         Step: int64 [1], steps.
@@ -260,7 +264,7 @@ def polynomial_decay_cpu(o: Lowering) -> None:
     o.call(polynomial_rate, o.input("Step"), o.output("Out"), numbers, a["decay_steps"], int(a["cycle"]))
 
 
-# --- piecewise ------------------------------------------------------------------------------------------------------------
+# --- piecewise --------------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -305,9 +309,9 @@ def piecewise_decay(step: TensorType, *, boundaries: list[int], values: list[flo
     """
     if len(values) != len(boundaries) + 1:
         raise PeError(
-            f"piecewise_decay needs one value more than boundaries, got {len(values)} values and {len(boundaries)} boundaries"
+            f"piecewise_decay needs one value more than boundaries, got {len(values)} and {len(boundaries)}"
         )
-    if any(b <= a for a, b in zip(boundaries, boundaries[1:], strict=False)):
+    if any(b <= a for a, b in itertools.pairwise(boundaries)):
         raise PeError(f"piecewise_decay needs increasing boundaries, got {boundaries}")
     return _rate_type("piecewise_decay", step, dtype)
 
@@ -321,7 +325,7 @@ def piecewise_decay_cpu(o: Lowering) -> None:
     )
 
 
-# --- cosine ---------------------------------------------------------------------------------------------------------------
+# --- cosine -----------------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -343,7 +347,9 @@ def cosine_rate(counter: PtrI64, out: Ptr, rate: PtrF64, each: Int, epochs: Int)
     differentiable="",
     samples=_at(0, 9, 10, 47, step_each_epoch=10, epochs=5),
 )
-def cosine_decay(step: TensorType, *, learning_rate: float, step_each_epoch: int, epochs: int, dtype: str) -> TensorType:
+def cosine_decay(
+    step: TensorType, *, learning_rate: float, step_each_epoch: int, epochs: int, dtype: str
+) -> TensorType:
     """Let the rate follow half a cosine, epoch by epoch.
 
     Out = learning_rate / 2 * (cos(pi * floor(Step / step_each_epoch) / epochs) + 1)
@@ -375,7 +381,7 @@ def cosine_decay_cpu(o: Lowering) -> None:
     o.call(cosine_rate, o.input("Step"), o.output("Out"), reals(a["learning_rate"]), a["step_each_epoch"], a["epochs"])
 
 
-# --- noam -----------------------------------------------------------------------------------------------------------------
+# --- noam -------------------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -426,10 +432,15 @@ def noam_decay(step: TensorType, *, d_model: int, warmup_steps: int, learning_ra
 def noam_decay_cpu(o: Lowering) -> None:
     """One number."""
     a = o.attrs
-    o.call(noam_rate, o.input("Step"), o.output("Out"), reals(a["learning_rate"] * a["d_model"] ** -0.5, a["warmup_steps"] ** -1.5))
+    o.call(
+        noam_rate,
+        o.input("Step"),
+        o.output("Out"),
+        reals(a["learning_rate"] * a["d_model"] ** -0.5, a["warmup_steps"] ** -1.5),
+    )
 
 
-# --- warmup ---------------------------------------------------------------------------------------------------------------
+# --- warmup -----------------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -443,7 +454,10 @@ def warmup_rate(counter: PtrI64, rate: PtrU, out: Ptr, ends: PtrF64, steps: Int)
 
 
 def _warmup_samples() -> Sequence[Sample]:
-    return [Sample({**s.inputs, "LearningRate": (1,)}, s.attrs, s.name) for s in _at(0, 3, 5, 25, warmup_steps=5, end_lr=0.5)]
+    return [
+        Sample({**s.inputs, "LearningRate": (1,)}, s.attrs, s.name)
+        for s in _at(0, 3, 5, 25, warmup_steps=5, end_lr=0.5)
+    ]
 
 
 @op(

@@ -16,11 +16,11 @@ from pe_cli.ops.registry import Attr, Sample, op
 
 
 @kernel
-def products(
+def products(  # noqa: PLR0917
     ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, size: Int, alpha: Real,
     table: PtrI64, count: Int, scratch: Ptr,
 ):  # fmt: skip
-    """Do C = alpha op(A) op(B) for count matrices; a row of table is the offsets in a, b and c, and whether to add to C.
+    """Do C = alpha op(A) op(B) for count matrices; a row of table: offsets in a, b and c, and whether to add to C.
 
     C's size is in elements, all matrices together; without a product it is zero.
     """
@@ -83,7 +83,7 @@ class Matrices:
 def multiply(
     o: Lowering, factors: tuple[Any, Matrices], others: tuple[Any, Matrices], out: tuple[Any, Matrices], alpha: float
 ) -> None:
-    """Append the call for out = alpha factors @ others; where out is smaller than the batch, its products are added up."""
+    """Append the call for out = alpha factors @ others; products of one place of out are added up."""
     (a, left), (b, right), (c, result) = factors, others, out
     batch = broadcast(left.batch, right.batch, result.batch)
     seen: set[int] = set()
@@ -94,8 +94,8 @@ def multiply(
     m, n, k = left.height, right.width, left.width
     scratch = o.scratch(gemm_scratch(n, k), c.dtype)
     o.call(
-        products, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns, c, c.size, alpha,
-        Numbers(tuple(table or (0,))), len(table) // 4, scratch,
+        products, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns,
+        c, c.size, alpha, Numbers(tuple(table or (0,))), len(table) // 4, scratch,
     )  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def multiply_back(o: Lowering, x: Matrices, y: Matrices, out: Matrices, alpha: f
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the common shape of batch axes, aligned at the right; a size that is not known (-1) gives way to a known one.
+    """Return the common shape of batch axes, aligned at the right; an unknown size (-1) gives way to a known one.
 
     Raises:
         PeError: two sizes differ and neither is 1.
@@ -135,7 +135,7 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(out)
 
 
-# --- mul ------------------------------------------------------------------------------------------------------------------
+# --- mul ------------------------------------------------------------------------------------------------------------
 
 
 @op(
@@ -157,7 +157,7 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 def mul(x: TensorType, y: TensorType, *, x_num_col_dims: int, y_num_col_dims: int) -> TensorType:
     """Multiply two tensors as matrices.
 
-    Out = reshape(X, [rows, inner]) @ reshape(Y, [inner, columns]), back in the leading axes of X and trailing axes of Y.
+    Out = reshape(X, [rows, inner]) @ reshape(Y, [inner, columns]), with the axes of both.
 
     Args:
         X: its first x_num_col_dims axes are rows, the others inner; float32 or float64.
@@ -213,7 +213,7 @@ def mul_flops(x: TensorType, y: TensorType, *, x_num_col_dims: int, y_num_col_di
     return 2 * product(x.shape) * product(y.shape[y_num_col_dims:])
 
 
-# --- matmul ---------------------------------------------------------------------------------------------------------------
+# --- matmul ---------------------------------------------------------------------------------------------------------
 
 
 @op(

@@ -1,7 +1,7 @@
 """Parameter updates that move along the gradient, one pass over memory each: sgd, momentum, lars_momentum, lamb.
 
-Outputs are the same variables as the inputs (ParamOut is Param): the kernels work in place. Where a program gives an output
-another variable, the input is copied there first. The learning rate is a [1] variable, of any float type.
+Outputs are the same variables as the inputs (ParamOut is Param): the kernels work in place. Where a program gives an
+output another variable, the input is copied there first. The learning rate is a [1] variable, of any float type.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def state_samples(slots: Sequence[str], *, rates: bool = True, **attrs: float | 
     return made
 
 
-def check_update(name: str, param: TensorType, gradient: TensorType, rate: TensorType | None, *states: TensorType | None) -> None:
+def check_update(
+    name: str, param: TensorType, gradient: TensorType, rate: TensorType | None, *states: TensorType | None
+) -> None:
     """Check the types of an update's inputs.
 
     Args:
@@ -76,7 +78,7 @@ def in_place(o: Lowering, *slots: str) -> list[Buffer]:
     return found
 
 
-# --- sgd ------------------------------------------------------------------------------------------------------------------
+# --- sgd --------------------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -118,7 +120,7 @@ def sgd_cpu(o: Lowering) -> None:
     o.call(sgd_step, p, o.input("Grad"), o.input("LearningRate"), p.size)
 
 
-# --- momentum -------------------------------------------------------------------------------------------------------------
+# --- momentum ---------------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -181,10 +183,19 @@ def momentum(
 def momentum_cpu(o: Lowering) -> None:
     """One pass."""
     p, v = in_place(o, "Param", "Velocity")
-    o.call(momentum_step, p, o.input("Grad"), v, o.input("LearningRate"), p.size, o.attrs["mu"], int(o.attrs["use_nesterov"]))
+    o.call(
+        momentum_step,
+        p,
+        o.input("Grad"),
+        v,
+        o.input("LearningRate"),
+        p.size,
+        o.attrs["mu"],
+        int(o.attrs["use_nesterov"]),
+    )
 
 
-# --- norms ----------------------------------------------------------------------------------------------------------------
+# --- norms ------------------------------------------------------------------------------------------------------------
 
 
 @helper
@@ -199,7 +210,7 @@ def sum_of_squares(x, n):
     return total
 
 
-# --- lars_momentum --------------------------------------------------------------------------------------------------------
+# --- lars_momentum ----------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -240,7 +251,7 @@ def lars_momentum(
 ) -> tuple[TensorType, TensorType]:
     """Momentum whose learning rate follows the ratio of the parameter's length to its gradient's.
 
-    local = LearningRate * lars_coeff * |Param| / (|Grad| + lars_weight_decay |Param|), LearningRate where a length is 0;
+    local = LearningRate * lars_coeff * |Param| / (|Grad| + lars_weight_decay |Param|), LearningRate if a length is 0;
     Velocity = mu Velocity + local (Grad + lars_weight_decay Param); Param -= Velocity.
 
     Args:
@@ -272,11 +283,19 @@ def lars_momentum_cpu(o: Lowering) -> None:
     p, v = in_place(o, "Param", "Velocity")
     attrs = o.attrs
     o.call(
-        lars_step, p, o.input("Grad"), v, o.input("LearningRate"), p.size, attrs["mu"], attrs["lars_coeff"], attrs["lars_weight_decay"]
+        lars_step,
+        p,
+        o.input("Grad"),
+        v,
+        o.input("LearningRate"),
+        p.size,
+        attrs["mu"],
+        attrs["lars_coeff"],
+        attrs["lars_weight_decay"],
     )
 
 
-# --- lamb -----------------------------------------------------------------------------------------------------------------
+# --- lamb -------------------------------------------------------------------------------------------------------------
 
 
 @kernel

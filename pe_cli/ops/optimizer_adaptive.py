@@ -1,4 +1,4 @@
-"""Parameter updates with a learning rate for every element: adagrad, decayed_adagrad, adam, adamax, rmsprop, adadelta, ftrl.
+"""Parameter updates with a rate for every element: adagrad, decayed_adagrad, adam, adamax, rmsprop, adadelta.
 
 In place and in one pass, as in `pe_cli.ops.optimizer`.
 """
@@ -20,7 +20,7 @@ _BETA1 = Attr(0.9, "decay of the first moment a step, no unit")
 _BETA2 = Attr(0.999, "decay of the second moment a step, no unit")
 
 
-# --- adagrad and decayed_adagrad ------------------------------------------------------------------------------------------
+# --- adagrad and decayed_adagrad --------------------------------------------------------------------------------------
 
 
 @kernel
@@ -120,7 +120,7 @@ def decayed_adagrad_cpu(o: Lowering) -> None:
     o.call(adagrad_step, p, o.input("Grad"), s, o.input("LearningRate"), p.size, decay, 1.0 - decay, o.attrs["epsilon"])
 
 
-# --- adam and adamax ------------------------------------------------------------------------------------------------------
+# --- adam and adamax --------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -263,11 +263,21 @@ def adamax_cpu(o: Lowering) -> None:
     p, m, u, power = in_place(o, "Param", "Moment", "InfNorm", "Beta1Pow")
     a = o.attrs
     o.call(
-        adamax_step, p, o.input("Grad"), m, u, power, o.input("LearningRate"), p.size, a["beta1"], a["beta2"], a["epsilon"]
+        adamax_step,
+        p,
+        o.input("Grad"),
+        m,
+        u,
+        power,
+        o.input("LearningRate"),
+        p.size,
+        a["beta1"],
+        a["beta2"],
+        a["epsilon"],
     )
 
 
-# --- rmsprop --------------------------------------------------------------------------------------------------------------
+# --- rmsprop ----------------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -376,7 +386,7 @@ def rmsprop_cpu(o: Lowering) -> None:
         o.call(rmsprop_step, p, o.input("Grad"), s, v, rate, *numbers)
 
 
-# --- adadelta -------------------------------------------------------------------------------------------------------------
+# --- adadelta ---------------------------------------------------------------------------------------------------------
 
 
 @kernel

@@ -1,4 +1,7 @@
-"""Ops that give the same elements another shape: reshape, flatten, squeeze, unsqueeze. They cost nothing: both names are one memory."""
+"""Ops that give the same elements another shape: reshape, flatten, squeeze, unsqueeze.
+
+They cost nothing: both names are one memory.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,9 @@ def reshape(x: TensorType, *, shape: list[int]) -> TensorType:
     for i, size in enumerate(shape):
         if size == 0:
             if i >= len(x.shape):
-                raise PeError(f"reshape keeps axis {i} of X, which has only {len(x.shape)} axes: {x}", hint=f"shape is {shape}")
+                raise PeError(
+                    f"reshape keeps axis {i} of X, which has only {len(x.shape)} axes: {x}", hint=f"shape is {shape}"
+                )
             out[i] = x.shape[i]
             rest[i] = 1
     left, given = product(rest), product(s for s in shape if s > 0)
@@ -69,7 +74,9 @@ def reshape(x: TensorType, *, shape: list[int]) -> TensorType:
             raise PeError(f"reshape of {x} to {shape}: {left} elements do not divide by {given}")
         out[shape.index(-1)] = left // given if left >= 0 else -1
     elif left >= 0 and left != given:
-        raise PeError(f"reshape of {x} to {shape}: {left} elements do not fill {given}", hint="write -1 for the size to work out")
+        raise PeError(
+            f"reshape of {x} to {shape}: {left} elements do not fill {given}", hint="write -1 for the size to work out"
+        )
     return x.with_shape(*out)
 
 

@@ -29,7 +29,9 @@ def clamped(size: int, start: int, end: int) -> tuple[int, int]:
     },
     samples=[
         Sample({"Input": (5, 4)}, {"axes": [0], "starts": [1], "ends": [3]}, "rows"),
-        Sample({"Input": (3, 5, 4)}, {"axes": [1, 2], "starts": [-3, 0], "ends": [-1, 100]}, "from the end, and clamped"),
+        Sample(
+            {"Input": (3, 5, 4)}, {"axes": [1, 2], "starts": [-3, 0], "ends": [-1, 100]}, "from the end, and clamped"
+        ),
         Sample({"Input": (3, 4)}, {"axes": [-1], "starts": [0], "ends": [1]}, "one column"),
         Sample({"Input": (1,)}, {"axes": [0], "starts": [0], "ends": [1]}, "one element"),
         Sample({"Input": (0, 4)}, {"axes": [1], "starts": [1], "ends": [3]}, "empty batch"),
@@ -50,7 +52,7 @@ def slice_op(x: TensorType, *, axes: list[int], starts: list[int], ends: list[in
         Out: as many axes as Input.
 
     Raises:
-        PeError: the lists differ in length, an axis is out of range or twice there, or an axis of known size keeps nothing.
+        PeError: the lists differ in length, an axis is out of range or there twice, or keeps nothing.
 
     Source:
         fluid.layers.slice.

@@ -110,17 +110,13 @@ def dot(a, b, at, n):
 
 
 @kernel
-def softmax_back(out: Ptr, g: Ptr, dx: Ptr, rows: Int, n: Int, add: Int):
-    """dx (+)= out * (g - sum(g * out)) on contiguous rows; dx may be g unless add."""
+def softmax_back(out: Ptr, g: Ptr, dx: Ptr, rows: Int, n: Int):
+    """dx = out * (g - sum(g * out)) on contiguous rows; dx may be g or out."""
     for r in range(rows):
         at = r * n
         s = dot(out, g, at, n)
-        if add:
-            for j in range(at, at + n):
-                dx[j] += out[j] * (g[j] - s)
-        else:
-            for j in range(at, at + n):
-                dx[j] = out[j] * (g[j] - s)
+        for j in range(at, at + n):
+            dx[j] = out[j] * (g[j] - s)
 
 
 @kernel
@@ -140,7 +136,7 @@ def log_softmax_back(out: Ptr, g: Ptr, dx: Ptr, rows: Int, n: Int):
 
 
 @kernel
-def softmax_back_across(out: Ptr, g: Ptr, dx: Ptr, total: Ptr, outer: Int, n: Int, inner: Int, logarithm: Int, add: Int):
+def softmax_back_across(out: Ptr, g: Ptr, dx: Ptr, total: Ptr, outer: Int, n: Int, inner: Int, logarithm: Int):
     """The same over the middle axis of [outer, n, inner]; total holds inner numbers."""
     for o in range(outer):
         start = o * n * inner
@@ -155,9 +151,6 @@ def softmax_back_across(out: Ptr, g: Ptr, dx: Ptr, total: Ptr, outer: Int, n: In
             if logarithm:
                 for i in range(inner):
                     dx[at + i] = g[at + i] - exp(out[at + i]) * total[i]
-            elif add:
-                for i in range(inner):
-                    dx[at + i] += out[at + i] * (g[at + i] - total[i])
             else:
                 for i in range(inner):
                     dx[at + i] = out[at + i] * (g[at + i] - total[i])
@@ -250,13 +243,13 @@ def _forward(o: Lowering, logarithm: bool) -> None:
         o.call(softmax_across, x, out, top, total, outer, n, inner, int(logarithm))
 
 
-def lower_softmax_back(o: Lowering, out: Buffer, g: Buffer, dx: Buffer, *, add: bool) -> None:
-    """Append dx (+)= softmax's gradient, for other ops that give probabilities too."""
+def lower_softmax_back(o: Lowering, out: Buffer, g: Buffer, dx: Buffer) -> None:
+    """Append dx = softmax's gradient, for other ops that give probabilities too."""
     outer, n, inner = around(out.shape, o.attrs["axis"])
     if inner == 1:
-        o.call(softmax_back, out, g, dx, outer, n, int(add))
+        o.call(softmax_back, out, g, dx, outer, n)
     else:
-        o.call(softmax_back_across, out, g, dx, o.scratch(inner, out.dtype), outer, n, inner, 0, int(add))
+        o.call(softmax_back_across, out, g, dx, o.scratch(inner, out.dtype), outer, n, inner, 0)
 
 
 @softmax.lower("cpu")
@@ -274,7 +267,7 @@ def log_softmax_cpu(o: Lowering) -> None:
 @softmax.grad(uses="Out", inplace={"X@GRAD": "Out@GRAD"}).lower("cpu")
 def softmax_grad_cpu(o: Lowering) -> None:
     """X' = Out * (Out' - sum(Out' * Out))."""
-    lower_softmax_back(o, o.input("Out"), o.input("Out@GRAD"), o.output("X@GRAD"), add=False)
+    lower_softmax_back(o, o.input("Out"), o.input("Out@GRAD"), o.output("X@GRAD"))
 
 
 @log_softmax.grad(uses="Out", inplace={"X@GRAD": "Out@GRAD"}).lower("cpu")
@@ -285,4 +278,4 @@ def log_softmax_grad_cpu(o: Lowering) -> None:
     if inner == 1:
         o.call(log_softmax_back, out, g, dx, outer, n)
     else:
-        o.call(softmax_back_across, out, g, dx, o.scratch(inner, out.dtype), outer, n, inner, 1, 0)
+        o.call(softmax_back_across, out, g, dx, o.scratch(inner, out.dtype), outer, n, inner, 1)

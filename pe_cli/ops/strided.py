@@ -1,4 +1,7 @@
-"""Copies of boxes between tensors with any strides: what transpose, concat, split, slice, pad, stack and their gradients are made of."""
+"""Copies of boxes between tensors with any strides.
+
+What transpose, concat, split, slice, pad, stack and their gradients are made of.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ MOVED_AS = {1: "uint8", 4: "float32", 8: "float64"}
 
 @helper
 def place_of(block, rank, geometry, which):
-    """Return the offset of a block in the source (which = 1) or the target (2); geometry is (size, step, step) an axis, last axis first."""
+    """Return a block's offset in source (which = 1) or target (2); geometry is (size, step, step), last axis first."""
     at = 0
     rest = block
     for k in range(rank):
@@ -37,7 +40,9 @@ def copy_rows(x: Ptr, out: Ptr, geometry: PtrI64, rank: Int, blocks: Int, rows: 
 
 
 @kernel
-def copy_strided(x: Ptr, out: Ptr, geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int, xs: Int, ys: Int):
+def copy_strided(
+    x: Ptr, out: Ptr, geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int, xs: Int, ys: Int
+):
     """Copy rows of n elements that lie xs and ys elements apart."""
     for b in range(blocks):
         at = place_of(b, rank, geometry, 1)
@@ -65,7 +70,7 @@ def row_major(shape: Sequence[int]) -> list[int]:
 
 
 def joined(shape: Sequence[int], x_steps: Sequence[int], y_steps: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return (size, source step, target step) with axes of size 1 dropped, and neighbours joined that both sides walk as one."""
+    """Return (size, source step, target step); axes of size 1 are dropped, axes that both sides walk as one joined."""
     out: list[tuple[int, int, int]] = []
     for size, xs, ys in zip(shape, x_steps, y_steps, strict=True):
         if size == 1:

@@ -32,7 +32,7 @@ def append_backward(
         PeError: the loss is not one number, or does not depend on a trainable parameter.
     """
     block = loss.block
-    if loss.type.size not in (1, -1) or loss.dtype not in FLOATS:
+    if loss.type.size != 1 or loss.dtype not in FLOATS:
         raise PeError(
             f"the loss '{loss.name}' must be one number, it is {loss.type}",
             at=loss.at,
@@ -87,10 +87,14 @@ class _Walk:
             for i, name in enumerate(losses):
                 given = starts[i] if starts else None
                 self.parts.setdefault(name, []).append(given or self._ones(name, forward))
-            for op in reversed(forward):
-                with program.name_scope(op.scope):
+            outside = program.scope_now
+            try:
+                for op in reversed(forward):
+                    program.scope_now = op.scope
                     self._differentiate(op, reach)
-        return {name: self._total(name) for name in list(self.parts)}
+            finally:
+                program.scope_now = outside
+            return {name: self._total(name) for name in list(self.parts)}
 
     def _reachable(self, ops: list[Operator]) -> set[str]:
         """Return variables that depend on a target and let gradients through."""

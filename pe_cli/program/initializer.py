@@ -65,7 +65,8 @@ class Initializer:
         if not variable.type.known:
             raise PeError(f"{name} cannot initialize '{variable.name}', whose type is {variable.type}", at=variable.at)
         if variable.dtype not in FLOATS and not isinstance(self, (Constant, NumpyArray)):
-            raise PeError(f"{name} needs a float variable, '{variable.name}' is {variable.type}", at=variable.at, hint="use Constant")
+            message = f"{name} needs a float variable, '{variable.name}' is {variable.type}"
+            raise PeError(message, at=variable.at, hint="use Constant")
         attrs = {"shape": list(variable.shape), "dtype": variable.dtype, **self.attrs(variable)}
         declare(variable, block)
         return block.append_op(self.op, {}, {"Out": variable.name}, attrs, at=variable.at)
@@ -160,7 +161,8 @@ class _Scaled(Initializer):
         """Append a uniform or normal draw scaled by the variable's connections."""
         fan = self.connections(variable)
         if fan <= 0:
-            raise PeError(f"{type(self).__name__} needs connections, '{variable.name}' is {variable.type}", at=variable.at)
+            name = type(self).__name__
+            raise PeError(f"{name} needs connections, '{variable.name}' is {variable.type}", at=variable.at)
         limit, deviation = math.sqrt(6.0 / fan), math.sqrt(2.0 / fan)
         draw = Uniform(-limit, limit, self.seed) if self.uniform else Normal(0.0, deviation, self.seed)
         return draw(variable, block)
@@ -234,11 +236,11 @@ class NumpyArray(Initializer):
         """Return the values in order."""
         value = np.asarray(self.value)
         if value.shape != variable.shape:
-            raise PeError(f"NumpyArray has shape {list(value.shape)}, '{variable.name}' is {variable.type}", at=variable.at)
+            message = f"NumpyArray has shape {list(value.shape)}, '{variable.name}' is {variable.type}"
+            raise PeError(message, at=variable.at)
         if value.size > MAX_VALUES:
-            raise PeError(
-                f"NumpyArray takes at most {MAX_VALUES} elements, got {value.size}", at=variable.at, hint="load a checkpoint instead"
-            )
+            message = f"NumpyArray takes at most {MAX_VALUES} elements, got {value.size}"
+            raise PeError(message, at=variable.at, hint="load a checkpoint instead")
         return {"values": value.astype(variable.dtype).ravel().tolist()}
 
 
@@ -256,7 +258,8 @@ class Bilinear(Initializer):
         """Append the weights as values."""
         shape = variable.shape
         if len(shape) != 4 or shape[2] != shape[3]:
-            raise PeError(f"Bilinear needs a weight [.., .., size, size], '{variable.name}' is {variable.type}", at=variable.at)
+            message = f"Bilinear needs a weight [.., .., size, size], '{variable.name}' is {variable.type}"
+            raise PeError(message, at=variable.at)
         size = shape[3]
         f = math.ceil(size / 2)
         ramp = 1 - np.abs(np.arange(size) / f - (2 * f - 1 - f % 2) / (2.0 * f))

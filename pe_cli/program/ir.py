@@ -7,7 +7,7 @@ import contextvars
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import TensorType, check_dtype
@@ -148,12 +148,12 @@ class Block:
         """Return all parameters in order of creation."""
         return [v for v in self.vars.values() if isinstance(v, Parameter)]
 
-    def rename_var(self, old: str, new: str) -> None:
-        """Give a variable another name, in all operators too."""
+    def rename_var(self, old: str, new: str, first: int = 0) -> None:
+        """Give a variable another name, in all operators from number `first` on too."""
         variable = self.vars.pop(old)
         variable.name = new
         self.vars[new] = variable
-        for op in self.ops:
+        for op in self.ops[first:]:
             for slots in (op.inputs, op.outputs):
                 for slot, names in slots.items():
                     slots[slot] = [new if n == old else n for n in names]
@@ -221,16 +221,22 @@ class Block:
                     continue
                 if name not in self.vars:
                     self.create_var(name, found, at=op.at, stop_gradient=stop and op.role is Role.FORWARD)
-                elif self.vars[name].type != found and not _agrees(self.vars[name].type, found):
+                elif self.vars[name].type != found and not agrees(self.vars[name].type, found):
                     raise PeError(f"op '{op.type}' writes {found} to '{name}', which is {self.vars[name].type}")
 
     def infer(self, op: Operator, type_of: Any) -> dict[str, list[TensorType]]:
         """Return the types of an operator's outputs, given `type_of(name)` for its inputs (and forward variables)."""
         inputs = {s: [type_of(n) for n in names if n != EMPTY] for s, names in op.inputs.items()}
-        return infer_types(op.definition, inputs, op.attrs, type_of, op.outputs)
+        absent = TensorType(())  # of a gradient that a list slot leaves out
+
+        def forward(name: str) -> TensorType:
+            return absent if name == EMPTY else cast(TensorType, type_of(name))
+
+        return infer_types(op.definition, inputs, op.attrs, forward, op.outputs)
 
 
-def _agrees(declared: TensorType, found: TensorType) -> bool:
+def agrees(declared: TensorType, found: TensorType) -> bool:
+    """Return whether two types can be the same once every size is known."""
     same_rank = len(declared.shape) == len(found.shape)
     return (
         same_rank
@@ -324,6 +330,36 @@ class Program:
             yield
         finally:
             self.scope_now = before
+
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        """Return the program as text, one op a line; see `pe_cli.program.text`.
+
+        Args:
+            throw_on_error: verify the program first.
+            with_details: show attributes and facts that have their default values too.
+
+        Raises:
+            PeError: throw_on_error is set and the program is not valid.
+        """
+        from pe_cli.program.text import print_program
+        from pe_cli.program.verify import verify
+
+        if throw_on_error:
+            verify(self)
+        return print_program(self, details=with_details)
+
+    @staticmethod
+    def parse_from_string(text: str | bytes) -> Program:
+        """Return the program of a text or of JSON (`pe_cli.program.serialize.to_json`).
+
+        Raises:
+            PeError: it is neither.
+        """
+        from pe_cli.program.parse import parse_program
+        from pe_cli.program.serialize import from_json
+
+        plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        return from_json(plain) if plain.lstrip().startswith("{") else parse_program(plain)
 
     def clone(self, for_test: bool = False) -> Program:
         """Return a copy; for_test switches ops that have `is_test` to evaluation. Nothing is pruned.

@@ -13,21 +13,23 @@ from pe_cli.program.ir import Block, Parameter, Variable
 #: Frozen dataclasses that a program may carry (regularizers, clips), by name. Filled by the decorator.
 CLASSES: dict[str, type] = {}
 #: Booleans of every variable, and of parameters.
-FLAGS = ("persistable", "stop_gradient", "is_data")
+FLAGS = ("is_data", "persistable", "stop_gradient")
 PARAMETER_FACTS = ("trainable", "learning_rate", "regularizer", "gradient_clip", "do_model_average")
 
 _Class = TypeVar("_Class", bound=type)
 
 
 def portable(cls: _Class) -> _Class:
-    """Let programs that carry objects of this dataclass be saved and loaded: `@portable` above `@dataclass(frozen=True)`."""
+    """Let programs that carry objects of this class be saved: `@portable` above `@dataclass(frozen=True)`."""
     assert dataclasses.is_dataclass(cls), f"{cls.__name__} is no dataclass"
     assert CLASSES.setdefault(cls.__name__, cls) is cls, f"two portable classes are called {cls.__name__}"
     return cls
 
 
 def encode(value: Any) -> Any:
-    """Return a value as JSON has it; numbers that are not finite become {"$float": "inf"}, objects {"$class": name, ...}.
+    """Return a value as JSON has it.
+
+    Numbers that are not finite become {"$float": "inf"}, objects {"$class": name, field: value, ...}.
 
     Raises:
         PeError: an object of a class that is not portable.
@@ -41,7 +43,7 @@ def encode(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(k): encode(v) for k, v in value.items()}
     name = type(value).__name__
-    if CLASSES.get(name) is not type(value):
+    if CLASSES.get(name) is not type(value) or not dataclasses.is_dataclass(value):
         raise PeError(f"a program cannot be saved with an object of type {name}", hint="mark its class with @portable")
     fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
     return {"$class": name, **fields}

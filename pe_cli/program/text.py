@@ -1,4 +1,4 @@
-"""A program as text that people read and tests compare, and back.
+"""A program as text that people read and tests compare; parse.py reads it back.
 
     program "main" seed 7
     block 0
@@ -8,8 +8,8 @@
       forward concat(X=[a, b]) -> Out=c: float32[batch, 16] {"axis": 1}
       optimize sgd(...) -> ParamOut=fc_0.w_0 vars(fc_0.w_0, fc_0.w_0@GRAD) scope("head/")
 
-A variable that ops make is declared where it is written first; all others stand before the ops. Attributes and facts are shown where
-they differ from the defaults. Places in files are left out.
+A variable that ops make is declared where it is written first; all others stand before the ops. Attributes and facts
+are shown where they differ from the defaults. Places in files are left out.
 """
 
 from __future__ import annotations
@@ -17,21 +17,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from pe_cli.core.errors import PeError, Span, did_you_mean
-from pe_cli.core.types import TensorType, check_dtype
-from pe_cli.ops.registry import find
-from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Role, Variable
-from pe_cli.program.portable import FLAGS, attrs_of, declare, decode, facts_of
+from pe_cli.program.ir import Block, Operator, Parameter, Program, Variable
+from pe_cli.program.portable import FLAGS, attrs_of, defaults_of, facts_of
 
 _BARE = re.compile(r"[\w.@/+-]+")
-_TOKEN = re.compile(r'\s*(?:(->)|([\w.@/+-]+)|("(?:[^"\\]|\\.)*")|([(){}\[\]=:,]))')
-#: Characters of text that are read at most.
-MAX_CHARACTERS = 1 << 26
-
-
-# --- printing -------------------------------------------------------------------------------------------------------------
 
 
 def print_program(program: Program, *, details: bool = False) -> str:
@@ -51,9 +41,15 @@ def print_program(program: Program, *, details: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def print_op(op: Operator, types: Mapping[str, Variable] | None = None, *, details: bool = False) -> str:
-    """Return the line of an operator; the outputs in types are declared there."""
-    fresh = types or {}
+def print_op(op: Operator, fresh: Mapping[str, Variable] | None = None, *, details: bool = False) -> str:
+    """Return the line of an operator.
+
+    Args:
+        op: any.
+        fresh: variables to declare there, if the op writes them.
+        details: show attributes that have their default values too.
+    """
+    fresh = fresh or {}
     ins = ", ".join(f"{_name(s)}={_names(names, {}, details)}" for s, names in op.inputs.items())
     outs = ", ".join(f"{_name(s)}={_names(names, fresh, details)}" for s, names in op.outputs.items())
     line = f"{op.role.value} {_name(op.type)}({ins}) -> {outs}".rstrip()
@@ -65,8 +61,7 @@ def print_op(op: Operator, types: Mapping[str, Variable] | None = None, *, detai
 
 
 def _block_lines(block: Block, details: bool) -> Iterator[str]:
-    made_by_ops = {n for op in block.ops for n in op.output_names()}
-    fresh = {name: v for name, v in block.vars.items() if name in made_by_ops and not v.persistable and not v.is_data}
+    fresh = _made_by_ops(block)
     for name, v in block.vars.items():
         if name not in fresh:
             yield f"{'param' if isinstance(v, Parameter) else 'var'} {_declaration(v, details)}"
@@ -76,10 +71,24 @@ def _block_lines(block: Block, details: bool) -> Iterator[str]:
             fresh.pop(name, None)
 
 
+def _made_by_ops(block: Block) -> dict[str, Variable]:
+    """Return the variables that are declared where an op writes them: temporaries that no earlier op reads."""
+    read: set[str] = set()
+    found: dict[str, Variable] = {}
+    for op in block.ops:
+        read.update(op.input_names())
+        for name in op.output_names():
+            v = block.vars.get(name)
+            if v and name not in read and not (v.persistable or v.is_data or isinstance(v, Parameter)):
+                found[name] = v
+    return found
+
+
 def _declaration(variable: Variable, details: bool) -> str:
     facts = facts_of(variable, every=details)
     words = [k for k in FLAGS if facts.get(k) is True]
-    rest = {k: v for k, v in facts.items() if k not in words and not (k in FLAGS and details)}
+    known = defaults_of(type(variable))
+    rest = {k: v for k, v in facts.items() if k not in words and not (k in FLAGS and v == known[k])}
     text = f"{_name(variable.name)}: {variable.type}{''.join(' ' + w for w in words)}"
     return text + (f" {json.dumps(rest, ensure_ascii=False)}" if rest else "")
 
@@ -99,249 +108,3 @@ def _name(name: str) -> str:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-# --- parsing --------------------------------------------------------------------------------------------------------------
-
-
-def parse_program(text: str, file: str = "program") -> Program:
-    """Return the program of a text.
-
-    Args:
-        text: as `print_program` writes it; lines that are empty or start with # are skipped.
-        file: name for errors.
-
-    Raises:
-        PeError: the text does not follow the form; with its line and column.
-    """
-    if len(text) > MAX_CHARACTERS:
-        raise PeError(f"{file} has {len(text)} characters, more than {MAX_CHARACTERS}")
-    program: Program | None = None
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        reader = _Line(file, number, line)
-        try:
-            if program is None:
-                program = _head(reader)
-            else:
-                _body(program, reader)
-            reader.end()
-        except PeError as error:
-            error.at = error.at or reader.span()
-            raise
-    if program is None:
-        raise PeError(f"{file} has no program", hint='it starts with: program "name"')
-    if not program.blocks:
-        raise PeError(f"{file} has no block", hint="write: block 0")
-    return program
-
-
-def _head(line: _Line) -> Program:
-    line.expect("program")
-    program = Program(line.word())
-    program.blocks = []
-    while not line.done():
-        word = line.word()
-        if word == "seed":
-            program.random_seed = line.integer()
-        elif word == "test":
-            program.is_test = True
-        else:
-            raise line.error(f"unknown word '{word}' after the program's name", "seed N or test")
-    return program
-
-
-def _body(program: Program, line: _Line) -> None:
-    word = line.word()
-    if word == "block":
-        index = line.integer()
-        if index != len(program.blocks):
-            raise line.error(f"block {index} comes after {len(program.blocks)} blocks", "number them from 0")
-        program.blocks.append(Block(program, index))
-        return
-    if not program.blocks:
-        raise line.error(f"'{word}' before the first block", "write: block 0")
-    block = program.blocks[-1]
-    if word in ("var", "param"):
-        _declare(block, line, line.word(), parameter=word == "param")
-        return
-    roles = [r.value for r in Role]
-    if word not in roles:
-        known = ["block", "var", "param", *roles]
-        raise line.error(f"unknown word '{word}'", did_you_mean(word, known) or f"one of {', '.join(known)}")
-    block.ops.append(_operator(block, line, Role(word)))
-
-
-def _operator(block: Block, line: _Line, role: Role) -> Operator:
-    definition = find(line.word())
-    line.expect("(")
-    ins = _slots(block, line, ")")
-    line.expect(")")
-    line.expect("->")
-    outs = _slots(block, line, "{")
-    for given, known, what in ((ins, definition.inputs, "input"), (outs, definition.outputs, "output")):
-        for slot in given:
-            if slot not in {s.name for s in known}:
-                hint = did_you_mean(slot, [s.name for s in known])
-                raise line.error(f"op '{definition.name}' has no {what} '{slot}'", hint)
-    attrs = definition.check_attrs(decode(line.json())) if line.peek() == "{" else definition.check_attrs({})
-    role_vars: list[str] = []
-    scope = ""
-    while not line.done():
-        word = line.word()
-        line.expect("(")
-        if word == "vars":
-            role_vars = line.names(")")
-        elif word == "scope":
-            scope = line.word()
-        else:
-            raise line.error(f"unknown word '{word}' after an operator", "vars(...) or scope(...)")
-        line.expect(")")
-    for name in (n for names in ins.values() for n in names):
-        if name != EMPTY:
-            block.var(name)
-    return Operator(definition.name, ins, outs, attrs, role, role_vars, None, scope)
-
-
-def _slots(block: Block, line: _Line, end: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    while not line.done() and line.peek() not in (end, "vars", "scope"):
-        slot = line.word()
-        line.expect("=")
-        if slot in found:
-            raise line.error(f"slot '{slot}' stands twice")
-        if line.peek() == "[":
-            line.expect("[")
-            found[slot] = []
-            while line.peek() != "]":
-                found[slot].append(_variable(block, line))
-                if line.peek() != "]":
-                    line.expect(",")
-            line.expect("]")
-        else:
-            found[slot] = [_variable(block, line)]
-        if line.peek() != ",":
-            break
-        line.expect(",")
-    return found
-
-
-def _variable(block: Block, line: _Line) -> str:
-    name = line.word()
-    if line.peek() == ":":
-        _declare(block, line, name, parameter=False)
-    elif name != EMPTY:
-        block.var(name)
-    return name
-
-
-def _declare(block: Block, line: _Line, name: str, *, parameter: bool) -> None:
-    line.expect(":")
-    kind = _type(line)
-    facts: dict[str, Any] = {}
-    while line.peek() in FLAGS:
-        facts[line.word()] = True
-    if parameter and line.peek() == "{":
-        facts |= line.json()
-    declare(block, name, kind, facts, parameter=parameter)
-
-
-def _type(line: _Line) -> TensorType:
-    dtype = check_dtype(line.word())
-    line.expect("[")
-    sizes = [-1 if n == "batch" else line.number(n) for n in line.names("]")]
-    line.expect("]")
-    return TensorType(tuple(sizes), dtype)
-
-
-class _Line:
-    """Tokens of one line."""
-
-    def __init__(self, file: str, number: int, text: str) -> None:
-        self.file, self.number, self.text = file, number, text
-        self.at = 0
-        self.start = 0
-
-    def span(self) -> Span:
-        """Return the place of the last token."""
-        return Span(self.file, self.number, self.start + 1, max(1, self.at - self.start), self.text)
-
-    def error(self, message: str, hint: str | None = None) -> PeError:
-        """Return an error at the last token."""
-        return PeError(message, at=self.span(), hint=hint)
-
-    def done(self) -> bool:
-        """Return whether nothing but blanks is left."""
-        return not self.text[self.at :].strip()
-
-    def end(self) -> None:
-        """Raise unless the line is used up."""
-        if not self.done():
-            raise self.error(f"unexpected '{self._next()[0]}'")
-
-    def _next(self) -> tuple[str, bool]:
-        found = _TOKEN.match(self.text, self.at)
-        if not found:
-            self.start, self.at = self.at, len(self.text)
-            rest = self.text[self.start :].strip()
-            raise self.error(f"cannot read '{rest[:40]}'" if rest else "the line ends too early")
-        self.start, self.at = found.start(found.lastindex or 0), found.end()
-        token = found.group(found.lastindex or 0)
-        if found.group(3) is None:
-            return token, found.group(2) is not None
-        try:
-            return str(json.loads(token)), True
-        except ValueError as error:
-            raise self.error(f"bad string: {error}") from None
-
-    def peek(self) -> str:
-        """Return the next token without taking it; empty at the end."""
-        before = self.at, self.start
-        token = "" if self.done() else self._next()[0]
-        self.at, self.start = before
-        return token
-
-    def word(self) -> str:
-        """Take a name or a string."""
-        token, is_word = self._next()
-        if not is_word:
-            raise self.error(f"expected a name, got '{token}'")
-        return token
-
-    def expect(self, wanted: str) -> None:
-        """Take exactly this token."""
-        token, _ = self._next()
-        if token != wanted:
-            raise self.error(f"expected '{wanted}', got '{token}'")
-
-    def number(self, word: str) -> int:
-        """Return a size."""
-        if not word.isascii() or not word.isdigit():
-            raise self.error(f"expected a number, got '{word}'")
-        return int(word)
-
-    def integer(self) -> int:
-        """Take a number."""
-        return self.number(self.word())
-
-    def names(self, end: str) -> list[str]:
-        """Take names with commas between them, up to a token that stays."""
-        found: list[str] = []
-        while self.peek() != end:
-            if found:
-                self.expect(",")
-            found.append(self.word())
-        return found
-
-    def json(self) -> dict[str, Any]:
-        """Take a JSON object."""
-        begin = self.at + len(self.text[self.at :]) - len(self.text[self.at :].lstrip())
-        self.start = begin
-        try:
-            value, self.at = json.JSONDecoder().raw_decode(self.text, begin)
-        except (ValueError, RecursionError) as error:
-            raise self.error(f"bad attributes: {error}", 'write {"name": value}') from None
-        if not isinstance(value, dict):
-            raise self.error("attributes must stand in {}")
-        return value

@@ -16,7 +16,8 @@ def resolve_places(kind: str, devices: int | Literal["auto"], at: Span | None = 
 
     Args:
         kind: cpu or cuda.
-        devices: a number, or auto: on the CPU `CPU_NUM` where set, else one per core that this process may use; on CUDA all that are visible.
+        devices: a number, or auto: on the CPU `CPU_NUM` where set, else one per core that this process may use; on CUDA
+            all that are visible.
         at: place in the config, for errors.
 
     Raises:

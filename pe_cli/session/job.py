@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pe_cli.build import Built, build
+from pe_cli.build.build import Built, build, load_and_build
 from pe_cli.config.nodes import to_data
-from pe_cli.config.spec import DataSpec, RunSpec
+from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import Place, TensorType
 from pe_cli.data import Dataset, Feed, Loader, open_reader
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor, merge, run_startup
@@ -24,6 +25,12 @@ from pe_cli.session.observer import Observer
 Array = np.ndarray[Any, Any]
 #: Samples of the data that a smoke run makes up.
 SMOKE_SAMPLES = 256
+#: Samples of a step where the run file has no train section.
+DEFAULT_BATCH = 64
+#: Samples of a smoke run's step, at least; one a device where there are more devices.
+SMOKE_BATCH = 8
+#: Size of a made-up axis whose size the model leaves open.
+SMOKE_LENGTH = 4
 
 
 class Job:
@@ -32,24 +39,75 @@ class Job:
     Args:
         run: checked.
         observer: is told what happens.
-        smoke: data whose files are absent is made up.
+        smoke: steps are small, and data whose files are absent is made up.
+        built: its programs, where they are made already.
+        places: devices; those that the run file asks for when None.
     """
 
-    def __init__(self, run: RunSpec, observer: Observer | None = None, *, smoke: bool = False) -> None:
+    def __init__(
+        self,
+        run: RunSpec,
+        observer: Observer | None = None,
+        *,
+        smoke: bool = False,
+        built: Built | None = None,
+        places: Sequence[Place] | None = None,
+    ) -> None:
         self.run = run
         self.observer = observer or Observer()
         self.smoke = smoke
-        self.built: Built = build(run.model, run)
+        self.built: Built = built or build(run.model, run)
         executor = run.executor
-        self.places, self.devices = resolve_places(executor.place, executor.devices, executor.at_of("devices"))
+        if places is None:
+            self.places, self.devices = resolve_places(executor.place, executor.devices, executor.at_of("devices"))
+        else:
+            self.places, self.devices = tuple(places), f"{len(places)} {places[0].kind}"
         self.scope = Scope(self.places)
         self._datasets: dict[str, Dataset] = {}
+        self._made_up: set[str] = set()
+        self._executors: dict[str, Executor] = {}
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        overrides: Sequence[str] = (),
+        observer: Observer | None = None,
+        *,
+        smoke: bool = False,
+    ) -> Job:
+        """Read a run file and prepare it.
+
+        Raises:
+            PeError: any mistake in it or in its model, all of them in one; or a device that is not there.
+        """
+        run, built = load_and_build(path, overrides)
+        return cls(run, observer, smoke=smoke, built=built)
+
+    @property
+    def program(self) -> Program:
+        """The training program.
+
+        Raises:
+            PeError: the run file says nothing of training.
+        """
+        if self.built.train is None:
+            raise PeError(
+                "the run file has no train section",
+                at=self.run.at,
+                hint="add train: {loss, epochs, batch_size, optimizer}",
+            )
+        return self.built.train
 
     # --- values -------------------------------------------------------------------------------------------------------
 
     def initialise(self) -> None:
         """Run the startup program: initial values on every device."""
         run_startup(self.built.startup, self.scope, self.run.executor.seed, self.observer.compiling)
+
+    def allocate(self) -> None:
+        """Make room for the values that evaluation needs, where they are loaded and not initialised."""
+        self.scope.allocate({v.name: v.type for v in self.built.eval.list_vars() if v.persistable})
 
     def load(self, arrays: Mapping[str, Array], *, partial: bool = False) -> int:
         """Write values by name and return how many there were.
@@ -63,7 +121,7 @@ class Job:
         """
         known = [name for name in arrays if name in self.scope]
         unknown = [name for name in arrays if name not in self.scope]
-        missing = [p.name for p in self.built.train.global_block().parameters() if p.name not in arrays]
+        missing = [v.name for v in self.built.eval.list_vars() if v.persistable and v.name not in arrays]
         if not partial and missing:
             raise PeError(
                 f"the file has no value for {_some(missing)}", code=ExitCode.DATA, hint="it belongs to another model"
@@ -90,38 +148,42 @@ class Job:
             PeError: the run file has no such data, or it cannot be read (exit code 3).
         """
         if split not in self._datasets:
-            if split not in self.run.data:
-                hint = did_you_mean(split, self.run.data) or f"the run file has {', '.join(self.run.data) or 'none'}"
-                raise PeError(f"there is no data '{split}'", at=self.run.at_of("data"), hint=hint)
-            self._datasets[split] = self._open(self.run.data[split])
+            self._datasets[split] = self._open(split)
         return self._datasets[split]
 
-    def _open(self, spec: DataSpec) -> Dataset:
-        options = to_data(spec.options)
+    def _open(self, split: str) -> Dataset:
+        spec = self.run.data.get(split)
+        if spec is None:
+            if self.smoke:
+                return self._make_up(split, "the run file has none")
+            hint = did_you_mean(split, self.run.data) or f"the run file has {', '.join(self.run.data) or 'none'}"
+            raise PeError(f"there is no data '{split}'", at=self.run.at_of("data"), hint=hint)
         try:
-            return open_reader(spec.reader, options, self.run.path.parent, spec.reader_at)
+            return open_reader(spec.reader, to_data(spec.options), self.run.path.parent, spec.reader_at)
         except PeError as error:
             if not self.smoke or error.code != ExitCode.DATA:
                 raise
-            self.observer.note(f"data.{spec.name}: made up, because {error.message}")
-            return open_reader("synthetic", {"samples": SMOKE_SAMPLES, "fields": self._made_up()}, self.run.path.parent)
+            return self._make_up(split, error.message)
 
-    def _made_up(self) -> dict[str, Any]:
+    def _make_up(self, split: str, why: str) -> Dataset:
+        """Return data of the feeds' own names and types; class indices are 0 and 1."""
+        self._made_up.add(split)
+        self.observer.note(f"data.{split}: made up, because {why}")
         fields: dict[str, Any] = {}
-        for name, kind in self._types(self.built.train).items():
-            source = self._feed(name).from_
-            fields[source] = {"shape": list(kind.shape), "dtype": kind.dtype}
+        for name, kind in self._types(self.built.train or self.built.eval).items():
+            shape = [SMOKE_LENGTH if size < 0 else size for size in kind.shape]
+            fields[name] = {"shape": shape, "dtype": kind.dtype}
             if kind.dtype in ("int64", "int32"):
-                fields[source]["classes"] = 2
-        return fields
+                fields[name]["classes"] = 2
+        return open_reader("synthetic", {"samples": SMOKE_SAMPLES, "fields": fields}, self.run.path.parent)
 
     def _types(self, program: Program) -> dict[str, TensorType]:
         """Return the per-sample types of the feeds that a program reads."""
         read = {n for op in program.global_block().ops for n in op.input_names()}
         return {v.name: TensorType(v.shape[1:], v.dtype) for v in program.list_vars() if v.is_data and v.name in read}
 
-    def _feed(self, name: str) -> Feed:
-        section = self.run.feeds.get(name)
+    def _feed(self, name: str, split: str) -> Feed:
+        section = None if split in self._made_up else self.run.feeds.get(name)
         if section is None:
             return Feed(name)
         reshape = None if section.reshape is None else tuple(section.reshape)
@@ -136,7 +198,7 @@ class Job:
         dataset = self.dataset(split)
         return Loader(
             dataset,
-            {name: self._feed(name) for name in types},
+            {name: self._feed(name, split) for name in types},
             types,
             batch_size,
             shuffle=section.shuffle if section and shuffle is None else bool(shuffle),
@@ -148,7 +210,8 @@ class Job:
     @property
     def batch_size(self) -> int:
         """Samples of a step, over all devices."""
-        return self.run.train.batch_size if self.run.train else 64
+        wanted = self.run.train.batch_size if self.run.train else DEFAULT_BATCH
+        return min(wanted, max(SMOKE_BATCH, len(self.places))) if self.smoke else wanted
 
     # --- programs -----------------------------------------------------------------------------------------------------
 
@@ -163,15 +226,30 @@ class Job:
             progress=self.observer.compiling,
         )
 
-    def numbers(self, program: Program) -> list[str]:
-        """Return what is averaged as metrics: the loss, the model's fetches and the run's, where they are one float a step."""
+    def variable(self, name: str) -> str:
+        """Return the variable that a name of the files stands for.
+
+        Raises:
+            PeError: there is none.
+        """
+        found = self.built.fetches.get(name, name)
+        self.built.eval.global_block().var(found)
+        return found
+
+    def numbers(self, program: Program) -> dict[str, str]:
+        """Return what is averaged as metrics, name as written -> variable.
+
+        That is the loss, the model's fetches and the run's, where they are one float a step.
+        """
+        wanted = dict(self.built.fetches)
+        if self.run.train and self.built.loss:
+            wanted = {self.run.train.loss: self.built.loss, **wanted}
         block = program.global_block()
-        wanted = [self.built.loss, *self.run.model.fetches, *self.run.fetches]
-        found = []
-        for name in dict.fromkeys(n for n in wanted if n):
-            v = block.vars.get(name)
+        found = {}
+        for name, variable in wanted.items():
+            v = block.vars.get(variable)
             if v is not None and v.type.size == 1 and v.dtype.startswith("float"):
-                found.append(name)
+                found[name] = variable
         return found
 
     def evaluate(self, split: str = "eval", *, limit: int | None = None) -> dict[str, float]:
@@ -182,15 +260,18 @@ class Job:
             limit: batches at most; all when None.
         """
         program = self.built.eval
-        executor = self._kept("eval", program)
+        if "eval" not in self._executors:
+            self._executors["eval"] = self.executor(program)
+        executor = self._executors["eval"]
         names = self.numbers(program)
         totals = Averages()
         for i, feed in enumerate(self.loader(split, program, self.batch_size, shuffle=False).epoch(0)):
             if limit is not None and i >= limit:
                 break
-            values, sizes = executor.run(feed, names)
-            for name in names:
-                totals.add(name, float(merge([v[name] for v in values], sizes, "mean").item()), sum(sizes))  # type: ignore[union-attr]
+            values, sizes = executor.run(feed, list(dict.fromkeys(names.values())))
+            for name, variable in names.items():
+                joined = np.asarray(merge([v[variable] for v in values], sizes, "mean"))
+                totals.add(name, float(joined.item()), sum(sizes))
         return totals.take(names)
 
     def predict(self, split: str, fetches: Sequence[str], *, limit: int | None = None) -> Iterator[dict[str, Array]]:
@@ -198,25 +279,18 @@ class Job:
 
         Only what the variables need is run, so labels are not asked for unless they are needed.
         """
-        for name in fetches:
-            self.built.eval.global_block().var(name)
-        program = prune(self.built.eval, fetches)
+        variables = {name: self.variable(name) for name in fetches}
+        wanted = list(dict.fromkeys(variables.values()))
+        program = prune(self.built.eval, wanted)
+        block = self.built.eval.global_block()
         executor = self.executor(program)
         for i, feed in enumerate(self.loader(split, program, self.batch_size, shuffle=False).epoch(0)):
             if limit is not None and i >= limit:
                 return
-            values, sizes = executor.run(feed, fetches)
-            out = {}
-            for name in fetches:
-                whole = self.built.eval.global_block().var(name).shape[:1] == (-1,)
-                out[name] = np.asarray(merge([v[name] for v in values], sizes, "concat" if whole else "mean"))
-            yield out
-
-    def _kept(self, key: str, program: Program) -> Executor:
-        kept: dict[str, Executor] = self.__dict__.setdefault("_executors", {})
-        if key not in kept:
-            kept[key] = self.executor(program)
-        return kept[key]
+            values, sizes = executor.run(feed, wanted)
+            hows = {v: "concat" if block.var(v).shape[:1] == (-1,) else "mean" for v in wanted}
+            joined = {v: np.asarray(merge([part[v] for part in values], sizes, hows[v])) for v in wanted}
+            yield {name: joined[variable] for name, variable in variables.items()}
 
 
 def _some(names: Sequence[str]) -> str:

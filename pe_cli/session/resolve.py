@@ -25,7 +25,7 @@ _Dumper.add_representer(str, _text)
 
 
 def resolved_text(run: RunSpec) -> str:
-    """Return the run file as YAML with overrides, the model beside it as `model.yaml`, and data files by absolute path."""
+    """Return the run file as YAML with overrides; the model lies beside it as `model.yaml`, data files are absolute."""
     data: dict[str, Any] = to_data(run.tree)
     model: dict[str, Any] = {"file": "model.yaml"}
     if run.model_args:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.config.period import Period
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data import Loader
 from pe_cli.execute.executor import Executor, merge
 from pe_cli.graph.dot import to_dot
@@ -100,22 +100,35 @@ class Trainer:
         self.job = job
         self.run = job.run
         self.smoke = smoke
-        if self.run.train is None or job.built.loss is None:
-            raise PeError(
-                "the run file has no train section",
-                at=self.run.at,
-                hint="add train: {loss, epochs, batch_size, optimizer}",
-            )
+        self.program = job.program
+        assert self.run.train, "there is a training program"
         self.section = self.run.train
-        self.loss: str = job.built.loss
-        self.executor: Executor = job.executor(job.built.train)
+        self.loss = self.section.loss
+        self.executor: Executor = job.executor(self.program)
         self.at = Progress()
         self.averages = Averages()
-        self.numbers = job.numbers(job.built.train)
-        self.arrays = [n for n in self.run.fetches if n not in self.numbers]
-        for name in self.arrays:
-            job.built.train.global_block().var(name)
+        self.numbers = job.numbers(self.program)
+        self.arrays = {n: job.variable(n) for n in self.run.fetches if n not in self.numbers}
         self.writers: dict[str, Any] = {}
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse now what would only fail when the first checkpoint is written or the first value fetched."""
+        if self.loss not in self.numbers:
+            kind = self.program.global_block().var(self.job.built.loss or self.loss).type
+            raise PeError(
+                f"the loss '{self.loss}' is {kind}, not one number", at=self.section.at_of("loss"), hint="take its mean"
+            )
+        output = self.run.output.checkpoint
+        if output is not None and output.best is not None:
+            known = [
+                f"{split}/{name}" for split in self.run.data for name in self.numbers if split in ("train", "eval")
+            ]
+            if output.best.by not in known:
+                hint = did_you_mean(output.best.by, known) or f"one of {', '.join(known)}"
+                raise PeError(
+                    f"'{output.best.by}' is no metric, one number a step", at=output.best.at_of("by"), hint=hint
+                )
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
@@ -123,7 +136,7 @@ class Trainer:
         """Run all epochs.
 
         Raises:
-            PeError: the loss is no number any more (4), a file cannot be written (2 or 5), data is wrong (3), stopped on request (75).
+            PeError: the loss is no number any more (4), a file cannot be written (2 or 5), data is wrong (3).
         """
         loader = self._loader()
         self.folder = self._folder()
@@ -183,28 +196,44 @@ class Trainer:
 
     def _step(self, feed: Mapping[str, Array]) -> None:
         due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)]
-        values, sizes = self.executor.run(feed, [*self.numbers, *due], self.at.step)
+        wanted = dict.fromkeys([*self.numbers.values(), *(self.arrays[n] for n in due)])
+        values, sizes = self.executor.run(feed, list(wanted), self.at.step)
         self.at.step += 1
         samples = sum(sizes)
-        for name in self.numbers:
+        loss = math.nan
+        for name, variable in self.numbers.items():
             section = self.run.fetches.get(name)
             how = (section.merge if section else None) or "mean"
-            joined = np.asarray(merge([v[name] for v in values], sizes, how), np.float64)
+            joined = np.asarray(merge([v[variable] for v in values], sizes, how), np.float64)
             self.averages.add(name, float(joined.mean()), samples)
             if name == self.loss:
                 loss = float(joined.mean())
         for name in due:
-            how = self.run.fetches[name].merge or "concat"
-            self._writer(name).write(self.at.step, {name: np.asarray(merge([v[name] for v in values], sizes, how))})
+            parts = [v[self.arrays[name]] for v in values]
+            how = self._how(name)
+            self._writer(name).write(
+                self.at.step, {name: np.stack(parts) if how == "list" else merge(parts, sizes, how)}
+            )
         if not math.isfinite(loss):
-            at = self.job.built.train.global_block().var(self.loss).at
+            at = self.program.global_block().var(self.numbers[self.loss]).at
             raise PeError(
                 f"the loss '{self.loss}' is {loss} at step {self.at.step}",
                 at=at,
-                hint=f"lower the learning rate or clip gradients; the last checkpoint is kept in {self.folder.checkpoints}",
+                hint=f"lower the learning rate or clip gradients; {self._kept()}",
                 code=ExitCode.DIVERGED,
             )
         self.job.observer.stepped(self.at.step, self.at.epoch, loss, samples)
+
+    def _how(self, name: str) -> str:
+        """Return how the devices' values of an array are joined: samples one after the other, the rest by its mean."""
+        whole = self.program.global_block().var(self.arrays[name]).shape[:1] == (-1,)
+        return self.run.fetches[name].merge or ("concat" if whole else "mean")
+
+    def _kept(self) -> str:
+        found = checkpoint.steps(self.folder.checkpoints)
+        if not found:
+            return "there is no checkpoint yet"
+        return f"the last checkpoint is {self.folder.checkpoints}/step-{found[-1]}"
 
     def _due(self, every: Period, step: int) -> bool:
         """Whether a step-counted period ends at a step; epochs are counted where they end."""
@@ -251,7 +280,7 @@ class Trainer:
         self.job.observer.recorded(self.at.step, self.at.epoch, {f"{split}/{n}": v for n, v in values.items()})
 
     def _evaluate(self) -> None:
-        if "eval" in self.run.data:
+        if "eval" in self.run.data or (self.smoke and not self.run.data):
             self._record("eval", self.job.evaluate("eval", limit=1 if self.smoke else None))
 
     def _save(self) -> None:
@@ -278,11 +307,8 @@ class Trainer:
         if output is None or output.best is None:
             return False
         value = self.at.newest.get(output.best.by)
-        if value is None:
-            listed = ", ".join(self.at.newest)
-            raise PeError(
-                f"there is no metric '{output.best.by}'", at=output.best.at_of("by"), hint=f"there are {listed}"
-            )
+        if value is None:  # saved before it was measured for the first time
+            return False
         better = self.at.best is None or (value > self.at.best if output.best.mode == "max" else value < self.at.best)
         if better:
             self.at.best = value
@@ -297,7 +323,7 @@ class Trainer:
     # --- beginning and end --------------------------------------------------------------------------------------------
 
     def _loader(self) -> Loader:
-        return self.job.loader("train", self.job.built.train, self.section.batch_size, drop_last=self.section.drop_last)
+        return self.job.loader("train", self.program, self.job.batch_size, drop_last=self.section.drop_last)
 
     def _folder(self) -> RunFolder:
         run = self.run
@@ -310,7 +336,7 @@ class Trainer:
     def _draw(self, folder: RunFolder) -> None:
         """Write the graph as it was, after passes, and over all devices."""
         strategy = self.run.build_strategy
-        program = self.job.built.train
+        program = self.program
         optimised = apply_passes(program, strategy, [])
         one = self.job.places[:1]
         for name, graph in (
@@ -324,7 +350,7 @@ class Trainer:
             atomic.write_text(path, to_dot(graph, title=f"{self.run.model.name}: {name}"))
 
     def _announce(self, loader: Loader) -> None:
-        count = sum(math.prod(p.shape) for p in self.job.built.train.global_block().parameters())
+        count = sum(math.prod(p.shape) for p in self.program.global_block().parameters())
         epochs = 1 if self.smoke else self.section.epochs
         steps = None if epochs is None else epochs * len(loader)
         limit = SMOKE_STEPS if self.smoke else self.section.steps

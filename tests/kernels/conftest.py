@@ -35,7 +35,7 @@ def call() -> Callable[..., None]:
 
 @pytest.fixture(scope="session")
 def guarded() -> Callable[..., np.ndarray]:
-    """Return `guarded(shape, dtype)`: an array that ends where an unmapped page begins, so that reading on is a crash."""
+    """Return `guarded(shape, dtype)`: an array that ends where a closed page begins, so that reading on is a crash."""
     import mmap
 
     libc = ctypes.CDLL(None, use_errno=True)

@@ -65,14 +65,24 @@ class Case:
     @property
     def output(self) -> tuple[int, int, int, int]:
         sizes = [
-            (self.x[1 + i] + self.pads[i] + self.pads[2 + i] - (self.kernel[i] - 1) * self.dilation[i] - 1) // self.stride[i] + 1
+            (self.x[1 + i] + self.pads[i] + self.pads[2 + i] - (self.kernel[i] - 1) * self.dilation[i] - 1)
+            // self.stride[i]
+            + 1
             for i in (0, 1)
         ]
         return (self.x[0], *sizes, self.out_channels)
 
     @property
     def geometry(self) -> np.ndarray:
-        numbers = [*self.x[1:], *self.output[1:], *self.kernel, *self.stride, *self.pads[:2], *self.dilation, self.groups]
+        numbers = [
+            *self.x[1:],
+            *self.output[1:],
+            *self.kernel,
+            *self.stride,
+            *self.pads[:2],
+            *self.dilation,
+            self.groups,
+        ]
         return np.array(numbers, np.int64)
 
     @property
@@ -116,13 +126,19 @@ CASES = [
     pytest.param(Case((2, 3, 2, 4), 5, (5, 5), (2, 2), (2, 2, 2, 2)), id="filter larger than the image with stride 2"),
     pytest.param(Case((1, 1, 1, 3), 4, (3, 3), pads=ONE), id="one pixel"),
     pytest.param(Case((2, 8, 8, 4), 6, (3, 2), (1, 2), (0, 1, 2, 0)), id="pads that differ on all sides"),
-    pytest.param(Case((2, 9, 10, 4), 6, (3, 2), (2, 1), (1, 0, 0, 3), (1, 2)), id="everything different along both axes"),
+    pytest.param(
+        Case((2, 9, 10, 4), 6, (3, 2), (2, 1), (1, 0, 0, 3), (1, 2)), id="everything different along both axes"
+    ),
     pytest.param(Case((2, 40, 56, 40), 24, (3, 3), pads=ONE), id="an image larger than a block of the filter gradient"),
+    pytest.param(Case((2, 5, 5, 130), 90, (3, 3), pads=ONE), id="filters that are packed"),
+    pytest.param(Case((2, 5, 5, 260), 180, (3, 3), (2, 2), ONE, groups=2), id="filters of two groups that are packed"),
     pytest.param(Case((2, 8, 8, 6), 9, (3, 3), pads=ONE, groups=3), id="three groups"),
     pytest.param(Case((1, 6, 6, 8), 8, (1, 1), groups=2), id="1x1 in two groups"),
     pytest.param(Case((2, 8, 8, 6), 6, (3, 3), pads=ONE, groups=6), id="depthwise"),
     pytest.param(Case((2, 8, 8, 40), 40, (3, 3), (2, 2), ONE, groups=40), id="depthwise with stride 2"),
-    pytest.param(Case((2, 8, 8, 6), 12, (3, 3), (2, 2), ONE, (2, 1), groups=6), id="depthwise with two outputs a channel"),
+    pytest.param(
+        Case((2, 8, 8, 6), 12, (3, 3), (2, 2), ONE, (2, 1), groups=6), id="depthwise with two outputs a channel"
+    ),
 ]
 
 
@@ -160,7 +176,7 @@ def test_work_may_be_split_by_images_and_by_rows_of_taps(call, guarded, rng, gro
     case = Case((5, 8, 7, 6), 6, (3, 3), pads=ONE, groups=groups)
     x, w, dy = arrays(case, "float32", guarded, rng)
     y, dx, dw = (np.full_like(a, np.nan) for a in (dy, x, w))
-    scratch = np.zeros(4096, "f4")
+    scratch = np.zeros(8192, "f4")
     for n0, n1 in ((0, 2), (2, 2), (2, 5)):
         call(forward, "float32", x, w, y, n0, n1, case.geometry, scratch)
         call(backward_data, "float32", dy, w, dx, n0, n1, case.geometry, scratch)
@@ -171,11 +187,15 @@ def test_work_may_be_split_by_images_and_by_rows_of_taps(call, guarded, rng, gro
         close(found, expected)
 
 
-@pytest.mark.parametrize("case", [Case((0, 8, 8, 3), 5, (3, 3), pads=ONE), Case((0, 8, 8, 3), 5, (1, 1))], ids=["3x3", "1x1"])
-@pytest.mark.parametrize(("acc", "left"), [pytest.param(0, 0, id="zeros dw"), pytest.param(1, 7, id="adds nothing to dw")])
+@pytest.mark.parametrize(
+    "case", [Case((0, 8, 8, 3), 5, (3, 3), pads=ONE), Case((0, 8, 8, 3), 5, (1, 1))], ids=["3x3", "1x1"]
+)
+@pytest.mark.parametrize(
+    ("acc", "left"), [pytest.param(0, 0, id="zeros dw"), pytest.param(1, 7, id="adds nothing to dw")]
+)
 def test_an_empty_batch(call, case, acc, left):
     x, y, dw = np.ones(1, "f4"), np.ones(1, "f4"), np.full(case.filters, 7, "f4")
-    scratch = np.zeros(4096, "f4")
+    scratch = np.zeros(8192, "f4")
     call(forward, "float32", x, dw, y, 0, 0, case.geometry, scratch)
     call(backward_data, "float32", y, dw, x, 0, 0, case.geometry, scratch)
     call(backward_weight, "float32", x, y, dw, 0, 0, 0, case.kernel[0], acc, case.geometry, scratch)

@@ -11,7 +11,19 @@ from pe_cli.kernels.lang import Addr, Int, kernel
 
 @kernel
 def multiply(
-    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Addr, lda: Int, b: Addr, ldb: Int, acc: Int, c: Addr, ldc: Int, scratch: Addr
+    ta: Int,
+    tb: Int,
+    m: Int,
+    n: Int,
+    k: Int,
+    a: Addr,
+    lda: Int,
+    b: Addr,
+    ldb: Int,
+    acc: Int,
+    c: Addr,
+    ldc: Int,
+    scratch: Addr,
 ):
     gemm(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch)
 
@@ -49,8 +61,8 @@ def test_odd_shapes_match_numpy_and_stay_inside_their_buffers(call, guarded, rng
 @pytest.mark.parametrize("n", [1, 2, 21])
 def test_strides_larger_than_the_rows_leave_the_gaps_alone(call, rng, ta, tb, n):
     m, k, gap = 9, 6, 4
-    a = rng.standard_normal(((k, m + gap) if ta else (m, k + gap))).astype("f4")
-    b = rng.standard_normal(((n, k + gap) if tb else (k, n + gap))).astype("f4")
+    a = rng.standard_normal((k, m + gap) if ta else (m, k + gap)).astype("f4")
+    b = rng.standard_normal((n, k + gap) if tb else (k, n + gap)).astype("f4")
     c = np.full((m, n + gap), 7, "f4")
     scratch = np.zeros(gemm_scratch(n, k), "f4")
     call(multiply, "float32", ta, tb, m, n, k, a, a.shape[1], b, b.shape[1], 0, c, n + gap, scratch)

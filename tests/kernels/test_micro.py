@@ -36,7 +36,26 @@ def test_every_row_count_and_tail_matches_numpy_and_touches_nothing_else(call, g
                 a[:] = rng.standard_normal(a.shape)
             expected = x @ w + acc * y
             call(
-                product, dtype, vectors, rows, columns, x, w, y, 1, 0, 0, 1, 0, 0, depth, 1, columns, depth, columns, acc
+                product,
+                dtype,
+                vectors,
+                rows,
+                columns,
+                x,
+                w,
+                y,
+                1,
+                0,
+                0,
+                1,
+                0,
+                0,
+                depth,
+                1,
+                columns,
+                depth,
+                columns,
+                acc,
             )
             np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
 
@@ -71,6 +90,7 @@ def test_other_register_widths_pass_the_same_tests(width):
     tests = [str(here / name) for name in ("test_micro.py", "test_gemm.py", "test_transpose.py", "test_conv.py")]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
-        cwd=here.parents[1], env={**os.environ, "PE_VECTOR_BYTES": str(width)}, capture_output=True, text=True, check=False,
+        cwd=here.parents[1], env={**os.environ, "PE_VECTOR_BYTES": str(width)}, capture_output=True, text=True,
+        check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-3000:]

@@ -1,0 +1,118 @@
+"""Run pe and PyTorch on the workloads in turn, check that their losses agree, and write docs/performance.md's table.
+
+Usage: python benchmarks/run.py [--only mlp,lenet] [--repeats 3] [--steps 50] [--write]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import workloads
+
+ROOT = Path(__file__).resolve().parent.parent
+MARKS = ("<!-- table: made by benchmarks/run.py -->", "<!-- end of table -->")
+
+
+def run(command: list[str]) -> dict:
+    """Run a command and return the JSON of its last line."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def pe(name: str, size: int, steps: int, folder: Path, extra: list[str]) -> dict:
+    """Run `pe bench` on a workload with the shared arrays."""
+    data, init = workloads.write(folder, name, size)
+    split = "eval" if name == "chain" else "train"
+    command = [sys.executable, "-m", "pe_cli.cli.main", "bench", f"configs/bench/{name}.yaml", "--json"]
+    command += ["--steps", str(steps), "--warmup", "5", "-o", f"data.{split}={{reader: npz, file: '{data}'}}"]
+    if name != "chain":
+        command += ["--init", str(init), "-o", f"train.batch_size={size}"]
+    return run([*command, *extra])
+
+
+def torch(name: str, size: int, steps: int, threads: int, channels_last: bool) -> dict:
+    """Run PyTorch on a workload."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "torch_peer.py"), name, "--batch", str(size)]
+    command += ["--steps", str(steps), "--threads", str(threads)]
+    return run(command + (["--channels-last"] if channels_last else []))
+
+
+def agree(a: dict, b: dict, name: str) -> None:
+    """Stop when the losses differ: a fast wrong step does not count."""
+    for key in ("loss_first", "loss_last"):
+        gap = abs(a[key] - b[key]) / max(1e-3, abs(b[key]))
+        if gap > (1e-4 if key == "loss_first" else 2e-2):
+            sys.exit(f"{name}: {key} is {a[key]} with pe and {b[key]} with PyTorch")
+
+
+def compare(name: str, size: int, args: argparse.Namespace, folder: Path) -> dict:
+    """Run both sides in turn and return medians over repeats."""
+    cores = len(os.sched_getaffinity(0))
+    ours: dict[str, list[float]] = {"pe": [], "pe, 1 thread": []}
+    theirs: dict[str, list[float]] = {}
+    row: dict = {}
+    for _ in range(args.repeats):
+        mine = pe(name, size, args.steps, folder, [])
+        ours["pe"].append(mine["ms_per_step"]["median"])
+        one = pe(name, size, args.steps, folder, ["-o", "executor.devices=1"])
+        ours["pe, 1 thread"].append(one["ms_per_step"]["median"])
+        for threads in sorted({1, cores}):
+            for last in (False, True) if name in ("lenet", "resnet20") else (False,):
+                peer = torch(name, size, args.steps, threads, last)
+                agree(mine, peer, f"{name} {size}")
+                key = f"{threads} thread{'s' * (threads > 1)}{', channels last' * last}"
+                theirs.setdefault(key, []).append(peer["ms_per_step"]["median"])
+        row |= {"rss": mine["peak_rss_mb"], "peer_rss": peer["peak_rss_mb"], "peer": peer["peer"]}
+        row |= {"start": mine["import_s"] + mine["first_step_s"], "peer_start": peer["import_s"] + peer["first_step_s"]}
+    best = min(theirs, key=lambda k: statistics.median(theirs[k]))
+    row |= {"name": name, "size": size, "best": best, "theirs": statistics.median(theirs[best])}
+    row |= {"ours": statistics.median(ours["pe"]), "one": statistics.median(ours["pe, 1 thread"])}
+    print(f"{name:9} {size:5}  pe {row['ours']:8.3f} ms  1 device {row['one']:8.3f} ms  PyTorch {row['theirs']:8.3f} ms ({best})"
+          f"  ratio {row['theirs'] / row['ours']:.2f}", flush=True)  # fmt: skip
+    return row
+
+
+def table(rows: list[dict]) -> str:
+    """Return the table as Markdown."""
+    head = "| workload | batch | pe, ms a step | pe on one device | PyTorch at its best | PyTorch / pe | start: pe / PyTorch, s | peak MB: pe / PyTorch |"
+    lines = [head, "|---|---|---|---|---|---|---|---|"]
+    for r in rows:
+        lines.append(
+            f"| {r['name']} | {r['size']} | {r['ours']:.3f} | {r['one']:.3f} | {r['theirs']:.3f} ({r['best']}) | "
+            f"**{r['theirs'] / r['ours']:.2f}** | {r['start']:.2f} / {r['peer_start']:.2f} | {r['rss']:.0f} / {r['peer_rss']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default=",".join(workloads.NAMES))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    args = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in args.only.split(","):
+            rows += [compare(name, size, args, Path(folder)) for size in workloads.BATCHES[name]]
+    if args.write:
+        path = ROOT / "docs" / "performance.md"
+        text = path.read_text(encoding="utf-8")
+        before, rest = text.split(MARKS[0])
+        after = rest.split(MARKS[1])[1]
+        machine = f"{platform.processor() or platform.machine()}, {len(os.sched_getaffinity(0))} cores, {rows[0]['peer']}, Python {platform.python_version()}"
+        path.write_text(f"{before}{MARKS[0]}\n\n{machine}\n\n{table(rows)}\n\n{MARKS[1]}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

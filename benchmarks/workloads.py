@@ -1,0 +1,96 @@
+"""The benchmark workloads: batches and initial parameters, the same arrays for every program that is compared.
+
+Fully connected weights are (in, out), convolutions (out, in, height, width). `python workloads.py FOLDER NAME BATCH` writes
+FOLDER/NAME-BATCH.npz with the batch and FOLDER/NAME-init.npz with the parameters.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+NAMES = ("mlp", "lenet", "resnet20", "chain")
+#: Sizes that are compared, by workload.
+BATCHES = {"mlp": (64, 256), "lenet": (64, 256), "resnet20": (64,), "chain": (1,)}
+LEARNING_RATE = 0.01
+CHAIN_OPS = 500
+
+
+def batch(name: str, size: int, seed: int = 7) -> Arrays:
+    """Return one batch: x float32, y int64 [size, 1] (none for the chain)."""
+    draw = np.random.RandomState(seed)  # noqa: NPY002 - the peers' arrays come from this generator
+    if name == "chain":
+        return {"x": draw.rand(64).astype("float32").reshape(1, 64)}
+    if name == "resnet20":
+        x = draw.randn(size, 3, 32, 32)
+    else:
+        x = draw.rand(size, *((784,) if name == "mlp" else (1, 28, 28)))
+    return {"x": x.astype("float32"), "y": draw.randint(0, 10, (size, 1)).astype("int64")}
+
+
+def blocks() -> Iterator[tuple[str, int, int, int]]:
+    """Yield name, channels in, channels out and stride of ResNet-20's residual blocks."""
+    channels = 16
+    for stage, out in enumerate((16, 32, 64)):
+        for index in range(3):
+            yield f"s{stage}d{index}", channels, out, 2 if stage and not index else 1
+            channels = out
+
+
+def parameters(name: str, seed: int = 11) -> Arrays:
+    """Return initial parameters by name, drawn in a fixed order."""
+    draw = np.random.RandomState(seed)  # noqa: NPY002
+    out: Arrays = {}
+
+    def dense(key: str, rows: int, columns: int, gain: float = 2.0) -> None:
+        out[f"{key}.w"] = (draw.randn(rows, columns) * np.sqrt(gain / rows)).astype("float32")
+        out[f"{key}.b"] = np.zeros(columns, "float32")
+
+    def filters(key: str, made: int, channels: int, side: int) -> None:
+        scale = np.sqrt(2.0 / (channels * side * side))
+        out[f"{key}.w"] = (draw.randn(made, channels, side, side) * scale).astype("float32")
+
+    def norm(key: str, channels: int) -> None:
+        out[f"{key}.g"] = np.ones(channels, "float32")
+        out[f"{key}.b"] = np.zeros(channels, "float32")
+
+    if name == "mlp":
+        dense("fc1", 784, 256)
+        dense("fc2", 256, 256)
+        dense("fc3", 256, 10, 1.0)
+    elif name == "lenet":
+        for key, made, channels in (("conv1", 20, 1), ("conv2", 50, 20)):
+            filters(key, made, channels, 5)
+            out[f"{key}.b"] = np.zeros(made, "float32")
+        dense("fc1", 800, 500)
+        dense("fc2", 500, 10, 1.0)
+    elif name == "resnet20":
+        filters("stem", 16, 3, 3)
+        norm("stem_bn", 16)
+        for key, channels, made, stride in blocks():
+            filters(f"{key}a", made, channels, 3)
+            norm(f"{key}a_bn", made)
+            filters(f"{key}b", made, made, 3)
+            norm(f"{key}b_bn", made)
+            if stride != 1:
+                filters(f"{key}s", made, channels, 1)
+                norm(f"{key}s_bn", made)
+        dense("fc", 64, 10, 1.0)
+    return out
+
+
+def write(folder: Path, name: str, size: int) -> tuple[Path, Path]:
+    """Write a workload's batch and parameters as npz files and return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data, init = folder / f"{name}-{size}.npz", folder / f"{name}-init.npz"
+    np.savez(data, **batch(name, size))
+    np.savez(init, **parameters(name))
+    return data, init
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

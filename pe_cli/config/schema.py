@@ -1,0 +1,159 @@
+"""JSON Schema of both files, for editors; the catalogue of layers comes from the caller, as this package knows none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pe_cli.config.model import FeedDeclaration
+from pe_cli.config.sections import DataSection, RunFile
+
+Json = dict[str, Any]
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+#: `${name}` may stand wherever a value may.
+_REFERENCE: Json = {"type": "string", "pattern": r"\$\{.+\}"}
+_TYPED: Json = {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]}
+_VALUES: dict[str, Json] = {
+    "variable": {"type": "string"},
+    "variables": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "bool": {"type": "boolean"},
+    "str": {"type": "string"},
+    "ints": {"type": "array", "items": {"type": "integer"}},
+    "floats": {"type": "array", "items": {"type": "number"}},
+    "strs": {"type": "array", "items": {"type": "string"}},
+    "int_or_ints": {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]},
+    "param_attr": {"anyOf": [{"type": ["boolean", "string"]}, {"type": "object"}]},
+    "initializer": {"anyOf": [{"type": "string"}, _TYPED]},
+}
+
+
+@dataclass(frozen=True)
+class ArgDoc:
+    """An argument of a layer type.
+
+    Args:
+        kind: of value, as the catalogue of layers calls it.
+        required: has no default.
+        optional: may be null.
+    """
+
+    kind: str
+    required: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class LayerDoc:
+    """A layer type: its arguments, and its documentation.
+
+    Args:
+        args: by name.
+        doc: its first line is shown.
+        implied: argument that takes the previous layer's output, so that it need not be written.
+    """
+
+    args: Mapping[str, ArgDoc] = field(default_factory=dict)
+    doc: str = ""
+    implied: str | None = None
+
+
+def run_schema(optimizers: Mapping[str, str] | None = None) -> Json:
+    """Return the JSON Schema of a run file.
+
+    Args:
+        optimizers: type -> documentation; None allows any name.
+    """
+    schema = RunFile.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
+    definitions = schema["$defs"]
+    short: Json = {"type": "string", "description": "the model file"}
+    schema["properties"]["model"] = {"anyOf": [short, {"$ref": "#/$defs/ModelSection"}]}
+    feeds = {"anyOf": [{"type": "string", "description": "field of the data"}, {"$ref": "#/$defs/FeedSection"}]}
+    schema["properties"]["feeds"]["additionalProperties"] = feeds
+    fetch = {"anyOf": [{"$ref": "#/$defs/FetchSection"}, {"type": "null"}]}
+    schema["properties"]["fetches"]["additionalProperties"] = fetch
+    train = definitions["TrainSection"]
+    train["anyOf"] = [{"required": ["epochs"]}, {"required": ["steps"]}]
+    train["properties"]["optimizer"] = _choice(optimizers)
+    assert DataSection.__name__ in definitions
+    return {"$schema": _DRAFT, "title": "pe run file", **{k: v for k, v in schema.items() if k != "title"}}
+
+
+def model_schema(layers: Mapping[str, LayerDoc] | None = None) -> Json:
+    """Return the JSON Schema of a model file.
+
+    Args:
+        layers: the catalogue by type; None allows any type and argument.
+    """
+    feed = FeedDeclaration.model_json_schema()
+    feed["properties"] = {name: _or_reference(value) for name, value in feed["properties"].items()}
+    mapping: Json = {"type": "object"}
+    block: Json = {
+        "type": "object",
+        "properties": {"args": mapping, "layers": {"$ref": "#/$defs/layers"}, "output": {"type": "string"}},
+        "required": ["layers"],
+        "additionalProperties": False,
+    }
+    return {
+        "$schema": _DRAFT,
+        "title": "pe model file",
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "args": {"type": "object", "description": "constants, used as ${name}; null must be given by the run file"},
+            "feeds": {"type": "object", "additionalProperties": feed},
+            "blocks": {"type": "object", "additionalProperties": block},
+            "layers": {"$ref": "#/$defs/layers"},
+            "fetches": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["layers"],
+        "additionalProperties": False,
+        "$defs": {
+            "layers": {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/layer"}},
+            "layer": _layer(layers),
+        },
+    }
+
+
+def _layer(layers: Mapping[str, LayerDoc] | None) -> Json:
+    call: Json = {
+        "type": "object",
+        "properties": {"block": {"type": "string"}, "repeat": _or_reference({"type": "integer", "minimum": 1})},
+        "required": ["block"],
+        "not": {"required": ["type"]},
+    }
+    if layers is None:
+        return {"anyOf": [call, _TYPED]}
+    made = [call]
+    for name, layer in sorted(layers.items()):
+        properties = {key: _or_reference(_nullable(arg)) for key, arg in layer.args.items()}
+        needed = [key for key, arg in layer.args.items() if arg.required and key != layer.implied]
+        described = {"description": layer.doc.partition("\n")[0]} if layer.doc else {}
+        made.append(
+            {
+                "type": "object",
+                **described,
+                "properties": {"type": {"const": name}, **properties},
+                "required": ["type", *needed],
+                "additionalProperties": False,
+            }
+        )
+    return {"anyOf": made}
+
+
+def _nullable(arg: ArgDoc) -> Json:
+    value = _VALUES.get(arg.kind, {})
+    return {"anyOf": [value, {"type": "null"}]} if arg.optional else value
+
+
+def _or_reference(value: Json) -> Json:
+    return {"anyOf": [value, _REFERENCE]} if value else {}
+
+
+def _choice(optimizers: Mapping[str, str] | None) -> Json:
+    if not optimizers:
+        return {**_TYPED, "description": "type, learning_rate and the optimizer's own arguments"}
+    types = [{"const": name, "description": doc.partition("\n")[0]} for name, doc in optimizers.items()]
+    return {"type": "object", "properties": {"type": {"oneOf": types}}, "required": ["type"]}

@@ -1,0 +1,163 @@
+"""lookup_table and lookup_table_v2: rows of a table by number (embeddings)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
+from pe_cli.ops.cross_entropy import classes, first_row, report
+from pe_cli.ops.lowering import STATUS, Lowering
+from pe_cli.ops.registry import Attr, OpDef, Sample, op
+
+
+@kernel
+def take_rows(
+    table: Ptr, ids: PtrI64, out: Ptr, count: Int, height: Int, width: Int, padding: Int, first: Int, status: Status
+):
+    """out[i] = table[ids[i]], 0 for the padding id."""
+    for i in range(count):
+        k = ids[i]
+        if k < 0 or k >= height:
+            report(status, first + i, k, height)
+            return
+        if k == padding:
+            for j in range(width):
+                out[i * width + j] = T(0)
+        else:
+            for j in range(width):
+                out[i * width + j] = table[k * width + j]
+
+
+@kernel
+def add_rows(g: Ptr, ids: PtrI64, dtable: Ptr, count: Int, height: Int, width: Int, padding: Int):
+    """dtable = 0, then dtable[ids[i]] += g[i] in the order of i; the padding row stays 0."""
+    for j in range(height * width):
+        dtable[j] = T(0)
+    for i in range(count):
+        k = ids[i]
+        if k != padding and k >= 0 and k < height:
+            for j in range(width):
+                dtable[k * width + j] += g[i * width + j]
+
+
+_ATTRS = {
+    "padding_idx": Attr(-1, "id whose row reads as 0 and gets no gradient; -1 for none"),
+    "is_sparse": Attr(False, "gradient as rows instead of a whole table; not available yet"),
+    "is_distributed": Attr(False, "table on parameter servers; not available yet"),
+}
+
+
+def _repeated(*shape: int):
+    return lambda rng: np.resize(np.array([1, 3, 1, 0], np.int64), shape)
+
+
+def _checked(name: str, w: TensorType, ids: TensorType, attrs: dict[str, object]) -> None:
+    if attrs["is_sparse"]:
+        raise PeError(f"{name}: row-sparse gradients are not available yet", hint="set is_sparse: false")
+    if attrs["is_distributed"]:
+        raise PeError(f"{name}: tables on parameter servers are not available yet", hint="set is_distributed: false")
+    if len(w.shape) != 2:
+        raise PeError(f"{name} needs a table W [rows, width], got {w}")
+    if ids.dtype != "int64":
+        raise PeError(f"{name} needs Ids of type int64, got {ids}", hint="cast them to int64")
+    padding = attrs["padding_idx"]
+    if not -1 <= padding < w.shape[0]:
+        raise PeError(f"{name} needs padding_idx within [-1, {w.shape[0]}), got {padding}", hint="-1 means no padding")
+
+
+@op(
+    "lookup_table",
+    inputs="W Ids",
+    attrs=_ATTRS,
+    differentiable="W",
+    samples=[
+        Sample({"W": (5, 4), "Ids": classes(0, 5, 6, 1)}, name="six rows"),
+        Sample({"W": (4, 3), "Ids": _repeated(2, 4, 1)}, name="repeated ids"),
+        Sample({"W": (4, 3), "Ids": _repeated(4, 1)}, {"padding_idx": 1}, "padding"),
+        Sample({"W": (1, 1), "Ids": classes(0, 1, 1, 1)}, name="one element"),
+        Sample({"W": (4, 3), "Ids": classes(0, 4, 0, 1)}, name="empty batch"),
+    ],
+)
+def lookup_table(
+    w: TensorType, ids: TensorType, *, padding_idx: int, is_sparse: bool, is_distributed: bool
+) -> TensorType:
+    """Take rows of a table by number.
+
+    Out[..., :] = W[Ids[..., 0], :], and 0 where the id is padding_idx.
+
+    Args:
+        W: [rows, width] float32 or float64.
+        Ids: [batch, ..., 1] int64, from 0.
+        padding_idx: id whose row reads as 0 and gets no gradient; -1 for none.
+        is_sparse, is_distributed: only false is available yet.
+
+    Returns:
+        Out: [batch, ..., width] element type of W.
+
+    Raises:
+        PeError: types that do not fit, is_sparse or is_distributed; while running, an id that is not in [0, rows).
+
+    Source:
+        fluid.layers.embedding.
+    """
+    _checked("lookup_table", w, ids, locals())
+    if not ids.shape or ids.shape[-1] not in (1, -1):
+        raise PeError(f"lookup_table needs Ids [..., 1], got {ids}", hint="lookup_table_v2 takes Ids without a last axis of 1")
+    return w.with_shape(*ids.shape[:-1], w.shape[1])
+
+
+@op(
+    "lookup_table_v2",
+    inputs="W Ids",
+    attrs=_ATTRS,
+    differentiable="W",
+    samples=[
+        Sample({"W": (5, 4), "Ids": classes(0, 5, 2, 3)}, name="a matrix of ids"),
+        Sample({"W": (4, 3), "Ids": _repeated(4)}, {"padding_idx": 1}, "repeated ids and padding"),
+        Sample({"W": (4, 3), "Ids": classes(0, 4, 0, 2)}, name="empty batch"),
+    ],
+)
+def lookup_table_v2(
+    w: TensorType, ids: TensorType, *, padding_idx: int, is_sparse: bool, is_distributed: bool
+) -> TensorType:
+    """Take rows of a table by number; as lookup_table, but the ids have no last axis of 1.
+
+    Out[..., :] = W[Ids[...], :], and 0 where the id is padding_idx.
+
+    Args:
+        W: [rows, width] float32 or float64.
+        Ids: [batch, ...] int64, from 0.
+        padding_idx: id whose row reads as 0 and gets no gradient; -1 for none.
+        is_sparse, is_distributed: only false is available yet.
+
+    Returns:
+        Out: [batch, ..., width] element type of W.
+
+    Raises:
+        PeError: types that do not fit, is_sparse or is_distributed; while running, an id that is not in [0, rows).
+
+    Source:
+        paddle.nn.functional.embedding.
+    """
+    _checked("lookup_table_v2", w, ids, locals())
+    return w.with_shape(*ids.shape, w.shape[1])
+
+
+def _lower(definition: OpDef) -> None:
+    @definition.lower("cpu")
+    def forward(o: Lowering) -> None:
+        w, ids = o.input("W"), o.input("Ids")
+        count = product(ids.shape)
+        first = first_row(o, count, ids.shape[0] if ids.shape else 0)
+        o.call(take_rows, w, ids, o.output("Out"), count, *w.shape, o.attrs["padding_idx"], first, STATUS)
+
+    @definition.grad(uses="Ids").lower("cpu")
+    def backward(o: Lowering) -> None:
+        ids, dw = o.input("Ids"), o.output("W@GRAD")
+        o.call(add_rows, o.input("Out@GRAD"), ids, dw, product(ids.shape), *dw.shape, o.attrs["padding_idx"])
+
+
+_lower(lookup_table)
+_lower(lookup_table_v2)

@@ -1,0 +1,190 @@
+"""layer_norm: every sample gets mean 0 and variance 1 over its own values, then a scale and a bias for each position."""
+
+from __future__ import annotations
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T, kernel
+from pe_cli.kernels.moments import piece_rows, run_moments
+from pe_cli.ops.cross_entropy import same_sizes
+from pe_cli.ops.lowering import Buffer, Lowering
+from pe_cli.ops.registry import Attr, Sample, op
+
+#: Terms of one float32 partial sum.
+CHUNK = 1024
+
+
+@kernel
+def normalise_rows(
+    x: Ptr, scale: Ptr, bias: Ptr, y: Ptr, mean: Ptr, variance: Ptr, rows: Int, n: Int, epsilon: Real, weights: Int
+):
+    """y = (x - mean) / sqrt(variance + epsilon) * scale + bias by rows; weights: 1 scale, 2 bias, 3 both; y may be x."""
+    for r in range(rows):
+        at = r * n
+        m, q = run_moments(x, at, n)
+        v = q / n
+        mean[r] = T(m)
+        variance[r] = T(v)
+        centre, f = T(m), T(1.0 / (v + epsilon) ** 0.5)
+        for i in range(n):
+            y[at + i] = (x[at + i] - centre) * f
+        if weights & 1:
+            for i in range(n):
+                y[at + i] *= scale[i]
+        if weights & 2:
+            for i in range(n):
+                y[at + i] += bias[i]
+
+
+@kernel
+def normalise_rows_back(
+    x: Ptr, g: Ptr, scale: Ptr, mean: Ptr, variance: Ptr, dx: Ptr, rows: Int, n: Int, epsilon: Real, weights: Int
+):
+    """dx = f (s - mean(s) - z mean(s z)) with s = g scale, z the normalised x and f = 1 / sqrt(variance + epsilon)."""
+    for r in range(rows):
+        at = r * n
+        m, f = mean[r], T(1.0 / (variance[r] + epsilon) ** 0.5)
+        total = 0.0
+        slope = 0.0
+        for begin in range(0, n, CHUNK):
+            a = T(0)
+            b = T(0)
+            if weights & 1:
+                for i in range(begin, min(n, begin + CHUNK)):
+                    s = g[at + i] * scale[i]
+                    a += s
+                    b += s * (x[at + i] - m)
+            else:
+                for i in range(begin, min(n, begin + CHUNK)):
+                    a += g[at + i]
+                    b += g[at + i] * (x[at + i] - m)
+            total += a
+            slope += b
+        level = T(total / n) * f
+        k = T(slope / n) * f * f * f
+        for i in range(n):
+            s = g[at + i] * scale[i] if weights & 1 else g[at + i]
+            dx[at + i] = f * s - level - k * (x[at + i] - m)
+
+
+@kernel
+def position_sums(
+    x: Ptr, g: Ptr, mean: Ptr, variance: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, part: Ptr, rows: Int, n: Int,
+    epsilon: Real,
+):
+    """dbias = sum of g over rows, dscale = sum of g times the normalised x; sums and part hold two numbers a position."""
+    for i in range(2 * n):
+        sums[i] = 0.0
+    step = piece_rows(n)
+    for first in range(0, rows, step):
+        for i in range(2 * n):
+            part[i] = T(0)
+        for r in range(first, min(rows, first + step)):
+            at = r * n
+            m, f = mean[r], T(1.0 / (variance[r] + epsilon) ** 0.5)
+            for i in range(n):
+                part[i] += g[at + i]
+                part[n + i] += g[at + i] * ((x[at + i] - m) * f)
+        for i in range(2 * n):
+            sums[i] += part[i]
+    for i in range(n):
+        dbias[i] = T(sums[i])
+        dscale[i] = T(sums[n + i])
+
+
+@op(
+    "layer_norm",
+    inputs="X Scale? Bias?",
+    outputs="Y Mean Variance",
+    attrs={
+        "begin_norm_axis": Attr(1, "first of the axes that are normalised together"),
+        "epsilon": Attr(1e-5, "added to the variance, in its unit"),
+    },
+    differentiable="X Scale Bias",
+    samples=[
+        Sample({"X": (4, 6), "Scale": (6,), "Bias": (6,)}, name="rows"),
+        Sample({"X": (2, 3, 5), "Scale": (15,), "Bias": (15,)}, name="two axes together"),
+        Sample({"X": (2, 3, 5), "Scale": (5,), "Bias": (5,)}, {"begin_norm_axis": 2}, "the last axis"),
+        Sample({"X": (3, 6)}, name="neither scale nor bias"),
+        Sample({"X": (3, 6), "Scale": (6,)}, name="scale only"),
+        Sample({"X": (3, 6), "Bias": (6,)}, name="bias only"),
+        Sample({"X": (2, 1), "Scale": (1,), "Bias": (1,)}, name="one value a row"),
+        Sample({"X": (2, 5000)}, name="rows of more than one piece"),
+        Sample({"X": (600, 3), "Scale": (3,), "Bias": (3,)}, name="many rows"),
+        Sample({"X": (0, 6), "Scale": (6,), "Bias": (6,)}, name="empty batch"),
+    ],
+)
+def layer_norm(
+    x: TensorType, scale: TensorType | None, bias: TensorType | None, *, begin_norm_axis: int, epsilon: float
+) -> tuple[TensorType, ...]:
+    """Normalise every sample by the mean and variance of its own values.
+
+    Y = Scale (X - m) / sqrt(v + epsilon) + Bias,  m and v (biased) over the axes from begin_norm_axis on.
+
+    Args:
+        X: [batch, ...] float32 or float64.
+        Scale, Bias: [values normalised together] element type of X; default 1 and 0.
+        begin_norm_axis: first axis that is normalised.
+        epsilon: see the formula.
+
+    Returns:
+        Y: type of X.
+        Mean, Variance: [product of the axes before begin_norm_axis] element type of X.
+
+    Raises:
+        PeError: begin_norm_axis is not an axis after the first, or Scale or Bias do not have one number a value.
+
+    Source:
+        fluid.layers.layer_norm; Ba, Kiros, Hinton 2016, "Layer Normalization", eq. 4.
+    """
+    rank = len(x.shape)
+    if not 1 <= begin_norm_axis < rank:
+        raise PeError(
+            f"layer_norm needs begin_norm_axis from 1 to {rank - 1} for X {x}, got {begin_norm_axis}",
+            hint="the axes from begin_norm_axis on are normalised together",
+        )
+    each = x.with_shape(product(x.shape[begin_norm_axis:]))
+    if each.size == 0:
+        raise PeError(f"layer_norm needs at least one value to normalise, got X {x}")
+    for name, given in (("Scale", scale), ("Bias", bias)):
+        if given is not None and (given.dtype != x.dtype or not same_sizes(given.shape, each.shape)):
+            raise PeError(f"layer_norm needs {name} of type {each}, one number per value of a sample of X {x}, got {given}")
+    rows = x.with_shape(product(x.shape[:begin_norm_axis]))
+    return x, rows, rows
+
+
+def _sizes(o: Lowering, x: Buffer) -> tuple[int, int]:
+    axis = o.attrs["begin_norm_axis"]
+    return product(x.shape[:axis]), product(x.shape[axis:])
+
+
+def _output(o: Lowering, slot: str, size: int, dtype: str) -> Buffer:
+    return o.output(slot) if o.has(slot) else o.scratch(size, dtype)
+
+
+@layer_norm.lower("cpu")
+def layer_norm_cpu(o: Lowering) -> None:
+    """Row by row."""
+    x = o.input("X")
+    rows, n = _sizes(o, x)
+    scale = o.input("Scale") if o.has("Scale") else x
+    bias = o.input("Bias") if o.has("Bias") else x
+    mean, variance = (_output(o, slot, rows, x.dtype) for slot in ("Mean", "Variance"))
+    weights = int(o.has("Scale")) + 2 * int(o.has("Bias"))
+    o.call(normalise_rows, x, scale, bias, o.output("Y"), mean, variance, rows, n, o.attrs["epsilon"], weights)
+
+
+@layer_norm.grad(uses="X Scale Mean Variance").lower("cpu")
+def layer_norm_grad_cpu(o: Lowering) -> None:
+    """Row by row for X, then sums over rows for Scale and Bias."""
+    x, g, mean, variance = o.input("X"), o.input("Y@GRAD"), o.input("Mean"), o.input("Variance")
+    rows, n = _sizes(o, x)
+    epsilon = o.attrs["epsilon"]
+    scaled = bool(o.inputs("Scale"))
+    if o.has("X@GRAD"):
+        scale = o.input("Scale") if scaled else x
+        o.call(normalise_rows_back, x, g, scale, mean, variance, o.output("X@GRAD"), rows, n, epsilon, int(scaled))
+    if o.has("Scale@GRAD") or o.has("Bias@GRAD"):
+        dscale, dbias = (_output(o, slot, n, x.dtype) for slot in ("Scale@GRAD", "Bias@GRAD"))
+        sums, part = o.scratch(2 * n, "float64"), o.scratch(2 * n, x.dtype)
+        o.call(position_sums, x, g, mean, variance, dscale, dbias, sums, part, rows, n, epsilon)

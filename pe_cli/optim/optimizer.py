@@ -1,0 +1,230 @@
+"""Optimizer: appends backward, clipping, weight decay and one update op a parameter; computes nothing itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.optim.clip import GradientClip, clip_gradients
+from pe_cli.optim.regularizer import Regularizer, regularize
+from pe_cli.optim.schedule import Schedule
+from pe_cli.program.backward import append_backward
+from pe_cli.program.initializer import Constant
+from pe_cli.program.ir import Operator, Parameter, Program, Role, Variable, default_startup_program
+
+Pairs = list[tuple[Parameter, Variable]]
+Rate = float | Schedule | Variable
+
+
+@dataclass(frozen=True)
+class State:
+    """A variable that an update op keeps for every parameter.
+
+    Args:
+        slot: of the op; its output is `<slot>Out`.
+        name: part of the variable's name: `<parameter>_<name>_0`.
+        value: first value of every element.
+        single: [1] instead of the parameter's shape.
+    """
+
+    slot: str
+    name: str
+    value: float = 0.0
+    single: bool = False
+
+
+class Optimizer:
+    """Base of all optimizers.
+
+    Args:
+        learning_rate: a number, a schedule, or a [1] variable.
+        regularization: weight decay of parameters that have none of their own.
+        grad_clip: clipping of parameters that have none of their own.
+        name: prefix of the variables that this makes; default: none.
+
+    Raises:
+        PeError: a learning rate that is not above 0.
+    """
+
+    op: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        learning_rate: Rate,
+        regularization: Regularizer | None = None,
+        grad_clip: GradientClip | None = None,
+        name: str | None = None,
+    ) -> None:
+        if isinstance(learning_rate, bool) or not isinstance(learning_rate, (int, float, Schedule, Variable)):
+            raise PeError(f"learning_rate must be a number, a schedule or a variable, got {learning_rate!r}")
+        if isinstance(learning_rate, (int, float)) and not (learning_rate > 0 and math.isfinite(learning_rate)):
+            raise PeError(f"learning_rate must be > 0, got {learning_rate}")
+        self.learning_rate = learning_rate
+        self.regularization = regularization
+        self.grad_clip = grad_clip
+        self.name = name
+        self._rates: dict[tuple[int, float], Variable] = {}
+        self._states: dict[tuple[int, str, str], Variable] = {}
+
+    # --- what an optimizer says ---------------------------------------------------------------------------------------
+
+    def states(self) -> Sequence[State]:
+        """Return what the update op keeps for every parameter."""
+        return ()
+
+    def attrs(self) -> Mapping[str, Any]:
+        """Return the update op's attributes."""
+        return {}
+
+    @property
+    def takes_rate(self) -> bool:
+        """Whether the update op has a learning rate."""
+        return True
+
+    # --- what is appended ---------------------------------------------------------------------------------------------
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Sequence[str | Variable] | None = None,
+        no_grad_set: Collection[str | Variable] | None = None,
+    ) -> tuple[list[Operator], Pairs]:
+        """Append everything that makes the loss smaller, once a step.
+
+        Args:
+            loss: one number.
+            startup_program: gets the first values of the optimizer's variables; default: the default startup program.
+            parameter_list: parameters to update; default: all trainable ones.
+            no_grad_set: variables that gradients do not flow through.
+
+        Returns:
+            The update ops, and (parameter, gradient) pairs before clipping and weight decay.
+
+        Raises:
+            PeError: the loss is not one number, or depends on no trainable parameter.
+        """
+        pairs = self.backward(loss, parameter_list, no_grad_set)
+        return self.apply_gradients(pairs, startup_program), pairs
+
+    def backward(
+        self,
+        loss: Variable,
+        parameter_list: Sequence[str | Variable] | None = None,
+        no_grad_set: Collection[str | Variable] | None = None,
+    ) -> Pairs:
+        """Append the gradient ops and return (parameter, gradient) pairs; arguments of `minimize`."""
+        wanted = None if parameter_list is None else [_name(p) for p in parameter_list]
+        return append_backward(loss, wanted, {_name(v) for v in no_grad_set or ()})
+
+    def apply_gradients(self, pairs: Pairs, startup_program: Program | None = None) -> list[Operator]:
+        """Append clipping, weight decay and updates, in this order.
+
+        Args:
+            pairs: (parameter, gradient).
+            startup_program: as for `minimize`.
+
+        Returns:
+            The update ops.
+
+        Raises:
+            PeError: no pair, or types that do not fit.
+        """
+        if not pairs:
+            raise PeError("there is no gradient to apply")
+        startup = startup_program or default_startup_program()
+        raw = [g for _, g in pairs]
+        ready = regularize(clip_gradients(pairs, self.grad_clip), self.regularization, raw)
+        program = pairs[0][0].block.program
+        rates = {p.name: self._rate_of(p, program, startup) for p, _ in ready} if self.takes_rate else {}
+        made = []
+        for (parameter, gradient), before in zip(ready, raw, strict=True):
+            with program.role(Role.OPTIMIZE, [parameter.name, before.name]), program.name_scope("optimizer"):
+                made.append(self._update(parameter, gradient, rates.get(parameter.name), startup))
+        return made
+
+    def _update(self, parameter: Parameter, gradient: Variable, rate: Variable | None, startup: Program) -> Operator:
+        states = {s.slot: self._state(s, parameter, startup) for s in self.states()}
+        inputs: dict[str, Variable] = {"Param": parameter, "Grad": gradient, **states}
+        if rate is not None:
+            inputs["LearningRate"] = rate
+        outputs: dict[str, Variable] = {"ParamOut": parameter, **{f"{slot}Out": v for slot, v in states.items()}}
+        return parameter.block.append_op(self.op, inputs, outputs, self.attrs(), at=parameter.at)
+
+    def _state(self, state: State, parameter: Parameter, startup: Program) -> Variable:
+        block = parameter.block
+        key = id(block.program), state.slot, parameter.name
+        if key not in self._states:
+            kind = parameter.type.with_shape(1) if state.single else parameter.type
+            made = block.create_var(
+                block.program.unique(f"{self._prefix}{parameter.name}_{state.name}"),
+                kind,
+                persistable=True,
+                stop_gradient=True,
+                at=parameter.at,
+            )
+            Constant(state.value)(made, startup.global_block())
+            self._states[key] = made
+        return self._states[key]
+
+    def state(self, slot: str, parameter: Parameter) -> Variable:
+        """Return the variable that an update op keeps in a slot for a parameter.
+
+        Raises:
+            PeError: it was not made, or there is no such slot.
+        """
+        key = id(parameter.block.program), slot, parameter.name
+        if key not in self._states:
+            raise PeError(f"{type(self).__name__} keeps no {slot} for '{parameter.name}'", hint="call minimize first")
+        return self._states[key]
+
+    # --- learning rate ------------------------------------------------------------------------------------------------
+
+    def rate(self, program: Program) -> Variable | None:
+        """Return the learning rate's variable of a program, None before `minimize`."""
+        return self._rates.get((id(program), 1.0))
+
+    def _rate_of(self, parameter: Parameter, program: Program, startup: Program) -> Variable:
+        key = id(program), parameter.learning_rate
+        if key not in self._rates:
+            common = self._common_rate(program, startup, parameter.dtype)
+            if parameter.learning_rate == 1.0:
+                return common
+            name = program.unique(f"{common.name}@SCALED")
+            with program.role(Role.LR_SCHED), program.name_scope("learning_rate"):
+                program.global_block().append_op(
+                    "scale", {"X": common}, {"Out": name}, {"scale": parameter.learning_rate}, at=parameter.at
+                )
+            self._rates[key] = program.global_block().var(name)
+        return self._rates[key]
+
+    def _common_rate(self, program: Program, startup: Program, dtype: str) -> Variable:
+        key = id(program), 1.0
+        if key not in self._rates:
+            given = self.learning_rate
+            if isinstance(given, Schedule):
+                self._rates[key] = given.append(program, startup, dtype)
+            elif isinstance(given, Variable):
+                self._rates[key] = given
+            else:
+                made = program.global_block().create_var(
+                    program.unique(f"{self._prefix}learning_rate"),
+                    TensorType((1,), dtype),
+                    persistable=True,
+                    stop_gradient=True,
+                )
+                Constant(float(given))(made, startup.global_block())
+                self._rates[key] = made
+        return self._rates[key]
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.name}_" if self.name else ""
+
+
+def _name(given: str | Variable) -> str:
+    return given.name if isinstance(given, Variable) else given

@@ -1,0 +1,88 @@
+"""Weight decay: regularizers add their gradient to a parameter's, after clipping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pe_cli.core.errors import PeError
+from pe_cli.ops.registry import grad_name
+from pe_cli.program.ir import Parameter, Role, Variable
+
+
+@dataclass(frozen=True)
+class Regularizer:
+    """Base of the decays.
+
+    Args:
+        regularization_coeff: at least 0, no unit.
+
+    Raises:
+        PeError: a negative coefficient.
+    """
+
+    op: ClassVar[str] = ""
+    regularization_coeff: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.regularization_coeff >= 0:
+            raise PeError(f"{type(self).__name__}: regularization_coeff must be >= 0, got {self.regularization_coeff}")
+
+    def append(self, parameter: Parameter, gradient: Variable) -> Variable:
+        """Append the op and return the new gradient."""
+        block = parameter.block
+        name = block.program.unique(f"{grad_name(parameter.name)}@DECAY")
+        block.append_op(
+            self.op,
+            {"Grad": gradient, "Param": parameter},
+            {"Out": name},
+            {"coeff": float(self.regularization_coeff)},
+            at=parameter.at,
+        )
+        return block.var(name)
+
+
+class L1Decay(Regularizer):
+    """Add regularization_coeff * sign(parameter) to the gradient."""
+
+    op = "l1_decay"
+
+
+class L2Decay(Regularizer):
+    """Add regularization_coeff * parameter to the gradient."""
+
+    op = "l2_decay"
+
+
+def regularize(
+    pairs: Sequence[tuple[Parameter, Variable]], common: Regularizer | None, raw: Sequence[Variable]
+) -> list[tuple[Parameter, Variable]]:
+    """Append the weight decay of every parameter that has one.
+
+    Args:
+        pairs: (parameter, gradient).
+        common: of parameters without their own; a parameter's own goes first.
+        raw: gradients as backward made them, for roles.
+
+    Returns:
+        The pairs with the new gradients.
+    """
+    out = []
+    for (parameter, gradient), before in zip(pairs, raw, strict=True):
+        chosen = parameter.regularizer or common
+        if chosen is not None and chosen.regularization_coeff:
+            program = parameter.block.program
+            with program.role(Role.OPTIMIZE, [parameter.name, before.name]), program.name_scope("regularization"):
+                gradient = chosen.append(parameter, gradient)
+        out.append((parameter, gradient))
+    return out
+
+
+#: Regularizers by the type that a config names, with and without fluid's suffix; keyword arguments only.
+REGULARIZERS: dict[str, Callable[..., Regularizer]] = {
+    "L1Decay": L1Decay,
+    "L2Decay": L2Decay,
+    "L1DecayRegularizer": L1Decay,
+    "L2DecayRegularizer": L2Decay,
+}

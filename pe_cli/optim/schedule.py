@@ -1,0 +1,227 @@
+"""Learning-rate schedules.
+
+The classes describe one and append nothing before they are asked; the functions have fluid's names and append to the
+default programs at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+from pe_cli.core.types import TensorType
+from pe_cli.program.initializer import Constant
+from pe_cli.program.ir import Program, Role, Variable, default_main_program, default_startup_program
+
+#: Counts steps: 0 in the first. All schedules of a program read the same one.
+COUNTER = "@LR_DECAY_COUNTER@"
+
+
+def step_counter(main: Program, startup: Program) -> Variable:
+    """Return the counter of steps, int64 [1]; the first call makes it, and appends what counts it up once a step."""
+    block = main.global_block()
+    if COUNTER not in block.vars:
+        made = block.create_var(COUNTER, TensorType((1,), "int64"), persistable=True, stop_gradient=True)
+        # The op that counts runs before the schedules: it starts one below the first step.
+        Constant(-1.0)(made, startup.global_block())
+        with main.role(Role.LR_SCHED), main.name_scope("learning_rate"):
+            block.append_op("increment", {"X": COUNTER}, {"Out": COUNTER}, {"step": 1.0})
+    return block.var(COUNTER)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Base: one op that computes the rate from the counter."""
+
+    op: ClassVar[str] = ""
+
+    def append(self, main: Program | None = None, startup: Program | None = None, dtype: str = "float32") -> Variable:
+        """Append the op.
+
+        Args:
+            main: gets the op; default: the default main program.
+            startup: gets the counter's first value; default: the default startup program.
+            dtype: of the rate.
+
+        Returns:
+            The rate, [1].
+
+        Raises:
+            PeError: the schedule's numbers don't fit.
+        """
+        main, startup = main or default_main_program(), startup or default_startup_program()
+        counter = step_counter(main, startup)
+        name = main.unique("learning_rate")
+        attrs: dict[str, Any] = {"dtype": dtype}
+        inputs: dict[str, Any] = {"Step": counter}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.metadata.get("slot"):
+                inputs[f.metadata["slot"]] = as_rate(value, main, startup, dtype)
+            else:
+                attrs[f.name] = list(value) if isinstance(value, (list, tuple)) else value
+        with main.role(Role.LR_SCHED), main.name_scope("learning_rate"):
+            main.global_block().append_op(self.op, inputs, {"Out": name}, attrs)
+        made = main.global_block().var(name)
+        made.stop_gradient = True
+        return made
+
+
+def as_rate(given: float | Schedule | Variable, main: Program, startup: Program, dtype: str) -> Variable:
+    """Return the variable of a rate; a number becomes a constant of the step."""
+    if isinstance(given, Variable):
+        return given
+    if isinstance(given, Schedule):
+        return given.append(main, startup, dtype)
+    name = main.unique("learning_rate")
+    with main.role(Role.LR_SCHED), main.name_scope("learning_rate"):
+        main.global_block().append_op(
+            "fill_constant", {}, {"Out": name}, {"shape": [1], "dtype": dtype, "value": float(given)}
+        )
+    return main.global_block().var(name)
+
+
+@dataclass(frozen=True)
+class ExponentialDecay(Schedule):
+    """learning_rate * decay_rate^(step / decay_steps); arguments of the op of that name."""
+
+    op: ClassVar[str] = "exponential_decay"
+    learning_rate: float
+    decay_steps: int
+    decay_rate: float
+    staircase: bool = False
+
+
+@dataclass(frozen=True)
+class NaturalExpDecay(Schedule):
+    """learning_rate * exp(-decay_rate * step / decay_steps); arguments of the op of that name."""
+
+    op: ClassVar[str] = "natural_exp_decay"
+    learning_rate: float
+    decay_steps: int
+    decay_rate: float
+    staircase: bool = False
+
+
+@dataclass(frozen=True)
+class InverseTimeDecay(Schedule):
+    """learning_rate / (1 + decay_rate * step / decay_steps); arguments of the op of that name."""
+
+    op: ClassVar[str] = "inverse_time_decay"
+    learning_rate: float
+    decay_steps: int
+    decay_rate: float
+    staircase: bool = False
+
+
+@dataclass(frozen=True)
+class PolynomialDecay(Schedule):
+    """(learning_rate - end) * (1 - step / decay_steps)^power + end; arguments of the op of that name."""
+
+    op: ClassVar[str] = "polynomial_decay"
+    learning_rate: float
+    decay_steps: int
+    end_learning_rate: float = 0.0001
+    power: float = 1.0
+    cycle: bool = False
+
+
+@dataclass(frozen=True)
+class PiecewiseDecay(Schedule):
+    """values[k] from step boundaries[k - 1] on; arguments of the op of that name."""
+
+    op: ClassVar[str] = "piecewise_decay"
+    boundaries: Sequence[int]
+    values: Sequence[float]
+
+
+@dataclass(frozen=True)
+class CosineDecay(Schedule):
+    """learning_rate / 2 * (cos(pi * epoch / epochs) + 1); arguments of the op of that name."""
+
+    op: ClassVar[str] = "cosine_decay"
+    learning_rate: float
+    step_each_epoch: int
+    epochs: int
+
+
+@dataclass(frozen=True)
+class NoamDecay(Schedule):
+    """learning_rate / sqrt(d_model) * min(t^-0.5, t * warmup_steps^-1.5), t from 1; arguments of `noam_decay`."""
+
+    op: ClassVar[str] = "noam_decay"
+    d_model: int
+    warmup_steps: int
+    learning_rate: float = 1.0
+
+
+@dataclass(frozen=True)
+class LinearLrWarmup(Schedule):
+    """A line from start_lr to end_lr during warmup_steps, then learning_rate: a number, a schedule or a variable."""
+
+    op: ClassVar[str] = "linear_lr_warmup"
+    learning_rate: float | Schedule | Variable = field(metadata={"slot": "LearningRate"})
+    warmup_steps: int
+    start_lr: float
+    end_lr: float
+
+
+#: Schedules by the type that a config names: fluid's function names; keyword arguments only.
+SCHEDULES: dict[str, Callable[..., Schedule]] = {
+    made.op: made
+    for made in (
+        ExponentialDecay,
+        NaturalExpDecay,
+        InverseTimeDecay,
+        PolynomialDecay,
+        PiecewiseDecay,
+        CosineDecay,
+        NoamDecay,
+        LinearLrWarmup,
+    )
+}
+
+
+def exponential_decay(learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool = False) -> Variable:
+    """Append `ExponentialDecay` to the default programs and return the rate."""
+    return ExponentialDecay(learning_rate, decay_steps, decay_rate, staircase).append()
+
+
+def natural_exp_decay(learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool = False) -> Variable:
+    """Append `NaturalExpDecay` to the default programs and return the rate."""
+    return NaturalExpDecay(learning_rate, decay_steps, decay_rate, staircase).append()
+
+
+def inverse_time_decay(learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool = False) -> Variable:
+    """Append `InverseTimeDecay` to the default programs and return the rate."""
+    return InverseTimeDecay(learning_rate, decay_steps, decay_rate, staircase).append()
+
+
+def polynomial_decay(
+    learning_rate: float, decay_steps: int, end_learning_rate: float = 0.0001, power: float = 1.0, cycle: bool = False
+) -> Variable:
+    """Append `PolynomialDecay` to the default programs and return the rate."""
+    return PolynomialDecay(learning_rate, decay_steps, end_learning_rate, power, cycle).append()
+
+
+def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Variable:
+    """Append `PiecewiseDecay` to the default programs and return the rate."""
+    return PiecewiseDecay(boundaries, values).append()
+
+
+def cosine_decay(learning_rate: float, step_each_epoch: int, epochs: int) -> Variable:
+    """Append `CosineDecay` to the default programs and return the rate."""
+    return CosineDecay(learning_rate, step_each_epoch, epochs).append()
+
+
+def noam_decay(d_model: int, warmup_steps: int, learning_rate: float = 1.0) -> Variable:
+    """Append `NoamDecay` to the default programs and return the rate."""
+    return NoamDecay(d_model, warmup_steps, learning_rate).append()
+
+
+def linear_lr_warmup(
+    learning_rate: float | Schedule | Variable, warmup_steps: int, start_lr: float, end_lr: float
+) -> Variable:
+    """Append `LinearLrWarmup` to the default programs and return the rate."""
+    return LinearLrWarmup(learning_rate, warmup_steps, start_lr, end_lr).append()

@@ -1,0 +1,196 @@
+"""A program as JSON and back: versions, blocks, variables, operators, places. No code is ever read from a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pe_cli.core.errors import PeError, Span
+from pe_cli.core.types import TensorType, check_dtype
+from pe_cli.ops.registry import find
+from pe_cli.program.ir import Block, Operator, Parameter, Program, Role, Variable
+from pe_cli.program.portable import attrs_of, declare, decode, facts_of
+
+FORMAT = "pe-program"
+#: Raised when a reader of the old version would misread the new one.
+VERSION = 1
+#: Bytes of JSON that are written or read at most.
+MAX_BYTES = 1 << 26
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+def to_json(program: Program) -> str:
+    """Return a program as JSON.
+
+    Raises:
+        PeError: it would take more than MAX_BYTES, or carries an object that is not portable.
+    """
+    text = json.dumps(to_dict(program), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    _check_size(len(text.encode()), "the program")
+    return text
+
+
+def to_dict(program: Program) -> dict[str, Any]:
+    """Return a program as plain JSON values."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": program.name,
+        "random_seed": program.random_seed,
+        "is_test": program.is_test,
+        "blocks": [
+            {"vars": [_variable(v) for v in block.vars.values()], "ops": [_operator(op) for op in block.ops]}
+            for block in program.blocks
+        ],
+    }
+
+
+def _variable(v: Variable) -> dict[str, Any]:
+    out: dict[str, Any] = {"name": v.name, "shape": list(v.shape), "dtype": v.dtype}
+    if isinstance(v, Parameter):
+        out["parameter"] = True
+    facts = facts_of(v)
+    if facts:
+        out["facts"] = facts
+    return {**out, **_place(v.at)}
+
+
+def _operator(op: Operator) -> dict[str, Any]:
+    out: dict[str, Any] = {"type": op.type, "inputs": op.inputs, "outputs": op.outputs}
+    out |= {"attrs": attrs_of(op.attrs, {}, every=True), "role": op.role.value}
+    if op.role_vars:
+        out["role_vars"] = op.role_vars
+    if op.scope:
+        out["scope"] = op.scope
+    return {**out, **_place(op.at)}
+
+
+def _place(at: Span | None) -> dict[str, Any]:
+    return {"at": [at.file, at.line, at.column, at.length, at.text]} if at else {}
+
+
+def _check_size(size: int, what: str) -> None:
+    if size > MAX_BYTES:
+        raise PeError(f"{what} takes {size} bytes of JSON, more than {MAX_BYTES}", hint="load large values from a file")
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def from_json(text: str | bytes) -> Program:
+    """Return the program that `to_json` was given.
+
+    Raises:
+        PeError: the text is too long, no JSON, of a newer version, or not a program; says where.
+    """
+    _check_size(len(text), "the file")
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PeError(f"the program is not valid JSON: {error}") from None
+    return from_dict(data)
+
+
+def from_dict(data: Any) -> Program:
+    """Return the program that `to_dict` was given; see `from_json`."""
+    top = _Node(data, "program")
+    if top.get("format", str) != FORMAT:
+        raise PeError(f"the file is no program: its format is {data['format']!r}", hint=f"expected {FORMAT}")
+    version = top.get("version", int)
+    if not 1 <= version <= VERSION:
+        raise PeError(f"the program has format version {version}; this release reads 1 to {VERSION}", hint="update pe")
+    program = Program(top.get("name", str))
+    program.random_seed, program.is_test = top.get("random_seed", int), top.get("is_test", bool)
+    program.blocks = []
+    for node in top.nodes("blocks"):
+        block = Block(program, len(program.blocks))
+        program.blocks.append(block)
+        for v in node.nodes("vars"):
+            v.call(_read_variable, block)
+        for op in node.nodes("ops"):
+            block.ops.append(op.call(_read_operator, block))
+    if not program.blocks:
+        raise PeError("the program has no block")
+    return program
+
+
+def _read_variable(node: _Node, block: Block) -> None:
+    shape = node.get("shape", list)
+    if any(not isinstance(s, int) or isinstance(s, bool) or s < -1 for s in shape):
+        raise PeError(f"shape {shape} must be a list of sizes")
+    kind = TensorType(tuple(shape), check_dtype(node.get("dtype", str)))
+    facts = node.get("facts", dict, {})
+    made = declare(block, node.get("name", str), kind, facts, parameter=node.get("parameter", bool, False))
+    made.at = _read_place(node)
+
+
+def _read_operator(node: _Node, block: Block) -> Operator:
+    definition = find(node.get("type", str))
+    ins, outs = node.names("inputs"), node.names("outputs")
+    for given, slots, what in ((ins, definition.inputs, "input"), (outs, definition.outputs, "output")):
+        for slot in given:
+            if slot not in {s.name for s in slots}:
+                raise PeError(f"op '{definition.name}' has no {what} '{slot}'")
+    role = node.get("role", str)
+    if role not in [r.value for r in Role]:
+        raise PeError(f"there is no role '{role}'", hint=f"one of {', '.join(Role)}")
+    role_vars = node.get("role_vars", list, [])
+    attrs = definition.check_attrs(decode(node.get("attrs", dict, {})))
+    scope = node.get("scope", str, "")
+    return Operator(
+        definition.name, ins, outs, attrs, Role(role), [str(v) for v in role_vars], _read_place(node), scope
+    )
+
+
+def _read_place(node: _Node) -> Span | None:
+    at = node.get("at", list, [])
+    if not at:
+        return None
+    if [type(v) for v in at] != [str, int, int, int, str]:
+        raise PeError(f"place {at} must be [file, line, column, length, text]")
+    return Span(*at)
+
+
+class _Node:
+    """A JSON object and the path to it, for errors."""
+
+    def __init__(self, value: Any, path: str) -> None:
+        self.path = path
+        if not isinstance(value, dict):
+            raise PeError(f"{path} must be an object, got {type(value).__name__}")
+        self.value: Mapping[str, Any] = value
+
+    def get(self, key: str, kind: type, default: Any = None) -> Any:
+        """Return a member; without a default it must be there."""
+        if key not in self.value:
+            if default is None:
+                raise PeError(f"{self.path} has no '{key}'")
+            return default
+        found = self.value[key]
+        if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+            raise PeError(f"{self.path}.{key} must be {kind.__name__}, got {found!r:.80}")
+        return found
+
+    def nodes(self, key: str) -> list[_Node]:
+        """Return a list of objects."""
+        return [_Node(v, f"{self.path}.{key}[{i}]") for i, v in enumerate(self.get(key, list))]
+
+    def names(self, key: str) -> dict[str, list[str]]:
+        """Return slot -> names."""
+        found = self.get(key, dict)
+        for slot, names in found.items():
+            if not isinstance(names, list) or any(not isinstance(n, str) for n in names):
+                raise PeError(f"{self.path}.{key}.{slot} must be a list of names")
+        return {slot: list(names) for slot, names in found.items()}
+
+    def call(self, read: Any, block: Block) -> Any:
+        """Return `read(self, block)`, with the path in front of its errors."""
+        try:
+            return read(self, block)
+        except PeError as error:
+            if not error.message.startswith(self.path):
+                error.message = f"{self.path}: {error.message}"
+            raise
