@@ -13,7 +13,7 @@ from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import MapNode, Node, ScalarNode, describe, find, key_span, origin_notes, to_data
 from pe_cli.config.scalars import show
 from pe_cli.config.sections import Section
-from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.errors import PeError, Span, did_you_mean
 
 AnySection = TypeVar("AnySection", bound=Section)
 Path = tuple[str | int, ...]
@@ -38,7 +38,9 @@ _BOUNDS = {
 }
 
 
-def check(section: type[AnySection], node: Node, path: Path, mistakes: Mistakes) -> AnySection | None:
+def check(
+    section: type[AnySection], node: Node, path: Path, mistakes: Mistakes, at: Span | None = None
+) -> AnySection | None:
     """Return a section with places, or None with every mistake in it added.
 
     Args:
@@ -46,12 +48,13 @@ def check(section: type[AnySection], node: Node, path: Path, mistakes: Mistakes)
         node: what is written.
         path: keys from the file's top to it, for messages.
         mistakes: where errors go.
+        at: place of the section's name, for keys that are missing; the node's where there is none.
     """
     try:
         found = section.model_validate(to_data(node))
     except ValidationError as failure:
         for detail in failure.errors(include_url=False):
-            mistakes.add(explain(section, node, path, dict(detail)))
+            mistakes.add(explain(section, node, path, dict(detail), at))
         return None
     locate(found, node)
     return found
@@ -69,7 +72,9 @@ def locate(section: Section, node: Node) -> None:
             locate(value, written)
 
 
-def explain(section: type[Section], node: Node, path: Path, detail: Mapping[str, Any]) -> PeError:
+def explain(
+    section: type[Section], node: Node, path: Path, detail: Mapping[str, Any], above_at: Span | None = None
+) -> PeError:
     """Return one of pydantic's errors as one of ours."""
     kind, loc = str(detail["type"]), tuple(detail["loc"])
     full = ".".join(str(part) for part in (*path, *loc))
@@ -78,8 +83,7 @@ def explain(section: type[Section], node: Node, path: Path, detail: Mapping[str,
     owner = _section_at(section, loc[:-1])
     above = ".".join(str(part) for part in (*path, *loc[:-1]))
     if kind == "missing":
-        parent = find(node, loc[:-1])
-        at = key_span(node, loc[:-1]) if loc[:-1] or parent is None else parent.at
+        at = key_span(node, loc[:-1]) if loc[:-1] else above_at or node.at
         return PeError(
             f"{above or 'the file'} needs {loc[-1]}", at=at, hint=f"add {loc[-1]}: ...{_about(owner, loc[-1])}"
         )
@@ -88,15 +92,16 @@ def explain(section: type[Section], node: Node, path: Path, detail: Mapping[str,
     got = describe(written) if written is not None else show(detail.get("input"))
     notes = origin_notes(written) if written is not None else ()
     value = written.value if isinstance(written, ScalarNode) else None
-    if owner and any(
-        value is bad or (isinstance(bad, str) and value == bad)
-        for bad in owner.UNAVAILABLE_VALUES.get(str(loc[-1]), ())
-    ):
+    if owner and loc and _is_unavailable(owner, str(loc[-1]), value):
         return PeError(
             f"{full}: {show(value)} is not available in this version", at=at, hint=f"only {_only(owner, str(loc[-1]))}"
         )
     wanted, hint = _wanted(kind, detail, value)
     return PeError(f"{full or 'the file'} {wanted}, got {got}", at=at, hint=hint, notes=notes)
+
+
+def _is_unavailable(owner: type[Section], key: str, value: Any) -> bool:
+    return any(type(value) is type(bad) and value == bad for bad in owner.UNAVAILABLE_VALUES.get(key, ()))
 
 
 def _wanted(kind: str, detail: Mapping[str, Any], value: Any) -> tuple[str, str | None]:

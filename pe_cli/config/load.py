@@ -126,10 +126,7 @@ class _Run:
             return None
         return RunSpec(
             self.path, self.text, self.tree, model_path, model_args, model, data, feeds, train, fetches, executor,
-            BuildStrategy(
-                build.reduce_strategy, build.gradient_scale_strategy, build.memory_optimize, build.debug_graphviz_path
-            ),
-            execution, output,
+            _strategy(build), execution, output,
         )  # fmt: skip
 
     def check_keys(self) -> None:
@@ -144,7 +141,7 @@ class _Run:
         entry = self.tree.entries.get(key)
         if entry is None:
             return kind()
-        return check(kind, _filled(entry), (key,), self.mistakes) or kind()
+        return check(kind, _filled(entry), (key,), self.mistakes, entry.at) or kind()
 
     def each(self, key: str, kind: type[AnySection], short: str | None = None) -> dict[str, AnySection]:
         """Return the sections of a mapping by name; a plain name may stand for one key."""
@@ -153,7 +150,7 @@ class _Run:
             node = _filled(entry)
             if short and isinstance(node, ScalarNode) and isinstance(node.value, str):
                 node = MapNode({short: Entry(short, node.at, node)}, node.at)
-            made = check(kind, node, (key, name), self.mistakes)
+            made = check(kind, node, (key, name), self.mistakes, entry.at)
             if made is not None:
                 found[name] = made
         return found
@@ -178,7 +175,7 @@ class _Run:
         node = entry.value
         if isinstance(node, ScalarNode) and isinstance(node.value, str):
             node = MapNode({"file": Entry("file", node.at, node)}, node.at)
-        return check(ModelSection, node, ("model",), self.mistakes)
+        return check(ModelSection, node, ("model",), self.mistakes, entry.at)
 
     def args(self, section: ModelSection | None) -> dict[str, Node]:
         model = self.tree.get("model")
@@ -190,7 +187,7 @@ class _Run:
         if entry is None:
             return None
         node = _filled(entry)
-        found = check(TrainSection, node, ("train",), self.mistakes)
+        found = check(TrainSection, node, ("train",), self.mistakes, entry.at)
         if isinstance(node, MapNode) and not {"epochs", "steps"} & set(node.entries):
             self.mistakes.say("train needs epochs or steps", entry.at, "add epochs: 10, or steps: 1000")
         return found
@@ -204,7 +201,7 @@ class _Run:
                     f"data has no key '{name}'", entry.at, did_you_mean(name, uses) or f"one of {', '.join(uses)}"
                 )
                 continue
-            made = check(DataSection, _filled(entry), ("data", name), self.mistakes)
+            made = check(DataSection, _filled(entry), ("data", name), self.mistakes, entry.at)
             if made is None:
                 continue
             assert isinstance(entry.value, MapNode)
@@ -226,6 +223,16 @@ class _Run:
         return ExecutionStrategy(
             execution.num_threads if asked is None else asked, execution.num_iteration_per_drop_scope
         )
+
+
+def _strategy(build: BuildSection) -> BuildStrategy:
+    return BuildStrategy(
+        reduce_strategy=build.reduce_strategy,
+        gradient_scale_strategy=build.gradient_scale_strategy,
+        memory_optimize=build.memory_optimize,
+        debug_graphviz_path=build.debug_graphviz_path,
+        data_layout=build.data_layout,
+    )
 
 
 def _filled(entry: Entry) -> Node:

@@ -94,7 +94,8 @@ class _Model:
         expansion.run(layers, scope, self.values)
         return ModelSpec(
             self.name(), self.path, self.values, feeds, {k: e.value for k, e in blocks.entries.items()},
-            tuple(expansion.layers), self.fetches(substitution), scope, self.tree.at, frozenset(expansion.broken | self.broken),
+            tuple(expansion.layers), self.fetches(substitution), scope, self.tree.at,
+            frozenset(expansion.broken | self.broken),
         )  # fmt: skip
 
     def name(self) -> str:
@@ -139,19 +140,19 @@ class _Model:
         found: dict[str, FeedSpec] = {}
         for name, entry in self.section("feeds").entries.items():
             scope.names[name] = name
-            made = self.read_feed(name, entry.value, substitution)
+            made = self.read_feed(name, entry.value, entry.at, substitution)
             if made is None:
                 self.broken.add(name)
             else:
                 found[name] = FeedSpec(tuple(made.shape), made.dtype, entry.at)
         return found
 
-    def read_feed(self, name: str, node: Node, substitution: Substitution) -> FeedDeclaration | None:
+    def read_feed(self, name: str, node: Node, at: Span, substitution: Substitution) -> FeedDeclaration | None:
         before = self.mistakes.total
         node = substitution.apply(node, self.values)
         if self.mistakes.total > before:
             return None
-        made = check(FeedDeclaration, node, ("feeds", name), self.mistakes)
+        made = check(FeedDeclaration, node, ("feeds", name), self.mistakes, at)
         if made is not None and any(size < 1 and size != -1 for size in made.shape):
             self.mistakes.say(
                 f"feeds.{name}.shape must have sizes of at least 1, or -1, got {made.shape}", made.at_of("shape")

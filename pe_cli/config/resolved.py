@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import yaml
@@ -30,16 +31,8 @@ def resolved_yaml(run: RunSpec) -> str:
         data["train"] = {**_dump(run.train), "optimizer": _data(run.optimizer)}
     data["fetches"] = {name: _dump(fetch) for name, fetch in run.fetches.items()}
     data["executor"] = {k: v for k, v in _dump(run.executor).items() if k != "num_threads"}
-    data["build_strategy"] = {
-        "reduce_strategy": run.build_strategy.reduce_strategy,
-        "gradient_scale_strategy": run.build_strategy.gradient_scale_strategy,
-        "memory_optimize": run.build_strategy.memory_optimize,
-        "debug_graphviz_path": run.build_strategy.debug_graphviz_path,
-    }
-    data["exec_strategy"] = {
-        "num_threads": run.exec_strategy.num_threads,
-        "num_iteration_per_drop_scope": run.exec_strategy.num_iteration_per_drop_scope,
-    }
+    data["build_strategy"] = asdict(run.build_strategy)
+    data["exec_strategy"] = asdict(run.exec_strategy)
     output = _dump(run.output)
     data["output"] = output if run.output.checkpoint else {**output, "checkpoint": None}
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

@@ -173,6 +173,9 @@ class BuildSection(Section):
     debug_graphviz_path: StrictStr = Field(
         default="", description="folder or file that the graphs are drawn to, in dot"
     )
+    data_layout: Literal["auto", "keep"] = Field(
+        default="auto", description="auto: images run channels-last inside; keep: as the model writes them"
+    )
     fuse_all_reduce_ops: Literal[True] = Field(default=True, description="gradients are summed in buckets")
 
 

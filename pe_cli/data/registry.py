@@ -88,11 +88,8 @@ def open_reader(type: str, options: Mapping[str, Any], base: Path, at: Span | No
         PeError: no such reader, or an option is wrong (all of them in one `PeErrors`); with `ExitCode.DATA` when a file
             is missing, broken or empty.
     """
-    found = READERS.get(type)
-    if found is None:
-        known = ", ".join(sorted(READERS))
-        raise PeError(f"there is no reader '{type}'", at=at, hint=did_you_mean(type, READERS) or f"one of {known}")
-    checked = _check_options(found, options, at)
+    found = find_reader(type, at)
+    checked = check_options(found, options, at)
     origin = Origin(base, at)
     try:
         dataset = found.open(checked, origin)
@@ -106,7 +103,24 @@ def open_reader(type: str, options: Mapping[str, Any], base: Path, at: Span | No
     return Window(dataset, checked.skip, left if checked.limit is None else min(left, checked.limit))
 
 
-def _check_options(found: Reader, options: Mapping[str, Any], at: Span | None) -> ReaderOptions:
+def find_reader(type: str, at: Span | None = None) -> Reader:  # noqa: A002 - the config's word
+    """Return a reader by name.
+
+    Raises:
+        PeError: there is none.
+    """
+    if type not in READERS:
+        known = ", ".join(sorted(READERS))
+        raise PeError(f"there is no reader '{type}'", at=at, hint=did_you_mean(type, READERS) or f"one of {known}")
+    return READERS[type]
+
+
+def check_options(found: Reader, options: Mapping[str, Any], at: Span | None = None) -> ReaderOptions:
+    """Return a reader's options, checked; opens nothing.
+
+    Raises:
+        PeError: an option is unknown, missing or wrong; all of them in one `PeErrors`.
+    """
     try:
         return found.options.model_validate(dict(options))
     except ValidationError as failure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.graph.ssa import Graph, OpNode
 from pe_cli.ops.lowering import Buffer, Call, Lowering
+from pe_cli.ops.registry import find
 from pe_cli.program.ir import EMPTY, Program
 
 
@@ -87,8 +89,9 @@ class GraphLowering:
         self.seed = seed
         self.shards = shards
         self.buffers: dict[tuple[str, int], Buffer] = {}
-        ops = {id(op): i for i, op in enumerate(graph.program.global_block().ops)}
-        self._number = ops
+        block = graph.program.global_block()
+        self._number = {id(op): i for i, op in enumerate(block.ops)}
+        self._writes = Counter(n for op in block.ops for n in op.output_names())
 
     def buffer(self, name: str, device: int) -> Buffer:
         """Return the buffer of a variable on a device."""
@@ -116,6 +119,10 @@ class GraphLowering:
         number = self._number.get(id(op), 0)
         low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, number), offset)  # type: ignore[arg-type]
         shares = _pairs(definition.alias, ins, outs)
+        if shares and not all(self._fixed(out) and self._fixed(source) for out, source in shares.items()):
+            definition = find("assign")  # the bytes will change under one of the names: copy them
+            low = Lowering(definition, {}, {"X": list(shares.values())}, {"Out": list(shares)})
+            shares = {}
         if node.kind == "scale_loss_grad":
             low.attrs = {**op.attrs, "value": float(op.attrs["value"]) * self.sizes[d] / max(1, sum(self.sizes))}
         if not shares:
@@ -133,6 +140,10 @@ class GraphLowering:
         writes = [self.buffer(n, d) for n in op.output_names()]
         over = _pairs(definition.inplace, ins, outs)
         return Task(node.index, d, low.calls, reads, writes, low.scratch_buffers, over, shares)
+
+    def _fixed(self, b: Buffer) -> bool:
+        """Whether a variable keeps its bytes once it is written: temporary, and written at most once."""
+        return self._writes[b.name] <= 1 and not self.graph.program.global_block().var(b.name).persistable
 
     def _collective(self, node: OpNode) -> list[Task]:
         tasks = []

@@ -60,12 +60,21 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Call:
-    """One kernel call: arguments are buffers, places in buffers, integers and floats, in the kernel's order."""
+    """One kernel call: arguments are buffers, places in buffers, integers and floats, in the kernel's order.
+
+    Args:
+        kernel: of the kernel language; a `CudaKernel` on CUDA.
+        args: in the order of its parameters.
+        dtype: element type T.
+        second: element type U.
+        threads: on CUDA: threads with something to do, along x (and y); () where the kernel's loops tell. The CPU ignores it.
+    """
 
     kernel: Any
     args: tuple[Any, ...]
     dtype: str
     second: str
+    threads: tuple[int, ...] = ()
 
 
 class _Word:

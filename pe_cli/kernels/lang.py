@@ -146,7 +146,8 @@ T: Any = PerType("T", _cast)
 LANES: Any = PerType("LANES", _lanes)
 
 
-def _annotations(fn: types.FunctionType) -> tuple[str, ...]:
+def parameter_kinds(fn: types.FunctionType) -> tuple[str, ...]:
+    """Return the annotation names of a kernel's parameters, in order."""
     names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
     found = tuple(str(fn.__annotations__.get(name, "")) for name in names)
     for name, kind in zip(names, found, strict=True):
@@ -165,7 +166,7 @@ def make_kernel(fn: Any, name: str, *, exact: bool = False) -> Kernel:
         exact: see `Kernel`.
     """
     assert name not in KERNELS, f"kernel {name} is defined twice"
-    KERNELS[name] = made = Kernel(fn, _annotations(fn), name, exact)
+    KERNELS[name] = made = Kernel(fn, parameter_kinds(fn), name, exact)
     return made
 
 

@@ -1,18 +1,18 @@
 """Random numbers as pure functions of (seed, step, index): Philox4x32-10, a counter-based generator.
 
-A block of four 32-bit words is a keyed bijection of its 128-bit counter: the key is the seed, the counter (block, step). Nothing is
-carried from one number to the next, so neither threads nor the number of devices change a draw. Tested against the published known
-answers, and for uniformity and independence.
+A block of four 32-bit words is a keyed bijection of its 128-bit counter: the key is the seed, the counter (block,
+step). Nothing is carried from one number to the next, so neither threads nor the number of devices change a draw.
+Tested against the published known answers, and for uniformity and independence.
 
-Source: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3". Normals: Wichura 1988, algorithm AS 241
-(inverse of the normal distribution function, relative accuracy 1e-16).
+Source: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3". Normals: Wichura 1988,
+algorithm AS 241 (inverse of the normal distribution function, relative accuracy 1e-16).
 """
 
 from __future__ import annotations
 
 import math
 
-from pe_cli.kernels.lang import Int, PtrI32, T, helper, helper_by_type, kernel
+from pe_cli.kernels.lang import T, helper, helper_by_type
 
 #: Blocks whose words `fill_words` users keep at a time: 16 KiB of words stay in the first cache.
 WORD_BLOCKS = 1024
@@ -138,9 +138,3 @@ _WITHIN_2 = 0.954499736103641586
 def truncated_normal(seed, step, index):
     """Return a standard normal number given that it lies within [-2, 2], as float64."""
     return normal_quantile(_BELOW_2 + _WITHIN_2 * _open_uniform(seed, step, index))
-
-
-@kernel
-def words(out: PtrI32, seed: Int, step: Int, first: Int, count: Int):
-    """Write the words of blocks as `fill_words` does; for tests and other random kernels."""
-    fill_words(out, seed, step, first, count)

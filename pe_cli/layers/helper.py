@@ -195,11 +195,11 @@ class LayerHelper:
 
 
 def _unused(program: Program, layer_type: str) -> str:
-    """Return `fc_0`, `fc_1`, ...: the first that is no variable's name or prefix."""
-    taken = {name.split(".")[0] for block in program.blocks for name in block.vars}
+    """Return `fc_0`, `fc_1`, ...: the first that is no variable's prefix."""
+    taken = program.global_block().vars
     while True:
         name = program.unique(layer_type)
-        if name not in taken:
+        if not any(f"{name}.{part}_0" in taken for part in ("w", "b", "tmp")):
             return name
 
 

@@ -190,7 +190,6 @@ def dropout(
         "dropout_prob": dropout_prob,
         "is_test": is_test,
         "seed": seed or 0,
-        "fix_seed": seed is not None,
         "dropout_implementation": dropout_implementation,
     }
     out, _ = LayerHelper("dropout", name).op("dropout", {"X": x}, attrs, ("Out", "Mask"))

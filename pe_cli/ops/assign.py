@@ -22,7 +22,7 @@ def copy(x: Ptr, out: Ptr, n: Int):
     "assign",
     inputs="X",
     layout="same",
-    inplace={"Out": "X"},
+    alias={"Out": "X"},
     samples=[Sample({"X": (3, 4)}), Sample({"X": (0,)}, name="empty")],
 )
 def assign(x: TensorType) -> TensorType:

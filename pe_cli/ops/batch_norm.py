@@ -223,6 +223,7 @@ def _far(rng: np.random.Generator) -> np.ndarray:
         "use_global_stats": Attr(False, "use the running statistics in training too"),
     },
     differentiable="X Scale Bias",
+    layout={"attr": "data_layout", "slots": ("X", "Y")},
     samples=[
         _sample("channels first", 2, 3, 4, 5),
         _sample("channels last", 2, 4, 5, 3, data_layout="NHWC"),

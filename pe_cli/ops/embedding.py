@@ -53,16 +53,15 @@ def _repeated(*shape: int):
     return lambda rng: np.resize(np.array([1, 3, 1, 0], np.int64), shape)
 
 
-def _checked(name: str, w: TensorType, ids: TensorType, attrs: dict[str, object]) -> None:
-    if attrs["is_sparse"]:
+def _checked(name: str, w: TensorType, ids: TensorType, padding: int, sparse: bool, distributed: bool) -> None:
+    if sparse:
         raise PeError(f"{name}: row-sparse gradients are not available yet", hint="set is_sparse: false")
-    if attrs["is_distributed"]:
+    if distributed:
         raise PeError(f"{name}: tables on parameter servers are not available yet", hint="set is_distributed: false")
     if len(w.shape) != 2:
         raise PeError(f"{name} needs a table W [rows, width], got {w}")
     if ids.dtype != "int64":
         raise PeError(f"{name} needs Ids of type int64, got {ids}", hint="cast them to int64")
-    padding = attrs["padding_idx"]
     if not -1 <= padding < w.shape[0]:
         raise PeError(f"{name} needs padding_idx within [-1, {w.shape[0]}), got {padding}", hint="-1 means no padding")
 
@@ -102,7 +101,7 @@ def lookup_table(
     Source:
         fluid.layers.embedding.
     """
-    _checked("lookup_table", w, ids, locals())
+    _checked("lookup_table", w, ids, padding_idx, is_sparse, is_distributed)
     if not ids.shape or ids.shape[-1] not in (1, -1):
         raise PeError(f"lookup_table needs Ids [..., 1], got {ids}", hint="lookup_table_v2 takes Ids without a last axis of 1")
     return w.with_shape(*ids.shape[:-1], w.shape[1])
@@ -141,7 +140,7 @@ def lookup_table_v2(
     Source:
         paddle.nn.functional.embedding.
     """
-    _checked("lookup_table_v2", w, ids, locals())
+    _checked("lookup_table_v2", w, ids, padding_idx, is_sparse, is_distributed)
     return w.with_shape(*ids.shape, w.shape[1])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
+from pe_cli.kernels.cuda import CudaKernel
 from pe_cli.kernels.lang import Kernel
 from pe_cli.ops.registry import OpDef
 
@@ -59,7 +60,14 @@ class Lowering:
         """Return whether an optional slot is there (input or output; a gradient that nobody needs is not)."""
         return bool(self.input_buffers.get(slot) or self.output_buffers.get(slot))
 
-    def call(self, kernel: Kernel, *args: Any, dtype: str | None = None, second: str | None = None) -> None:
+    def call(
+        self,
+        kernel: Kernel | CudaKernel,
+        *args: Any,
+        dtype: str | None = None,
+        second: str | None = None,
+        threads: tuple[int, ...] = (),
+    ) -> None:
         """Append a kernel call.
 
         Args:
@@ -67,6 +75,7 @@ class Lowering:
                 int for Int, float for Real, STATUS for Status, STEP for PtrI64.
             dtype: element type T; default: of the first argument for a `Ptr` parameter, else of the first buffer.
             second: element type U; default: of the first argument for a `PtrU` parameter.
+            threads: on CUDA: how many have something to do, where the kernel's outermost loops don't tell.
         """
         params = getattr(kernel, "params", ())
         assert len(params) == len(args), f"{kernel}: takes {len(params)} arguments, got {len(args)}"
@@ -76,6 +85,7 @@ class Lowering:
                 args,
                 dtype or _dtype_of(params, args, ("Ptr", "Addr")),
                 second or _dtype_of(params, args, ("PtrU",)),
+                threads,
             )
         )
 

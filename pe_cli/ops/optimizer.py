@@ -1,4 +1,4 @@
-"""Parameter updates that move along the gradient, one pass over memory each: sgd, momentum, lars_momentum, lamb.
+"""Parameter updates that move along the gradient, one pass over memory each: sgd, momentum, lars_momentum.
 
 Outputs are the same variables as the inputs (ParamOut is Param): the kernels work in place. Where a program gives an
 output another variable, the input is copied there first. The learning rate is a [1] variable, of any float type.
@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, helper, kernel
-from pe_cli.kernels.vecmath import square_root
 from pe_cli.ops.assign import copy
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
@@ -293,87 +292,3 @@ def lars_momentum_cpu(o: Lowering) -> None:
         attrs["lars_coeff"],
         attrs["lars_weight_decay"],
     )
-
-
-# --- lamb -------------------------------------------------------------------------------------------------------------
-
-
-@kernel
-def lamb_step(p: Ptr, g: Ptr, m: Ptr, v: Ptr, d: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real, decay: Real):
-    """Moments, direction d, then p -= rate * |p| / |d| * d."""
-    one = T(1)
-    for i in range(n):
-        first = b1 * m[i] + (one - b1) * g[i]
-        second = b2 * v[i] + (one - b2) * g[i] * g[i]
-        m[i] = first
-        v[i] = second
-        d[i] = first / (square_root(second) + eps) + decay * p[i]
-    size = math.sqrt(sum_of_squares(p, n))
-    length = math.sqrt(sum_of_squares(d, n))
-    step = T(rate[0])
-    if size > 0 and length > 0:
-        step = T(step * size / length)
-    for i in range(n):
-        p[i] -= step * d[i]
-
-
-@op(
-    "lamb",
-    inputs="Param Grad LearningRate Moment1 Moment2",
-    outputs="ParamOut Moment1Out Moment2Out",
-    attrs={
-        "beta1": Attr(0.9, "decay of the first moment a step, no unit"),
-        "beta2": Attr(0.999, "decay of the second moment a step, no unit"),
-        "epsilon": Attr(1e-6, "keeps the quotient finite, unit of the gradient"),
-        "weight_decay": Attr(0.01, "pull towards 0, no unit"),
-    },
-    differentiable="",
-    samples=state_samples(["Moment1", "Moment2"]),
-)
-def lamb(
-    param: TensorType,
-    gradient: TensorType,
-    rate: TensorType,
-    moment1: TensorType,
-    moment2: TensorType,
-    *,
-    beta1: float,
-    beta2: float,
-    epsilon: float,
-    weight_decay: float,
-) -> tuple[TensorType, TensorType, TensorType]:
-    """Adam's direction, as long as the parameter, without correction of the first steps.
-
-    m = beta1 m + (1 - beta1) Grad; v = beta2 v + (1 - beta2) Grad^2; d = m / (sqrt(v) + epsilon) + weight_decay Param;
-    Param -= LearningRate * |Param| / |d| * d, with 1 for the quotient where a length is 0.
-
-    Args:
-        Param: any shape, float32 or float64.
-        Grad, Moment1, Moment2: type of Param.
-        LearningRate: [1], no unit.
-        beta1, beta2, epsilon, weight_decay: as above.
-
-    Returns:
-        ParamOut, Moment1Out, Moment2Out: the same variables as the inputs.
-
-    Raises:
-        PeError: types do not fit.
-
-    Source:
-        fluid.optimizer.Lamb; You et al. 2019.
-    """
-    del beta1, beta2, epsilon, weight_decay
-    check_update("lamb", param, gradient, rate, moment1, moment2)
-    return param, moment1, moment2
-
-
-@lamb.lower("cpu")
-def lamb_cpu(o: Lowering) -> None:
-    """Two passes and two norms; the direction is scratch."""
-    p, m, v = in_place(o, "Param", "Moment1", "Moment2")
-    a = o.attrs
-    direction = o.scratch(p.size, p.dtype)
-    o.call(
-        lamb_step, p, o.input("Grad"), m, v, direction, o.input("LearningRate"), p.size,
-        a["beta1"], a["beta2"], a["epsilon"], a["weight_decay"],
-    )  # fmt: skip

@@ -199,6 +199,7 @@ def pointwise(
             inplace={"Out": "X"},
             samples=shapes() if samples is None else samples,
             kinks=kinks,
+            layout="same",
         )(infer)
         numbers = values or (lambda given: [float(given[key]) for key in declared])
         made = Pointwise(definition, fn, uses, numbers, instead)

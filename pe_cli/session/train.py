@@ -6,7 +6,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -209,11 +209,7 @@ class Trainer:
             if name == self.loss:
                 loss = float(joined.mean())
         for name in due:
-            parts = [v[self.arrays[name]] for v in values]
-            how = self._how(name)
-            self._writer(name).write(
-                self.at.step, {name: np.stack(parts) if how == "list" else merge(parts, sizes, how)}
-            )
+            self._writer(name).write(self.at.step, {name: self._joined(name, values, sizes)})
         if not math.isfinite(loss):
             at = self.program.global_block().var(self.numbers[self.loss]).at
             raise PeError(
@@ -224,10 +220,21 @@ class Trainer:
             )
         self.job.observer.stepped(self.at.step, self.at.epoch, loss, samples)
 
-    def _how(self, name: str) -> str:
-        """Return how the devices' values of an array are joined: samples one after the other, the rest by its mean."""
+    def _joined(self, name: str, values: Sequence[Mapping[str, Array]], sizes: Sequence[int]) -> Array:
+        """Return an array's value over all devices: samples one after the other, the rest by its mean."""
+        parts = [v[self.arrays[name]] for v in values]
+        section = self.run.fetches[name]
         whole = self.program.global_block().var(self.arrays[name]).shape[:1] == (-1,)
-        return self.run.fetches[name].merge or ("concat" if whole else "mean")
+        how = section.merge or ("concat" if whole else "mean")
+        if how != "list":
+            return np.asarray(merge(parts, sizes, how))
+        if len({part.shape for part in parts}) > 1:
+            raise PeError(
+                f"fetch '{name}': devices with {', '.join(map(str, sizes))} samples give no list of one shape",
+                at=section.at_of("merge"),
+                hint="use merge: concat",
+            )
+        return np.stack(parts)
 
     def _kept(self) -> str:
         found = checkpoint.steps(self.folder.checkpoints)

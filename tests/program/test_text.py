@@ -150,7 +150,8 @@ def test_throw_on_error_checks_the_program_first():
         pytest.param(["block 2"], "3:7", "block 2 comes after 1 blocks", id="a block number that is skipped"),
         pytest.param(['param w: float32[2] {"regularizer": {"$class": "Halfdecay"}}'], None, "unknown class",
                      id="an unknown class"),
-        pytest.param(['param w: float32[2] {"trainable": 1}'], None, "trainable must be bool", id="a fact of another type"),
+        pytest.param(['param w: float32[2] {"trainable": 1}'], None, "trainable must be bool",
+                     id="a fact of another type"),
         pytest.param(['param w: float32[2] {"block": 1}'], None, "a parameter has no 'block'", id="an unknown fact"),
     ],
 )  # fmt: skip

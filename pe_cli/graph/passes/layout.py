@@ -101,13 +101,13 @@ class _Walk:
     def _same_shape(self, op: Operator) -> bool:
         names = [*op.input_names(), *op.output_names()]
         shapes = {self.block.var(n).shape for n in names}
-        fits = len(shapes) == 1 and len(next(iter(shapes))) == 4 and self._single(names) and self._typed(op)
-        return fits and any(n in self.last for n in op.input_names())
+        return len(shapes) == 1 and len(next(iter(shapes))) == 4 and self._single(names) and self._wants_last(op)
 
-    def _typed(self, op: Operator) -> bool:
-        """Whether every gradient written has a forward variable with a twin, which its type comes from."""
+    def _wants_last(self, op: Operator) -> bool:
+        """Whether an input has a twin, or the op writes gradients of variables that have; and every gradient can get one."""
         grads = [n for n in op.output_names() if GRAD in n and self._is_image(n)]
-        return all(forward_name(n) in self.last or twin(forward_name(n)) in self.block.vars for n in grads)
+        typed = all(twin(forward_name(n)) in self.block.vars for n in grads)
+        return typed and (bool(grads) or any(n in self.last for n in op.input_names()))
 
     def _is_channel_bias(self, op: Operator) -> bool:
         """Whether this adds a vector over the channels of an image that has a twin (and the gradient of that)."""
@@ -119,8 +119,7 @@ class _Walk:
             bool(images)
             and all(len(self.block.var(n).shape) == 1 for n in others)
             and self._single(images)
-            and self._typed(op)
-            and any(n in self.last for n in op.input_names())
+            and self._wants_last(op)
         )
 
     def _switch(self, op: Operator) -> None:

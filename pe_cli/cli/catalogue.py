@@ -1,0 +1,187 @@
+"""The catalogue as text: lists, and one page a name, made from the registries alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pe_cli.cli.common import columns
+
+if TYPE_CHECKING:
+    from pe_cli.layers.registry import LayerArg, LayerDef
+    from pe_cli.ops.registry import Attr, OpDef, Slot
+
+#: What a value of a layer's argument is called.
+WORDS = {
+    "variable": "a variable",
+    "variables": "a list of variables",
+    "int": "int",
+    "ints": "list of int",
+    "int_or_ints": "int or list of int",
+    "float": "float",
+    "floats": "list of float",
+    "bool": "bool",
+    "str": "text",
+    "strs": "list of text",
+    "param_attr": "ParamAttr: a mapping, a name, true or false",
+    "initializer": "initializer: a mapping with type",
+}
+
+
+def layers() -> dict[str, LayerDef]:
+    """Return the layers, sorted by name."""
+    from pe_cli.layers.registry import discover
+
+    return dict(sorted(discover().items()))
+
+
+def ops(*, gradients: bool = False) -> dict[str, OpDef]:
+    """Return the ops, sorted by name; gradient ops only where asked for."""
+    from pe_cli.ops.registry import discover
+
+    found = discover()
+    return {name: found[name] for name in sorted(found) if gradients or found[name].is_grad_of is None}
+
+
+def names() -> list[str]:
+    """Return every name that has an entry."""
+    return sorted({*layers(), *ops(gradients=True)})
+
+
+def summary(doc: str) -> str:
+    """Return the first line of a doc."""
+    return doc.strip().partition("\n")[0]
+
+
+def index() -> str:
+    """Return both lists, one line a name."""
+    lines = ["Layers, as a model file writes them:"]
+    lines.append(columns([(name, summary(found.doc)) for name, found in layers().items()], indent="  "))
+    lines += ["", "Ops, which layers append:"]
+    lines.append(columns([(name, summary(found.doc)) for name, found in ops().items()], indent="  "))
+    return "\n".join([*lines, "", "pe ops NAME prints one entry whole."])
+
+
+def page(name: str) -> str:
+    """Return all that is known of a name, as Markdown."""
+    parts = [f"# {name}"]
+    layer, op = layers().get(name), ops(gradients=True).get(name)
+    if layer is not None:
+        parts.append(_layer(layer))
+    if op is not None:
+        parts.append(_op(op, repeat=layer is None or layer.doc != op.doc))
+    return "\n\n".join(parts) + "\n"
+
+
+def _layer(layer: LayerDef) -> str:
+    arguments = ", ".join(_signature(a) for a in layer.args.values())
+    rows = [(a.name, _kind(a), "" if a.required else f"default {_value(a.default)}") for a in layer.args.values()]
+    implied = f"\n`{layer.implied}` is the previous layer's output where nothing is written." if layer.implied else ""
+    table = f"\n\n{_table(('argument', 'takes', 'default'), rows)}" if rows else ""
+    return f"## Layer\n\n```\n{layer.name}({arguments})\n```\n\n{_doc(layer.doc)}{table}{implied and chr(10) + implied}"
+
+
+def _signature(argument: LayerArg) -> str:
+    return argument.name if argument.required else f"{argument.name}={_value(argument.default)}"
+
+
+def _kind(argument: LayerArg) -> str:
+    return WORDS[argument.kind] + (", or null" if argument.optional else "")
+
+
+def _value(value: Any) -> str:
+    """Return a default as YAML would write it."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _op(op: OpDef, *, repeat: bool) -> str:
+    parts = [f"## Op\n\n```\n{_form(op)}\n```"]
+    if op.is_grad_of:
+        parts.append(f"The gradient of `{op.is_grad_of}`.")
+    elif repeat:
+        parts.append(_doc(op.doc))
+    if op.attrs:
+        rows = [(name, type(a.default).__name__, _value(a.default), _meaning(a)) for name, a in op.attrs.items()]
+        parts.append(_table(("attribute", "type", "default", "meaning"), rows))
+    parts.append(_table(("fact", "value"), list(_facts(op).items())))
+    return "\n\n".join(parts)
+
+
+def _form(op: OpDef) -> str:
+    def written(slots: tuple[Slot, ...]) -> str:
+        return ", ".join(map(str, slots))
+
+    return f"{op.name}({written(op.inputs)}) -> {written(op.outputs)}"
+
+
+def _meaning(attr: Attr) -> str:
+    choices = f"one of {', '.join(map(str, attr.choices))}" if attr.choices else ""
+    return "; ".join(part for part in (attr.doc, choices) if part)
+
+
+def _facts(op: OpDef) -> dict[str, str]:
+    """Return what the registry knows besides the doc."""
+    found = {"devices": "all: it only gives memory another shape" if op.alias else ", ".join(sorted(op.lowerings)) or "none"}
+    if op.is_grad_of is None:
+        has = op.grad_op is not None or op.grad_maker is not None
+        found["gradients"] = f"to {', '.join(op.differentiable)}" if has and op.differentiable else "none"
+    pairs: Mapping[str, str] = op.inplace
+    if pairs:
+        found["in place"] = ", ".join(f"{out} may take over {source}" for out, source in pairs.items())
+    if op.random:
+        found["random"] = "the same numbers for a seed, a step and a sample, on any number of devices"
+    if op.flops is not None:
+        found["FLOPs"] = "counted"
+    found["declared in"] = op.module
+    return found
+
+
+def _doc(doc: str) -> str:
+    """Return a docstring with its sections as headings, so that Markdown keeps the lines apart."""
+    lines = []
+    for line in doc.strip().splitlines():
+        section = line.strip().rstrip(":")
+        if line.strip() == f"{section}:" and not line.startswith(" ") and section in ("Args", "Returns", "Raises", "Source"):
+            lines += [f"**{section}**", ""]
+        elif line.startswith("    ") and not line.startswith("        "):
+            lines.append(f"- {line.strip()}")
+        else:
+            lines.append(line.rstrip())
+    return "\n".join(lines)
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def write_pages(folder: Path) -> int:
+    """Write a page for every layer and op, and README.md as their index; the same bytes for the same catalogue.
+
+    Returns:
+        Number of pages.
+
+    Raises:
+        PeError: the folder can't be written.
+    """
+    from pe_cli.io import atomic
+
+    atomic.make_folder(folder)
+    found = sorted({*layers(), *ops()})
+    for name in found:
+        atomic.write_text(folder / f"{name}.md", page(name), sync=False)
+    atomic.write_text(folder / "README.md", _index_page(), sync=False)
+    return len(found)
+
+
+def _index_page() -> str:
+    def listed(entries: Mapping[str, Any]) -> str:
+        return "\n".join(f"- [{name}]({name}.md): {summary(found.doc)}" for name, found in entries.items())
+
+    return (
+        "# Layers and ops\n\nWritten by `pe ops --write` from the registries; change the docstrings, not these pages.\n\n"
+        f"## Layers\n\n{listed(layers())}\n\n## Ops\n\n{listed(ops())}\n"
+    )

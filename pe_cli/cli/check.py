@@ -1,0 +1,125 @@
+"""pe check: every mistake of a config, and what it will need, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pe_cli.cli.common import Source, override_option, path_argument
+
+if TYPE_CHECKING:
+    from pe_cli.config.mistakes import Mistakes
+    from pe_cli.config.spec import DataSpec, RunSpec
+
+
+@click.command()
+@path_argument("config")
+@override_option
+def command(config: Path, overrides: tuple[str, ...]) -> None:
+    """Report all mistakes of CONFIG and its model, then shapes, parameters and memory. Nothing is run.
+
+    A data file that is not there is a warning: it may be there when the training starts.
+    """
+    from pe_cli.cli.common import columns, open_source
+    from pe_cli.cli.layers_table import parameters_text, rows_of
+    from pe_cli.config.mistakes import Mistakes
+
+    mistakes = Mistakes()
+    source = open_source(config, overrides, mistakes)
+    warnings = _data(source, mistakes) if source.run else []
+    mistakes.raise_all()
+    rows = rows_of(source)
+    click.echo(f"model {source.model.name}")
+    feeds: list[tuple[object, ...]] = [(name, "feed", kind) for name, kind in source.built.feeds.items()]
+    click.echo(columns([*feeds, *((r.key, r.type, r.output or "-") for r in rows)], indent="  "))
+    click.echo(f"parameters: {parameters_text(rows)}")
+    warnings += _memory(source)
+    for line in warnings:
+        click.echo(f"warning: {line}", err=True)
+    click.echo(f"{config}: no mistakes" + (f", {len(warnings)} warnings" if warnings else ""))
+
+
+def _data(source: Source, mistakes: Mistakes) -> list[str]:
+    """Check readers and their options; where the files are there, also whether the fields fit the feeds."""
+    from pe_cli.config.nodes import to_data
+    from pe_cli.core.errors import ExitCode, PeError
+    from pe_cli.data.registry import check_options, find_reader
+
+    assert source.run
+    warnings = []
+    for name, spec in source.run.data.items():
+        with mistakes.catch():
+            check_options(find_reader(spec.reader, spec.reader_at), to_data(spec.options), spec.reader_at)
+            absent = _absent(spec, source.run)
+            warnings += [f"data.{name}: no such file: {path}" for path in absent]
+            if absent or mistakes:
+                continue
+            try:
+                _fits(source, name)
+            except PeError as error:
+                if error.code == ExitCode.DATA:
+                    error.at = error.at or spec.at
+                raise
+    return warnings
+
+
+def _absent(spec: DataSpec, run: RunSpec) -> list[Path]:
+    """Return the files that a reader's options name and that are not there."""
+    from pe_cli.config.nodes import ListNode, MapNode, ScalarNode
+
+    found: list[object] = []
+    for key in ("file", "files"):
+        node = spec.options.get(key)
+        if isinstance(node, ScalarNode):
+            found.append(node.value)
+        elif isinstance(node, ListNode):
+            found += [item.value for item in node.items if isinstance(item, ScalarNode)]
+        elif isinstance(node, MapNode):
+            found += [e.value.value for e in node.entries.values() if isinstance(e.value, ScalarNode)]
+    paths = [run.path.parent / Path(value).expanduser() for value in found if isinstance(value, str)]
+    return [path for path in paths if not path.exists()]
+
+
+def _fits(source: Source, split: str) -> None:
+    """Open the data and compare its fields with the feeds.
+
+    Raises:
+        PeError: it cannot be read, or does not fit.
+    """
+    from pe_cli.core.types import Place
+    from pe_cli.session.job import Job
+
+    assert source.run
+    job = Job(source.run, built=source.built, places=[Place("cpu", 0)])
+    # prediction may do without labels: its data is only opened
+    if split == "predict":
+        job.dataset(split)
+    else:
+        job.loader(split, source.program(split == "eval"), source.batch_size)
+
+
+def _memory(source: Source) -> list[str]:
+    """Print what each device will need; return why that cannot be told."""
+    from pe_cli.cli.common import places_of
+    from pe_cli.core.errors import ExitCode, PeError
+    from pe_cli.execute.estimate import estimate_memory
+    from pe_cli.graph.dot import size_text
+
+    program = source.program()
+    build = source.run.build_strategy if source.run else None
+    fetches = list(dict.fromkeys(source.built.fetches.values()))
+    try:
+        found = estimate_memory(program, places_of(source), source.batch_size, build=build, fetches=fetches)
+    except PeError as error:
+        if error.code not in (ExitCode.DEVICE, ExitCode.USAGE):
+            raise
+        return [f"memory is not planned: {error.message}"]
+    for device in found:
+        click.echo(
+            f"memory of {device.place}: {size_text(device.persistable + device.temporaries)}"
+            f" = {size_text(device.persistable)} that stays + {size_text(device.temporaries)} a step"
+            f" (without sharing {size_text(device.unshared)}), batch_size {source.batch_size}"
+        )
+    return []

@@ -1,0 +1,221 @@
+"""What several commands share: options, ways to name a model, and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pe_cli.core.errors import ExitCode, PeError
+
+if TYPE_CHECKING:
+    from pe_cli.build.build import Built
+    from pe_cli.config.mistakes import Mistakes
+    from pe_cli.config.spec import ModelSpec, RunSpec
+    from pe_cli.core.types import Place
+    from pe_cli.program.ir import Program
+    from pe_cli.session.job import Job
+    from pe_cli.session.observer import Observer
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+
+
+def path_argument(name: str, **facts: Any) -> Callable[[AnyFunction], AnyFunction]:
+    """Declare an argument that is a path; whether it exists is told by whoever reads it."""
+    return click.argument(name, type=click.Path(path_type=Path), **facts)
+
+
+def path_option(*names: str, **facts: Any) -> Callable[[AnyFunction], AnyFunction]:
+    """Declare an option that is a path."""
+    return click.option(*names, type=click.Path(path_type=Path), **facts)
+
+
+#: `-o key=value`, the same everywhere.
+override_option = click.option(
+    "-o",
+    "--override",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a value of the config, like train.epochs=1; checked like the file. May be given again.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A config or a model file alone, with its programs.
+
+    Args:
+        model: what is computed.
+        run: None for a model file.
+        built: programs.
+    """
+
+    model: ModelSpec
+    run: RunSpec | None
+    built: Built
+
+    def program(self, evaluation: bool = False) -> Program:
+        """Return the training program, or the evaluation program where it is asked for or there is no other."""
+        return self.built.eval if evaluation or self.built.train is None else self.built.train
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a step."""
+        from pe_cli.session.job import DEFAULT_BATCH
+
+        return self.run.train.batch_size if self.run and self.run.train else DEFAULT_BATCH
+
+
+def open_source(path: Path, overrides: Sequence[str] = (), mistakes: Mistakes | None = None) -> Source:
+    """Read a config, or a model file alone, and make its programs.
+
+    Args:
+        path: of either.
+        overrides: of a config.
+        mistakes: collects those of the files; more may be added before they are raised. Raised here when None.
+
+    Raises:
+        PeError: any mistake; nothing is returned when it can't be told what is computed.
+    """
+    from pe_cli.build.build import build_into
+    from pe_cli.config.load import load_model, read_run
+    from pe_cli.config.mistakes import Mistakes as New
+
+    found = New() if mistakes is None else mistakes
+    run: RunSpec | None = None
+    model: ModelSpec | None = None
+    if _is_model(path):
+        if overrides:
+            raise PeError(f"{path} is a model file, and -o sets values of a config", hint="name a config")
+        model = load_model(path)
+    else:
+        run = read_run(path, overrides, found)
+        model = run.model if run else None
+    built = build_into(model, run, found) if model else None
+    if mistakes is None or built is None:
+        found.raise_all()
+    assert model is not None
+    assert built is not None
+    return Source(model, run, built)
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a file has layers but names no model; mistakes are found by who reads it for good."""
+    from pe_cli.config.files import read_text
+    from pe_cli.config.mistakes import Mistakes, TooLargeError
+    from pe_cli.config.nodes import MapNode
+    from pe_cli.config.parse import Source as Text
+    from pe_cli.config.parse import parse
+
+    try:
+        tree = parse(Text(str(path), read_text(path, "config")), Mistakes())
+    except TooLargeError:
+        return False
+    return isinstance(tree, MapNode) and "layers" in tree.entries and "model" not in tree.entries
+
+
+def places_of(source: Source, devices: int | None = None) -> tuple[Place, ...]:
+    """Return the places that a config asks for; with devices, so many of its kind."""
+    from pe_cli.core.types import Place
+    from pe_cli.session.devices import resolve_places
+
+    executor = source.run.executor if source.run else None
+    kind = executor.place if executor else "cpu"
+    if devices is not None:
+        return tuple(Place(kind, i) for i in range(devices))
+    if executor is None:
+        return (Place(kind, 0),)
+    return resolve_places(kind, executor.devices, executor.at_of("devices"))[0]
+
+
+def open_trained(
+    target: Path, overrides: Sequence[str], checkpoint: Path | None, observer: Observer | None = None
+) -> tuple[Job, str]:
+    """Return a job with the values of a checkpoint, and which checkpoint that is.
+
+    Args:
+        target: a run's folder, a checkpoint's folder in one, `best` or `last` beside it, or a config.
+        overrides: of the config.
+        checkpoint: file or folder that the values come from; the run's last when None.
+
+    Raises:
+        PeError: a config without a checkpoint, a folder that is no run's, or values that do not fit.
+    """
+    from pe_cli.io.checkpoint import load_arrays, resolve
+    from pe_cli.session.job import Job
+
+    config = _config_of(target)
+    values = target if checkpoint is None else checkpoint
+    if values == config:
+        raise PeError(
+            f"{target} is a config, which has no values", hint="add --checkpoint FILE, or name the folder of a run instead"
+        )
+    job = Job.open(config, overrides, observer)
+    found = resolve(values)
+    arrays = load_arrays(found)
+    job.allocate()
+    job.load(arrays)
+    return job, str(found)
+
+
+def _config_of(target: Path) -> Path:
+    """Return the config of a target: itself, or resolved.yaml of the run around it."""
+    if not target.is_dir() and target.name not in ("best", "last"):
+        return target
+    for folder in (target, *list(target.absolute().parents)[:2]):
+        if (folder / "resolved.yaml").is_file():
+            return folder / "resolved.yaml"
+    raise PeError(
+        f"{target} is not the folder of a run: it has no resolved.yaml",
+        hint="name a folder that pe train wrote, or a config with --checkpoint FILE",
+        code=ExitCode.DATA,
+    )
+
+
+def columns(rows: Sequence[Sequence[object]], right: Sequence[int] = (), indent: str = "") -> str:
+    """Return rows as text in columns.
+
+    Args:
+        rows: cells; the first row may be a header.
+        right: numbers of columns that are aligned at the right.
+        indent: before every line.
+
+    >>> print(columns([("a", 1), ("bcd", 20)], right=[1]))
+    a     1
+    bcd  20
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for row in cells:
+        parts = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append((indent + "  ".join(parts)).rstrip())
+    return "\n".join(lines)
+
+
+def number(value: float) -> str:
+    """Return a number for people: six digits at most, thousands apart where it is whole.
+
+    >>> number(1234567), number(0.123456789), number(2.0)
+    ('1,234,567', '0.123457', '2')
+    """
+    if float(value).is_integer() and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:.6g}"
+
+
+def metrics_text(values: dict[str, float]) -> str:
+    """Return metrics in a line."""
+    return "  ".join(f"{name} {value:.6g}" for name, value in values.items())
+
+
+def print_json(value: object, *, indent: int | None = None) -> None:
+    """Print JSON; NaN and infinities are strings."""
+    from pe_cli.io import strict_json
+
+    click.echo(strict_json.dumps(value, indent=indent))

@@ -1,0 +1,55 @@
+"""pe devices: what can compute here, and where compiled kernels are kept."""
+
+from __future__ import annotations
+
+import click
+
+from pe_cli.cli.common import json_option
+
+
+@click.command()
+@json_option
+def command(as_json: bool) -> None:
+    """Print cores, vector width, CUDA devices and the kernel cache."""
+    from pe_cli.cli.common import columns, print_json
+
+    facts = _facts()
+    if as_json:
+        print_json(facts)
+    else:
+        click.echo(columns([(name.replace("_", " "), _shown(value)) for name, value in facts.items()]))
+
+
+def _facts() -> dict[str, object]:
+    import os
+
+    from pe_cli.core.errors import PeError
+    from pe_cli.devices.cuda import cuda_count
+    from pe_cli.execute.executor import usable_cores
+    from pe_cli.io.environment import cpu_model, memory
+    from pe_cli.kernels import cache, target
+    from pe_cli.session.devices import resolve_places
+
+    try:
+        default = resolve_places("cpu", "auto")[1]
+    except PeError as error:
+        default = error.message
+    count, why_not = cuda_count()
+    files = [entry.stat() for entry in os.scandir(cache.folder()) if entry.name.endswith(".o")]
+    return {
+        "cpu": cpu_model(),
+        "llvm_name": target.cpu_name(),
+        "cores_usable": usable_cores(),
+        "memory_bytes": memory(),
+        "vector_bits": 8 * target.vector_bytes(),
+        "CPU_NUM": os.environ.get("CPU_NUM", "unset"),
+        "devices_auto": default,
+        "cuda_devices": count or f"0: {why_not}",
+        "kernel_cache": str(cache.folder()),
+        "kernels_kept": len(files),
+        "kernel_bytes": sum(f.st_size for f in files),
+    }
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,118 @@
+"""What each layer of a model makes: its output, parameters and operations; for pe check and pe summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pe_cli.cli.common import Source
+
+if TYPE_CHECKING:
+    from pe_cli.core.types import TensorType
+    from pe_cli.program.ir import Operator, Parameter, Program
+
+
+@dataclass
+class Row:
+    """One layer.
+
+    Attributes:
+        key: its name.
+        type: its type.
+        output: name and type of what it makes, None when nothing is left of it.
+        parameters: that it is the first to read.
+        flops: floating-point operations of one sample, forward; those that ops count.
+        uncounted: types of its ops that do not count theirs.
+    """
+
+    key: str
+    type: str
+    output: TensorType | None = None
+    parameters: list[Parameter] = field(default_factory=list)
+    flops: int = 0
+    uncounted: list[str] = field(default_factory=list)
+
+    @property
+    def numbers(self) -> int:
+        """Elements of its parameters."""
+        return sum(p.type.size for p in self.parameters)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its output for one sample; 0 where a size is only known from data."""
+        if self.output is None:
+            return 0
+        one = self.output.with_shape(1, *self.output.shape[1:]) if self.output.shape[:1] == (-1,) else self.output
+        return max(0, one.nbytes)
+
+
+def parameters_text(rows: list[Row]) -> str:
+    """Return how many parameters there are; statistics that no optimizer updates are told apart."""
+    parameters = [p for row in rows for p in row.parameters]
+    total, trained = sum(p.type.size for p in parameters), sum(p.type.size for p in parameters if p.trainable)
+    part = f", {trained:,} of them trained" if trained < total else ""
+    return f"{total:,} in {len(parameters)} tensors{part}"
+
+
+def rows_of(source: Source) -> list[Row]:
+    """Return the layers of a model in order."""
+    from pe_cli.program.ir import Parameter
+
+    program = source.built.eval
+    rows = {layer.key: Row(layer.key, layer.type) for layer in source.model.layers}
+    types = _types(program)
+    seen: set[str] = set()
+    variables = program.global_block().vars
+    for op in program.global_block().ops:
+        row = rows.get(_owner(op, rows))
+        if row is None:
+            continue
+        for name in op.input_names():
+            v = variables[name]
+            if isinstance(v, Parameter) and name not in seen:
+                seen.add(name)
+                row.parameters.append(v)
+        outputs = op.output_names()
+        if outputs:
+            name = row.key if row.key in outputs else outputs[0]
+            row.output = variables[name].type
+        _count(op, row, types)
+    return list(rows.values())
+
+
+def _owner(op: Operator, rows: dict[str, Row]) -> str:
+    """Return the layer that an op was appended by: the longest that its scope begins with."""
+    parts = op.scope.split("/")
+    for n in range(len(parts), 0, -1):
+        key = "/".join(parts[:n])
+        if key in rows:
+            return key
+    return ""
+
+
+def _types(program: Program) -> dict[str, TensorType]:
+    """Return the types of every variable for one sample; those without a known size are left as they are."""
+    from pe_cli.core.errors import PeError
+    from pe_cli.execute.estimate import feed_types
+    from pe_cli.execute.lower import concrete_types
+
+    try:
+        return concrete_types(program, feed_types(program, 1))
+    except PeError:
+        return {v.name: v.type for v in program.list_vars()}
+
+
+def _count(op: Operator, row: Row, types: dict[str, TensorType]) -> None:
+    """Add an op's operations: as it counts them, else nothing, and its type is named as not counted."""
+    definition = op.definition
+    if definition.alias:
+        return
+    if definition.flops is None:
+        row.uncounted.append(op.type)
+        return
+    args = [types[op.inputs[slot.name][0]] if op.inputs.get(slot.name) else None for slot in definition.inputs]
+    found = definition.flops(*args, **op.attrs)
+    if found < 0:
+        row.uncounted.append(op.type)
+    else:
+        row.flops += found

@@ -1,0 +1,30 @@
+"""pe ops: the catalogue of layers and operators, and its reference pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pe_cli.cli.common import path_option
+
+
+@click.command()
+@click.argument("name", required=False)
+@path_option("--write", "folder", metavar="DIR", help="Write one page a name and an index.")
+def command(name: str | None, folder: Path | None) -> None:
+    """List layers (what a model file writes) and ops (what they are made of), or print the entry of NAME whole."""
+    from pe_cli.cli.catalogue import index, names, page, write_pages
+    from pe_cli.core.errors import PeError, did_you_mean
+
+    if folder is not None:
+        count = write_pages(folder)
+        click.echo(f"{count} pages -> {folder}")
+    elif name is None:
+        click.echo(index())
+    elif name in names():
+        click.echo(page(name))
+    else:
+        raise PeError(
+            f"there is no layer or op '{name}'", hint=did_you_mean(name, names()) or "pe ops lists them all"
+        )

@@ -1,0 +1,182 @@
+"""What a terminal shows while a session runs: a bar that lives, or plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from pe_cli.session.observer import Observer, Start
+
+#: Seconds between two updates of a bar.
+REDRAW = 0.1
+#: Seconds between two lines about compilation, and between two about training metrics.
+COMPILE_LINES = 2.0
+METRIC_LINES = 0.3
+
+
+class Quiet(Observer):
+    """Shows nothing but notes, on standard error; counts kernels that were compiled.
+
+    Args:
+        notes: whether to show notes.
+    """
+
+    def __init__(self, *, notes: bool = True) -> None:
+        self.notes = notes
+        self.compiled = 0
+        self._lock = threading.Lock()
+
+    def compiling(self, done: int, total: int, name: str) -> None:
+        """Count; called from compile workers too."""
+        del done, total, name
+        with self._lock:
+            self.compiled += 1
+
+    def note(self, text: str) -> None:
+        """Print a note."""
+        if self.notes:
+            click.echo(f"note: {text}", err=True)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+
+
+class Lines(Quiet):
+    """Plain lines: what starts, every recorded metric, and now and then what is compiled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said = self._told = 0.0
+        self._begin = time.perf_counter()
+        self._samples = 0
+        self._steps: int | None = None
+
+    def compiling(self, done: int, total: int, name: str) -> None:
+        """Print a line, at most one every few seconds."""
+        super().compiling(done, total, name)
+        now = time.perf_counter()
+        if now - self._said >= COMPILE_LINES:
+            self._said = now
+            click.echo(f"compiling kernel {done + 1} of {total}: {name.split(':')[-1]}")
+
+    def started(self, start: Start) -> None:
+        """Print what starts."""
+        click.echo(headline(start))
+        self._steps = start.steps
+        self._begin, self._samples = time.perf_counter(), 0
+
+    def stepped(self, step: int, epoch: int, loss: float, samples: int) -> None:
+        """Count samples; the first step is left out, because it compiles."""
+        del epoch, loss
+        if step <= 1:
+            self._begin, self._samples = time.perf_counter(), 0
+        else:
+            self._samples += samples
+
+    def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
+        """Print the metrics in a line; those of training a few times a second at most."""
+        now = time.perf_counter()
+        if now - self._told < METRIC_LINES and all(name.startswith("train/") for name in values):
+            return
+        self._told = now
+        of = f"/{self._steps}" if self._steps else ""
+        click.echo(f"step {step}{of} epoch {epoch}  {text_of(values)}{self._speed()}")
+
+    def _speed(self) -> str:
+        seconds = time.perf_counter() - self._begin
+        return f"  {self._samples / seconds:,.0f} samples/s" if self._samples and seconds > 0 else ""
+
+
+class Bar(Quiet):
+    """A bar of rich's with loss, metrics, samples a second and the time that is left."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import TimeRemainingColumn
+
+        super().__init__()
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[facts]}", markup=False),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task: Any = None
+        self._compile: Any = None
+        self._drawn = 0.0
+        self._metrics: dict[str, float] = {}
+        self._begin = time.perf_counter()
+        self._samples = 0
+        self._bar.start()
+
+    def compiling(self, done: int, total: int, name: str) -> None:
+        """Show which kernel is compiled, in a line of its own."""
+        super().compiling(done, total, name)
+        if self._compile is None:
+            self._compile = self._bar.add_task("compiling", total=total, facts="")
+        self._bar.update(self._compile, completed=done, total=total, facts=name.split(":")[-1], visible=True)
+
+    def started(self, start: Start) -> None:
+        """Print what starts above the bar."""
+        self._bar.console.print(headline(start), markup=False, highlight=False)
+        self._task = self._bar.add_task("training", total=start.steps, facts="")
+
+    def stepped(self, step: int, epoch: int, loss: float, samples: int) -> None:
+        """Move the bar, a few times a second at most."""
+        now = time.perf_counter()
+        if self._compile is not None:
+            self._bar.update(self._compile, visible=False)
+        if step <= 1:
+            self._begin, self._samples = now, 0
+        else:
+            self._samples += samples
+        if now - self._drawn < REDRAW:
+            return
+        self._drawn = now
+        speed = f"{self._samples / (now - self._begin):,.0f} samples/s" if self._samples else ""
+        facts = f"loss {loss:.4g}  {text_of(self._metrics)}  {speed}".strip()
+        self._bar.update(self._task, completed=step, description=f"epoch {epoch}", facts=facts)
+
+    def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
+        """Print the metrics above the bar, and keep those of evaluation in it."""
+        self._metrics |= {name: value for name, value in values.items() if name.startswith("eval/")}
+        self._bar.console.print(f"step {step} epoch {epoch}  {text_of(values)}", markup=False, highlight=False)
+
+    def note(self, text: str) -> None:
+        """Print a note above the bar."""
+        self._bar.console.print(f"note: {text}", markup=False, highlight=False)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._bar.stop()
+
+
+def watch(*, quiet: bool = False) -> Quiet:
+    """Return a bar on a terminal, plain lines elsewhere, and with quiet neither."""
+    import sys
+
+    if quiet:
+        return Quiet(notes=False)
+    return Bar() if sys.stderr.isatty() and sys.stdout.isatty() else Lines()
+
+
+def headline(start: Start) -> str:
+    """Return a line on what starts."""
+    length = f"{start.epochs} epochs" if start.epochs else ""
+    steps = f"{start.steps} steps" if start.steps else ""
+    extent = ", ".join(part for part in (length, steps) if part)
+    return f"{start.model}: {start.parameters:,} parameters, {extent}, on {start.devices}, into {start.folder}"
+
+
+def text_of(values: Mapping[str, float]) -> str:
+    """Return metrics in a line."""
+    return "  ".join(f"{name} {value:.5g}" for name, value in values.items())

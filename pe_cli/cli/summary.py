@@ -1,0 +1,61 @@
+"""pe summary: the layers of a model with their sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pe_cli.cli.common import json_option, override_option, path_argument
+
+if TYPE_CHECKING:
+    from pe_cli.cli.layers_table import Row
+
+
+@click.command()
+@path_argument("config")
+@override_option
+@json_option
+def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Print the layers of CONFIG (or of a model file): output, parameters, operations and bytes.
+
+    Operations are those of one sample's forward pass, a multiplication and an addition counted as two; bytes are those
+    of one sample's output.
+    """
+    from pe_cli.cli.common import columns, open_source, print_json
+    from pe_cli.cli.layers_table import parameters_text, rows_of
+    from pe_cli.graph.dot import size_text
+
+    source = open_source(config, overrides)
+    rows = rows_of(source)
+    uncounted = sorted({name for row in rows for name in row.uncounted})
+    numbers, flops = sum(row.numbers for row in rows), sum(row.flops for row in rows)
+    parameter_bytes, output_bytes = sum(p.type.nbytes for row in rows for p in row.parameters), sum(r.nbytes for r in rows)
+    if as_json:
+        totals = {"parameters": numbers, "parameter_bytes": parameter_bytes, "flops": flops, "output_bytes": output_bytes}
+        listed = [_json(row) for row in rows]
+        print_json({"model": source.model.name, "layers": listed, "totals": totals, "not_counted": uncounted})
+        return
+    table: list[tuple[object, ...]] = [("layer", "type", "output", "parameters", "FLOPs", "bytes")]
+    for row in rows:
+        counted = f"{row.flops:,}" if row.flops else "-"
+        table.append((row.key, row.type, row.output or "-", f"{row.numbers:,}", counted, f"{row.nbytes:,}"))
+    table.append(("total", "", "", f"{numbers:,}", f"{flops:,}", f"{output_bytes:,}"))
+    click.echo(f"{source.model.name}: one sample, forward")
+    click.echo(columns(table, right=(3, 4, 5)))
+    click.echo(f"parameters: {parameters_text(rows)}, {size_text(parameter_bytes)}")
+    if uncounted:
+        click.echo(f"FLOPs of these ops are not counted: {', '.join(uncounted)}")
+
+
+def _json(row: Row) -> dict[str, object]:
+    return {
+        "layer": row.key,
+        "type": row.type,
+        "shape": list(row.output.shape) if row.output else None,
+        "dtype": row.output.dtype if row.output else None,
+        "parameters": row.numbers,
+        "flops": row.flops,
+        "output_bytes": row.nbytes,
+    }

@@ -1,0 +1,331 @@
+"""The CUDA side of the kernel language: which kernels run on a GPU, and the Python functions that numba-cuda makes of them.
+
+A kernel of the CPU runs on CUDA from the same text, in one of two ways:
+
+    as it is       one thread does everything: right for kernels that compute one number (schedules, counters)
+    `spread`       the outermost loops are dealt over all threads of the grid: thread t does iterations t, t + threads, ...
+
+`spread` is a promise that the iterations of the outermost loops depend on no other iteration's writes, except those of the same
+number in an earlier loop. Where the CPU's text does not fit, `on_cuda(kernel)` gives another with the same parameters, and ops whose
+calls differ altogether write `cuda_kernel` functions. Both are spread. `block_kernel` functions are not rewritten: they see `cuda`
+(threadIdx, shared memory, syncthreads) and choose the shape of a block.
+
+Nothing here imports numba: `build` gets the module. One text serves the GPU and numba's simulator.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import textwrap
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pe_cli.kernels import vecmath
+from pe_cli.kernels.lang import Helper, Intrinsic, Kernel, PerType, T, helper, parameter_kinds
+
+
+class _Module:
+    """Stands for numba.cuda in the globals of kernels until they are built."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"cuda.{name} is there inside a kernel only")
+
+
+cuda: Any = _Module()
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A compile-time constant that is smaller in the simulator, whose threads are slow."""
+
+    device: int
+    simulated: int
+
+
+@dataclass(frozen=True, eq=False)
+class CudaKernel:
+    """A kernel that exists on CUDA only.
+
+    Args:
+        fn: the Python function, with the annotations of `lang`.
+        params: annotation names in order.
+        name: `module:function`.
+        block: threads of a block along x and y; None where the outermost loops are dealt.
+        text: source, for functions made by `exec`.
+    """
+
+    fn: types.FunctionType
+    params: tuple[str, ...]
+    name: str
+    block: tuple[Tuned, ...] | None = None
+    text: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<CUDA kernel {self.name}>"
+
+
+#: Kernels of the CPU whose outermost loops may be dealt.
+SPREAD: set[Kernel] = set()
+#: Kernels of the CPU -> what runs on CUDA instead.
+INSTEAD: dict[Kernel, CudaKernel] = {}
+
+
+def cuda_kernel(fn: Any) -> CudaKernel:
+    """Mark a function as a kernel for CUDA, whose outermost loops are dealt over the threads."""
+    return CudaKernel(fn, parameter_kinds(fn), f"{fn.__module__}:{fn.__qualname__}")
+
+
+def block_kernel(*block: Tuned) -> Callable[[Any], CudaKernel]:
+    """Mark a function as a kernel for CUDA that works by blocks of these many threads along x (and y)."""
+    return lambda fn: CudaKernel(fn, parameter_kinds(fn), f"{fn.__module__}:{fn.__qualname__}", block)
+
+
+def spread(*kernels: Kernel) -> None:
+    """Let kernels deal their outermost loops over the threads; see the module for what they promise."""
+    SPREAD.update(kernels)
+
+
+def on_cuda(kernel: Kernel, text: str | None = None) -> Callable[[Any], CudaKernel]:
+    """Give a kernel another text on CUDA: a `cuda_kernel` with the same parameters."""
+
+    def make(fn: Any) -> CudaKernel:
+        made = CudaKernel(fn, parameter_kinds(fn), kernel.name, None, text)
+        assert made.params == kernel.params, f"{kernel}: other parameters on CUDA, {made.params}"
+        INSTEAD[kernel] = made
+        return made
+
+    return make
+
+
+# --- functions -----------------------------------------------------------------------------------------------------------
+
+#: Helper or intrinsic (by name) -> its text on CUDA.
+_TEXTS: dict[Any, Helper] = {}
+#: Those of them that the simulator does without.
+_GPU_ONLY: set[Any] = set()
+#: Likewise -> (function on the GPU, function in the simulator, where Python's math would raise on overflow).
+_FUNCTIONS: dict[Any, tuple[Any, Any]] = {
+    vecmath.exp: (math.exp, np.exp),
+    vecmath.expm1: (math.expm1, np.expm1),
+    vecmath.log: (math.log, np.log),
+    vecmath.log1p: (math.log1p, np.log1p),
+    vecmath.tanh: (math.tanh, np.tanh),
+    vecmath.erf: (math.erf, math.erf),
+    "sqrt": (math.sqrt, np.sqrt),
+    "fabs": (math.fabs, np.abs),
+    "copysign": (math.copysign, np.copysign),
+    "floor": (np.floor, np.floor),
+    "ceil": (np.ceil, np.ceil),
+}
+
+
+def replaces(original: Any, *, simulated: bool = True) -> Callable[[Any], Helper]:
+    """Give a helper or intrinsic another text on CUDA; in the simulator too, unless it has to see `cuda`."""
+
+    def make(fn: Any) -> Helper:
+        made = helper(fn)
+        key = original.name if isinstance(original, Intrinsic) else original
+        _TEXTS[key] = made
+        if not simulated:
+            _GPU_ONLY.add(key)
+        return made
+
+    return make
+
+
+@replaces(vecmath.sigmoid)
+def _sigmoid(x):
+    return T(1) / (T(1) + vecmath_exp(-x))
+
+
+@replaces(vecmath.softplus)
+def _softplus(x):
+    return (x if x > T(0) or x != x else T(0)) + vecmath_log1p(vecmath_exp(-vecmath_absolute(x)))
+
+
+@replaces(vecmath.fma)
+def _fma(a, b, c):
+    return a * b + c
+
+
+@replaces(vecmath.add)
+def _add(a, b):
+    return a + b
+
+
+@replaces(vecmath.subtract)
+def _subtract(a, b):
+    return a - b
+
+
+@replaces(vecmath.multiply)
+def _multiply(a, b):
+    return a * b
+
+
+@replaces(vecmath.divide)
+def _divide(a, b):
+    return a / b
+
+
+vecmath_exp, vecmath_log1p, vecmath_absolute = vecmath.exp, vecmath.log1p, vecmath.absolute
+
+
+# --- building ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Built:
+    """A kernel for one pair of element types, before numba-cuda compiles it.
+
+    Args:
+        fn: what to give to `cuda.jit`.
+        bounds: numbers of iterations of the outermost loops, as expressions over the parameters; empty for one thread.
+        names: of the parameters.
+        block: threads of a block, None for the device's choice.
+    """
+
+    fn: types.FunctionType
+    bounds: tuple[Any, ...]
+    names: tuple[str, ...]
+    block: tuple[int, ...] | None
+
+    def threads(self, numbers: Mapping[str, int]) -> int:
+        """Return how many threads have something to do, from the integers among the arguments."""
+        if not self.bounds:
+            return 1
+        try:
+            return max(int(eval(b, {"__builtins__": {}, "min": min, "max": max}, dict(numbers))) for b in self.bounds)
+        except (NameError, TypeError):
+            raise AssertionError(f"{self.fn.__name__}: launch it with a number of threads") from None
+
+
+def chosen(kernel: Kernel | CudaKernel) -> Kernel | CudaKernel:
+    """Return what runs on CUDA for a kernel."""
+    return INSTEAD.get(kernel, kernel) if isinstance(kernel, Kernel) else kernel
+
+
+def build(kernel: Kernel | CudaKernel, dtype: str, second: str, module: Any, simulated: bool) -> Built:
+    """Return the function of a kernel for element types T and U.
+
+    Args:
+        kernel: of either kind.
+        dtype: element type T.
+        second: element type U.
+        module: numba.cuda.
+        simulated: whether that is the simulator.
+    """
+    found = chosen(kernel)
+    resolver = _Resolver(dtype, module, simulated)
+    own = found if isinstance(found, CudaKernel) else None
+    dealt = found in SPREAD if own is None else own.block is None
+    tree = _definition(found.fn, own.text if own else None)
+    bounds = _deal(tree) if dealt else []
+    space = resolver.space(found.fn)
+    exec(compile(ast.Module([tree], []), inspect.getsourcefile(found.fn) or found.name, "exec"), space)
+    names = found.fn.__code__.co_varnames[: found.fn.__code__.co_argcount]
+    codes = tuple(compile(ast.Expression(b), found.name, "eval") for b in bounds)
+    block = tuple(t.simulated if simulated else t.device for t in own.block) if own and own.block else None
+    return Built(space[found.fn.__name__], codes, names, block)
+
+
+def _definition(fn: types.FunctionType, text: str | None) -> ast.FunctionDef:
+    """Return the function without decorators and annotations, with the line numbers of its file."""
+    tree = ast.parse(textwrap.dedent(text or inspect.getsource(fn)))
+    found = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == fn.__name__)
+    if text is None:
+        ast.increment_lineno(found, fn.__code__.co_firstlineno - 1)
+    found.decorator_list = []
+    for arg in found.args.args:
+        arg.annotation = None
+    return found
+
+
+def _deal(tree: ast.FunctionDef) -> list[ast.expr]:
+    """Rewrite the outermost loops to take every `_stride`-th iteration from `_first`; return their numbers of iterations."""
+    bounds: list[ast.expr] = []
+
+    def walk(body: list[ast.stmt]) -> None:
+        for node in body:
+            if isinstance(node, ast.For):
+                call = node.iter
+                assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range", (  # noqa: PT018
+                    f"{tree.name}: an outermost loop must be over a range"
+                )
+                assert len(call.args) < 3, f"{tree.name}: an outermost loop must have steps of 1"
+                low = call.args[0] if len(call.args) == 2 else None
+                high = call.args[-1]
+                bounds.append(_expression("h - l", h=high, l=low) if low else high)
+                first = _expression("l + _first", l=low) if low else ast.Name("_first", ast.Load())
+                call.args = [first, high, ast.Name("_stride", ast.Load())]
+            elif isinstance(node, ast.If):
+                walk(node.body)
+                walk(node.orelse)
+
+    walk(tree.body)
+    start = ast.parse("_first = _cuda.grid(1)\n_stride = _cuda.gridsize(1)").body
+    for node in start:
+        ast.increment_lineno(node, tree.lineno - 1)
+    skip = 1 if ast.get_docstring(tree) else 0
+    tree.body[skip:skip] = start
+    ast.fix_missing_locations(tree)
+    return [ast.fix_missing_locations(b) for b in bounds]
+
+
+def _expression(text: str, **parts: ast.expr) -> ast.expr:
+    class Put(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return parts.get(node.id, node)
+
+    made: ast.expr = Put().visit(ast.parse(text, mode="eval").body)
+    return made
+
+
+class _Resolver:
+    """What the globals of a kernel mean on CUDA, for one element type."""
+
+    def __init__(self, dtype: str, module: Any, simulated: bool) -> None:
+        self.dtype = dtype
+        self.module = module
+        self.simulated = simulated
+        self._made: dict[int, Any] = {}
+
+    def space(self, fn: types.FunctionType) -> dict[str, Any]:
+        """Return the globals of a function, with helpers compiled and the module in place."""
+        cells = dict(zip(fn.__code__.co_freevars, (c.cell_contents for c in fn.__closure__ or ()), strict=True))
+        known = {**fn.__globals__, **cells}
+        used = {name: self.value(known[name]) for name in (*fn.__code__.co_names, *cells) if name in known}
+        return {"__builtins__": __builtins__, "__name__": fn.__module__, "_cuda": self.module, **used}
+
+    def value(self, value: Any) -> Any:
+        """Return what a global means."""
+        if isinstance(value, Tuned):
+            return value.simulated if self.simulated else value.device
+        if isinstance(value, PerType):
+            return value.value(self.dtype)
+        if value is cuda:
+            return self.module
+        if not isinstance(value, (Helper, Intrinsic)):
+            return value
+        key = value.name if isinstance(value, Intrinsic) else value
+        if key in _FUNCTIONS:
+            return _FUNCTIONS[key][int(self.simulated)]
+        if id(value) not in self._made:
+            text = value if self.simulated and key in _GPU_ONLY else _TEXTS.get(key, value)
+            self._made[id(value)] = self._helper(text)
+        return self._made[id(value)]
+
+    def _helper(self, value: Helper | Intrinsic) -> Any:
+        if isinstance(value, Intrinsic):
+            # Known to be missing only when a kernel calls it: a kernel may name one in a branch of another element type.
+            raise AssertionError(f"the intrinsic {value.name} has no text on CUDA")
+        found = value.of(self.dtype)
+        assert found.fn is not None, f"no variant of a helper for {self.dtype}"
+        made = types.FunctionType(found.fn.__code__, self.space(found.fn), found.fn.__name__, found.fn.__defaults__)
+        return made if self.simulated else self.module.jit(device=True)(made)

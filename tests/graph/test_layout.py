@@ -1,0 +1,91 @@
+"""The layout pass: channels last inside, the same values outside."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pe_cli.core.strategy import BuildStrategy
+from pe_cli.core.types import Place, TensorType
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.executor import Executor
+from pe_cli.graph.passes import layout
+from pe_cli.program.backward import append_backward
+from pe_cli.program.ir import Program, Role
+
+
+def network() -> Program:
+    """conv, relu, pool, conv, and a residual sum, flattened into a classifier."""
+    program = Program("network")
+    block = program.global_block()
+    block.create_var("x", TensorType((-1, 3, 8, 8)), is_data=True, stop_gradient=True)
+    block.create_var("y", TensorType((-1, 1), "int64"), is_data=True, stop_gradient=True)
+    block.create_var("lr", TensorType((1,)), persistable=True, stop_gradient=True)
+    for name, shape in (("k1", (6, 3, 3, 3)), ("k2", (6, 6, 3, 3)), ("w", (96, 4))):
+        block.create_parameter(name, TensorType(shape))
+    block.append_op("conv2d", {"Input": "x", "Filter": "k1"}, {"Output": "c1"}, {"paddings": [1, 1]})
+    block.append_op("relu", {"X": "c1"}, {"Out": "r1"})
+    block.append_op("pool2d", {"X": "r1"}, {"Out": "p1"}, {"strides": [2, 2]})
+    block.append_op("conv2d", {"Input": "p1", "Filter": "k2"}, {"Output": "c2"}, {"paddings": [1, 1]})
+    block.append_op("sum", {"X": ["c2", "p1"]}, {"Out": "s"})
+    block.append_op("mul", {"X": "s", "Y": "w"}, {"Out": "logits"})
+    block.append_op("softmax_with_cross_entropy", {"Logits": "logits", "Label": "y"}, {"Softmax": "q", "Loss": "xent"})
+    block.append_op("mean", {"X": "xent"}, {"Out": "loss"})
+    for parameter, gradient in append_backward(block.var("loss")):
+        with program.role(Role.OPTIMIZE, [parameter.name, gradient.name]):
+            ins = {"Param": parameter, "Grad": gradient, "LearningRate": "lr"}
+            block.append_op("sgd", ins, {"ParamOut": parameter})
+    return program
+
+
+def train(data_layout: str, fetches: list[str], devices: int = 1) -> tuple[list[dict], dict]:
+    scope = Scope([Place("cpu", d) for d in range(devices)])
+    executor = Executor(network(), scope, build=BuildStrategy(data_layout=data_layout))
+    rng = np.random.default_rng(2)
+    for name in ("k1", "k2", "w"):
+        scope.set(name, rng.standard_normal(scope.type(name).shape).astype("float32") * 0.3)
+    scope.set("lr", np.array([0.05], "float32"))
+    seen = []
+    for step in range(3):
+        feed = {"x": rng.standard_normal((6, 3, 8, 8)).astype("float32"), "y": rng.integers(0, 4, (6, 1))}
+        values, _ = executor.run(feed, fetches, step)
+        seen.append({n: np.concatenate([np.atleast_1d(v[n]) for v in values]) for n in fetches})
+    return seen, {name: scope.get(name) for name in scope}
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_values_fetches_and_parameters_stay_the_same(devices):
+    fetches = ["loss", "c1", "p1", "s", "p1@GRAD", "c2@GRAD", "k1@GRAD"]
+    kept, before = train("keep", fetches, devices)
+    moved, after = train("auto", fetches, devices)
+    for a, b in zip(kept, moved, strict=True):
+        for name in fetches:
+            assert a[name].shape == b[name].shape
+            np.testing.assert_allclose(a[name], b[name], rtol=1e-4, atol=1e-5, err_msg=name)
+    for name in before:
+        np.testing.assert_allclose(before[name], after[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_every_image_operator_is_switched_and_transposes_stay_at_the_edges():
+    made, sentence = layout.run(network(), [])
+    kinds = [op.type for op in made.global_block().ops]
+    assert kinds.count("transpose") == 3  # the image in, the flattened sum out, its gradient in
+    formats = {op.attrs["data_format"] for op in made.global_block().ops if "data_format" in op.attrs}
+    assert formats == {"NHWC"}
+    assert sentence == "layout: 12 operators run channels-last, 3 transposes"
+
+
+def test_a_program_without_images_is_left_alone():
+    program = Program()
+    program.global_block().create_var("x", TensorType((-1, 4)), is_data=True)
+    program.global_block().append_op("relu", {"X": "x"}, {"Out": "y"})
+    made, sentence = layout.run(program, [])
+    assert made is program
+    assert sentence == "layout: no operator on images in NCHW"
+
+
+def test_the_program_given_is_not_changed():
+    program = network()
+    before = [(op.type, dict(op.inputs), dict(op.attrs)) for op in program.global_block().ops]
+    layout.run(program, ["c1"])
+    assert [(op.type, dict(op.inputs), dict(op.attrs)) for op in program.global_block().ops] == before

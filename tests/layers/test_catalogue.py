@@ -1,0 +1,195 @@
+"""Every layer: it has a doc, its call in this table builds fluid's ops and types, and it runs for a step."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+from pe_cli.layers.helper import ACTIVATIONS
+from pe_cli.layers.registry import LAYERS, discover
+from pe_cli.program.ir import Variable
+from pe_cli.program.verify import verify
+from tests.layers.support import layers as L
+from tests.layers.support import programs, run
+
+BATCH = 3
+FEEDS = {
+    "x": ([4], "float32"),
+    "y": ([4], "float32"),
+    "image": ([6, 8, 8], "float32"),
+    "volume": ([2, 3], "float32"),
+    "probability": ([4], "float32"),
+    "yes": ([1], "float32"),
+    "answer": ([1], "float32"),
+    "label": ([1], "int64"),
+}
+
+#: Layer -> how it is called, ops it appends, and types of what it returns, with b for the batch axis.
+CALLS = {
+    "fc": (lambda f: L.fc(f.x, 5, act="relu"), "mul elementwise_add relu", ["float32[b, 5]"]),
+    "mul": (lambda f: L.mul(f.volume, L.fill_constant([6, 2], "float32", 1.0)), "fill_constant mul", ["float32[b, 2]"]),
+    "matmul": (lambda f: L.matmul(f.x, f.y, transpose_y=True), "matmul", ["float32[b, b]"]),
+    "conv2d": (lambda f: L.conv2d(f.image, 5, 3, padding=1), "conv2d elementwise_add", ["float32[b, 5, 8, 8]"]),
+    "pool2d": (lambda f: L.pool2d(f.image, 2, "avg", 2), "pool2d", ["float32[b, 6, 4, 4]"]),
+    "batch_norm": (lambda f: L.batch_norm(f.image, act="relu"), "batch_norm relu", ["float32[b, 6, 8, 8]"]),
+    "layer_norm": (lambda f: L.layer_norm(f.volume), "layer_norm", ["float32[b, 2, 3]"]),
+    "l2_normalize": (lambda f: L.l2_normalize(f.x, 1), "norm", ["float32[b, 4]"]),
+    "dropout": (lambda f: L.dropout(f.x, 0.5), "dropout", ["float32[b, 4]"]),
+    "cross_entropy": (lambda f: L.cross_entropy(f.probability, f.label), "cross_entropy", ["float32[b, 1]"]),
+    "softmax_with_cross_entropy": (
+        lambda f: L.softmax_with_cross_entropy(f.x, f.label, return_softmax=True),
+        "softmax_with_cross_entropy", ["float32[b, 1]", "float32[b, 4]"],
+    ),
+    "sigmoid_cross_entropy_with_logits": (
+        lambda f: L.sigmoid_cross_entropy_with_logits(f.x, f.probability),
+        "sigmoid_cross_entropy_with_logits", ["float32[b, 4]"],
+    ),
+    "square_error_cost": (lambda f: L.square_error_cost(f.x, f.y), "square_error_cost", ["float32[b, 4]"]),
+    "mse_loss": (lambda f: L.mse_loss(f.x, f.y), "mse_loss", ["float32[1]"]),
+    "smooth_l1": (lambda f: L.smooth_l1(f.x, f.y), "smooth_l1_loss", ["float32[b, 1]"]),
+    "huber_loss": (lambda f: L.huber_loss(f.yes, f.answer, 1.0), "huber_loss", ["float32[b, 1]"]),
+    "log_loss": (lambda f: L.log_loss(f.yes, f.answer), "log_loss", ["float32[b, 1]"]),
+    "kldiv_loss": (lambda f: L.kldiv_loss(f.x, f.probability), "kldiv_loss", ["float32[1]"]),
+    "mean": (lambda f: L.mean(f.x), "mean", ["float32[1]"]),
+    "sums": (lambda f: L.sums([f.x, f.y]), "sum", ["float32[b, 4]"]),
+    "sum": (lambda f: L.sum([f.x, f.y, f.x]), "sum", ["float32[b, 4]"]),
+    "scale": (lambda f: L.scale(f.x, 2.0, 1.0), "scale", ["float32[b, 4]"]),
+    "clip": (lambda f: L.clip(f.x, -0.5, 0.5), "clip", ["float32[b, 4]"]),
+    "reshape": (lambda f: L.reshape(f.volume, [0, 3, 2]), "reshape", ["float32[b, 3, 2]"]),
+    "transpose": (lambda f: L.transpose(f.volume, [0, 2, 1]), "transpose", ["float32[b, 3, 2]"]),
+    "concat": (lambda f: L.concat([f.x, f.y], axis=1), "concat", ["float32[b, 8]"]),
+    "split": (lambda f: L.split(f.x, [1, 3]), "split", ["float32[b, 1]", "float32[b, 3]"]),
+    "squeeze": (lambda f: L.squeeze(f.yes, [1]), "squeeze", ["float32[b]"]),
+    "unsqueeze": (lambda f: L.unsqueeze(f.x, [1]), "unsqueeze", ["float32[b, 1, 4]"]),
+    "flatten": (lambda f: L.flatten(f.image), "flatten", ["float32[b, 384]"]),
+    "slice": (lambda f: L.slice(f.x, [1], [1], [3]), "slice", ["float32[b, 2]"]),
+    "stack": (lambda f: L.stack([f.x, f.y], axis=1), "stack", ["float32[b, 2, 4]"]),
+    "unstack": (lambda f: L.unstack(f.volume, axis=1), "unstack", ["float32[b, 3]"] * 2),
+    "reverse": (lambda f: L.reverse(f.x, 1), "reverse", ["float32[b, 4]"]),
+    "expand": (lambda f: L.expand(f.x, [1, 2]), "expand", ["float32[b, 8]"]),
+    "pad": (lambda f: L.pad(f.x, [0, 0, 1, 2], 0.5), "pad", ["float32[b, 7]"]),
+    "gather": (lambda f: L.gather(L.fill_constant([4, 5], "float32", 1.0), f.label), "fill_constant gather",
+               ["float32[b, 5]"]),
+    "cast": (lambda f: L.cast(f.x, "int64"), "cast", ["int64[b, 4]"]),
+    "one_hot": (lambda f: L.one_hot(f.label, 4), "one_hot", ["float32[b, 4]"]),
+    "embedding": (lambda f: L.embedding(f.label, [4, 6]), "lookup_table", ["float32[b, 6]"]),
+    "accuracy": (lambda f: L.accuracy(f.probability, f.label, k=2), "top_k accuracy", ["float32[1]"]),
+    "topk": (lambda f: L.topk(f.x, 2), "top_k", ["float32[b, 2]", "int64[b, 2]"]),
+    "argmax": (lambda f: L.argmax(f.x, axis=1), "arg_max", ["int64[b]"]),
+    "fill_constant": (lambda f: L.fill_constant([2], "int64", 3), "fill_constant", ["int64[2]"]),
+    "zeros": (lambda f: L.zeros([2], "float32"), "fill_constant", ["float32[2]"]),
+    "ones": (lambda f: L.ones([2], "float64"), "fill_constant", ["float64[2]"]),
+    "zeros_like": (lambda f: L.zeros_like(f.x), "fill_like", ["float32[b, 4]"]),
+    "ones_like": (lambda f: L.ones_like(f.x), "fill_like", ["float32[b, 4]"]),
+    "assign": (lambda f: L.assign(f.x), "assign", ["float32[b, 4]"]),
+    "uniform_random": (lambda f: L.uniform_random([2, 3]), "uniform_random", ["float32[2, 3]"]),
+    "gaussian_random": (lambda f: L.gaussian_random([2, 3], dtype="float64"), "gaussian_random", ["float64[2, 3]"]),
+    "data": (lambda f: L.data("more", [2]), "", ["float32[b, 2]"]),
+}  # fmt: skip
+for _name in ACTIVATIONS:
+    CALLS[_name] = (lambda f, n=_name: getattr(L, n)(f.probability), _name, ["float32[b, 4]"])
+for _kind in ("add", "sub", "mul", "div", "max", "min", "pow"):
+    _op = f"elementwise_{_kind}"
+    CALLS[_op] = (lambda f, n=_op: getattr(L, n)(f.probability, f.y, act="tanh"), f"{_op} tanh", ["float32[b, 4]"])
+for _kind in ("sum", "mean", "max", "min", "prod"):
+    _op = f"reduce_{_kind}"
+    CALLS[_op] = (lambda f, n=_op: getattr(L, n)(f.volume, dim=[1], keep_dim=True), _op, ["float32[b, 1, 3]"])
+
+
+class Feeds:
+    """Data variables, declared when they are first used."""
+
+    def __init__(self):
+        self.used = {}
+
+    def __getattr__(self, name):
+        if name not in self.used:
+            self.used[name] = L.data(name, *FEEDS[name][:1], dtype=FEEDS[name][1])
+        return self.used[name]
+
+
+def arrays(rng, names):
+    """Return a batch for each feed; probabilities sum to 1, labels are below 4."""
+    out = {}
+    for name in names:
+        shape, dtype = FEEDS.get(name, ([2], "float32"))
+        made = rng.uniform(0.1, 0.9, (BATCH, *shape)).astype(dtype)
+        if name == "label":
+            made = rng.integers(0, 4, (BATCH, *shape))
+        if name == "probability":
+            made /= made.sum(1, keepdims=True)
+        out[name] = made
+    return out
+
+
+def shown(v: Variable) -> str:
+    return str(v.type).replace("batch", "b")
+
+
+@pytest.mark.parametrize("name", sorted({*discover(), *CALLS}))
+def test_the_call_builds_what_fluid_builds_and_runs(name, rng):
+    assert name in CALLS, f"layer {name} has no call in this table"
+    call, ops, types = CALLS[name]
+    with programs() as (main, startup):
+        feeds = Feeds()
+        made = call(feeds)
+        found = list(made) if isinstance(made, (list, tuple)) else [made]
+        assert [op.type for op in main.global_block().ops] == ops.split()
+        assert [shown(v) for v in found] == types
+        verify(main)
+        verify(startup)
+        if ops:
+            for value, text in zip(run(main, startup, arrays(rng, feeds.used), found), types, strict=True):
+                assert str(value.dtype) == text.split("[")[0]
+                assert list(value.shape) == [
+                    int(s) for s in text.split("[")[1][:-1].replace("b", str(BATCH)).split(",")
+                ]
+                assert np.isfinite(value).all()
+
+
+@pytest.mark.parametrize("name", sorted(discover()))
+def test_every_layer_documents_its_arguments(name):
+    doc = LAYERS[name].doc
+    assert doc.split("\n")[0].rstrip().endswith("."), "the first line is a sentence"
+    for section in ("Args:", "Returns:", "Source:"):
+        assert f"\n{section}\n" in doc, f"no {section}"
+    listed = doc.split("\nArgs:\n")[1].split("\nReturns:\n")[0]
+    for argument in inspect.signature(LAYERS[name].fn).parameters:
+        if argument != "name":
+            assert f"    {argument}:" in listed, f"argument {argument} is not documented"
+
+
+@pytest.mark.parametrize("name", sorted(discover()))
+def test_the_input_of_a_layer_is_implied_by_its_first_argument(name):
+    required = [a for a in LAYERS[name].args.values() if a.required and a.kind in ("variable", "variables")]
+    assert LAYERS[name].implied == (required[0].name if required else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "signature"),
+    [
+        ("fc", "input size num_flatten_dims=1 param_attr=None bias_attr=None act=None"),
+        ("matmul", "x y transpose_x=False transpose_y=False alpha=1.0"),
+        ("cross_entropy", "input label soft_label=False ignore_index=-100"),
+        ("dropout", "x dropout_prob is_test=False seed=None dropout_implementation='downgrade_in_infer'"),
+        (
+            "layer_norm",
+            "input scale=True shift=True begin_norm_axis=1 epsilon=1e-05 param_attr=None bias_attr=None act=None",
+        ),
+        ("leaky_relu", "x alpha=0.02"),
+        ("softshrink", "x alpha=0.5"),
+        ("relu6", "x threshold=6.0"),
+        ("softmax", "input axis=-1"),
+        ("accuracy", "input label k=1 correct=None total=None"),
+        ("reduce_sum", "input dim=None keep_dim=False"),
+        ("elementwise_add", "x y axis=-1 act=None"),
+        ("fill_constant", "shape dtype value out=None"),
+    ],
+    ids=lambda v: v if " " not in v else "",
+)
+def test_arguments_and_defaults_are_fluids(name, signature):
+    parameters = inspect.signature(discover()[name].fn).parameters.values()
+    shown = [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in parameters]
+    assert " ".join(s for s in shown if s != "name=None") == signature

@@ -1,0 +1,144 @@
+"""batch_norm against torch and closed forms: layouts, running statistics, inference, and data far from 0."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import Place, TensorType
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.executor import Executor
+from pe_cli.program.ir import Program
+from tests.ops.support import run_gradient, run_op
+
+SHAPES = [(9, 4), (3, 4, 5), (3, 4, 5, 6), (2, 4, 3, 2, 5), (70, 4, 9, 9), (3, 4, 1, 1), (2, 4, 80, 70)]
+LAYOUTS = pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+
+
+def arguments(x, layout, rng):
+    """Return inputs in a layout, made from x with its channels on axis 1."""
+    channels = x.shape[1]
+    each = {"Scale": rng.standard_normal(channels), "Bias": rng.standard_normal(channels)}
+    each |= {"Mean": rng.standard_normal(channels), "Variance": rng.uniform(0.5, 2, channels)}
+    return {"X": there(x, layout), **{k: v.astype(x.dtype) for k, v in each.items()}}
+
+
+def there(x, layout):
+    return np.ascontiguousarray(np.moveaxis(x, 1, -1)) if layout == "NHWC" else x
+
+
+def back(x, layout):
+    return np.moveaxis(x, -1, 1) if layout == "NHWC" else x
+
+
+@LAYOUTS
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    "phase", [{}, {"is_test": True}, {"use_global_stats": True}], ids=["training", "inference", "running statistics"]
+)
+def test_values_and_gradients_agree_with_torch(rng, layout, shape, phase):
+    torch = pytest.importorskip("torch")
+    x = rng.standard_normal(shape) * 2 + 3
+    given = arguments(x, layout, rng)
+    attrs = {"data_layout": layout, "momentum": 0.7, "epsilon": 1e-3, **phase}
+    tx, scale, bias = (torch.tensor(a, requires_grad=True) for a in (x, given["Scale"], given["Bias"]))
+    mean, variance = torch.tensor(given["Mean"]), torch.tensor(given["Variance"])
+    y = torch.nn.functional.batch_norm(tx, mean, variance, scale, bias, not phase, 0.3, 1e-3)
+    up = rng.standard_normal(shape)
+    y.backward(torch.tensor(up))
+    found = run_op("batch_norm", given, attrs)
+    np.testing.assert_allclose(back(found["Y"], layout), y.detach().numpy(), rtol=1e-10, atol=1e-12)
+    gradient = run_gradient("batch_norm", given, attrs, "Y", there(up, layout))
+    np.testing.assert_allclose(back(gradient["X"], layout), tx.grad.numpy(), rtol=1e-8, atol=1e-11)
+    np.testing.assert_allclose(gradient["Scale"], scale.grad.numpy(), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(gradient["Bias"], bias.grad.numpy(), rtol=1e-9, atol=1e-11)
+
+
+@LAYOUTS
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_statistics_are_fluids(rng, layout, shape):
+    x = rng.standard_normal(shape) + 1
+    given = arguments(x, layout, rng)
+    found = run_op("batch_norm", given, {"data_layout": layout, "momentum": 0.7})
+    axes = tuple(a for a in range(len(shape)) if a != 1)
+    mean, variance = x.mean(axes), x.var(axes)
+    np.testing.assert_allclose(found["SavedMean"], mean, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(found["SavedVariance"], 1 / np.sqrt(variance + 1e-5), rtol=1e-12)
+    np.testing.assert_allclose(found["MeanOut"], 0.7 * given["Mean"] + 0.3 * mean, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(found["VarianceOut"], 0.7 * given["Variance"] + 0.3 * variance, rtol=1e-12)
+
+
+@LAYOUTS
+@pytest.mark.parametrize("shape", [(64, 3, 32, 32), (4096, 3), (2, 3, 300, 300)], ids=str)
+def test_float32_data_of_mean_1000_gives_its_variance_to_four_digits(rng, layout, shape):
+    x = (rng.standard_normal(shape) + 1000).astype(np.float32)
+    found = run_op("batch_norm", arguments(x, layout, rng), {"data_layout": layout, "epsilon": 0.0})
+    axes = tuple(a for a in range(len(shape)) if a != 1)
+    np.testing.assert_allclose(1 / found["SavedVariance"] ** 2, x.astype(np.float64).var(axes), rtol=1e-5)
+    np.testing.assert_allclose(found["SavedMean"], x.astype(np.float64).mean(axes), rtol=2e-7)
+
+
+@LAYOUTS
+def test_data_that_jumps_between_pieces_keeps_its_variance(layout, rng):
+    x = rng.standard_normal((5000, 2)).astype(np.float32)
+    x[2500:] += 1000
+    found = run_op("batch_norm", arguments(x, layout, rng), {"data_layout": layout, "epsilon": 0.0})
+    np.testing.assert_allclose(1 / found["SavedVariance"] ** 2, x.astype(np.float64).var(0), rtol=1e-6)
+
+
+def test_one_row_gives_the_bias_and_an_empty_batch_leaves_the_running_statistics(rng):
+    given = arguments(rng.standard_normal((1, 3)), "NCHW", rng)
+    np.testing.assert_allclose(run_op("batch_norm", given)["Y"][0], given["Bias"], atol=1e-12)
+    given["X"] = np.zeros((0, 3))
+    found = run_op("batch_norm", given)
+    np.testing.assert_array_equal(found["MeanOut"], given["Mean"])
+    np.testing.assert_array_equal(found["VarianceOut"], given["Variance"])
+
+
+@LAYOUTS
+def test_nan_stays_in_its_channel(rng, layout):
+    x = rng.standard_normal((3, 4, 5, 5)).astype(np.float32)
+    x[1, 2, 3, 3] = np.nan
+    found = back(run_op("batch_norm", arguments(x, layout, rng), {"data_layout": layout})["Y"], layout)
+    assert np.isnan(found[:, 2]).all()
+    assert np.isfinite(found[:, [0, 1, 3]]).all()
+
+
+def in_place(is_test):
+    program = Program()
+    block = program.global_block()
+    block.create_var("x", TensorType((-1, 3)), is_data=True)
+    for name in ("scale", "bias", "mean", "variance"):
+        block.create_var(name, TensorType((3,)), persistable=True, stop_gradient=True)
+    inputs = {"X": "x", "Scale": "scale", "Bias": "bias", "Mean": "mean", "Variance": "variance"}
+    outputs = {"Y": "y", "MeanOut": "mean", "VarianceOut": "variance", "SavedMean": "m", "SavedVariance": "v"}
+    block.append_op("batch_norm", inputs, outputs)
+    return program.clone(for_test=True) if is_test else program
+
+
+def test_running_statistics_are_updated_in_place_step_by_step_and_inference_leaves_them(rng):
+    program, test_program = in_place(False), in_place(True)
+    scope = Scope([Place()])
+    train, evaluate = Executor(program, scope), Executor(test_program, scope)
+    for name, value in (("scale", 1), ("bias", 0), ("mean", 0), ("variance", 1)):
+        scope.set(name, np.full(3, value, np.float32))
+    mean, variance = np.zeros(3), np.ones(3)
+    for step in range(5):
+        x = (rng.standard_normal((20, 3)) * 3 + 1).astype(np.float32)
+        train.run({"x": x}, ["y"], step)
+        mean, variance = 0.9 * mean + 0.1 * x.mean(0), 0.9 * variance + 0.1 * x.var(0)
+        np.testing.assert_allclose(scope.get("mean"), mean, rtol=1e-5)
+        np.testing.assert_allclose(scope.get("variance"), variance, rtol=1e-5)
+    (values,), _ = evaluate.run({"x": x}, ["y"])
+    np.testing.assert_allclose(values["y"], (x - mean) / np.sqrt(variance + 1e-5), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(scope.get("mean"), mean, rtol=1e-5)
+
+
+def test_parameters_of_another_size_are_refused_with_their_types(rng):
+    given = arguments(rng.standard_normal((2, 3, 4)), "NCHW", rng)
+    given["Bias"] = np.zeros(4)
+    with pytest.raises(PeError, match=r"Bias of type float64\[3\].*got float64\[4\]"):
+        run_op("batch_norm", given)
+    with pytest.raises(PeError, match="2 to 5 axes"):
+        run_op("batch_norm", {**given, "X": np.zeros(3)})

@@ -1,0 +1,66 @@
+"""lookup_table and lookup_table_v2 against NumPy's indexing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pe_cli.core.errors import ExitCode, PeError
+from tests.ops.support import run_gradient, run_op
+
+BOTH = pytest.mark.parametrize("name", ["lookup_table", "lookup_table_v2"])
+
+
+def shaped(name, ids):
+    ids = np.asarray(ids, np.int64)
+    return ids[..., None] if name == "lookup_table" else ids
+
+
+@BOTH
+@pytest.mark.parametrize("shape", [(6,), (2, 3), (2, 2, 2), (0,)], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_come_out_by_number(name, shape, dtype, rng):
+    w, ids = rng.standard_normal((7, 5)).astype(dtype), rng.integers(0, 7, shape)
+    np.testing.assert_array_equal(run_op(name, {"W": w, "Ids": shaped(name, ids)}), w[ids])
+
+
+@BOTH
+def test_gradients_of_repeated_ids_add_up(name, rng):
+    w, ids, up = rng.standard_normal((7, 5)), rng.integers(0, 7, (4, 6)), rng.standard_normal((4, 6, 5))
+    expected = np.zeros((7, 5))
+    np.add.at(expected, ids, up)
+    found = run_gradient(name, {"W": w, "Ids": shaped(name, ids)}, None, "Out", up)["W"]
+    np.testing.assert_allclose(found, expected, atol=1e-14)
+
+
+@BOTH
+def test_padding_reads_as_zero_and_gets_no_gradient(name, rng):
+    w, ids = rng.standard_normal((4, 3)), [1, 2, 1]
+    given = {"W": w, "Ids": shaped(name, ids)}
+    np.testing.assert_array_equal(run_op(name, given, {"padding_idx": 1}), [np.zeros(3), w[2], np.zeros(3)])
+    found = run_gradient(name, given, {"padding_idx": 1})["W"]
+    np.testing.assert_array_equal(found, [[0] * 3, [0] * 3, [1] * 3, [0] * 3])
+
+
+@BOTH
+@pytest.mark.parametrize("value", [4, -1])
+@pytest.mark.parametrize("attrs", [{}, {"padding_idx": 1}], ids=["no padding", "padding"])
+def test_an_id_out_of_range_is_named_with_row_and_limit(name, value, attrs):
+    with pytest.raises(PeError, match=rf"{name}: value {value} at row 2 is out of range \[0, 4\)") as raised:
+        run_op(name, {"W": np.ones((4, 3)), "Ids": shaped(name, [0, 3, value])}, attrs)
+    assert raised.value.code is ExitCode.DATA
+
+
+@pytest.mark.parametrize(
+    ("ids", "attrs", "text"),
+    [
+        pytest.param(np.zeros((2, 1), np.int64), {"is_sparse": True}, "row-sparse gradients", id="sparse"),
+        pytest.param(np.zeros((2, 1), np.int64), {"is_distributed": True}, "parameter servers", id="distributed"),
+        pytest.param(np.zeros((2, 3), np.int64), {}, r"Ids \[\.\.\., 1\]", id="no last axis of one"),
+        pytest.param(np.zeros((2, 1)), {}, "cast them to int64", id="floats"),
+        pytest.param(np.zeros((2, 1), np.int64), {"padding_idx": 4}, "got 4", id="padding outside the table"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(ids, attrs, text):
+    with pytest.raises(PeError, match=text):
+        run_op("lookup_table", {"W": np.ones((4, 3)), "Ids": ids}, attrs)

@@ -1,0 +1,90 @@
+"""Update ops as ops: inputs that are other variables than the outputs, types, and what happens to gradients before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.ops.registry import find
+from tests.ops.support import build, execute, run_gradient, run_op
+
+RNG = np.random.default_rng(8)
+P, G, V = (RNG.standard_normal(9) for _ in range(3))
+RATE = np.array([0.1])
+
+
+def test_inputs_stay_where_the_outputs_are_other_variables():
+    inputs = {"Param": [P], "Grad": [G], "Velocity": [V], "LearningRate": [RATE]}
+    program, outs = build("momentum", inputs, {"mu": 0.5})
+    got = execute(program, inputs, ["Param_0", "Velocity_0", outs["ParamOut"][0], outs["VelocityOut"][0]])
+    np.testing.assert_array_equal(got["Param_0"], P)
+    np.testing.assert_array_equal(got["Velocity_0"], V)
+    velocity = 0.5 * V + G
+    np.testing.assert_allclose(got[outs["VelocityOut"][0]], velocity, rtol=1e-15)
+    np.testing.assert_allclose(got[outs["ParamOut"][0]], P - 0.1 * velocity, rtol=1e-14)
+
+
+def test_the_rate_may_be_of_another_float_type():
+    narrow = run_op("sgd", {"Param": P.astype("float32"), "Grad": G.astype("float32"), "LearningRate": RATE})
+    assert narrow.dtype == np.float32
+    np.testing.assert_allclose(narrow, P - 0.1 * G, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("types", "message"),
+    [
+        ([(3,), (4,), (1,)], "Grad is .*4.* and Param is .*3"),
+        ([(3,), (3,), (3,)], r"LearningRate must be a float \[1\]"),
+        ([(3,), (3,), (1,), (2,)], "an accumulator is .*2.* and Param is .*3"),
+    ],
+)
+def test_types_must_fit(types, message):
+    kinds = [TensorType(s) for s in types]
+    definition = find("momentum" if len(kinds) == 4 else "sgd")
+    if len(kinds) == 4:
+        kinds = [kinds[0], kinds[1], kinds[3], kinds[2]]
+    with pytest.raises(PeError, match=message):
+        definition.infer(*kinds, **definition.check_attrs({}))
+
+
+def test_integers_are_not_trained():
+    definition = find("sgd")
+    with pytest.raises(PeError, match="updates float32 and float64"):
+        definition.infer(TensorType((3,), "int64"), TensorType((3,), "int64"), TensorType((1,)))
+
+
+def test_decay_adds_its_gradient():
+    inputs = {"Grad": G, "Param": P}
+    np.testing.assert_allclose(run_op("l2_decay", inputs, {"coeff": 0.3}), G + 0.3 * P, rtol=1e-14)
+    zeros = np.where(np.arange(9) % 3 == 0, 0.0, P)
+    got = run_op("l1_decay", {"Grad": G, "Param": zeros}, {"coeff": 0.3})
+    np.testing.assert_allclose(got, G + 0.3 * np.sign(zeros), rtol=1e-14)
+    assert np.isnan(run_op("l1_decay", {"Grad": G, "Param": np.full(9, np.nan)}, {"coeff": 0.3})).all()
+
+
+@pytest.mark.parametrize("limit", [0.5, 100.0])
+def test_clip_by_norm_keeps_the_direction(limit):
+    length = np.linalg.norm(G)
+    np.testing.assert_allclose(
+        run_op("clip_by_norm", {"X": G}, {"max_norm": limit}), G * min(1.0, limit / length), rtol=1e-14
+    )
+
+
+def test_squares_of_many_float32_keep_their_digits():
+    many = np.full(1_000_000, 0.1, np.float32)
+    np.testing.assert_allclose(run_op("squared_l2_norm", {"X": many}), [1e4], rtol=1e-6)
+    back = run_gradient("squared_l2_norm", {"X": G}, upstream=np.array([3.0]))["X"]
+    np.testing.assert_allclose(back, 6 * G, rtol=1e-15)
+
+
+@pytest.mark.parametrize(("square", "scale"), [(4.0, 0.5), (1.0, 1.0), (0.0, 1.0), (np.nan, np.nan)])
+def test_the_global_scale_is_at_most_one(square, scale):
+    np.testing.assert_allclose(run_op("global_norm_scale", {"X": np.array([square])}, {"clip_norm": 1.0}), [scale])
+
+
+def test_a_limit_of_zero_is_an_error():
+    for op, attr in (("clip_by_norm", "max_norm"), ("global_norm_scale", "clip_norm")):
+        with pytest.raises(PeError, match=f"{op}: {attr} must be > 0, got 0.0"):
+            find(op).infer(TensorType((1,)), **{attr: 0.0})
