@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,10 @@ WORDS = {
     "param_attr": "ParamAttr: a mapping, a name, true or false",
     "initializer": "initializer: a mapping with type",
 }
+
+
+#: Lines that begin a section of a docstring.
+SECTIONS = ("Args:", "Returns:", "Raises:", "Source:")
 
 
 def layers() -> dict[str, LayerDef]:
@@ -76,10 +80,13 @@ def page(name: str) -> str:
 
 def _layer(layer: LayerDef) -> str:
     arguments = ", ".join(_signature(a) for a in layer.args.values())
-    rows = [(a.name, _kind(a), "" if a.required else f"default {_value(a.default)}") for a in layer.args.values()]
-    implied = f"\n`{layer.implied}` is the previous layer's output where nothing is written." if layer.implied else ""
-    table = f"\n\n{_table(('argument', 'takes', 'default'), rows)}" if rows else ""
-    return f"## Layer\n\n```\n{layer.name}({arguments})\n```\n\n{_doc(layer.doc)}{table}{implied and chr(10) + implied}"
+    rows = [(a.name, _kind(a), "required" if a.required else _value(a.default)) for a in layer.args.values()]
+    parts = [f"## Layer\n\n```\n{layer.name}({arguments})\n```", _doc(layer.doc)]
+    if rows:
+        parts.append(_table(("argument", "takes", "default"), rows))
+    if layer.implied:
+        parts.append(f"`{layer.implied}` is the previous layer's output where nothing is written.")
+    return "\n\n".join(parts)
 
 
 def _signature(argument: LayerArg) -> str:
@@ -124,7 +131,8 @@ def _meaning(attr: Attr) -> str:
 
 def _facts(op: OpDef) -> dict[str, str]:
     """Return what the registry knows besides the doc."""
-    found = {"devices": "all: it only gives memory another shape" if op.alias else ", ".join(sorted(op.lowerings)) or "none"}
+    devices = "all: it only gives memory another shape" if op.alias else ", ".join(sorted(op.lowerings))
+    found = {"devices": devices or "none"}
     if op.is_grad_of is None:
         has = op.grad_op is not None or op.grad_maker is not None
         found["gradients"] = f"to {', '.join(op.differentiable)}" if has and op.differentiable else "none"
@@ -143,9 +151,8 @@ def _doc(doc: str) -> str:
     """Return a docstring with its sections as headings, so that Markdown keeps the lines apart."""
     lines = []
     for line in doc.strip().splitlines():
-        section = line.strip().rstrip(":")
-        if line.strip() == f"{section}:" and not line.startswith(" ") and section in ("Args", "Returns", "Raises", "Source"):
-            lines += [f"**{section}**", ""]
+        if line in SECTIONS:
+            lines += [f"**{line.rstrip(':')}**", ""]
         elif line.startswith("    ") and not line.startswith("        "):
             lines.append(f"- {line.strip()}")
         else:
@@ -153,8 +160,8 @@ def _doc(doc: str) -> str:
     return "\n".join(lines)
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
@@ -182,6 +189,7 @@ def _index_page() -> str:
         return "\n".join(f"- [{name}]({name}.md): {summary(found.doc)}" for name, found in entries.items())
 
     return (
-        "# Layers and ops\n\nWritten by `pe ops --write` from the registries; change the docstrings, not these pages.\n\n"
+        "# Layers and ops\n\n"
+        "Written by `pe ops --write` from the registries; change the docstrings, not these pages.\n\n"
         f"## Layers\n\n{listed(layers())}\n\n## Ops\n\n{listed(ops())}\n"
     )

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 @path_argument("config")
 @override_option
 def command(config: Path, overrides: tuple[str, ...]) -> None:
-    """Report all mistakes of CONFIG and its model, then shapes, parameters and memory. Nothing is run.
+    """Report all mistakes of CONFIG and its model.
 
-    A data file that is not there is a warning: it may be there when the training starts.
+    Where there is none: shapes, parameters and memory. Nothing is run. A data file that is not there is a warning: it
+    may be there when the training starts.
     """
     from pe_cli.cli.common import columns, open_source
     from pe_cli.cli.layers_table import parameters_text, rows_of

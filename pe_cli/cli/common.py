@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 
 if TYPE_CHECKING:
     from pe_cli.build.build import Built
@@ -152,8 +152,14 @@ def open_trained(
     config = _config_of(target)
     values = target if checkpoint is None else checkpoint
     if values == config:
+        if not target.exists():
+            around = [entry.name for entry in target.parent.iterdir()] if target.parent.is_dir() else []
+            raise PeError(
+                f"no such file or folder: {target}", hint=did_you_mean(target.name, around) or "check the path"
+            )
         raise PeError(
-            f"{target} is a config, which has no values", hint="add --checkpoint FILE, or name the folder of a run instead"
+            f"{target} is a config, which has no values",
+            hint="add --checkpoint FILE, or name the folder of a run instead",
         )
     job = Job.open(config, overrides, observer)
     found = resolve(values)

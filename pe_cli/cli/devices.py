@@ -10,7 +10,10 @@ from pe_cli.cli.common import json_option
 @click.command()
 @json_option
 def command(as_json: bool) -> None:
-    """Print cores, vector width, CUDA devices and the kernel cache."""
+    """Print what can compute here.
+
+    Cores, vector width, CUDA devices or why there is none, and the cache of compiled kernels.
+    """
     from pe_cli.cli.common import columns, print_json
 
     facts = _facts()

@@ -16,9 +16,10 @@ from pe_cli.cli.common import json_option, override_option, path_argument, path_
 @override_option
 @json_option
 def command(target: Path, split: str, checkpoint: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Measure TARGET: a run folder, a checkpoint in one, or a config with --checkpoint.
+    """Measure a checkpoint.
 
-    Every number is the mean over all samples of the split.
+    TARGET is a run folder, a checkpoint in one, or a config with --checkpoint. Every number is the mean over all
+    samples of the split.
     """
     from pe_cli.cli.common import open_trained, print_json
     from pe_cli.cli.progress import Quiet, text_of

@@ -33,7 +33,9 @@ def command(
     devices: int | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Print or draw what CONFIG (or a model file) becomes.
+    r"""Print or draw what CONFIG becomes.
+
+    CONFIG may be a model file too. The stages:
 
     \b
     program       the operators in order, with gradients and updates
@@ -51,7 +53,10 @@ def command(
     draws = dot is not None or svg is not None
     stage = stage or ("multi_device" if draws else "program")
     if draws and stage in ("program", "plan"):
-        raise PeError(f"the stage {stage} is text, there is no picture of it", hint="use --stage ssa, or leave out --dot and --svg")
+        raise PeError(
+            f"the stage {stage} is text, there is no picture of it",
+            hint="use --stage ssa, or leave out --dot and --svg",
+        )
     if stage == "program":
         click.echo(print_program(source.program(evaluation)), nl=False)
         return
@@ -109,5 +114,5 @@ def _plan(source: Source, places: tuple[Place, ...], evaluation: bool) -> str:
     )
     sizes = split_sizes(source.batch_size, len(places))
     parts = split_types(feed_types(program, source.batch_size), program, sizes)
-    fetches = [name for name in dict.fromkeys(source.built.fetches.values())]
+    fetches = list(dict.fromkeys(source.built.fetches.values()))
     return describe_plan(executor.plan(parts, sizes, fetches))

@@ -67,7 +67,7 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return an exit code
     """Run the command line.
 
     Args:
@@ -91,7 +91,7 @@ def run(arguments: list[str]) -> int:
         click.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the reader went away; nothing more can be written
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - the reader went away; nothing more can be written
         return ExitCode.DONE
     except MemoryError:
         click.echo("error: out of memory\nhint: use a smaller batch_size", err=True)
@@ -107,7 +107,7 @@ def _bug(error: Exception) -> int:
         traceback.print_exception(error)
     else:
         last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(last.filename)}:{last.lineno}"
+        where = f"{last.filename.rpartition(os.sep)[2]}:{last.lineno}"
         click.echo(f"error: this is a bug of pe: {type(error).__name__}: {error} ({where})", err=True)
         click.echo("hint: run again with PE_DEBUG=1 for the whole story, and report it", err=True)
     return ExitCode.BUG

@@ -13,7 +13,10 @@ from pe_cli.cli.common import path_option
 @click.argument("name", required=False)
 @path_option("--write", "folder", metavar="DIR", help="Write one page a name and an index.")
 def command(name: str | None, folder: Path | None) -> None:
-    """List layers (what a model file writes) and ops (what they are made of), or print the entry of NAME whole."""
+    """List layers and ops, or print one whole.
+
+    Layers are what a model file writes, ops what they are made of.
+    """
     from pe_cli.cli.catalogue import index, names, page, write_pages
     from pe_cli.core.errors import PeError, did_you_mean
 
@@ -25,6 +28,4 @@ def command(name: str | None, folder: Path | None) -> None:
     elif name in names():
         click.echo(page(name))
     else:
-        raise PeError(
-            f"there is no layer or op '{name}'", hint=did_you_mean(name, names()) or "pe ops lists them all"
-        )
+        raise PeError(f"there is no layer or op '{name}'", hint=did_you_mean(name, names()) or "pe ops lists them all")

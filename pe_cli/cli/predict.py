@@ -11,7 +11,9 @@ from pe_cli.cli.common import override_option, path_argument, path_option
 
 @click.command()
 @path_argument("target")
-@click.option("--fetch", "fetches", multiple=True, required=True, metavar="NAME", help="A variable; may be given again.")
+@click.option(
+    "--fetch", "fetches", multiple=True, required=True, metavar="NAME", help="A variable; may be given again."
+)
 @path_option("--out", required=True, metavar="FILE", help="What is written: .npz, .csv or .jsonl.")
 @click.option("--split", default=None, help="Data of the config; predict where there is such data, else eval.")
 @path_option("--checkpoint", metavar="FILE", help="Values: a run, a checkpoint, .safetensors or .npz.")
@@ -24,9 +26,10 @@ def command(
     checkpoint: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Compute variables with TARGET: a run folder, a checkpoint in one, or a config with --checkpoint.
+    """Compute variables for every sample.
 
-    Only what the variables need is computed and read, so that data without labels will do for a probability.
+    TARGET is a run folder, a checkpoint in one, or a config with --checkpoint. Only what the variables need is computed
+    and read, so that data without labels will do for a probability.
     """
     from pe_cli.cli.common import open_trained
     from pe_cli.cli.progress import Quiet

@@ -53,6 +53,7 @@ class Lines(Quiet):
         self._said = self._told = 0.0
         self._begin = time.perf_counter()
         self._samples = 0
+        self._held: dict[str, float] = {}
         self._steps: int | None = None
 
     def compiling(self, done: int, total: int, name: str) -> None:
@@ -80,8 +81,10 @@ class Lines(Quiet):
     def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
         """Print the metrics in a line; those of training a few times a second at most."""
         now = time.perf_counter()
+        self._held |= values
         if now - self._told < METRIC_LINES and all(name.startswith("train/") for name in values):
             return
+        values, self._held = self._held, {}
         self._told = now
         of = f"/{self._steps}" if self._steps else ""
         click.echo(f"step {step}{of} epoch {epoch}  {text_of(values)}{self._speed()}")
@@ -96,8 +99,14 @@ class Bar(Quiet):
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-        from rich.progress import TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         super().__init__()
         self._bar = Progress(

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @override_option
 @json_option
 def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Print the layers of CONFIG (or of a model file): output, parameters, operations and bytes.
+    """Print layers with sizes and operations.
 
-    Operations are those of one sample's forward pass, a multiplication and an addition counted as two; bytes are those
-    of one sample's output.
+    CONFIG may be a model file too. Operations are those of one sample's forward pass, a multiplication and an addition
+    counted as two; bytes are those of one sample's output.
     """
     from pe_cli.cli.common import columns, open_source, print_json
     from pe_cli.cli.layers_table import parameters_text, rows_of
@@ -31,9 +31,17 @@ def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     rows = rows_of(source)
     uncounted = sorted({name for row in rows for name in row.uncounted})
     numbers, flops = sum(row.numbers for row in rows), sum(row.flops for row in rows)
-    parameter_bytes, output_bytes = sum(p.type.nbytes for row in rows for p in row.parameters), sum(r.nbytes for r in rows)
+    parameter_bytes, output_bytes = (
+        sum(p.type.nbytes for row in rows for p in row.parameters),
+        sum(r.nbytes for r in rows),
+    )
     if as_json:
-        totals = {"parameters": numbers, "parameter_bytes": parameter_bytes, "flops": flops, "output_bytes": output_bytes}
+        totals = {
+            "parameters": numbers,
+            "parameter_bytes": parameter_bytes,
+            "flops": flops,
+            "output_bytes": output_bytes,
+        }
         listed = [_json(row) for row in rows]
         print_json({"model": source.model.name, "layers": listed, "totals": totals, "not_counted": uncounted})
         return

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 @path_argument("config")
 @override_option
 @path_option("--init", metavar="FILE", help="Start from values by name: a run, a checkpoint, .safetensors or .npz.")
-@click.option("--smoke", is_flag=True, help="Two small steps and one evaluation batch; makes up data that is not there.")
+@click.option(
+    "--smoke", is_flag=True, help="Two small steps and one evaluation batch; makes up data that is not there."
+)
 @click.option("--quiet", is_flag=True, help="Print nothing but the last line.")
 def command(config: Path, overrides: tuple[str, ...], init: Path | None, smoke: bool, quiet: bool) -> int:
-    """Train the model of CONFIG and write a run folder.
+    """Train a model and write a run folder.
 
     The first Ctrl-C finishes the step, writes a checkpoint and exits with 75; the second stops at once.
     """

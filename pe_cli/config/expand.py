@@ -144,7 +144,10 @@ class Expansion:
         if not isinstance(block, MapNode) or not isinstance(layers, MapNode) or not layers.entries:
             return None
         repeat = self._repeat(node)
+        before = self.mistakes.total
         given = self._given(name, block, node, place.scope)
+        if self.mistakes.total > before:
+            return None
         inner = replace(place, calls=(*place.calls, at), names=(*place.names, name))
         for i in range(repeat or 1):
             prefix = f"{place.prefix}{key}/" if repeat is None else f"{place.prefix}{key}/{i}/"
@@ -152,7 +155,8 @@ class Expansion:
                 given["input"] = ScalarNode(previous, at, previous, scope=COMPLETE)
             values = self._values(name, block, given, at)
             scope = Scope(place.scope, values)
-            last = self._layers(layers, replace(inner, scope=scope, values=values, prefix=prefix), previous)
+            first = _variable(values.get("input"), place.scope) or previous
+            last = self._layers(layers, replace(inner, scope=scope, values=values, prefix=prefix), first)
             previous = self._output(name, block, scope, last)
             if previous is None or previous in self.broken:
                 return None
@@ -224,6 +228,13 @@ class Expansion:
 def _declared(block: MapNode) -> Mapping[str, Entry]:
     args = block.get("args")
     return args.entries if isinstance(args, MapNode) else {}
+
+
+def _variable(node: Node | None, scope: Scope) -> str | None:
+    """Return the variable that a block's input stands for."""
+    if not isinstance(node, ScalarNode) or not isinstance(node.value, str):
+        return None
+    return (node.scope or scope).find(node.value)
 
 
 def _is_null(node: Node) -> bool:

@@ -29,7 +29,7 @@ def _always(value: object) -> bool:
     if value is True:
         return True
     if value is False:
-        raise ValueError("can only be true: the same seed always gives the same bits here")
+        raise ValueError("can only be true: one seed always gives one result")
     raise ValueError("must be true")
 
 

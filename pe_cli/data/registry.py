@@ -103,7 +103,7 @@ def open_reader(type: str, options: Mapping[str, Any], base: Path, at: Span | No
     return Window(dataset, checked.skip, left if checked.limit is None else min(left, checked.limit))
 
 
-def find_reader(type: str, at: Span | None = None) -> Reader:  # noqa: A002 - the config's word
+def find_reader(type: str, at: Span | None = None) -> Reader:
     """Return a reader by name.
 
     Raises:

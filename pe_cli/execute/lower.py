@@ -91,6 +91,7 @@ class GraphLowering:
         self.buffers: dict[tuple[str, int], Buffer] = {}
         block = graph.program.global_block()
         self._number = {id(op): i for i, op in enumerate(block.ops)}
+        self._reduced = {n for node in graph.nodes if node.kind.endswith("all_reduce") for n in node.op.inputs["X"]}
         self._writes = Counter(n for op in block.ops for n in op.output_names())
 
     def buffer(self, name: str, device: int) -> Buffer:
@@ -142,7 +143,9 @@ class GraphLowering:
         return Task(node.index, d, low.calls, reads, writes, low.scratch_buffers, over, shares)
 
     def _fixed(self, b: Buffer) -> bool:
-        """Whether a variable keeps its bytes once it is written: temporary, and written at most once."""
+        """Whether a variable keeps its bytes once it is written: temporary, written at most once, and not all-reduced."""
+        if b.name in self._reduced:
+            return False
         return self._writes[b.name] <= 1 and not self.graph.program.global_block().var(b.name).persistable
 
     def _collective(self, node: OpNode) -> list[Task]:

@@ -2,13 +2,13 @@
 
 A kernel of the CPU runs on CUDA from the same text, in one of two ways:
 
-    as it is       one thread does everything: right for kernels that compute one number (schedules, counters)
-    `spread`       the outermost loops are dealt over all threads of the grid: thread t does iterations t, t + threads, ...
+    as it is    one thread does everything: right for kernels that compute one number (schedules, counters)
+    `deal`      the outermost loops are dealt over all threads of the grid: thread t does iterations t, t + threads, ...
 
-`spread` is a promise that the iterations of the outermost loops depend on no other iteration's writes, except those of the same
-number in an earlier loop. Where the CPU's text does not fit, `on_cuda(kernel)` gives another with the same parameters, and ops whose
-calls differ altogether write `cuda_kernel` functions. Both are spread. `block_kernel` functions are not rewritten: they see `cuda`
-(threadIdx, shared memory, syncthreads) and choose the shape of a block.
+`deal` is a promise that an iteration of an outermost loop reads nothing that another writes, except what the iteration of the same
+number wrote in an earlier loop. Where the CPU's text does not fit, `on_cuda(kernel)` gives another with the same parameters, or several
+that run one after the other; ops whose calls differ altogether write `cuda_kernel` functions. Both are dealt. `block_kernel` functions
+are taken as they are: they see `cuda` (threadIdx, shared memory, syncthreads) and choose the shape of a block.
 
 Nothing here imports numba: `build` gets the module. One text serves the GPU and numba's simulator.
 """
@@ -20,7 +20,7 @@ import inspect
 import math
 import textwrap
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,9 +71,9 @@ class CudaKernel:
 
 
 #: Kernels of the CPU whose outermost loops may be dealt.
-SPREAD: set[Kernel] = set()
-#: Kernels of the CPU -> what runs on CUDA instead.
-INSTEAD: dict[Kernel, CudaKernel] = {}
+DEALT: set[Kernel] = set()
+#: Kernels of the CPU -> what runs on CUDA instead, in order.
+INSTEAD: dict[Kernel, list[CudaKernel]] = {}
 
 
 def cuda_kernel(fn: Any) -> CudaKernel:
@@ -86,24 +86,24 @@ def block_kernel(*block: Tuned) -> Callable[[Any], CudaKernel]:
     return lambda fn: CudaKernel(fn, parameter_kinds(fn), f"{fn.__module__}:{fn.__qualname__}", block)
 
 
-def spread(*kernels: Kernel) -> None:
+def deal(*kernels: Kernel) -> None:
     """Let kernels deal their outermost loops over the threads; see the module for what they promise."""
-    SPREAD.update(kernels)
+    DEALT.update(kernels)
 
 
 def on_cuda(kernel: Kernel, text: str | None = None) -> Callable[[Any], CudaKernel]:
-    """Give a kernel another text on CUDA: a `cuda_kernel` with the same parameters."""
+    """Give a kernel another text on CUDA, with the same parameters; given twice, the second runs after the first is done."""
 
     def make(fn: Any) -> CudaKernel:
         made = CudaKernel(fn, parameter_kinds(fn), kernel.name, None, text)
         assert made.params == kernel.params, f"{kernel}: other parameters on CUDA, {made.params}"
-        INSTEAD[kernel] = made
+        INSTEAD.setdefault(kernel, []).append(made)
         return made
 
     return make
 
 
-# --- functions -----------------------------------------------------------------------------------------------------------
+# --- functions --------------------------------------------------------------------------------------------------------
 
 #: Helper or intrinsic (by name) -> its text on CUDA.
 _TEXTS: dict[Any, Helper] = {}
@@ -177,7 +177,7 @@ def _divide(a, b):
 vecmath_exp, vecmath_log1p, vecmath_absolute = vecmath.exp, vecmath.log1p, vecmath.absolute
 
 
-# --- building ------------------------------------------------------------------------------------------------------------
+# --- building ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -206,33 +206,31 @@ class Built:
             raise AssertionError(f"{self.fn.__name__}: launch it with a number of threads") from None
 
 
-def chosen(kernel: Kernel | CudaKernel) -> Kernel | CudaKernel:
-    """Return what runs on CUDA for a kernel."""
-    return INSTEAD.get(kernel, kernel) if isinstance(kernel, Kernel) else kernel
+def forms(kernel: Kernel | CudaKernel) -> Sequence[Kernel | CudaKernel]:
+    """Return what runs on CUDA for a kernel, in order."""
+    return INSTEAD.get(kernel, (kernel,)) if isinstance(kernel, Kernel) else (kernel,)
 
 
 def build(kernel: Kernel | CudaKernel, dtype: str, second: str, module: Any, simulated: bool) -> Built:
     """Return the function of a kernel for element types T and U.
 
     Args:
-        kernel: of either kind.
+        kernel: one of `forms`.
         dtype: element type T.
         second: element type U.
         module: numba.cuda.
         simulated: whether that is the simulator.
     """
-    found = chosen(kernel)
-    resolver = _Resolver(dtype, module, simulated)
-    own = found if isinstance(found, CudaKernel) else None
-    dealt = found in SPREAD if own is None else own.block is None
-    tree = _definition(found.fn, own.text if own else None)
-    bounds = _deal(tree) if dealt else []
-    space = resolver.space(found.fn)
-    exec(compile(ast.Module([tree], []), inspect.getsourcefile(found.fn) or found.name, "exec"), space)
-    names = found.fn.__code__.co_varnames[: found.fn.__code__.co_argcount]
-    codes = tuple(compile(ast.Expression(b), found.name, "eval") for b in bounds)
+    fn = kernel.fn
+    own = kernel if isinstance(kernel, CudaKernel) else None
+    tree = _definition(fn, own.text if own else None)
+    bounds = _deal(tree) if (kernel in DEALT if own is None else own.block is None) else []
+    space = _Resolver(dtype, module, simulated).space(fn)
+    exec(compile(ast.Module([tree], []), inspect.getsourcefile(fn) or kernel.name, "exec"), space)
+    names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
+    codes = tuple(compile(ast.Expression(b), kernel.name, "eval") for b in bounds)
     block = tuple(t.simulated if simulated else t.device for t in own.block) if own and own.block else None
-    return Built(space[found.fn.__name__], codes, names, block)
+    return Built(space[fn.__name__], codes, names, block)
 
 
 def _definition(fn: types.FunctionType, text: str | None) -> ast.FunctionDef:
@@ -248,16 +246,14 @@ def _definition(fn: types.FunctionType, text: str | None) -> ast.FunctionDef:
 
 
 def _deal(tree: ast.FunctionDef) -> list[ast.expr]:
-    """Rewrite the outermost loops to take every `_stride`-th iteration from `_first`; return their numbers of iterations."""
+    """Make the outermost loops take every `_stride`-th iteration from `_first`; return their numbers of iterations."""
     bounds: list[ast.expr] = []
 
     def walk(body: list[ast.stmt]) -> None:
         for node in body:
             if isinstance(node, ast.For):
                 call = node.iter
-                assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range", (  # noqa: PT018
-                    f"{tree.name}: an outermost loop must be over a range"
-                )
+                assert isinstance(call, ast.Call), f"{tree.name}: an outermost loop must be over a range"
                 assert len(call.args) < 3, f"{tree.name}: an outermost loop must have steps of 1"
                 low = call.args[0] if len(call.args) == 2 else None
                 high = call.args[-1]
@@ -323,7 +319,6 @@ class _Resolver:
 
     def _helper(self, value: Helper | Intrinsic) -> Any:
         if isinstance(value, Intrinsic):
-            # Known to be missing only when a kernel calls it: a kernel may name one in a branch of another element type.
             raise AssertionError(f"the intrinsic {value.name} has no text on CUDA")
         found = value.of(self.dtype)
         assert found.fn is not None, f"no variant of a helper for {self.dtype}"

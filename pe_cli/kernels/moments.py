@@ -1,6 +1,6 @@
-"""Means and variances in pieces that fit the first cache: two passes over each piece, joined by Chan's formula in float64.
+"""Means and variances in pieces that fit the first cache: two passes over each, joined by Chan's formula in float64.
 
-Neither a large mean nor many terms cost digits: float32 data of mean 1000 and deviation 1 gives its variance to six digits.
+Neither a large mean nor many terms cost digits: float32 data of mean 1000 and deviation 1 gives its variance to five.
 
 Source: Chan, Golub, LeVeque 1983, "Algorithms for computing the sample variance", eq. 2.1.
 """

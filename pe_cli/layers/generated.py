@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from pe_cli.layers.helper import ACTIVATIONS, LayerHelper, as_list
 from pe_cli.layers.registry import layer
-from pe_cli.ops.registry import Attr, OpDef, discover, find
+from pe_cli.ops.registry import Attr, OpDef, find
 from pe_cli.program.ir import Variable
 
 #: Activations whose input is called otherwise in fluid.
@@ -35,12 +36,19 @@ def _argument(name: str, attribute: str) -> str:
 
 def _documented(definition: OpDef, x: str, args: Mapping[str, Attr]) -> str:
     """Return the op's doc with the layer's argument names."""
-    lines = [f"    {a}: {attr.doc or 'no unit'}; {attr.default!r} by default." for a, attr in args.items()]
-    head, found, rest = definition.doc.partition("\nArgs:\n")
+
+    def renamed(text: str) -> str:
+        return re.sub(r"\bX(?=\b|_)", x, text)
+
+    lines = [f"    {a}: {renamed(attr.doc or 'no unit')}; {attr.default!r} by default." for a, attr in args.items()]
+    doc = renamed(definition.doc)
+    for (_, argument), attribute in _RENAMED.items():
+        doc = re.sub(rf"\b{attribute}\b", argument, doc) if argument in args else doc
+    head, found, rest = doc.partition("\nArgs:\n")
     if not found:
-        return definition.doc
+        return doc
     shapes, found, rest = rest.partition("\nReturns:\n")
-    first = [line.replace("X:", f"{x}:", 1) for line in shapes.splitlines() if line.strip()][:1]
+    first = [line for line in shapes.splitlines() if line.strip()][:1]
     body = "\n".join([*first, *lines])
     return f"{head}\nArgs:\n{body}\n\nReturns:\n{rest}" if found else f"{head}\nArgs:\n{body}\n"
 
@@ -76,8 +84,7 @@ def make_unary(name: str, definition: OpDef) -> Callable[..., Variable]:
 
 
 for _name in ACTIVATIONS:
-    if _name in discover():
-        layer(make_unary(_name, find(_name)))
+    layer(make_unary(_name, find(_name)))
 
 
 # --- elementwise ----------------------------------------------------------------------------------------------------

@@ -149,10 +149,13 @@ def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | Non
         PeError: x has no such axis.
 
     Source:
-        fluid.layers.l2_normalize, op norm.
+        fluid.layers.l2_normalize.
     """
-    out, _ = LayerHelper("l2_normalize", name).op("norm", {"X": x}, {"axis": axis, "epsilon": epsilon}, ("Out", "Norm"))
-    return out
+    helper = LayerHelper("l2_normalize", name)
+    squares = helper.one("square", {"X": x})
+    total = helper.one("reduce_sum", {"X": squares}, {"dim": [axis], "keep_dim": True})
+    factor = helper.one("rsqrt", {"X": helper.one("scale", {"X": total}, {"bias": epsilon})})
+    return helper.one("elementwise_mul", {"X": x, "Y": factor})
 
 
 @layer

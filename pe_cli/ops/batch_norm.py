@@ -2,199 +2,26 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T, helper, kernel
-from pe_cli.kernels.moments import column_squares, column_sums, join, piece_rows, run_moments
+from pe_cli.kernels.channel_norm import (
+    copy_two,
+    gradient_first,
+    gradient_last,
+    gradient_sums_first,
+    gradient_sums_last,
+    normalise_first,
+    normalise_last,
+    statistics_first,
+    statistics_given,
+    statistics_last,
+)
 from pe_cli.ops.cross_entropy import same_sizes
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 
-# --- statistics -------------------------------------------------------------------------------------------------------
-
-
-@helper
-def finish(mean, squares, count, old_mean, old_variance, new_mean, new_variance, saved_mean, saved_inverse, c, momentum, epsilon):
-    """Write a channel's saved and running statistics; without samples the running ones stay."""
-    variance = squares / count if count > 0 else 0.0
-    saved_mean[c] = T(mean)
-    saved_inverse[c] = T(1.0 / (variance + epsilon) ** 0.5)
-    share = 1.0 - momentum if count > 0 else 0.0
-    new_mean[c] = T(old_mean[c] * (1.0 - share) + mean * share)
-    new_variance[c] = T(old_variance[c] * (1.0 - share) + variance * share)
-
-
-@kernel
-def statistics_last(
-    x: Ptr, old_mean: Ptr, old_variance: Ptr, new_mean: Ptr, new_variance: Ptr, saved_mean: Ptr, saved_inverse: Ptr,
-    means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, rows: Int, channels: Int, momentum: Real, epsilon: Real,
-):
-    """Statistics of [rows, channels]; means, squares, centre and part hold one number a channel."""
-    for c in range(channels):
-        means[c] = 0.0
-        squares[c] = 0.0
-    step = piece_rows(channels)
-    for first in range(0, rows, step):
-        size = min(step, rows - first)
-        column_sums(x, first, size, channels, centre)
-        for c in range(channels):
-            centre[c] = centre[c] / T(size)
-        column_squares(x, first, size, channels, centre, part)
-        for c in range(channels):
-            means[c], squares[c] = join(first, means[c], squares[c], size, centre[c], part[c])
-    for c in range(channels):
-        finish(
-            means[c], squares[c], rows, old_mean, old_variance, new_mean, new_variance, saved_mean, saved_inverse, c,
-            momentum, epsilon,
-        )
-
-
-@kernel
-def statistics_first(
-    x: Ptr, old_mean: Ptr, old_variance: Ptr, new_mean: Ptr, new_variance: Ptr, saved_mean: Ptr, saved_inverse: Ptr,
-    samples: Int, channels: Int, size: Int, momentum: Real, epsilon: Real,
-):
-    """Statistics of [samples, channels, size]."""
-    for c in range(channels):
-        mean = 0.0
-        squares = 0.0
-        for s in range(samples):
-            m, q = run_moments(x, (s * channels + c) * size, size)
-            mean, squares = join(s * size, mean, squares, size, m, q)
-        finish(
-            mean, squares, samples * size, old_mean, old_variance, new_mean, new_variance, saved_mean, saved_inverse, c,
-            momentum, epsilon,
-        )
-
-
-@kernel
-def statistics_given(mean: Ptr, variance: Ptr, saved_mean: Ptr, saved_inverse: Ptr, channels: Int, epsilon: Real):
-    """The running statistics as the saved ones."""
-    for c in range(channels):
-        saved_mean[c] = mean[c]
-        saved_inverse[c] = T(1.0 / (variance[c] + epsilon) ** 0.5)
-
-
-@kernel
-def copy_two(a: Ptr, b: Ptr, c: Ptr, d: Ptr, n: Int):
-    """b = a, d = c."""
-    for i in range(n):
-        b[i] = a[i]
-        d[i] = c[i]
-
-
-# --- values -----------------------------------------------------------------------------------------------------------
-
-
-@kernel
-def normalise_last(x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, factor: Ptr, rows: Int, channels: Int):
-    """y = (x - mean) * inverse * scale + bias on [rows, channels]; y may be x; factor holds one number a channel."""
-    for c in range(channels):
-        factor[c] = inverse[c] * scale[c]
-    for r in range(rows):
-        at = r * channels
-        for c in range(channels):
-            y[at + c] = (x[at + c] - mean[c]) * factor[c] + bias[c]
-
-
-@kernel
-def normalise_first(
-    x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, samples: Int, channels: Int, size: Int
-):
-    """The same on [samples, channels, size]."""
-    for p in range(samples * channels):
-        c = p % channels
-        m, f, b = mean[c], inverse[c] * scale[c], bias[c]
-        for i in range(p * size, p * size + size):
-            y[i] = (x[i] - m) * f + b
-
-
-# --- gradient ---------------------------------------------------------------------------------------------------------
-
-
-@kernel
-def gradient_sums_last(
-    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, part: Ptr, rows: Int, channels: Int
-):
-    """dbias = sum(g), dscale = sum(g * normalised x) on [rows, channels]; sums and part hold two numbers a channel."""
-    for c in range(2 * channels):
-        sums[c] = 0.0
-    step = piece_rows(channels)
-    for first in range(0, rows, step):
-        for c in range(2 * channels):
-            part[c] = T(0)
-        for r in range(first, min(rows, first + step)):
-            at = r * channels
-            for c in range(channels):
-                part[c] += g[at + c]
-                part[channels + c] += g[at + c] * (x[at + c] - mean[c])
-        for c in range(2 * channels):
-            sums[c] += part[c]
-    for c in range(channels):
-        dbias[c] = T(sums[c])
-        dscale[c] = T(sums[channels + c] * inverse[c])
-
-
-@kernel
-def gradient_sums_first(
-    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, samples: Int, channels: Int, size: Int
-):
-    """The same on [samples, channels, size]."""
-    for c in range(channels):
-        m = mean[c]
-        total = 0.0
-        product_ = 0.0
-        for s in range(samples):
-            start = (s * channels + c) * size
-            for begin in range(start, start + size, 1024):
-                a = T(0)
-                b = T(0)
-                for i in range(begin, min(start + size, begin + 1024)):
-                    a += g[i]
-                    b += g[i] * (x[i] - m)
-                total += a
-                product_ += b
-        dbias[c] = T(total)
-        dscale[c] = T(product_ * inverse[c])
-
-
-@kernel
-def gradient_last(
-    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, factors: Ptr, rows: Int,
-    channels: Int, batch: Int,
-):
-    """dx on [rows, channels]; batch: the statistics depend on x; dx may be g; factors hold three numbers a channel."""
-    share = T(batch / max(1, rows))
-    for c in range(channels):
-        f = scale[c] * inverse[c]
-        factors[c] = f
-        factors[channels + c] = f * inverse[c] * dscale[c] * share
-        factors[2 * channels + c] = f * dbias[c] * share
-    for r in range(rows):
-        at = r * channels
-        for c in range(channels):
-            d = x[at + c] - mean[c]
-            dx[at + c] = factors[c] * g[at + c] - factors[channels + c] * d - factors[2 * channels + c]
-
-
-@kernel
-def gradient_first(
-    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, samples: Int, channels: Int,
-    size: Int, batch: Int,
-):
-    """The same on [samples, channels, size]."""
-    share = T(batch / max(1, samples * size))
-    for p in range(samples * channels):
-        c = p % channels
-        m, f = mean[c], scale[c] * inverse[c]
-        k, b = f * inverse[c] * dscale[c] * share, f * dbias[c] * share
-        for i in range(p * size, p * size + size):
-            dx[i] = f * g[i] - k * (x[i] - m) - b
-
-
-# --- the op -----------------------------------------------------------------------------------------------------------
+#: Columns that short rows are joined to.
+WIDEST = 256
 
 
 def _variance(channels: int):
@@ -205,10 +32,6 @@ def _sample(name: str, *shape: int, grad: bool = True, **attrs: object) -> Sampl
     channels = shape[-1] if attrs.get("data_layout") == "NHWC" else shape[1]
     each = {"Scale": (channels,), "Bias": (channels,), "Mean": (channels,), "Variance": _variance(channels)}
     return Sample({"X": shape, **each}, attrs, name, grad)
-
-
-def _far(rng: np.random.Generator) -> np.ndarray:
-    return rng.standard_normal((40, 3)) + 10.0
 
 
 @op(
@@ -246,8 +69,9 @@ def batch_norm(
 ) -> tuple[TensorType, ...]:
     """Normalise every channel by its mean and variance over the batch and all positions.
 
-    Y = Scale (X - m) / sqrt(v + epsilon) + Bias.  In training m and v are the batch's (v biased, divided by the number of values), and
-    MeanOut = momentum Mean + (1 - momentum) m, VarianceOut likewise; with is_test or use_global_stats m is Mean and v is Variance.
+    Y = Scale (X - m) / sqrt(v + epsilon) + Bias.  In training m and v are the batch's (v biased: divided by the number
+    of values), and MeanOut = momentum Mean + (1 - momentum) m, VarianceOut likewise; with is_test or use_global_stats
+    m is Mean and v is Variance.
 
     Args:
         X: [batch, channels, ...] or, with NHWC, [batch, ..., channels]; 2 to 5 axes, float32 or float64.
@@ -284,6 +108,14 @@ def _sizes(o: Lowering, x: Buffer) -> tuple[int, int, int]:
     return x.shape[0], x.shape[1], product(x.shape[2:])
 
 
+def _fold(rows: int, channels: int) -> tuple[int, int]:
+    """Return rows and width of the same numbers in wider rows: few channels would make short loops."""
+    times = 1
+    while rows and rows % (2 * times) == 0 and 2 * times * channels <= WIDEST:
+        times *= 2
+    return rows // times, channels * times
+
+
 def _output(o: Lowering, slot: str, like: Buffer) -> Buffer:
     return o.output(slot) if o.has(slot) else o.scratch(like.size, like.dtype)
 
@@ -303,38 +135,41 @@ def batch_norm_cpu(o: Lowering) -> None:
     else:
         both = (mean, variance, new_mean, new_variance, saved, inverse)
         if size == 1:
-            doubles = [o.scratch(channels, "float64") for _ in range(2)]
-            parts = [o.scratch(channels, x.dtype) for _ in range(2)]
-            o.call(statistics_last, x, *both, *doubles, *parts, n, channels, o.attrs["momentum"], epsilon)
+            rows, width = _fold(n, channels)
+            doubles = [o.scratch(width, "float64") for _ in range(2)]
+            parts = [o.scratch(width, x.dtype) for _ in range(2)]
+            o.call(statistics_last, x, *both, *doubles, *parts, rows, width, channels, o.attrs["momentum"], epsilon)
         else:
             o.call(statistics_first, x, *both, n, channels, size, o.attrs["momentum"], epsilon)
     scale, bias = o.input("Scale"), o.input("Bias")
     if size == 1:
-        factor = o.scratch(channels, x.dtype)
-        o.call(normalise_last, x, saved, inverse, scale, bias, y, factor, n, channels)
+        rows, width = _fold(n, channels)
+        table = o.scratch(3 * width, x.dtype)
+        o.call(normalise_last, x, saved, inverse, scale, bias, y, table, rows, width, channels)
     else:
         o.call(normalise_first, x, saved, inverse, scale, bias, y, n, channels, size)
 
 
 @batch_norm.grad(uses="X Scale SavedMean SavedVariance", inplace={"X@GRAD": "Y@GRAD"}).lower("cpu")
 def batch_norm_grad_cpu(o: Lowering) -> None:
-    """Sums of the gradient for Bias and Scale; X' takes its mean and its slope on X away, where the statistics are the batch's."""
+    """Sums for Bias and Scale; X' loses its mean and its slope on X, where the statistics are the batch's."""
     x, scale, g = o.input("X"), o.input("Scale"), o.input("Y@GRAD")
     saved, inverse = o.input("SavedMean"), o.input("SavedVariance")
     n, channels, size = _sizes(o, x)
     dscale, dbias = _output(o, "Scale@GRAD", scale), _output(o, "Bias@GRAD", scale)
+    rows, width = _fold(n, channels)
     batch = int(not (o.attrs["is_test"] or o.attrs["use_global_stats"]))
     if batch or o.has("Scale@GRAD") or o.has("Bias@GRAD"):
         if size == 1:
-            sums, part = o.scratch(2 * channels, "float64"), o.scratch(2 * channels, x.dtype)
-            o.call(gradient_sums_last, x, g, saved, inverse, dscale, dbias, sums, part, n, channels)
+            sums, table = o.scratch(2 * width, "float64"), o.scratch(3 * width, x.dtype)
+            o.call(gradient_sums_last, x, g, saved, inverse, dscale, dbias, sums, table, rows, width, channels)
         else:
             o.call(gradient_sums_first, x, g, saved, inverse, dscale, dbias, n, channels, size)
     if not o.has("X@GRAD"):
         return
     dx = o.output("X@GRAD")
     if size == 1:
-        factors = o.scratch(3 * channels, x.dtype)
-        o.call(gradient_last, x, g, saved, inverse, scale, dscale, dbias, dx, factors, n, channels, batch)
+        table = o.scratch(4 * width, x.dtype)
+        o.call(gradient_last, x, g, saved, inverse, scale, dscale, dbias, dx, table, rows, width, channels, batch)
     else:
         o.call(gradient_first, x, g, saved, inverse, scale, dscale, dbias, dx, n, channels, size, batch)

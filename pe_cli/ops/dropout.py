@@ -64,7 +64,7 @@ def drop_back(g: Ptr, mask: PtrU8, dx: Ptr, n: Int, scale: Real):
     random=True,
     samples=[
         Sample({"X": (4, 7)}, name="a half"),
-        Sample({"X": (3, 5)}, {"dropout_prob": 0.3, "dropout_implementation": UPSCALE}, "three tenths, rescaled in training"),
+        Sample({"X": (3, 5)}, {"dropout_prob": 0.3, "dropout_implementation": UPSCALE}, "three tenths, rescaled"),
         Sample({"X": (3, 5)}, {"is_test": True}, "inference"),
         Sample({"X": (3, 5)}, {"is_test": True, "dropout_implementation": UPSCALE}, "inference, rescaled in training"),
         Sample({"X": (2, 3)}, {"dropout_prob": 0.0}, "nothing is dropped"),
@@ -80,8 +80,8 @@ def dropout(
 
     Training: Out = X where Mask, else 0; with upscale_in_train divided by (1 - dropout_prob).
     Inference (is_test): Out = X (1 - dropout_prob); with upscale_in_train Out = X.
-    Value i of the whole batch is kept where word i of Philox4x32-10, keyed by the seed and counted by (i, step), is at least
-    dropout_prob * 2**32; so neither threads nor devices change a mask.
+    Value i of the whole batch is kept where word i of Philox4x32-10, keyed by the seed and counted by (i, step), is at
+    least dropout_prob * 2**32; so neither threads nor devices change a mask.
 
     Args:
         X: [batch, ...] float32 or float64.

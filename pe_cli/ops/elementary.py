@@ -7,8 +7,10 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.cuda import replaces, deal
 from pe_cli.kernels.lang import Int, Ptr, Real, T, intrinsic, kernel
-from pe_cli.kernels.vecmath import absolute, exp, log, rsqrt, square_root
+from pe_cli.kernels.vecmath import absolute, copysign, exp, log, rsqrt, square_root
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.pointwise import Attrs, away_from, pointwise, shapes
 from pe_cli.ops.registry import Attr, GradRequest, OpDesc, Sample, op
@@ -491,3 +493,17 @@ def increment_grad(request: GradRequest) -> list[OpDesc]:
     """The gradient passes."""
     (gradient,) = request.grads.values()
     return [OpDesc("assign", {"X": [gradient]}, {"Out": [out]}) for out in request.wanted.values()]
+
+
+# --- CUDA -----------------------------------------------------------------------------------------------------------------
+
+
+@replaces(round_away)
+def _round_away(x):
+    size = absolute(x)
+    low = round_down(size)
+    return copysign(low + T(1) if size - low >= T(0.5) else low, x)
+
+
+deal(add_number)
+also_on_cuda(increment)

@@ -7,20 +7,20 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
-from pe_cli.ops.cross_entropy import classes, first_row, report
+from pe_cli.ops.cross_entropy import classes, per_sample, report
 from pe_cli.ops.lowering import STATUS, Lowering
 from pe_cli.ops.registry import Attr, OpDef, Sample, op
 
 
 @kernel
 def take_rows(
-    table: Ptr, ids: PtrI64, out: Ptr, count: Int, height: Int, width: Int, padding: Int, first: Int, status: Status
+    table: Ptr, ids: PtrI64, out: Ptr, count: Int, height: Int, width: Int, padding: Int, per: Int, status: Status
 ):
     """out[i] = table[ids[i]], 0 for the padding id."""
     for i in range(count):
         k = ids[i]
         if k < 0 or k >= height:
-            report(status, first + i, k, height)
+            report(status, i // per, k, height)
             return
         if k == padding:
             for j in range(width):
@@ -103,7 +103,7 @@ def lookup_table(
     """
     _checked("lookup_table", w, ids, padding_idx, is_sparse, is_distributed)
     if not ids.shape or ids.shape[-1] not in (1, -1):
-        raise PeError(f"lookup_table needs Ids [..., 1], got {ids}", hint="lookup_table_v2 takes Ids without a last axis of 1")
+        raise PeError(f"lookup_table needs Ids [..., 1], got {ids}", hint="lookup_table_v2 takes Ids without that axis")
     return w.with_shape(*ids.shape[:-1], w.shape[1])
 
 
@@ -149,8 +149,8 @@ def _lower(definition: OpDef) -> None:
     def forward(o: Lowering) -> None:
         w, ids = o.input("W"), o.input("Ids")
         count = product(ids.shape)
-        first = first_row(o, count, ids.shape[0] if ids.shape else 0)
-        o.call(take_rows, w, ids, o.output("Out"), count, *w.shape, o.attrs["padding_idx"], first, STATUS)
+        per = per_sample(count, ids.shape)
+        o.call(take_rows, w, ids, o.output("Out"), count, *w.shape, o.attrs["padding_idx"], per, STATUS)
 
     @definition.grad(uses="Ids").lower("cpu")
     def backward(o: Lowering) -> None:

@@ -58,13 +58,13 @@ def _kldiv_samples() -> list[Sample]:
     inputs="X Target",
     outputs="Loss",
     attrs={
-        "reduction": Attr("mean", "mean over all elements, batchmean over samples", ("mean", "batchmean", "sum", "none"))
+        "reduction": Attr("mean", "mean: over elements, batchmean: over samples", ("mean", "batchmean", "sum", "none"))
     },
     differentiable="X",
     samples=_kldiv_samples(),
 )
 def kldiv_loss(x: TensorType, target: TensorType, *, reduction: str) -> TensorType:
-    """Measure how far a distribution given by its logarithms is from a target distribution (Kullback-Leibler divergence).
+    """Measure how far a distribution is from a target distribution (Kullback-Leibler divergence).
 
     l = Target (ln Target - X), 0 where Target <= 0;  Loss = mean, sum, sum / batch, or every l.
 
@@ -83,7 +83,7 @@ def kldiv_loss(x: TensorType, target: TensorType, *, reduction: str) -> TensorTy
         fluid.layers.kldiv_loss.
     """
     if target.dtype != x.dtype or not same_sizes(target.shape, x.shape):
-        raise PeError(f"kldiv_loss needs X and Target of one type, got {x} and {target}", hint="reshape or cast one of them")
+        raise PeError(f"kldiv_loss needs X and Target of one type, got {x} and {target}", hint="reshape or cast one")
     return x if reduction == "none" else x.with_shape(1)
 
 

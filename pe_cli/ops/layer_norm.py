@@ -1,4 +1,4 @@
-"""layer_norm: every sample gets mean 0 and variance 1 over its own values, then a scale and a bias for each position."""
+"""layer_norm: every sample gets mean 0 and variance 1 over its own values, then a scale and a bias a position."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNK = 1024
 def normalise_rows(
     x: Ptr, scale: Ptr, bias: Ptr, y: Ptr, mean: Ptr, variance: Ptr, rows: Int, n: Int, epsilon: Real, weights: Int
 ):
-    """y = (x - mean) / sqrt(variance + epsilon) * scale + bias by rows; weights: 1 scale, 2 bias, 3 both; y may be x."""
+    """y = (x - mean) / sqrt(variance + epsilon) * scale + bias; weights: 1 scale, 2 bias, 3 both; y may be x."""
     for r in range(rows):
         at = r * n
         m, q = run_moments(x, at, n)
@@ -72,7 +72,7 @@ def position_sums(
     x: Ptr, g: Ptr, mean: Ptr, variance: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, part: Ptr, rows: Int, n: Int,
     epsilon: Real,
 ):
-    """dbias = sum of g over rows, dscale = sum of g times the normalised x; sums and part hold two numbers a position."""
+    """dbias = sum of g, dscale = sum of g times the normalised x; sums and part hold two numbers a position."""
     for i in range(2 * n):
         sums[i] = 0.0
     step = piece_rows(n)
@@ -148,7 +148,7 @@ def layer_norm(
         raise PeError(f"layer_norm needs at least one value to normalise, got X {x}")
     for name, given in (("Scale", scale), ("Bias", bias)):
         if given is not None and (given.dtype != x.dtype or not same_sizes(given.shape, each.shape)):
-            raise PeError(f"layer_norm needs {name} of type {each}, one number per value of a sample of X {x}, got {given}")
+            raise PeError(f"layer_norm needs {name} of type {each}, one number per value of X {x}, got {given}")
     rows = x.with_shape(product(x.shape[:begin_norm_axis]))
     return x, rows, rows
 

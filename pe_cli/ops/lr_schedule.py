@@ -17,17 +17,13 @@ from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, PtrU, T, kernel
 from pe_cli.ops.lowering import Lowering, Numbers
 from pe_cli.ops.registry import Attr, Sample, op
 
-#: What an exponent of a decay becomes: `how` of `decay_rate`.
-EXPONENTIAL, NATURAL, INVERSE = 0, 1, 2
-
-_RATE = Attr(0.1, "rate of the first step, no unit")
-_STEPS = Attr(1, "length of one decay, steps")
-_DECAY = Attr(0.5, "decay each decay_steps, no unit")
-_STAIRS = Attr(False, "decay at multiples of decay_steps only")
-_DTYPE = Attr("float32", "element type of the rate", FLOATS)
+RATE = Attr(0.1, "rate of the first step, no unit")
+DTYPE = Attr("float32", "element type of the rate", FLOATS)
 
 
-def _at(*steps: int, **attrs: Any) -> list[Sample]:
+def at_steps(*steps: int, **attrs: Any) -> list[Sample]:
+    """Return a sample for each value of the counter."""
+
     def counter(step: int) -> Any:
         def make(rng):
             return rng.integers(step, step + 1, 1)
@@ -40,7 +36,12 @@ def _at(*steps: int, **attrs: Any) -> list[Sample]:
     ]
 
 
-def _rate_type(name: str, step: TensorType, dtype: str, **positive: float) -> TensorType:
+def rate_type(name: str, step: TensorType, dtype: str, **positive: float) -> TensorType:
+    """Return the rate's type.
+
+    Raises:
+        PeError: the counter is none, or one of positive is not above 0.
+    """
     if step != TensorType((1,), "int64"):
         raise PeError(f"{name} needs a counter int64[1], got {step}")
     for what, value in positive.items():
@@ -49,219 +50,9 @@ def _rate_type(name: str, step: TensorType, dtype: str, **positive: float) -> Te
     return TensorType((1,), dtype)
 
 
-# --- decays by a power of the steps -----------------------------------------------------------------------------------
-
-
-@kernel
-def decay_rate(counter: PtrI64, out: Ptr, rate: PtrF64, steps: Int, stairs: Int, how: Int):
-    """rate[0] is the first rate, rate[1] the decay."""
-    x = counter[0] / steps
-    if stairs:
-        x = math.floor(x)
-    if how == 0:
-        out[0] = T(rate[0] * math.pow(rate[1], x))
-    elif how == 1:
-        out[0] = T(rate[0] * math.exp(-rate[1] * x))
-    else:
-        out[0] = T(rate[0] / (1.0 + rate[1] * x))
-
-
 def reals(*values: float) -> Numbers:
     """Return float64 numbers for a PtrF64 parameter: unlike a Real, they don't round to float32."""
-    return Numbers(tuple(int.from_bytes(_pack(v), "little", signed=True) for v in values))
-
-
-def _pack(value: float) -> bytes:
-    return struct.pack("<d", value)
-
-
-def _decay(o: Lowering, how: int) -> None:
-    a = o.attrs
-    numbers = reals(a["learning_rate"], a["decay_rate"])
-    o.call(decay_rate, o.input("Step"), o.output("Out"), numbers, a["decay_steps"], int(a["staircase"]), how)
-
-
-_DECAYS = {"learning_rate": _RATE, "decay_steps": _STEPS, "decay_rate": _DECAY, "staircase": _STAIRS, "dtype": _DTYPE}
-_DECAY_SAMPLES = [*_at(0, 3, 25, decay_steps=10), *_at(25, decay_steps=10, staircase=True)]
-
-
-@op("exponential_decay", inputs="Step", attrs=_DECAYS, differentiable="", samples=_DECAY_SAMPLES)
-def exponential_decay(
-    step: TensorType, *, learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool, dtype: str
-) -> TensorType:
-    """Multiply the rate by decay_rate every decay_steps steps.
-
-    Out = learning_rate * decay_rate^(Step / decay_steps), the exponent rounded down with staircase.
-
-    Args:
-        Step: int64 [1], steps.
-        learning_rate: rate of step 0.
-        decay_steps: steps.
-        decay_rate: factor.
-        staircase: round down.
-        dtype: of the rate.
-
-    Returns:
-        Out: [1].
-
-    Raises:
-        PeError: Step is no counter, or decay_steps is not above 0.
-
-    Source:
-        fluid.layers.exponential_decay.
-    """
-    del learning_rate, decay_rate, staircase
-    return _rate_type("exponential_decay", step, dtype, decay_steps=decay_steps)
-
-
-@exponential_decay.lower("cpu")
-def exponential_decay_cpu(o: Lowering) -> None:
-    """One number."""
-    _decay(o, EXPONENTIAL)
-
-
-@op("natural_exp_decay", inputs="Step", attrs=_DECAYS, differentiable="", samples=_DECAY_SAMPLES)
-def natural_exp_decay(
-    step: TensorType, *, learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool, dtype: str
-) -> TensorType:
-    """Let the rate decay exponentially.
-
-    Out = learning_rate * exp(-decay_rate * Step / decay_steps), the quotient rounded down with staircase.
-
-    Args:
-        Step: int64 [1], steps.
-        learning_rate: rate of step 0.
-        decay_steps: steps.
-        decay_rate: of the exponent, per decay_steps.
-        staircase: round down.
-        dtype: of the rate.
-
-    Returns:
-        Out: [1].
-
-    Raises:
-        PeError: Step is no counter, or decay_steps is not above 0.
-
-    Source:
-        fluid.layers.natural_exp_decay.
-    """
-    del learning_rate, decay_rate, staircase
-    return _rate_type("natural_exp_decay", step, dtype, decay_steps=decay_steps)
-
-
-@natural_exp_decay.lower("cpu")
-def natural_exp_decay_cpu(o: Lowering) -> None:
-    """One number."""
-    _decay(o, NATURAL)
-
-
-@op("inverse_time_decay", inputs="Step", attrs=_DECAYS, differentiable="", samples=_DECAY_SAMPLES)
-def inverse_time_decay(
-    step: TensorType, *, learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool, dtype: str
-) -> TensorType:
-    """Let the rate decay with the inverse of time.
-
-    Out = learning_rate / (1 + decay_rate * Step / decay_steps), the quotient rounded down with staircase.
-
-    Args:
-        Step: int64 [1], steps.
-        learning_rate: rate of step 0.
-        decay_steps: steps.
-        decay_rate: growth of the divisor per decay_steps.
-        staircase: round down.
-        dtype: of the rate.
-
-    Returns:
-        Out: [1].
-
-    Raises:
-        PeError: Step is no counter, or decay_steps is not above 0.
-
-    Source:
-        fluid.layers.inverse_time_decay.
-    """
-    del learning_rate, decay_rate, staircase
-    return _rate_type("inverse_time_decay", step, dtype, decay_steps=decay_steps)
-
-
-@inverse_time_decay.lower("cpu")
-def inverse_time_decay_cpu(o: Lowering) -> None:
-    """One number."""
-    _decay(o, INVERSE)
-
-
-# --- polynomial -------------------------------------------------------------------------------------------------------
-
-
-@kernel
-def polynomial_rate(counter: PtrI64, out: Ptr, numbers: PtrF64, steps: Int, cycle: Int):
-    """numbers are the first rate, the last rate and the power."""
-    at = float(counter[0])
-    length = float(steps)
-    if cycle:
-        length *= max(1.0, math.ceil(at / steps))
-    else:
-        at = min(at, length)
-    out[0] = T((numbers[0] - numbers[1]) * math.pow(1.0 - at / length, numbers[2]) + numbers[1])
-
-
-@op(
-    "polynomial_decay",
-    inputs="Step",
-    attrs={
-        "learning_rate": _RATE,
-        "decay_steps": _STEPS,
-        "end_learning_rate": Attr(0.0001, "rate after decay_steps, no unit"),
-        "power": Attr(1.0, "of the way that is left, no unit"),
-        "cycle": Attr(False, "start anew, with decay_steps grown to the next multiple, instead of staying at the end"),
-        "dtype": _DTYPE,
-    },
-    differentiable="",
-    samples=[*_at(0, 3, 25, decay_steps=10, power=2.0), *_at(0, 25, decay_steps=10, cycle=True)],
-)
-def polynomial_decay(
-    step: TensorType,
-    *,
-    learning_rate: float,
-    decay_steps: int,
-    end_learning_rate: float,
-    power: float,
-    cycle: bool,
-    dtype: str,
-) -> TensorType:
-    """Go from one rate to another along a power of the steps that are left.
-
-    Out = (learning_rate - end_learning_rate) * (1 - s / n)^power + end_learning_rate, with s = min(Step, decay_steps)
-    and n = decay_steps; with cycle s = Step and n = decay_steps * max(1, ceil(Step / decay_steps)).
-
-    Args:
-        Step: int64 [1], steps.
-        learning_rate: rate of step 0.
-        decay_steps: steps.
-        end_learning_rate: rate at the end.
-        power: exponent.
-        cycle: start anew.
-        dtype: of the rate.
-
-    Returns:
-        Out: [1].
-
-    Raises:
-        PeError: Step is no counter, or decay_steps is not above 0.
-
-    Source:
-        fluid.layers.polynomial_decay.
-    """
-    del learning_rate, end_learning_rate, power, cycle
-    return _rate_type("polynomial_decay", step, dtype, decay_steps=decay_steps)
-
-
-@polynomial_decay.lower("cpu")
-def polynomial_decay_cpu(o: Lowering) -> None:
-    """One number."""
-    a = o.attrs
-    numbers = reals(a["learning_rate"], a["end_learning_rate"], a["power"])
-    o.call(polynomial_rate, o.input("Step"), o.output("Out"), numbers, a["decay_steps"], int(a["cycle"]))
+    return Numbers(struct.unpack(f"{len(values)}q", struct.pack(f"{len(values)}d", *values)))
 
 
 # --- piecewise --------------------------------------------------------------------------------------------------------
@@ -282,10 +73,10 @@ def piecewise_rate(counter: PtrI64, out: Ptr, boundaries: PtrI64, values: PtrF64
     attrs={
         "boundaries": Attr([], "first step of every piece but the first, steps, increasing"),
         "values": Attr([], "rate of each piece, no unit; one more than boundaries"),
-        "dtype": _DTYPE,
+        "dtype": DTYPE,
     },
     differentiable="",
-    samples=_at(0, 9, 10, 25, boundaries=[10, 20], values=[0.5, 0.25, 0.125]),
+    samples=at_steps(0, 9, 10, 25, boundaries=[10, 20], values=[0.5, 0.25, 0.125]),
 )
 def piecewise_decay(step: TensorType, *, boundaries: list[int], values: list[float], dtype: str) -> TensorType:
     """Keep the rate constant between boundaries.
@@ -308,12 +99,10 @@ def piecewise_decay(step: TensorType, *, boundaries: list[int], values: list[flo
         fluid.layers.piecewise_decay.
     """
     if len(values) != len(boundaries) + 1:
-        raise PeError(
-            f"piecewise_decay needs one value more than boundaries, got {len(values)} and {len(boundaries)}"
-        )
+        raise PeError(f"piecewise_decay needs one value more than boundaries, got {len(values)} and {len(boundaries)}")
     if any(b <= a for a, b in itertools.pairwise(boundaries)):
         raise PeError(f"piecewise_decay needs increasing boundaries, got {boundaries}")
-    return _rate_type("piecewise_decay", step, dtype)
+    return rate_type("piecewise_decay", step, dtype)
 
 
 @piecewise_decay.lower("cpu")
@@ -339,13 +128,13 @@ def cosine_rate(counter: PtrI64, out: Ptr, rate: PtrF64, each: Int, epochs: Int)
     "cosine_decay",
     inputs="Step",
     attrs={
-        "learning_rate": _RATE,
+        "learning_rate": RATE,
         "step_each_epoch": Attr(1, "steps of an epoch"),
         "epochs": Attr(1, "epochs until the rate is 0"),
-        "dtype": _DTYPE,
+        "dtype": DTYPE,
     },
     differentiable="",
-    samples=_at(0, 9, 10, 47, step_each_epoch=10, epochs=5),
+    samples=at_steps(0, 9, 10, 47, step_each_epoch=10, epochs=5),
 )
 def cosine_decay(
     step: TensorType, *, learning_rate: float, step_each_epoch: int, epochs: int, dtype: str
@@ -371,7 +160,7 @@ def cosine_decay(
         fluid.layers.cosine_decay; Loshchilov and Hutter 2016.
     """
     del learning_rate
-    return _rate_type("cosine_decay", step, dtype, step_each_epoch=step_each_epoch, epochs=epochs)
+    return rate_type("cosine_decay", step, dtype, step_each_epoch=step_each_epoch, epochs=epochs)
 
 
 @cosine_decay.lower("cpu")
@@ -398,10 +187,10 @@ def noam_rate(counter: PtrI64, out: Ptr, numbers: PtrF64):
         "d_model": Attr(512, "width of the model"),
         "warmup_steps": Attr(4000, "steps of growth"),
         "learning_rate": Attr(1.0, "factor, no unit"),
-        "dtype": _DTYPE,
+        "dtype": DTYPE,
     },
     differentiable="",
-    samples=_at(0, 3, 4, 25, d_model=64, warmup_steps=5),
+    samples=at_steps(0, 3, 4, 25, d_model=64, warmup_steps=5),
 )
 def noam_decay(step: TensorType, *, d_model: int, warmup_steps: int, learning_rate: float, dtype: str) -> TensorType:
     """Let the rate grow linearly, then fall with the root of the steps.
@@ -425,7 +214,7 @@ def noam_decay(step: TensorType, *, d_model: int, warmup_steps: int, learning_ra
         fluid.layers.noam_decay; Vaswani et al. 2017, eq. 3.
     """
     del learning_rate
-    return _rate_type("noam_decay", step, dtype, d_model=d_model, warmup_steps=warmup_steps)
+    return rate_type("noam_decay", step, dtype, d_model=d_model, warmup_steps=warmup_steps)
 
 
 @noam_decay.lower("cpu")
@@ -456,7 +245,7 @@ def warmup_rate(counter: PtrI64, rate: PtrU, out: Ptr, ends: PtrF64, steps: Int)
 def _warmup_samples() -> Sequence[Sample]:
     return [
         Sample({**s.inputs, "LearningRate": (1,)}, s.attrs, s.name)
-        for s in _at(0, 3, 5, 25, warmup_steps=5, end_lr=0.5)
+        for s in at_steps(0, 3, 5, 25, warmup_steps=5, end_lr=0.5)
     ]
 
 
@@ -467,7 +256,7 @@ def _warmup_samples() -> Sequence[Sample]:
         "warmup_steps": Attr(1, "steps of growth"),
         "start_lr": Attr(0.0, "rate of step 0, no unit"),
         "end_lr": Attr(0.1, "rate that the line reaches after warmup_steps, no unit"),
-        "dtype": _DTYPE,
+        "dtype": DTYPE,
     },
     differentiable="",
     samples=_warmup_samples(),
@@ -499,7 +288,7 @@ def linear_lr_warmup(
     del start_lr, end_lr
     if rate.shape != (1,) or rate.dtype not in FLOATS:
         raise PeError(f"linear_lr_warmup needs a LearningRate float [1], got {rate}")
-    return _rate_type("linear_lr_warmup", step, dtype, warmup_steps=warmup_steps)
+    return rate_type("linear_lr_warmup", step, dtype, warmup_steps=warmup_steps)
 
 
 @linear_lr_warmup.lower("cpu")

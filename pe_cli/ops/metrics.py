@@ -7,7 +7,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType, check_dtype, product
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
-from pe_cli.ops.cross_entropy import classes, first_row, report, same_sizes
+from pe_cli.ops.cross_entropy import classes, per_sample, report, same_sizes
 from pe_cli.ops.lowering import STATUS, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 from pe_cli.ops.softmax import around, normal_axis
@@ -18,12 +18,12 @@ from pe_cli.ops.softmax import around, normal_axis
 @helper
 def before(a, b):
     """Return whether a ranks before b: larger, or NaN where b is not."""
-    return a > b or (a != a and b == b)  # noqa: PLR0124 - a NaN is what differs from itself
+    return a > b or (a != a and b == b)  # a NaN is what differs from itself
 
 
 @kernel
 def best(x: Ptr, out: Ptr, indices: PtrI64, rows: Int, n: Int, k: Int):
-    """The k largest of each row in falling order; equal ones in the order of their places. Insertion into the k best so far."""
+    """The k largest of each row in falling order, equal ones by place: insertion into the k best so far."""
     for r in range(rows):
         at, to = r * n, r * k
         for j in range(n):
@@ -82,7 +82,7 @@ def top_k(x: TensorType, *, k: int) -> tuple[TensorType, TensorType]:
     Source:
         fluid.layers.topk.
     """
-    if not x.shape or not 1 <= k or (0 <= x.shape[-1] < k):
+    if not x.shape or k < 1 or (0 <= x.shape[-1] < k):
         raise PeError(f"top_k needs k from 1 to the size of the last axis, got k {k} for X {x}")
     shape = (*x.shape[:-1], k)
     return x.with_shape(*shape), TensorType(shape, "int64")
@@ -117,7 +117,7 @@ def place_of_best(x: Ptr, out: PtrI64, outer: Int, n: Int, inner: Int, smallest:
         v = x[at]
         for j in range(1, n):
             u = x[at + j * inner]
-            better = (u < v or (u != u and v == v)) if smallest else before(u, v)  # noqa: PLR0124
+            better = (u < v or (u != u and v == v)) if smallest else before(u, v)
             if better:
                 found, v = j, u
         out[r] = found
@@ -196,7 +196,7 @@ def place_cpu(o: Lowering) -> None:
 
 
 @kernel
-def mark(x: PtrI64, out: Ptr, count: Int, depth: Int, lenient: Int, first: Int, status: Status):
+def mark(x: PtrI64, out: Ptr, count: Int, depth: Int, lenient: Int, per: Int, status: Status):
     """out[i] = 0, and 1 at x[i]; lenient: nothing for a class that is not there."""
     for j in range(count * depth):
         out[j] = T(0)
@@ -205,7 +205,7 @@ def mark(x: PtrI64, out: Ptr, count: Int, depth: Int, lenient: Int, first: Int, 
         if k >= 0 and k < depth:
             out[i * depth + k] = T(1)
         elif not lenient:
-            report(status, first + i, k, depth)
+            report(status, i // per, k, depth)
             return
 
 
@@ -257,9 +257,9 @@ def one_hot(x: TensorType, *, depth: int, dtype: str, allow_out_of_range: bool) 
 def one_hot_cpu(o: Lowering) -> None:
     """Zeros, then ones."""
     x, count = o.input("X"), product(o.input("X").shape)
-    first = first_row(o, count, x.shape[0] if x.shape else 0)
+    per = per_sample(count, x.shape)
     lenient = int(o.attrs["allow_out_of_range"])
-    o.call(mark, x, o.output("Out"), count, o.attrs["depth"], lenient, first, STATUS)
+    o.call(mark, x, o.output("Out"), count, o.attrs["depth"], lenient, per, STATUS)
 
 
 # --- accuracy ---------------------------------------------------------------------------------------------------------
@@ -293,10 +293,10 @@ def _orders(rows: int, k: int, n: int):
         Sample({"Out": (1, 1), "Indices": _orders(1, 1, 3), "Label": classes(0, 3, 1, 1)}, name="one row"),
     ],
 )
-def accuracy(out: TensorType, indices: TensorType, label: TensorType) -> tuple[TensorType, TensorType, TensorType]:
+def accuracy(out: TensorType, indices: TensorType, label: TensorType) -> tuple[TensorType, ...]:
     """Count the rows whose label is among the best k.
 
-    Correct = number of rows r with Label[r] in Indices[r];  Total = rows;  Accuracy = Correct / Total, NaN without rows.
+    Correct = number of rows r with Label[r] in Indices[r];  Total = rows;  Accuracy = Correct / Total, NaN for no rows.
 
     Args:
         Out: [batch, k] float32 or float64; the k best values of top_k, whose element type counts.
@@ -318,7 +318,8 @@ def accuracy(out: TensorType, indices: TensorType, label: TensorType) -> tuple[T
         raise PeError(f"accuracy needs Out and Indices of top_k, [batch, k], got {out} and {indices}")
     if label.dtype != "int64" or not same_sizes(label.shape, (indices.shape[0], 1)):
         raise PeError(
-            f"accuracy needs Label [batch, 1] of type int64 for Indices {indices}, got {label}", hint="reshape the labels"
+            f"accuracy needs Label [batch, 1] of type int64 for Indices {indices}, got {label}",
+            hint="reshape the labels",
         )
     count = TensorType((1,), "int64")
     return out.with_shape(1), count, count

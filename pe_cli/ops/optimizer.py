@@ -66,11 +66,16 @@ def check_update(
             raise PeError(f"{name}: an accumulator is {state} and Param is {param}, they must have one type")
 
 
-def in_place(o: Lowering, *slots: str) -> list[Buffer]:
-    """Return the output buffers `<slot>Out`, after copying an input that is another variable into its output."""
+def in_place(o: Lowering, *slots: str | tuple[str, str]) -> list[Buffer]:
+    """Return output buffers, after copying an input that is another variable into its output.
+
+    Args:
+        slots: input slots whose outputs are called `<slot>Out`, or (input, output).
+    """
     found = []
     for slot in slots:
-        source, out = o.input(slot), o.output(f"{slot}Out")
+        given, made = slot if isinstance(slot, tuple) else (slot, f"{slot}Out")
+        source, out = o.input(given), o.output(made)
         if source is not out:
             o.call(copy, source, out, out.size)
         found.append(out)

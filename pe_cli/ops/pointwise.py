@@ -23,6 +23,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
+from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Helper, Kernel, address, helper, make_kernel
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.registry import Attr, OpDef, Sample, op
@@ -47,10 +48,18 @@ def loop({first}: Ptr, {value}out: Ptr, n: Int{params}):
             out[i] = f({first}[i]{at}{args})
 """
 
+#: CUDA deals the loop over its threads; a call in place is nothing special there.
+_CUDA_LOOP = """
+from __future__ import annotations
+def loop({first}: Ptr, {value}out: Ptr, n: Int{params}):
+    for i in range(n):
+        out[i] = f({first}[i]{at}{args})
+"""
 
-def _loop(f: Helper, first: str, value: str, attributes: int) -> Any:
+
+def _loop(template: str, f: Helper, first: str, value: str, attributes: int) -> tuple[Any, str]:
     names = [f"a{k}" for k in range(attributes)]
-    text = _LOOP.format(
+    text = template.format(
         first=first,
         value=f"{value}: Ptr, " if value else "",
         at=f", {value}[i]" if value else "",
@@ -59,19 +68,26 @@ def _loop(f: Helper, first: str, value: str, attributes: int) -> Any:
     )
     space: dict[str, Any] = {"f": f, "address": address}
     exec(text, space)  # our own text: nothing in it comes from outside
-    return space["loop"]
+    return space["loop"], text
+
+
+def _kernel(fn: Any, first: str, value: str) -> tuple[Helper, Kernel]:
+    f = helper(fn)
+    attributes = fn.__code__.co_argcount - (2 if value else 1)
+    made = make_kernel(_loop(_LOOP, f, first, value, attributes)[0], f"{fn.__module__}:{fn.__qualname__}")
+    loop, text = _loop(_CUDA_LOOP, f, first, value, attributes)
+    on_cuda(made, text)(loop)
+    return f, made
 
 
 def forward_kernel(fn: Any) -> tuple[Helper, Kernel]:
     """Return `fn(x, *attributes)` as a helper, and the kernel `(x, out, n, *attributes)` that maps it over an array, in place too."""
-    f = helper(fn)
-    return f, make_kernel(_loop(f, "x", "", fn.__code__.co_argcount - 1), f"{fn.__module__}:{fn.__qualname__}")
+    return _kernel(fn, "x", "")
 
 
 def backward_kernel(fn: Any) -> tuple[Helper, Kernel]:
     """Return `fn(g, value, *attributes)` as a helper, and the kernel `(g, value, out, n, *attributes)`; out may be g."""
-    f = helper(fn)
-    return f, make_kernel(_loop(f, "g", "value", fn.__code__.co_argcount - 2), f"{fn.__module__}:{fn.__qualname__}")
+    return _kernel(fn, "g", "value")
 
 
 class Pointwise:
@@ -95,11 +111,14 @@ class Pointwise:
         self.f_back: Helper | None = None
         self.back_kernel: Kernel | None = None
         definition.lower("cpu")(self._forward)
+        definition.lower("cuda")(self._forward)
 
     def back(self, fn: Any) -> Any:
         """Declare the gradient by decorating `(g, value, *attributes) -> gradient of X`."""
         self.f_back, self.back_kernel = backward_kernel(fn)
-        self.op.grad(uses=self.uses, inplace={"X@GRAD": "Out@GRAD"}).lower("cpu")(self._backward)
+        gradient = self.op.grad(uses=self.uses, inplace={"X@GRAD": "Out@GRAD"})
+        gradient.lower("cpu")(self._backward)
+        gradient.lower("cuda")(self._backward)
         return fn
 
     def chosen(self, attrs: Attrs) -> tuple[Kernel, Kernel | None, Sequence[float]]:

@@ -38,7 +38,7 @@ def draw_truncated(out: Ptr, n: Int, mean: Real, std: Real, seed: Int, step: Ptr
 
 _SHAPE = Attr([1], "sizes; no batch axis")
 _DTYPE = Attr("float32", "element type", FLOATS)
-_SEED = Attr(0, "of this op alone, the same numbers at every step; 0 takes the program's, with new numbers at every step")
+_SEED = Attr(0, "own seed, the same numbers at every step; 0 takes the program's, with new numbers at every step")
 
 
 def _made(name: str, shape: list[int], dtype: str) -> TensorType:
@@ -64,7 +64,7 @@ def _samples(**attrs: float) -> list[Sample]:
     samples=_samples(min=2.0, max=3.0),
     random=True,
 )
-def uniform_random(*, shape: list[int], dtype: str, min: float, max: float, seed: int) -> TensorType:  # noqa: A002 - fluid's names
+def uniform_random(*, shape: list[int], dtype: str, min: float, max: float, seed: int) -> TensorType:
     """Draw numbers that are equally likely everywhere in [min, max).
 
     Element i is a pure function of the seed, the step and i; float32 gets 24 random bits, float64 53.
@@ -109,7 +109,8 @@ _GAUSSIAN = {
 def gaussian_random(*, shape: list[int], dtype: str, mean: float, std: float, seed: int) -> TensorType:
     """Draw normally distributed numbers.
 
-    Element i is mean + std * z, where z is the normal quantile of a uniform number that depends on the seed, the step and i alone.
+    Element i is mean + std * z, where z is the normal quantile of a uniform number that depends on the seed, the step
+    and i alone.
 
     Args:
         shape: sizes.

@@ -150,7 +150,7 @@ def mse_loss_grad_cpu(o: Lowering) -> None:
 def smooth_l1(
     x: Ptr, y: Ptr, inside: Ptr, outside: Ptr, diff: Ptr, out: Ptr, rows: Int, n: Int, square: Real, weights: Int
 ):
-    """out[r] = sum of the row's smooth absolute differences; weights: 1 inside, 2 outside, 3 both; square is sigma**2."""
+    """out[r] = sum of the row's smooth differences; weights: 1 inside, 2 outside, 3 both; square is sigma**2."""
     for r in range(rows):
         total = 0.0
         for begin in range(r * n, r * n + n, CHUNK):

@@ -70,8 +70,10 @@ def log_softmax_rows(x: Ptr, out: Ptr, rows: Int, n: Int):
 
 
 @kernel
-def softmax_across(x: Ptr, out: Ptr, top: Ptr, total: Ptr, outer: Int, n: Int, inner: Int, logarithm: Int):
-    """Softmax, or its logarithm, over the middle axis of [outer, n, inner]; out may be x, top and total hold inner numbers."""
+def softmax_across(  # noqa: C901 (plain loops)
+    x: Ptr, out: Ptr, top: Ptr, total: Ptr, outer: Int, n: Int, inner: Int, logarithm: Int
+):
+    """Softmax, or its logarithm, over the middle axis; out may be x; top and total hold inner numbers."""
     for o in range(outer):
         start = o * n * inner
         for i in range(inner):
@@ -164,7 +166,7 @@ def normal_axis(name: str, x: TensorType, axis: int) -> int:
     """
     rank = len(x.shape)
     if not -rank <= axis < rank:
-        raise PeError(f"{name} needs an axis of its input, got axis {axis} for {x}", hint=f"an axis of {-rank} to {rank - 1}")
+        raise PeError(f"{name} needs an axis of {x}, got axis {axis}", hint=f"an axis of {-rank} to {rank - 1}")
     if x.shape[axis] == 0:
         raise PeError(f"{name} needs at least one element along axis {axis}, got {x}")
     return axis % rank

@@ -25,16 +25,18 @@ class State:
     """A variable that an update op keeps for every parameter.
 
     Args:
-        slot: of the op; its output is `<slot>Out`.
+        slot: of the op.
         name: part of the variable's name: `<parameter>_<name>_0`.
         value: first value of every element.
         single: [1] instead of the parameter's shape.
+        out: output slot; default: `<slot>Out`.
     """
 
     slot: str
     name: str
     value: float = 0.0
     single: bool = False
+    out: str = ""
 
 
 class Optimizer:
@@ -84,6 +86,25 @@ class Optimizer:
     def takes_rate(self) -> bool:
         """Whether the update op has a learning rate."""
         return True
+
+    def check_part(self, **values: float) -> None:
+        """Check numbers that say which part of something stays.
+
+        Raises:
+            PeError: one is outside [0, 1).
+        """
+        for name, value in values.items():
+            if not 0 <= value < 1:
+                raise PeError(f"{type(self).__name__}: {name} must be in [0, 1), got {value}")
+
+    def check_epsilon(self, epsilon: float) -> None:
+        """Check an epsilon.
+
+        Raises:
+            PeError: it is negative.
+        """
+        if not epsilon >= 0:
+            raise PeError(f"{type(self).__name__}: epsilon must be >= 0, got {epsilon}")
 
     # --- what is appended ---------------------------------------------------------------------------------------------
 
@@ -152,7 +173,8 @@ class Optimizer:
         inputs: dict[str, Variable] = {"Param": parameter, "Grad": gradient, **states}
         if rate is not None:
             inputs["LearningRate"] = rate
-        outputs: dict[str, Variable] = {"ParamOut": parameter, **{f"{slot}Out": v for slot, v in states.items()}}
+        outputs: dict[str, Variable] = {"ParamOut": parameter}
+        outputs |= {s.out or f"{s.slot}Out": states[s.slot] for s in self.states()}
         return parameter.block.append_op(self.op, inputs, outputs, self.attrs(), at=parameter.at)
 
     def _state(self, state: State, parameter: Parameter, startup: Program) -> Variable:

@@ -7,24 +7,9 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.optim.clip import GradientClip
+from pe_cli.optim.moments import Adam, Adamax, Lamb
 from pe_cli.optim.optimizer import Optimizer, Rate, State
 from pe_cli.optim.regularizer import Regularizer
-
-
-def _check_part(optimizer: Optimizer, **values: float) -> None:
-    """Check numbers that say which part of something stays.
-
-    Raises:
-        PeError: one is outside [0, 1).
-    """
-    for name, value in values.items():
-        if not 0 <= value < 1:
-            raise PeError(f"{type(optimizer).__name__}: {name} must be in [0, 1), got {value}")
-
-
-def _check_epsilon(optimizer: Optimizer, epsilon: float) -> None:
-    if not epsilon >= 0:
-        raise PeError(f"{type(optimizer).__name__}: epsilon must be >= 0, got {epsilon}")
 
 
 class SGD(Optimizer):
@@ -53,7 +38,7 @@ class Momentum(Optimizer):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, regularization, grad_clip, name)
-        _check_part(self, momentum=momentum)
+        self.check_part(momentum=momentum)
         self.momentum, self.use_nesterov = momentum, use_nesterov
 
     def states(self) -> Sequence[State]:
@@ -87,7 +72,7 @@ class LarsMomentum(Optimizer):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, regularization, grad_clip, name)
-        _check_part(self, momentum=momentum)
+        self.check_part(momentum=momentum)
         self.momentum, self.lars_coeff, self.lars_weight_decay = momentum, lars_coeff, lars_weight_decay
 
     def states(self) -> Sequence[State]:
@@ -123,7 +108,7 @@ class Adagrad(Optimizer):
         initial_accumulator_value: float = 0.0,
     ) -> None:
         super().__init__(learning_rate, regularization, grad_clip, name)
-        _check_epsilon(self, epsilon)
+        self.check_epsilon(epsilon)
         if not initial_accumulator_value >= 0:
             raise PeError(f"Adagrad: initial_accumulator_value must be >= 0, got {initial_accumulator_value}")
         self.epsilon, self.initial_accumulator_value = epsilon, initial_accumulator_value
@@ -157,8 +142,8 @@ class DecayedAdagrad(Optimizer):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, regularization, grad_clip, name)
-        _check_part(self, decay=decay)
-        _check_epsilon(self, epsilon)
+        self.check_part(decay=decay)
+        self.check_epsilon(epsilon)
         self.decay, self.epsilon = decay, epsilon
 
     def states(self) -> Sequence[State]:
@@ -168,97 +153,6 @@ class DecayedAdagrad(Optimizer):
     def attrs(self) -> Mapping[str, Any]:
         """Return the attributes of `decayed_adagrad`."""
         return {"decay": float(self.decay), "epsilon": float(self.epsilon)}
-
-
-class _Betas(Optimizer):
-    """Two decays and an epsilon."""
-
-    def __init__(
-        self,
-        learning_rate: Rate = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, regularization, grad_clip, name)
-        _check_part(self, beta1=beta1, beta2=beta2)
-        _check_epsilon(self, epsilon)
-        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
-
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the three numbers."""
-        return {"beta1": float(self.beta1), "beta2": float(self.beta2), "epsilon": float(self.epsilon)}
-
-
-class Adam(_Betas):
-    """Mean gradient over the root of the mean square; op `adam`.
-
-    Args:
-        beta1: decay of the first moment a step, in [0, 1).
-        beta2: decay of the second moment a step, in [0, 1).
-        epsilon: keeps the quotient finite, unit of the gradient.
-    """
-
-    op = "adam"
-
-    def states(self) -> Sequence[State]:
-        """Return both moments and the powers of the decays."""
-        return (
-            State("Moment1", "moment1"),
-            State("Moment2", "moment2"),
-            State("Beta1Pow", "beta1_pow_acc", float(self.beta1), single=True),
-            State("Beta2Pow", "beta2_pow_acc", float(self.beta2), single=True),
-        )
-
-
-class Adamax(_Betas):
-    """Adam with a decaying maximum; op `adamax`. Arguments of `Adam`."""
-
-    op = "adamax"
-
-    def states(self) -> Sequence[State]:
-        """Return the moment, the maximum and the power of the first decay."""
-        return (
-            State("Moment", "moment"),
-            State("InfNorm", "inf_norm"),
-            State("Beta1Pow", "beta1_pow_acc", float(self.beta1), single=True),
-        )
-
-
-class Lamb(_Betas):
-    """Adam's direction, as long as the parameter; op `lamb`.
-
-    Args:
-        lamb_weight_decay: pull towards 0, no unit.
-        beta1, beta2, epsilon: as for `Adam`.
-    """
-
-    op = "lamb"
-
-    def __init__(
-        self,
-        learning_rate: Rate = 0.001,
-        lamb_weight_decay: float = 0.01,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-6,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, beta1, beta2, epsilon, regularization, grad_clip, name)
-        self.lamb_weight_decay = lamb_weight_decay
-
-    def states(self) -> Sequence[State]:
-        """Return both moments."""
-        return State("Moment1", "moment1"), State("Moment2", "moment2")
-
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attributes of `lamb`."""
-        return {**super().attrs(), "weight_decay": float(self.lamb_weight_decay)}
 
 
 class RMSProp(Optimizer):
@@ -285,8 +179,8 @@ class RMSProp(Optimizer):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, regularization, grad_clip, name)
-        _check_part(self, rho=rho, momentum=momentum)
-        _check_epsilon(self, epsilon)
+        self.check_part(rho=rho, momentum=momentum)
+        self.check_epsilon(epsilon)
         self.rho, self.epsilon, self.momentum, self.centered = rho, epsilon, momentum, centered
 
     def states(self) -> Sequence[State]:
@@ -325,8 +219,8 @@ class Adadelta(Optimizer):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, regularization, grad_clip, name)
-        _check_part(self, rho=rho)
-        _check_epsilon(self, epsilon)
+        self.check_part(rho=rho)
+        self.check_epsilon(epsilon)
         self.epsilon, self.rho = epsilon, rho
 
     @property
@@ -343,9 +237,47 @@ class Adadelta(Optimizer):
         return {"rho": float(self.rho), "epsilon": float(self.epsilon)}
 
 
+class Ftrl(Optimizer):
+    """Follow the regularized leader; op `ftrl`.
+
+    Args:
+        l1: weight of sum |parameter|, at least 0.
+        l2: weight of sum parameter^2, at least 0.
+        lr_power: of the sum of squares in the rate, at most 0.
+    """
+
+    op = "ftrl"
+
+    def __init__(
+        self,
+        learning_rate: Rate,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        lr_power: float = -0.5,
+        regularization: Regularizer | None = None,
+        grad_clip: GradientClip | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, regularization, grad_clip, name)
+        if not (l1 >= 0 and l2 >= 0 and lr_power <= 0):
+            raise PeError(f"Ftrl needs l1 >= 0, l2 >= 0 and lr_power <= 0, got {l1}, {l2} and {lr_power}")
+        self.l1, self.l2, self.lr_power = l1, l2, lr_power
+
+    def states(self) -> Sequence[State]:
+        """Return the sums of squares and of gradients."""
+        return (
+            State("SquaredAccumulator", "squared", out="SquaredAccumOut"),
+            State("LinearAccumulator", "linear", out="LinearAccumOut"),
+        )
+
+    def attrs(self) -> Mapping[str, Any]:
+        """Return the attributes of `ftrl`."""
+        return {"l1": float(self.l1), "l2": float(self.l2), "lr_power": float(self.lr_power)}
+
+
 #: Optimizers by the type that a config names, with and without fluid's suffix; keyword arguments only.
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     made.__name__ + suffix: made
     for suffix in ("", "Optimizer")
-    for made in (SGD, Momentum, LarsMomentum, Adagrad, DecayedAdagrad, Adam, Adamax, Lamb, RMSProp, Adadelta)
+    for made in (SGD, Momentum, LarsMomentum, Adagrad, DecayedAdagrad, Adam, Adamax, Lamb, RMSProp, Adadelta, Ftrl)
 }

@@ -190,10 +190,19 @@ class Job:
         return Feed(section.from_, section.scale, section.shift, reshape, section.one_hot, section.dtype, section.at)
 
     def loader(
-        self, split: str, program: Program, batch_size: int, *, shuffle: bool | None = None, drop_last: bool = False
+        self,
+        split: str,
+        program: Program,
+        batch_size: int,
+        *,
+        shuffle: bool | None = None,
+        drop_last: bool = False,
+        also: Sequence[str] = (),
     ) -> Loader:
-        """Return batches of a split for the feeds that a program reads."""
+        """Return batches of a split for the feeds that a program reads, and for those that are named."""
         types = self._types(program)
+        for v in (self.built.eval.global_block().var(name) for name in also):
+            types[v.name] = TensorType(v.shape[1:], v.dtype)
         section = self.run.data[split].section if split in self.run.data else None
         dataset = self.dataset(split)
         return Loader(
@@ -277,20 +286,31 @@ class Job:
     def predict(self, split: str, fetches: Sequence[str], *, limit: int | None = None) -> Iterator[dict[str, Array]]:
         """Yield the values of variables for each batch of a split, samples on axis 0.
 
-        Only what the variables need is run, so labels are not asked for unless they are needed.
+        Only what the variables need is run, so labels are not asked for unless they are needed. Feeds may be fetched too.
+
+        Raises:
+            PeError: there is no such variable, or it is a parameter, which has no value per sample.
         """
         variables = {name: self.variable(name) for name in fetches}
-        wanted = list(dict.fromkeys(variables.values()))
-        program = prune(self.built.eval, wanted)
         block = self.built.eval.global_block()
+        for name, variable in variables.items():
+            if block.var(variable).persistable:
+                raise PeError(f"'{name}' is a parameter, which samples do not change", hint="it is in the checkpoint")
+        fed = [v for v in dict.fromkeys(variables.values()) if block.var(v).is_data]
+        wanted = [v for v in dict.fromkeys(variables.values()) if v not in fed]
+        hows = {v: "concat" if block.var(v).shape[:1] == (-1,) else "mean" for v in wanted}
+        program = prune(self.built.eval, wanted)
         executor = self.executor(program)
-        for i, feed in enumerate(self.loader(split, program, self.batch_size, shuffle=False).epoch(0)):
+        loader = self.loader(split, program, self.batch_size, shuffle=False, also=fed)
+        for i, feed in enumerate(loader.epoch(0)):
             if limit is not None and i >= limit:
                 return
-            values, sizes = executor.run(feed, wanted)
-            hows = {v: "concat" if block.var(v).shape[:1] == (-1,) else "mean" for v in wanted}
-            joined = {v: np.asarray(merge([part[v] for part in values], sizes, hows[v])) for v in wanted}
-            yield {name: joined[variable] for name, variable in variables.items()}
+            found = {v: feed[v] for v in fed}
+            if wanted:
+                read = {name: a for name, a in feed.items() if name in program.global_block().vars}
+                values, sizes = executor.run(read, wanted)
+                found |= {v: np.asarray(merge([part[v] for part in values], sizes, hows[v])) for v in wanted}
+            yield {name: found[variable] for name, variable in variables.items()}
 
 
 def _some(names: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ RUN = """\
 model: model.yaml
 data: {train: {reader: npz, file: d.npz}}
 feeds: {x: image}
-train: {loss: y, epochs: 3, batch_size: 8, optimizer: {type: SGD, learning_rate: {type: piecewise_decay, values: [1, 2]}}}
+train: {loss: y, epochs: 3, batch_size: 8, optimizer: {type: SGD, learning_rate: {type: x, values: [1, 2]}}}
 """
 MODEL = """\
 args: {n: 4}
@@ -46,7 +46,7 @@ def test_values_replace_those_of_the_file(folder: Callable[..., None]) -> None:
     assert run.model.feeds["x"].shape == (7,)
     assert run.train.optimizer["learning_rate"]["values"] == [1, 0.5]
     assert run.fetches["y"].every.count == 2
-    assert run.output.checkpoint is not None
+    assert run.output.checkpoint is None
 
 
 def test_the_last_of_several_wins(folder: Callable[..., None]) -> None:
@@ -97,8 +97,8 @@ def test_the_last_of_several_wins(folder: Callable[..., None]) -> None:
         pytest.param(
             "train.optimizer.learning_rate.values.2=1",
             """\
-            -o train.optimizer.learning_rate.values.2=1:1:38: error: train.optimizer.learning_rate.values is a list of 2, \
-which has no item '2'
+            -o train.optimizer.learning_rate.values.2=1:1:38: error: train.optimizer.learning_rate.values is a list \
+of 2, which has no item '2'
                   train.optimizer.learning_rate.values.2=1
                                                        ^
             hint: count from 0""",

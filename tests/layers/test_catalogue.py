@@ -35,7 +35,8 @@ CALLS = {
     "pool2d": (lambda f: L.pool2d(f.image, 2, "avg", 2), "pool2d", ["float32[b, 6, 4, 4]"]),
     "batch_norm": (lambda f: L.batch_norm(f.image, act="relu"), "batch_norm relu", ["float32[b, 6, 8, 8]"]),
     "layer_norm": (lambda f: L.layer_norm(f.volume), "layer_norm", ["float32[b, 2, 3]"]),
-    "l2_normalize": (lambda f: L.l2_normalize(f.x, 1), "norm", ["float32[b, 4]"]),
+    "l2_normalize": (lambda f: L.l2_normalize(f.x, 1), "square reduce_sum scale rsqrt elementwise_mul",
+                     ["float32[b, 4]"]),
     "dropout": (lambda f: L.dropout(f.x, 0.5), "dropout", ["float32[b, 4]"]),
     "cross_entropy": (lambda f: L.cross_entropy(f.probability, f.label), "cross_entropy", ["float32[b, 1]"]),
     "softmax_with_cross_entropy": (

@@ -167,6 +167,12 @@ def test_layer_norm_without_scale_and_shift_has_no_parameters(net):
     np.testing.assert_allclose(got, [[-1, -1, 1, 1]], rtol=1e-6)
 
 
+def test_l2_normalize_by_hand(net):
+    out = L.l2_normalize(L.data("x", [2]), axis=1)
+    (got,) = run(*net, {"x": np.array([[3, 4], [0, 2]], "float32")}, [out])
+    np.testing.assert_allclose(got, [[0.6, 0.8], [0, 1]], rtol=1e-6)
+
+
 def test_dropout_of_a_clone_for_test_scales_down(net):
     out = L.dropout(L.data("x", [4]), 0.25)
     (got,) = run(net[0].clone(for_test=True), net[1], {"x": np.ones((1, 4), "float32")}, [out])
@@ -256,7 +262,7 @@ def test_assign_and_sums_write_to_a_given_variable(net):
 
 
 def test_accuracy_counts_into_given_variables(net):
-    correct, total = L.fill_constant([1], "int32", 0), L.fill_constant([1], "int32", 0)
+    correct, total = L.fill_constant([1], "int64", 0), L.fill_constant([1], "int64", 0)
     acc = L.accuracy(L.data("p", [3]), L.data("l", [1], dtype="int64"), correct=correct, total=total)
     feed = {"p": np.eye(3, dtype="float32"), "l": np.array([[0], [1], [0]])}
     got = run(*net, feed, [acc, correct, total])

@@ -154,7 +154,7 @@ class TestWrongLabels:
     )
     def test_a_label_out_of_range_is_named_with_row_and_limit(self, name, slot, shape, attrs, value):
         label = np.zeros((*shape[:1], 1, *shape[2:]), np.int64)
-        label.reshape(-1)[3] = value
+        label[3].flat[-1] = value
         with pytest.raises(PeError, match=rf"{name}: value {value} at row 3 is out of range \[0, 10\)") as raised:
             run_op(name, {slot: np.full(shape, 0.1), "Label": label}, attrs)
         assert raised.value.code is ExitCode.DATA

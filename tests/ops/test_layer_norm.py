@@ -8,8 +8,10 @@ import pytest
 from pe_cli.core.errors import PeError
 from tests.ops.support import run_gradient, run_op
 
+SHAPES = [((4, 6), 1), ((2, 3, 5), 1), ((2, 3, 5), 2), ((3, 9001), 1), ((500, 7), 1)]
 
-@pytest.mark.parametrize(("shape", "axis"), [((4, 6), 1), ((2, 3, 5), 1), ((2, 3, 5), 2), ((3, 9001), 1), ((500, 7), 1)])
+
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
 def test_values_and_gradients_agree_with_torch(rng, shape, axis):
     torch = pytest.importorskip("torch")
     x, up = rng.standard_normal(shape) * 3 + 2, rng.standard_normal(shape)
@@ -27,7 +29,8 @@ def test_values_and_gradients_agree_with_torch(rng, shape, axis):
     np.testing.assert_allclose(found["Variance"], rows.var(1), rtol=1e-12)
     gradient = run_gradient("layer_norm", given, attrs, "Y", up)
     for slot, tensor in zip(("X", "Scale", "Bias"), tensors, strict=True):
-        np.testing.assert_allclose(gradient[slot], tensor.grad.numpy().reshape(gradient[slot].shape), rtol=1e-9, atol=1e-11)
+        expected = tensor.grad.numpy().reshape(gradient[slot].shape)
+        np.testing.assert_allclose(gradient[slot], expected, rtol=1e-9, atol=1e-11)
 
 
 def test_float32_data_of_mean_1000_gives_its_variance(rng):
@@ -51,7 +54,7 @@ def test_nan_stays_in_its_row(rng):
     [
         pytest.param({"X": np.ones((2, 3))}, 0, "from 1 to 1", id="the batch axis"),
         pytest.param({"X": np.ones((2, 3))}, 2, "got 2", id="no axis left"),
-        pytest.param({"X": np.ones((2, 3)), "Scale": np.ones(2)}, 1, r"Scale of type float64\[3\]", id="a scale too short"),
+        pytest.param({"X": np.ones((2, 3)), "Scale": np.ones(2)}, 1, r"Scale of type float64\[3\]", id="a short scale"),
     ],
 )
 def test_wrong_arguments_are_refused_with_their_values(given, axis, text):

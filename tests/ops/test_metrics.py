@@ -95,5 +95,6 @@ class TestAccuracy:
         assert found["Accuracy"].dtype == np.float32
 
     def test_labels_of_another_shape_are_refused(self):
+        given = {"Out": np.zeros((3, 2)), "Indices": np.zeros((3, 2), np.int64), "Label": np.zeros(3, np.int64)}
         with pytest.raises(PeError, match=r"Label \[batch, 1\]"):
-            run_op("accuracy", {"Out": np.zeros((3, 2)), "Indices": np.zeros((3, 2), np.int64), "Label": np.zeros(3, np.int64)})
+            run_op("accuracy", given)

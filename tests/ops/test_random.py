@@ -1,4 +1,4 @@
-"""Random tensors: the generator against its published answers, the distributions against their moments and functions."""
+"""Random tensors: the generator against published answers, the distributions against moments and functions."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ def test_normal_numbers_are_the_quantiles_of_uniform_ones():
 
 
 def test_truncated_normal_numbers_have_their_distribution_and_stay_within_two_deviations():
-    z = run_op("truncated_gaussian_random", {}, {"shape": [COUNT], "mean": 1.0, "std": 3.0, "seed": 10, "dtype": "float64"})
+    attrs = {"shape": [COUNT], "mean": 1.0, "std": 3.0, "seed": 10, "dtype": "float64"}
+    z = run_op("truncated_gaussian_random", {}, attrs)
     assert np.abs((z - 1) / 3).max() <= 2
     assert stats.kstest((z - 1) / 3, stats.truncnorm(-2, 2).cdf).pvalue > 1e-3
     assert z.std() == pytest.approx(3 * stats.truncnorm(-2, 2).std(), rel=0.01)

@@ -17,6 +17,7 @@ from pe_cli.optim.rules import (
     Adam,
     Adamax,
     DecayedAdagrad,
+    Ftrl,
     Lamb,
     LarsMomentum,
     Momentum,
@@ -99,6 +100,17 @@ def lamb(p, g, s, t):
     return p - RATE * np.linalg.norm(p) / np.linalg.norm(move) * move
 
 
+def ftrl(power):
+    def step(p, g, s, t):
+        before, after = s["m"] ** -power, (s["m"] + g**2) ** -power
+        s["v"] = s["v"] + g - (after - before) / RATE * p
+        s["m"] = s["m"] + g**2
+        moved = (0.5 * np.sign(s["v"]) - s["v"]) / (after / RATE + 2 * 0.2)
+        return np.where(np.abs(s["v"]) <= 0.5, 0.0, moved)
+
+    return step
+
+
 CASES = [
     pytest.param(lambda: SGD(RATE), sgd, id="SGD"),
     pytest.param(lambda: Momentum(RATE, 0.9), momentum, id="Momentum"),
@@ -112,6 +124,8 @@ CASES = [
     pytest.param(lambda: Adadelta(RATE), adadelta, id="Adadelta, whose formula has no rate"),
     pytest.param(lambda: LarsMomentum(RATE, 0.9), lars, id="LarsMomentum"),
     pytest.param(lambda: Lamb(RATE), lamb, id="Lamb without correction of the first steps"),
+    pytest.param(lambda: Ftrl(RATE, 0.5 - 1e-10, 0.2 - 1e-10), ftrl(-0.5), id="Ftrl by the root"),
+    pytest.param(lambda: Ftrl(RATE, 0.5 - 1e-10, 0.2 - 1e-10, -0.7), ftrl(-0.7), id="Ftrl by a power"),
 ]
 
 
@@ -181,6 +195,13 @@ def test_adagrad_starts_from_its_initial_value():
     training = Training(Adagrad(1.0, 0.0, initial_accumulator_value=3.0), w=np.zeros(1))
     training.step(w=np.ones(1))
     np.testing.assert_allclose(training.value("w"), [-0.5])
+
+
+def test_ftrl_sets_elements_with_small_gradients_to_zero():
+    training = Training(Ftrl(0.1, l1=1.0), w=np.ones(2))
+    training.step(w=np.array([0.1, 50.0]))
+    assert training.value("w")[0] == 0
+    assert training.value("w")[1] != 0
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -1,0 +1,145 @@
+"""pe bench: the speed of a config's training step, in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pe_cli.cli.common import json_option, override_option, path_argument, path_option
+
+if TYPE_CHECKING:
+    from pe_cli.session.job import Job
+
+
+@click.command()
+@path_argument("config")
+@click.option("--steps", type=click.IntRange(min=1), default=30, show_default=True, help="Steps that are timed.")
+@click.option("--warmup", type=click.IntRange(min=1), default=3, show_default=True, help="Steps before, the first too.")
+@click.option("--max-seconds", type=click.FloatRange(min=0), help="Stop timing after so long; at least four steps.")
+@path_option("--init", metavar="FILE", help="Start from values by name: a run, a checkpoint, .safetensors or .npz.")
+@override_option
+@json_option
+def command(
+    config: Path,
+    steps: int,
+    warmup: int,
+    max_seconds: float | None,
+    init: Path | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Time the training step of CONFIG.
+
+    Every step feeds the same first batch from memory and reads the loss; reading data is not timed. import_s is the
+    time from the start of the process until the first step can begin, build_s its part without imports; first_step_s
+    includes planning and, where no cache holds them, compiling the kernels. A config that says nothing of training has
+    its evaluation step timed.
+    """
+    import time
+
+    from pe_cli.cli.common import print_json
+    from pe_cli.cli.progress import Quiet
+    from pe_cli.session.job import Job
+
+    watcher = Quiet()
+    begin = time.perf_counter()
+    job = Job.open(config, overrides, watcher)
+    job.initialise()
+    if init is not None:
+        from pe_cli.io.checkpoint import load_arrays
+
+        job.load(load_arrays(init), partial=True)
+    build_s = time.perf_counter() - begin
+    found = _measure(job, steps, warmup, max_seconds)
+    found |= {"build_s": round(build_s, 4), "kernels_compiled": watcher.compiled}
+    if as_json:
+        print_json(found)
+    else:
+        times = found["ms_per_step"]
+        click.echo(
+            f"{found['model']}, batch {found['batch_size']}, {found['devices']} devices, {found['threads']} threads: "
+            f"{times['median']} ms a step ({times['min']} to {times['max']}), {found['samples_per_s']:,} samples/s; "
+            f"ready after {found['import_s']} s, first step {found['first_step_s']} s"
+            f" ({found['kernels_compiled']} of {found['kernels']} kernels compiled), {found['peak_rss_mb']} MB; "
+            f"loss {found['loss_first']:.6g} -> {found['loss_last']:.6g}"
+        )
+
+
+def _measure(job: Job, steps: int, warmup: int, max_seconds: float | None) -> dict[str, Any]:
+    import resource
+    import statistics
+    import time
+
+    from pe_cli.core.errors import PeError
+    from pe_cli.execute.executor import merge
+
+    program = job.built.train or job.built.eval
+    split = "train" if job.built.train is not None else "eval"
+    names = job.numbers(program)
+    if not names:
+        raise PeError(
+            "nothing to read: the model fetches no single number", at=job.run.model.at, hint="add fetches: [loss]"
+        )
+    name = next(iter(names.values()))
+    feed = next(iter(job.loader(split, program, job.batch_size).epoch(0)))
+    executor = job.executor(program)
+    number = 0
+
+    def step() -> tuple[float, float]:
+        nonlocal number
+        start = time.perf_counter()
+        values, sizes = executor.run(feed, [name], number)
+        loss = float(merge([v[name] for v in values], sizes, "mean").item())  # type: ignore[union-attr]
+        number += 1
+        return loss, time.perf_counter() - start
+
+    import_s = since_start()
+    first, first_s = step()
+    for _ in range(warmup - 1):
+        step()
+    times: list[float] = []
+    last, begin = first, time.perf_counter()
+    while len(times) < steps:
+        if max_seconds is not None and len(times) >= 4 and time.perf_counter() - begin > max_seconds:
+            break
+        last, seconds = step()
+        times.append(seconds * 1000)
+    median = statistics.median(times)
+    samples = len(next(iter(feed.values())))
+    return {
+        "model": job.run.model.name,
+        "batch_size": samples,
+        "devices": len(job.places),
+        "threads": executor.threads,
+        "steps": len(times),
+        "ms_per_step": {"median": round(median, 4), "min": round(min(times), 4), "max": round(max(times), 4)},
+        "samples_per_s": round(samples / median * 1000, 1),
+        "first_step_s": round(first_s, 4),
+        "import_s": round(import_s, 4),
+        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "loss_first": first,
+        "loss_last": last,
+        "kernels": _kernels(executor),
+    }
+
+
+def _kernels(executor: Any) -> int:
+    """Return the number of different kernels in the plans of an executor."""
+    calls = [c for plan in executor.plans.values() for task in plan.tasks for c in task.calls]
+    return len({(c.kernel.name, c.dtype, c.second) for c in calls})
+
+
+def since_start() -> float:
+    """Return seconds since this process was started, to a hundredth; those on a processor where nobody tells."""
+    import os
+    import time
+
+    try:
+        # the name in parentheses may hold spaces; the start is the 22nd field, in clock ticks since boot
+        fields = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    except (OSError, ValueError, AttributeError, IndexError):
+        return time.process_time()

@@ -1,0 +1,211 @@
+"""Normalisation by channel: statistics, values and gradients, with the channels last or first in memory.
+
+With the channels last, rows may be joined to wider ones whose columns are the channels over and over.
+"""
+
+from __future__ import annotations
+
+from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T, helper, kernel
+from pe_cli.kernels.moments import column_squares, column_sums, join, piece_rows, run_moments
+
+# --- statistics -------------------------------------------------------------------------------------------------------
+
+
+@helper
+def finish(
+    mean, squares, count, old_mean, old_variance, new_mean, new_variance, saved_mean, saved_inverse, c, momentum,
+    epsilon,
+):
+    """Write a channel's saved and running statistics; without samples the running ones stay."""
+    variance = squares / count if count > 0 else 0.0
+    saved_mean[c] = T(mean)
+    saved_inverse[c] = T(1.0 / (variance + epsilon) ** 0.5)
+    share = 1.0 - momentum if count > 0 else 0.0
+    new_mean[c] = T(old_mean[c] * (1.0 - share) + mean * share)
+    new_variance[c] = T(old_variance[c] * (1.0 - share) + variance * share)
+
+
+@kernel
+def statistics_last(
+    x: Ptr, old_mean: Ptr, old_variance: Ptr, new_mean: Ptr, new_variance: Ptr, saved_mean: Ptr, saved_inverse: Ptr,
+    means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, rows: Int, width: Int, channels: Int, momentum: Real,
+    epsilon: Real,
+):
+    """Statistics of [rows, width] whose columns are the channels over and over; means to part hold width numbers."""
+    for c in range(width):
+        means[c] = 0.0
+        squares[c] = 0.0
+    step = piece_rows(width)
+    for first in range(0, rows, step):
+        size = min(step, rows - first)
+        column_sums(x, first, size, width, centre)
+        for c in range(width):
+            centre[c] = centre[c] / T(size)
+        column_squares(x, first, size, width, centre, part)
+        for c in range(width):
+            means[c], squares[c] = join(first, means[c], squares[c], size, centre[c], part[c])
+    for c in range(channels):
+        mean, square, count = means[c], squares[c], rows
+        for k in range(c + channels, width, channels):
+            mean, square = join(count, mean, square, rows, means[k], squares[k])
+            count += rows
+        finish(
+            mean, square, count, old_mean, old_variance, new_mean, new_variance, saved_mean, saved_inverse, c,
+            momentum, epsilon,
+        )
+
+
+@kernel
+def statistics_first(
+    x: Ptr, old_mean: Ptr, old_variance: Ptr, new_mean: Ptr, new_variance: Ptr, saved_mean: Ptr, saved_inverse: Ptr,
+    samples: Int, channels: Int, size: Int, momentum: Real, epsilon: Real,
+):
+    """Statistics of [samples, channels, size]."""
+    for c in range(channels):
+        mean = 0.0
+        squares = 0.0
+        for s in range(samples):
+            m, q = run_moments(x, (s * channels + c) * size, size)
+            mean, squares = join(s * size, mean, squares, size, m, q)
+        finish(
+            mean, squares, samples * size, old_mean, old_variance, new_mean, new_variance, saved_mean, saved_inverse, c,
+            momentum, epsilon,
+        )
+
+
+@kernel
+def statistics_given(mean: Ptr, variance: Ptr, saved_mean: Ptr, saved_inverse: Ptr, channels: Int, epsilon: Real):
+    """The running statistics as the saved ones."""
+    for c in range(channels):
+        saved_mean[c] = mean[c]
+        saved_inverse[c] = T(1.0 / (variance[c] + epsilon) ** 0.5)
+
+
+@kernel
+def copy_two(a: Ptr, b: Ptr, c: Ptr, d: Ptr, n: Int):
+    """b = a, d = c."""
+    for i in range(n):
+        b[i] = a[i]
+        d[i] = c[i]
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def normalise_last(
+    x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int, channels: Int
+):
+    """y = (x - mean) * inverse * scale + bias on [rows, width]; y may be x; table holds 3 * width numbers."""
+    for j in range(width):
+        c = j % channels
+        table[j] = mean[c]
+        table[width + j] = inverse[c] * scale[c]
+        table[2 * width + j] = bias[c]
+    for r in range(rows):
+        at = r * width
+        for j in range(width):
+            y[at + j] = (x[at + j] - table[j]) * table[width + j] + table[2 * width + j]
+
+
+@kernel
+def normalise_first(
+    x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, samples: Int, channels: Int, size: Int
+):
+    """The same on [samples, channels, size]."""
+    for p in range(samples * channels):
+        c = p % channels
+        m, f, b = mean[c], inverse[c] * scale[c], bias[c]
+        for i in range(p * size, p * size + size):
+            y[i] = (x[i] - m) * f + b
+
+
+# --- gradient ---------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def gradient_sums_last(
+    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, table: Ptr, rows: Int, width: Int,
+    channels: Int,
+):
+    """dbias = sum(g), dscale = sum(g * normalised x) on [rows, width]; sums hold 2 * width numbers, table 3 * width."""
+    for j in range(width):
+        table[2 * width + j] = mean[j % channels]
+        sums[j] = 0.0
+        sums[width + j] = 0.0
+    step = piece_rows(width)
+    for first in range(0, rows, step):
+        for j in range(2 * width):
+            table[j] = T(0)
+        for r in range(first, min(rows, first + step)):
+            at = r * width
+            for j in range(width):
+                table[j] += g[at + j]
+                table[width + j] += g[at + j] * (x[at + j] - table[2 * width + j])
+        for j in range(2 * width):
+            sums[j] += table[j]
+    for c in range(channels):
+        for j in range(c + channels, width, channels):
+            sums[c] += sums[j]
+            sums[width + c] += sums[width + j]
+        dbias[c] = T(sums[c])
+        dscale[c] = T(sums[width + c] * inverse[c])
+
+
+@kernel
+def gradient_sums_first(
+    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, samples: Int, channels: Int, size: Int
+):
+    """The same on [samples, channels, size]."""
+    for c in range(channels):
+        m = mean[c]
+        total = 0.0
+        product_ = 0.0
+        for s in range(samples):
+            start = (s * channels + c) * size
+            for begin in range(start, start + size, 1024):
+                a = T(0)
+                b = T(0)
+                for i in range(begin, min(start + size, begin + 1024)):
+                    a += g[i]
+                    b += g[i] * (x[i] - m)
+                total += a
+                product_ += b
+        dbias[c] = T(total)
+        dscale[c] = T(product_ * inverse[c])
+
+
+@kernel
+def gradient_last(
+    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, table: Ptr, rows: Int,
+    width: Int, channels: Int, batch: Int,
+):
+    """dx on [rows, width]; batch: the statistics depend on x; dx may be g; table holds 4 * width numbers."""
+    share = T(batch / max(1, rows * (width // channels)))
+    for j in range(width):
+        c = j % channels
+        f = scale[c] * inverse[c]
+        table[j] = mean[c]
+        table[width + j] = f
+        table[2 * width + j] = f * inverse[c] * dscale[c] * share
+        table[3 * width + j] = f * dbias[c] * share
+    for r in range(rows):
+        at = r * width
+        for j in range(width):
+            d = x[at + j] - table[j]
+            dx[at + j] = table[width + j] * g[at + j] - table[2 * width + j] * d - table[3 * width + j]
+
+
+@kernel
+def gradient_first(
+    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, samples: Int, channels: Int,
+    size: Int, batch: Int,
+):
+    """The same on [samples, channels, size]."""
+    share = T(batch / max(1, samples * size))
+    for p in range(samples * channels):
+        c = p % channels
+        m, f = mean[c], scale[c] * inverse[c]
+        k, b = f * inverse[c] * dscale[c] * share, f * dbias[c] * share
+        for i in range(p * size, p * size + size):
+            dx[i] = f * g[i] - k * (x[i] - m) - b
