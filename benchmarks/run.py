@@ -84,7 +84,8 @@ def compare(name: str, size: int, args: argparse.Namespace, folder: Path) -> dic
 
 def table(rows: list[dict]) -> str:
     """Return the table as Markdown."""
-    head = "| workload | batch | pe, ms a step | pe on one device | PyTorch at its best | PyTorch / pe | start: pe / PyTorch, s | peak MB: pe / PyTorch |"
+    head = "| workload | batch | pe, ms a step | pe on one device | PyTorch at its best | PyTorch / pe "
+    head += "| start: pe / PyTorch, s | peak MB: pe / PyTorch |"
     lines = [head, "|---|---|---|---|---|---|---|---|"]
     for r in rows:
         lines.append(
@@ -92,6 +93,12 @@ def table(rows: list[dict]) -> str:
             f"**{r['theirs'] / r['ours']:.2f}** | {r['start']:.2f} / {r['peer_start']:.2f} | {r['rss']:.0f} / {r['peer_rss']:.0f} |"
         )
     return "\n".join(lines)
+
+
+def processor() -> str:
+    """Return the processor's name."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def main() -> None:
@@ -110,7 +117,7 @@ def main() -> None:
         text = path.read_text(encoding="utf-8")
         before, rest = text.split(MARKS[0])
         after = rest.split(MARKS[1])[1]
-        machine = f"{platform.processor() or platform.machine()}, {len(os.sched_getaffinity(0))} cores, {rows[0]['peer']}, Python {platform.python_version()}"
+        machine = f"{processor()}, {len(os.sched_getaffinity(0))} cores, {rows[0]['peer']}, Python {platform.python_version()}"
         path.write_text(f"{before}{MARKS[0]}\n\n{machine}\n\n{table(rows)}\n\n{MARKS[1]}{after}", encoding="utf-8")
 
 

@@ -22,13 +22,14 @@ CHAIN_OPS = 500
 
 def batch(name: str, size: int, seed: int = 7) -> Arrays:
     """Return one batch: x float32, y int64 [size, 1] (none for the chain)."""
-    draw = np.random.RandomState(seed)  # noqa: NPY002 - the peers' arrays come from this generator
+    draw = np.random.RandomState(seed)
     if name == "chain":
         return {"x": draw.rand(64).astype("float32").reshape(1, 64)}
-    if name == "resnet20":
-        x = draw.randn(size, 3, 32, 32)
-    else:
-        x = draw.rand(size, *((784,) if name == "mlp" else (1, 28, 28)))
+    x = (
+        draw.randn(size, 3, 32, 32)
+        if name == "resnet20"
+        else draw.rand(size, *((784,) if name == "mlp" else (1, 28, 28)))
+    )
     return {"x": x.astype("float32"), "y": draw.randint(0, 10, (size, 1)).astype("int64")}
 
 
@@ -43,7 +44,7 @@ def blocks() -> Iterator[tuple[str, int, int, int]]:
 
 def parameters(name: str, seed: int = 11) -> Arrays:
     """Return initial parameters by name, drawn in a fixed order."""
-    draw = np.random.RandomState(seed)  # noqa: NPY002
+    draw = np.random.RandomState(seed)
     out: Arrays = {}
 
     def dense(key: str, rows: int, columns: int, gain: float = 2.0) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,9 +172,12 @@ def open_trained(
 
 def _config_of(target: Path) -> Path:
     """Return the config of a target: itself, or resolved.yaml of the run around it."""
-    if not target.is_dir() and target.name not in ("best", "last"):
+    # a mark is a file, and a step that is not there should be told as such
+    checkpoint = target.name in ("best", "last") or target.name.startswith("step-")
+    if not target.is_dir() and not checkpoint:
         return target
-    for folder in (target, *list(target.absolute().parents)[:2]):
+    whole = Path(os.path.abspath(target))  # noqa: PTH100 - Path has nothing that removes `..` but follows no links
+    for folder in (whole, *list(whole.parents)[:2]):
         if (folder / "resolved.yaml").is_file():
             return folder / "resolved.yaml"
     raise PeError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from pe_cli.kernels.calls import Buffer, Call, Table
@@ -50,5 +51,5 @@ def all_reduce_shards(sources: Sequence[Buffer], targets: Sequence[Buffer], elem
             sources[0].dtype,
             sources[0].dtype,
         )
-        for low, high in zip(cuts, cuts[1:], strict=False)
+        for low, high in itertools.pairwise(cuts)
     ]

@@ -72,7 +72,7 @@ def reader(
     return register
 
 
-def open_reader(type: str, options: Mapping[str, Any], base: Path, at: Span | None = None) -> Dataset:  # noqa: A002 - the config's word
+def open_reader(type: str, options: Mapping[str, Any], base: Path, at: Span | None = None) -> Dataset:
     """Open a data set.
 
     Args:

@@ -150,9 +150,7 @@ def pool_worker(pool: Addr, me: Int):
                 pause()
             else:
                 atomic_store(slot, 1)
-                if atomic_load(pool + 8 * P_EPOCH) == seen:
-                    call_c(p[P_WAIT], slot + LINE)
-                elif atomic_swap(slot, 0) == 0:  # the leader saw us parked and posts
+                if atomic_load(pool + 8 * P_EPOCH) == seen or atomic_swap(slot, 0) == 0:
                     call_c(p[P_WAIT], slot + LINE)
                 spins = 0
         seen = atomic_load(pool + 8 * P_EPOCH)

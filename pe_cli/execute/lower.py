@@ -66,9 +66,9 @@ def concrete_types(program: Program, feeds: Mapping[str, TensorType]) -> dict[st
     return types
 
 
-def op_seed(seed: int, index: int) -> int:
-    """Mix a program's seed with an op's number into 63 bits: the same for this op on every device and at every step."""
-    mixed = hashlib.blake2b(f"{seed}:{index}".encode(), digest_size=8).digest()
+def op_seed(seed: int, output: str) -> int:
+    """Mix a program's seed with the name of an op's output into 63 bits: the same on every device, at every step, after any pass."""
+    mixed = hashlib.blake2b(f"{seed}:{output}".encode(), digest_size=8).digest()
     return int.from_bytes(mixed, "little") >> 1
 
 
@@ -90,7 +90,6 @@ class GraphLowering:
         self.shards = shards
         self.buffers: dict[tuple[str, int], Buffer] = {}
         block = graph.program.global_block()
-        self._number = {id(op): i for i, op in enumerate(block.ops)}
         self._reduced = {n for node in graph.nodes if node.kind.endswith("all_reduce") for n in node.op.inputs["X"]}
         self._writes = Counter(n for op in block.ops for n in op.output_names())
 
@@ -117,8 +116,7 @@ class GraphLowering:
         ins = {s: [self.buffer(n, d) if n != EMPTY else None for n in names] for s, names in op.inputs.items()}
         outs = {s: [self.buffer(n, d) if n != EMPTY else None for n in names] for s, names in op.outputs.items()}
         offset = sum(self.sizes[:d])
-        number = self._number.get(id(op), 0)
-        low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, number), offset)  # type: ignore[arg-type]
+        low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, op.output_names()[0]), offset)  # type: ignore[arg-type]
         shares = _pairs(definition.alias, ins, outs)
         if shares and not all(self._fixed(out) and self._fixed(source) for out, source in shares.items()):
             definition = find("assign")  # the bytes will change under one of the names: copy them

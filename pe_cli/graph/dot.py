@@ -94,7 +94,9 @@ def _op(node: OpNode) -> str:
     text = label["title"] + (f"\n{label['scope'].strip('/')}" if label["scope"] else "")
     shape = "box" if node.kind == "computation" else "octagon"
     colour = COLOURS.get(label["role"], "white")
-    return f"op{node.index} [shape={shape}, style=filled, fillcolor={quote(colour)}, label={quote(text)}, tooltip={quote(label['at'] or text)}];"
+    tip = label["at"] or text
+    look = f"shape={shape}, style=filled, fillcolor={quote(colour)}"
+    return f"op{node.index} [{look}, label={quote(text)}, tooltip={quote(tip)}];"
 
 
 def _name(v: VarNode) -> str:

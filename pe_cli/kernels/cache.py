@@ -7,7 +7,6 @@ import functools
 import hashlib
 import importlib.metadata
 import os
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable
@@ -84,7 +83,7 @@ def store(key: str, body: bytes) -> None:
         fd, name = tempfile.mkstemp(dir=folder(), prefix=f".{key}.")
         with os.fdopen(fd, "wb") as f:
             f.write(MAGIC + hashlib.sha256(body).digest() + body)
-        os.replace(name, folder() / f"{key}.o")
+        Path(name).replace(folder() / f"{key}.o")
 
 
 def _prune() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numba
 from llvmlite import ir
-from numba.core import types as nb
+from numba.core import types as numba_types
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.extending import intrinsic as numba_intrinsic
 
@@ -18,6 +18,8 @@ from pe_cli.core.types import DTYPES
 from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType
 from pe_cli.kernels.target import vector_bytes
 
+#: numba's types; it has no stubs, and makes some of its names at run time.
+nb: Any = numba_types
 #: Lets sums reassociate (so that loops vectorise) but keeps NaN and infinity meaningful.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 SCALARS = {
@@ -97,7 +99,8 @@ class Resolver:
             chosen = value.of(self.dtype)
             assert chosen.fn is not None, f"no variant of a helper for {self.dtype}"
             self._made[id(value)] = value  # co_names holds attributes too: a helper `exp` that calls `math.exp` is no recursion
-            made: Any = _plain(numba.njit(**self.options)(self.function(chosen.fn)))
+            options = {**self.options, "forceinline": chosen.inline}
+            made: Any = _plain(numba.njit(**options)(self.function(chosen.fn)))
         elif isinstance(value, Intrinsic):
             made = self.intrinsic(value)
         elif isinstance(value, PerType):

@@ -14,7 +14,7 @@ and right is implied by OH and OW. Filters are [kh, kw, C/groups, OC] row-major.
 elements.
 """
 
-# ruff: noqa: PLR0917, PLR0912, C901 - kernels take addresses, sizes and strides one by one, and loop in loops
+# ruff: noqa: PLR0912, C901 - kernels take addresses, sizes and strides one by one, and loop in loops
 from __future__ import annotations
 
 from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer

@@ -120,8 +120,6 @@ _FUNCTIONS: dict[Any, tuple[Any, Any]] = {
     "sqrt": (math.sqrt, np.sqrt),
     "fabs": (math.fabs, np.abs),
     "copysign": (math.copysign, np.copysign),
-    "floor": (np.floor, np.floor),
-    "ceil": (np.ceil, np.ceil),
 }
 
 

@@ -45,6 +45,8 @@ def _function(fn: types.FunctionType, dtype: str, out: list[str], seen: set[int]
 def _value(value: Any, dtype: str, out: list[str], seen: set[int]) -> None:  # noqa: C901 - one case a kind of global
     if isinstance(value, Helper):
         chosen = value.of(dtype)
+        if chosen.inline:
+            out.append("inline")
         if chosen.fn is not None:
             _function(chosen.fn, dtype, out, seen)
     elif isinstance(value, Intrinsic):

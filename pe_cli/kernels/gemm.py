@@ -1,6 +1,6 @@
 """Matrix products from microkernels: C[m, n] (+)= op(A) op(B), row-major, for any sizes and strides."""
 
-# ruff: noqa: PLR0917, C901 - kernels take addresses, sizes and strides one by one, and loop in loops
+# ruff: noqa: C901 - kernels take addresses, sizes and strides one by one, and loop in loops
 from __future__ import annotations
 
 from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer

@@ -80,10 +80,12 @@ class Helper:
     Args:
         fn: the Python function, or None when `variants` decides.
         variants: by element type, for functions with different text for float32 and float64.
+        inline: put its text wherever it is called, however long it is: a loop with a call in it does not vectorise.
     """
 
     fn: types.FunctionType | None
     variants: dict[str, Helper]
+    inline: bool = False
 
     def __call__(self, *args: Any) -> Any:
         """Exist for type checkers; helpers run inside kernels only."""
@@ -177,9 +179,9 @@ def kernel(fn: Any = None, *, exact: bool = False) -> Any:
     return make_kernel(fn, f"{fn.__module__}:{fn.__qualname__}", exact=exact)
 
 
-def helper(fn: Any) -> Helper:
-    """Mark a function that kernels call."""
-    return Helper(fn, {})
+def helper(fn: Any, *, inline: bool = False) -> Helper:
+    """Mark a function that kernels call; inline: see `Helper`."""
+    return Helper(fn, {}, inline)
 
 
 def helper_by_type(**variants: Helper) -> Helper:

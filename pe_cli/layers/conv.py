@@ -28,7 +28,7 @@ def channels(helper: LayerHelper, x: Variable, data_format: str) -> int:
 
 
 @layer
-def conv2d(  # noqa: PLR0917 (fluid's arguments)
+def conv2d(
     input: Variable,
     num_filters: int,
     filter_size: int | list[int],
@@ -93,7 +93,7 @@ def conv2d(  # noqa: PLR0917 (fluid's arguments)
 
 
 @layer
-def pool2d(  # noqa: PLR0917 (fluid's arguments)
+def pool2d(
     input: Variable,
     pool_size: int | list[int] = -1,
     pool_type: str = "max",

@@ -13,7 +13,7 @@ from pe_cli.program.param_attr import ParamAttr
 
 
 @layer
-def batch_norm(  # noqa: PLR0917 (fluid's arguments)
+def batch_norm(
     input: Variable,
     act: str | None = None,
     is_test: bool = False,
@@ -84,7 +84,7 @@ def batch_norm(  # noqa: PLR0917 (fluid's arguments)
 
 
 @layer
-def layer_norm(  # noqa: PLR0917 (fluid's arguments)
+def layer_norm(
     input: Variable,
     scale: bool = True,
     shift: bool = True,

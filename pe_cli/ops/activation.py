@@ -94,7 +94,12 @@ def brelu_back(g, out, t_min, t_max):
     return g if out > t_min and out < t_max else T(0)
 
 
-@pointwise("leaky_relu", attrs={"alpha": Attr(0.02, "slope below 0, no unit")}, kinks=away_from(0.0), samples=shapes(alpha=-0.3))
+@pointwise(
+    "leaky_relu",
+    attrs={"alpha": Attr(0.02, "slope below 0, no unit")},
+    kinks=away_from(0.0),
+    samples=shapes(alpha=-0.3),
+)
 def leaky_relu(x, alpha):
     """Flatten negative numbers.
 
@@ -118,7 +123,9 @@ def leaky_relu_back(g, x, alpha):
     return g if x > T(0) else g * alpha
 
 
-@pointwise("thresholded_relu", attrs={"threshold": Attr(1.0, "no unit")}, kinks=away_from(1.0), samples=shapes(threshold=-0.5))
+@pointwise(
+    "thresholded_relu", attrs={"threshold": Attr(1.0, "no unit")}, kinks=away_from(1.0), samples=shapes(threshold=-0.5)
+)
 def thresholded_relu(x, threshold):
     """Keep numbers above a threshold, make the others 0.
 
@@ -142,7 +149,12 @@ def thresholded_relu_back(g, x, threshold):
     return g if x > threshold else T(0)
 
 
-@pointwise("softshrink", attrs={"lambda": Attr(0.5, "half the width of the zone around 0, no unit")}, kinks=away_from(-0.5, 0.5), samples=shapes(**{"lambda": 1.0}))
+@pointwise(
+    "softshrink",
+    attrs={"lambda": Attr(0.5, "half the width of the zone around 0, no unit")},
+    kinks=away_from(-0.5, 0.5),
+    samples=shapes(None, **{"lambda": 1.0}),
+)
 def softshrink(x, width):
     """Pull numbers towards 0, those near it onto 0.
 
@@ -166,7 +178,12 @@ def softshrink_back(g, x, width):
     return T(0) if absolute(x) <= width else g
 
 
-@pointwise("hard_shrink", attrs={"threshold": Attr(0.5, "half the width of the zone around 0, no unit")}, kinks=away_from(-0.5, 0.5), samples=shapes(threshold=1.0))
+@pointwise(
+    "hard_shrink",
+    attrs={"threshold": Attr(0.5, "half the width of the zone around 0, no unit")},
+    kinks=away_from(-0.5, 0.5),
+    samples=shapes(threshold=1.0),
+)
 def hard_shrink(x, threshold):
     """Make numbers near 0 zero.
 

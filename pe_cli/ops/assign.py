@@ -6,7 +6,9 @@ import struct
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType, check_dtype, product
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, T, kernel
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering, Numbers
 from pe_cli.ops.registry import Attr, GradRequest, OpDesc, Sample, op
 
@@ -119,3 +121,10 @@ def assign_value_cpu(o: Lowering) -> None:
         )
     else:
         o.call(write_integers, Numbers(tuple(int(v) for v in values)), out, out.size)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(copy, write_reals, write_integers)
+also_on_cuda(assign, assign_value)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Kernel, address, helper, make_kernel
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset
 from pe_cli.ops.reduction import spread
@@ -63,26 +64,49 @@ def loop(g: Ptr, x: Ptr, y: Ptr, out: Ptr, n: Int):
             out[i] = f(g[i], x[i], y[i])
 """
 
+#: CUDA has one thread an element; a call in place is nothing special there.
+_BINARY_CUDA = """
+from __future__ import annotations
+def loop(x: Ptr, y: Ptr, out: {kind}, geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int, mode: Int):
+    for e in range(blocks * rows * n):
+        b, r, i = e // (rows * n), e // n % rows, e % n
+        p = place_of(b, rank, geometry, 1) + r * xr + (0 if mode == 2 else i)
+        q = place_of(b, rank, geometry, 2) + r * yr + (0 if mode == 1 else i)
+        out[e] = f(x[p], y[q])
+"""
 
-def _made(text: str, fn: Any) -> Kernel:
+_BACK_CUDA = """
+from __future__ import annotations
+def loop(g: Ptr, x: Ptr, y: Ptr, out: Ptr, n: Int):
+    for i in range(n):
+        out[i] = f(g[i], x[i], y[i])
+"""
+
+
+def _made(text: str, cuda_text: str, fn: Any) -> Kernel:
     space: dict[str, Any] = {"f": helper(fn), "address": address, "place_of": place_of}
     exec(text, space)  # our own text: nothing in it comes from outside
-    return make_kernel(space["loop"], f"{fn.__module__}:{fn.__qualname__}")
+    made = make_kernel(space["loop"], f"{fn.__module__}:{fn.__qualname__}")
+    space = dict(space)
+    exec(cuda_text, space)
+    on_cuda(made, cuda_text)(space["loop"])
+    return made
 
 
 def binary_kernel(fn: Any) -> Kernel:
     """Return the kernel that maps `fn(x, y) -> T` over two broadcast tensors; out may be x."""
-    return _made(_BINARY.format(kind="Ptr", inplace="address(x) == address(out)"), fn)
+    inplace = "address(x) == address(out)"
+    return _made(_BINARY.format(kind="Ptr", inplace=inplace), _BINARY_CUDA.format(kind="Ptr"), fn)
 
 
 def truth_kernel(fn: Any) -> Kernel:
     """Return the kernel that maps `fn(x, y) -> bool` over two broadcast tensors, into bytes."""
-    return _made(_BINARY.format(kind="PtrU8", inplace="False"), fn)
+    return _made(_BINARY.format(kind="PtrU8", inplace="False"), _BINARY_CUDA.format(kind="PtrU8"), fn)
 
 
 def back_kernel(fn: Any) -> Kernel:
     """Return the kernel `(g, x, y, out, n)` that maps `fn(g, x, y)` over tensors of one shape; out may be g."""
-    return _made(_BACK, fn)
+    return _made(_BACK, _BACK_CUDA, fn)
 
 
 def aligned(shape: Sequence[int], rank: int, axis: int) -> Shape:

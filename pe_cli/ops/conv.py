@@ -140,7 +140,8 @@ def conv2d(
     ow = conv_size(wide, w.shape[3], strides[1], paddings[1], dilations[1])
     if 0 in (oh, ow) or min(oh, ow) < -1 or (h >= 0 and oh < 0) or (wide >= 0 and ow < 0):
         raise PeError(
-            f"conv2d: a window of {w.shape[2]}x{w.shape[3]} (dilation {dilations}) does not fit into images of {h}x{wide} with padding {paddings}",
+            f"conv2d: a window of {w.shape[2]}x{w.shape[3]} (dilation {dilations}) does not fit into images of {h}x{wide}"
+            f" with padding {paddings}",
             hint="use a smaller filter_size or more padding",
         )
     return x.with_shape(n, oh, ow, w.shape[0]) if last else x.with_shape(n, w.shape[0], oh, ow)

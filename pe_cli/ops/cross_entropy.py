@@ -6,8 +6,10 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.cuda import cuda, deal, on_cuda, replaces
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
 from pe_cli.kernels.vecmath import log
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import STATUS, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 from pe_cli.ops.softmax import CHUNK, around, normal_axis
@@ -195,3 +197,28 @@ def cross_entropy_grad_cpu(o: Lowering) -> None:
         o.call(soft_loss_back, x, label, g, dx, rows, n)
     else:
         o.call(pick_loss_back, x, label, g, dx, rows, n, o.attrs["ignore_index"])
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@replaces(report, simulated=False)
+def _report(status, row, value, limit):
+    if cuda.atomic.cas(status, 0, 0, OUT_OF_RANGE) == 0:  # of several bad rows, one reports
+        status[1] = row
+        status[2] = value
+        status[3] = limit
+
+
+deal(pick_loss, soft_loss, soft_loss_back)
+
+
+@on_cuda(pick_loss_back)
+def pick_loss_back_cuda(x: Ptr, label: PtrI64, g: Ptr, dx: Ptr, rows: Int, n: Int, ignored: Int):
+    """One thread an element."""
+    for i in range(rows * n):
+        k = label[i // n]
+        dx[i] = -g[i // n] / x[i] if k == i % n and k != ignored else T(0)
+
+
+also_on_cuda(cross_entropy)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import replaces, deal
+from pe_cli.kernels.cuda import deal, replaces
 from pe_cli.kernels.lang import Int, Ptr, Real, T, intrinsic, kernel
 from pe_cli.kernels.vecmath import absolute, copysign, exp, log, rsqrt, square_root
 from pe_cli.ops.cuda import also_on_cuda
@@ -339,7 +339,11 @@ def cos_back(g, x):
     "pow",
     attrs={"factor": Attr(1.0, "the exponent, no unit")},
     instead=lambda attrs: (square.kernel, square.back_kernel, ()) if attrs["factor"] == 2 else None,
-    samples=(*shapes(_positive, factor=2.5), Sample({"X": (3, 5)}, {"factor": 3.0}, "a cube"), Sample({"X": (3, 5)}, {"factor": 2.0}, "a square")),
+    samples=(
+        *shapes(_positive, factor=2.5),
+        Sample({"X": (3, 5)}, {"factor": 3.0}, "a cube"),
+        Sample({"X": (3, 5)}, {"factor": 2.0}, "a square"),
+    ),
 )
 def pow_op(x, factor):
     """Raise to a power.
@@ -419,7 +423,10 @@ def _line(attrs: Attrs) -> tuple[float, float]:
         "bias_after_scale": Attr(True, "scale X + bias, else scale (X + bias)"),
     },
     values=_line,
-    samples=(*shapes(scale=-2.0, bias=0.5), Sample({"X": (2, 3)}, {"scale": 3.0, "bias": 1.0, "bias_after_scale": False}, "bias first")),
+    samples=(
+        *shapes(scale=-2.0, bias=0.5),
+        Sample({"X": (2, 3)}, {"scale": 3.0, "bias": 1.0, "bias_after_scale": False}, "bias first"),
+    ),
     integers=True,
 )
 def scale(x, factor, bias):
@@ -457,7 +464,13 @@ def add_number(x: Ptr, out: Ptr, n: Int, step: Real):
         out[i] = x[i] + T(step)
 
 
-@op("increment", inputs="X", attrs={"step": Attr(1.0, "added, no unit")}, inplace={"Out": "X"}, samples=[Sample({"X": (1,)})])
+@op(
+    "increment",
+    inputs="X",
+    attrs={"step": Attr(1.0, "added, no unit")},
+    inplace={"Out": "X"},
+    samples=[Sample({"X": (1,)})],
+)
 def increment(x: TensorType, *, step: float) -> TensorType:
     """Add a number to the only element; Out may be the variable X itself.
 
@@ -495,7 +508,20 @@ def increment_grad(request: GradRequest) -> list[OpDesc]:
     return [OpDesc("assign", {"X": [gradient]}, {"Out": [out]}) for out in request.wanted.values()]
 
 
-# --- CUDA -----------------------------------------------------------------------------------------------------------------
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+#: From here on every float is whole; there math.floor gives an int64, which does not hold all of them.
+WHOLE = 2.0**52
+
+
+@replaces(round_down)
+def _round_down(x):
+    return T(math.floor(x)) if absolute(x) < T(WHOLE) else x
+
+
+@replaces(round_up)
+def _round_up(x):
+    return T(math.ceil(x)) if absolute(x) < T(WHOLE) else x
 
 
 @replaces(round_away)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, check_dtype
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, Real, T, kernel
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 
@@ -80,3 +82,10 @@ def fill_cpu(o: Lowering) -> None:
     """One loop."""
     out = o.output("Out")
     o.call(fill, out, out.size, float(o.attrs["value"]))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(fill)
+also_on_cuda(fill_constant, fill_like)

@@ -12,7 +12,6 @@ from pe_cli.kernels.cuda import CudaKernel
 from pe_cli.kernels.lang import Kernel
 from pe_cli.ops.registry import OpDef
 
-
 __all__ = ["STATUS", "STEP", "Buffer", "Call", "Lowering", "Numbers", "Offset", "Table"]
 
 

@@ -16,7 +16,7 @@ from pe_cli.ops.registry import Attr, Sample, op
 
 
 @kernel
-def products(  # noqa: PLR0917
+def products(
     ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, size: Int, alpha: Real,
     table: PtrI64, count: Int, scratch: Ptr,
 ):  # fmt: skip

@@ -10,8 +10,8 @@
         return g * (T(1) - out * out)
 
 `f(x, *attributes)` and `back(g, value, *attributes)` are helpers of the kernel language, so that other kernels (fused ones, recurrent
-cells) call them too: `tanh.f`, `tanh.f_back`. Attributes arrive as numbers, in the order of their declaration. The value that `back` sees is
-X or Out, as `uses` says; Out lets the input be overwritten.
+cells) call them too: `tanh.f`, `tanh.f_back`. Attributes arrive as numbers, in the order of their declaration. The value that `back`
+sees is X or Out, as `uses` says; Out lets the input be overwritten.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _loop(template: str, f: Helper, first: str, value: str, attributes: int) -> 
 
 
 def _kernel(fn: Any, first: str, value: str) -> tuple[Helper, Kernel]:
-    f = helper(fn)
+    f = helper(fn, inline=True)
     attributes = fn.__code__.co_argcount - (2 if value else 1)
     made = make_kernel(_loop(_LOOP, f, first, value, attributes)[0], f"{fn.__module__}:{fn.__qualname__}")
     loop, text = _loop(_CUDA_LOOP, f, first, value, attributes)
@@ -102,7 +102,9 @@ class Pointwise:
         instead: attributes -> other kernels and their numbers where those are better, else None.
     """
 
-    def __init__(self, definition: OpDef, fn: Any, uses: str, values: Callable[[Attrs], Sequence[float]], instead: Choice) -> None:
+    def __init__(
+        self, definition: OpDef, fn: Any, uses: str, values: Callable[[Attrs], Sequence[float]], instead: Choice
+    ) -> None:
         self.op = definition
         self.uses = uses
         self.values = values
@@ -140,7 +142,9 @@ class Pointwise:
             o.call(kernel, o.input("Out@GRAD"), o.input(self.uses), out, out.size, *values)
 
 
-def shapes(make: Callable[[np.random.Generator, tuple[int, ...]], Any] | None = None, **attrs: Any) -> tuple[Sample, ...]:
+def shapes(
+    make: Callable[[np.random.Generator, tuple[int, ...]], Any] | None = None, **attrs: Any
+) -> tuple[Sample, ...]:
     """Return the samples of a pointwise op: a matrix, an odd shape, one element, an empty batch.
 
     Args:

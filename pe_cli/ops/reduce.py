@@ -10,10 +10,10 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.kernels.lang import Int, Kernel, Ptr, T, kernel
+from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.elementary import scale
 from pe_cli.ops.fill import fill
-from pe_cli.ops.lowering import Buffer, Lowering
+from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.reduction import ADD, LARGEST, SMALLEST, TIMES, Reduction, reduce_with, spread, sum_axes
 from pe_cli.ops.registry import Attr, OpDef, Sample, op
 
@@ -58,7 +58,9 @@ def reduced_axes(name: str, shape: Sequence[int], dim: Sequence[int], reduce_all
     gone = [False] * rank
     for axis in dim:
         if not -rank <= axis < rank:
-            raise PeError(f"{name}: X is {list(shape)} and has no axis {axis}", hint=f"dim may be {-rank} to {rank - 1}")
+            raise PeError(
+                f"{name}: X is {list(shape)} and has no axis {axis}", hint=f"dim may be {-rank} to {rank - 1}"
+            )
         if gone[axis]:
             raise PeError(f"{name}: dim {list(dim)} names axis {axis % rank} twice")
         gone[axis] = True
@@ -81,11 +83,22 @@ def _samples(make: Callable[[Any, tuple[int, ...]], Any] | None = None, *, empty
     if empty:
         cases.append(("an empty batch", (0, 3), {}))
     cases.append(("an empty batch, along the other axis", (0, 3), {"dim": [1]}))
-    return [Sample({"X": s if make is None else (lambda rng, s=s: np.asarray(make(rng, s)))}, a, name) for name, s, a in cases]
+    return [
+        Sample({"X": s if make is None else (lambda rng, s=s: np.asarray(make(rng, s)))}, a, name)
+        for name, s, a in cases
+    ]
 
 
 def _declare(
-    kind: str, title: str, formula: str, empty: str, dtypes: Sequence[str] = NUMBERS, *, note: str = ".", needs_some: bool = False, **facts: Any
+    kind: str,
+    title: str,
+    formula: str,
+    empty: str,
+    dtypes: Sequence[str] = NUMBERS,
+    *,
+    note: str = ".",
+    needs_some: bool = False,
+    **facts: Any,
 ) -> OpDef:
     name = f"reduce_{kind}"
 
@@ -93,16 +106,20 @@ def _declare(
         if x.dtype not in dtypes:
             raise PeError(f"{name} takes {' or '.join(dtypes)}, got {x}", hint="put a cast before it")
         gone = reduced_axes(name, x.shape, dim, reduce_all)
-        if needs_some and 0 in [s for s, g in zip(x.shape, gone, strict=True) if g] and 0 not in [
-            s for s, g in zip(x.shape, gone, strict=True) if not g
-        ]:
+        if (
+            needs_some
+            and 0 in [s for s, g in zip(x.shape, gone, strict=True) if g]
+            and 0 not in [s for s, g in zip(x.shape, gone, strict=True) if not g]
+        ):
             raise PeError(f"{name} of nothing: X is {list(x.shape)}, and an axis of size 0 is reduced")
         if keep_dim:
             return x.with_shape(*(1 if g else s for s, g in zip(x.shape, gone, strict=True)))
         return x.with_shape(*([s for s, g in zip(x.shape, gone, strict=True) if not g] or [1]))
 
     raises = ", or there is nothing to reduce" if needs_some else ""
-    infer.__doc__ = _DOC.format(title=title, formula=formula, empty=empty, dtypes=" or ".join(dtypes), raises=raises, kind=kind, note=note)
+    infer.__doc__ = _DOC.format(
+        title=title, formula=formula, empty=empty, dtypes=" or ".join(dtypes), raises=raises, kind=kind, note=note
+    )
     infer.__module__ = __name__
     return op(name, inputs="X", attrs=_ATTRS, **facts)(infer)
 
@@ -140,7 +157,12 @@ _sum = _declare("sum", "Add up along some axes.", "the sum", "0 where there is n
 _lower(_sum, ADD, 0.0)
 
 _mean = _declare(
-    "mean", "Average along some axes.", "the mean", "NaN where there is nothing.", FLOATS, samples=[s for s in _samples(empty=False)]
+    "mean",
+    "Average along some axes.",
+    "the mean",
+    "NaN where there is nothing.",
+    FLOATS,
+    samples=list(_samples(empty=False)),
 )
 
 
@@ -203,10 +225,22 @@ def _lower_extreme_grad(definition: OpDef) -> None:
 _TIES = "; every element that equals it gets its gradient."
 _NOTHING = "NaN where one is NaN."
 _max = _declare(
-    "max", "Find the largest along some axes.", "the maximum", _NOTHING, note=_TIES, needs_some=True, samples=_samples(_distinct, empty=False)
+    "max",
+    "Find the largest along some axes.",
+    "the maximum",
+    _NOTHING,
+    note=_TIES,
+    needs_some=True,
+    samples=_samples(_distinct, empty=False),
 )
 _min = _declare(
-    "min", "Find the smallest along some axes.", "the minimum", _NOTHING, note=_TIES, needs_some=True, samples=_samples(_distinct, empty=False)
+    "min",
+    "Find the smallest along some axes.",
+    "the minimum",
+    _NOTHING,
+    note=_TIES,
+    needs_some=True,
+    samples=_samples(_distinct, empty=False),
 )
 _lower(_max, LARGEST, math.nan)
 _lower(_min, SMALLEST, math.nan)
@@ -239,7 +273,9 @@ def _with_zeros(rng: Any, shape: tuple[int, ...]) -> Any:
     return made
 
 
-_prod = _declare("prod", "Multiply along some axes.", "the product", "1 where there is nothing.", samples=_samples(_with_zeros))
+_prod = _declare(
+    "prod", "Multiply along some axes.", "the product", "1 where there is nothing.", samples=_samples(_with_zeros)
+)
 _lower(_prod, TIMES, 1.0)
 
 

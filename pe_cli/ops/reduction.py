@@ -10,7 +10,22 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pe_cli.kernels.lang import SIZE, Helper, Int, Kernel, Ptr, PtrF64, PtrI64, Real, T, address, helper, kernel, make_kernel, pointer
+from pe_cli.kernels.lang import (
+    SIZE,
+    Helper,
+    Int,
+    Kernel,
+    Ptr,
+    PtrF64,
+    PtrI64,
+    Real,
+    T,
+    address,
+    helper,
+    kernel,
+    make_kernel,
+    pointer,
+)
 from pe_cli.ops.assign import copy
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset
 from pe_cli.ops.mean import pairwise_sum
@@ -97,6 +112,23 @@ def _rows(start: Helper, combine: Helper) -> Any:
     return over_rows
 
 
+def _rows_cuda(start: Helper, combine: Helper) -> Any:
+    def over_rows(
+        x: Ptr, out: Ptr, kept: PtrI64, kept_rank: Int, count: Int, outer: PtrI64, outer_rank: Int, groups: Int, rows: Int,
+        step: Int, n: Int,
+    ):  # fmt: skip
+        for e in range(count * n):
+            at = place_of(e // n, kept_rank, kept, 1) + e % n
+            so_far = start(x[at])
+            for q in range(groups):
+                begin = at + place_of(q, outer_rank, outer, 1)
+                for r in range(rows):
+                    so_far = combine(so_far, x[begin + r * step])
+            out[e] = so_far
+
+    return over_rows
+
+
 class Reduction:
     """Kernels of one way to combine elements, in the elements' own type.
 
@@ -109,6 +141,8 @@ class Reduction:
     def __init__(self, name: str, start: Helper, combine: Helper) -> None:
         self.inner: Kernel = make_kernel(_inner(start, combine), f"{__name__}:{name}_inner")
         self.rows: Kernel = make_kernel(_rows(start, combine), f"{__name__}:{name}_rows")
+        deal(self.inner)
+        on_cuda(self.rows)(_rows_cuda(start, combine))
 
 
 @helper

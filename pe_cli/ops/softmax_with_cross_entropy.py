@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
 from pe_cli.kernels.vecmath import exp, log
 from pe_cli.ops.cross_entropy import (
@@ -15,6 +16,7 @@ from pe_cli.ops.cross_entropy import (
     report,
     some_ignored,
 )
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import STATUS, Buffer, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 from pe_cli.ops.softmax import around, larger, lower_softmax_back, row_exp, row_max
@@ -207,3 +209,10 @@ def softmax_with_cross_entropy_grad_cpu(o: Lowering) -> None:
         o.call(softmax_loss_strided_back, p, label, label if soft else p, g, dx, outer, n, inner, int(soft), ignored)
     if rest:
         o.call(add_to, rest, dx, product(dx.shape))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(softmax_loss, softmax_loss_back, softmax_loss_strided, softmax_loss_strided_back, add_to)
+also_on_cuda(softmax_with_cross_entropy)

@@ -25,6 +25,6 @@ def failure(report: list[int], op: Operator, step: int) -> PeError:
     return PeError(
         f"{op.type}: value {value} at row {row} is out of range [0, {limit}), at step {step}",
         at=op.at,
-        hint="the data has more classes than the model, or starts counting at 1",
+        hint="the data has more classes (or ids) than the model, or starts counting at 1",
         code=ExitCode.DATA,
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.cuda import cuda_kernel
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, kernel, pointer
+from pe_cli.ops.assign import copy
 from pe_cli.ops.lowering import Lowering, Table
 from pe_cli.ops.registry import GradRequest, OpDesc, Sample, op
 
@@ -86,3 +88,25 @@ def sum_grad(request: GradRequest) -> list[OpDesc]:
         else OpDesc("assign", {"X": [gradient]}, {"Out": [out]})
         for n, out in request.wanted.items()
     ]
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@cuda_kernel
+def add_two(x: Ptr, y: Ptr, out: Ptr, n: Int):
+    """out = x + y; out may be x."""
+    for i in range(n):
+        out[i] = x[i] + y[i]
+
+
+@sum_op.lower("cuda")
+def sum_cuda(o: Lowering) -> None:
+    """One launch an input."""
+    first, *others = o.inputs("X")
+    out = o.output("Out")
+    if not others:
+        o.call(copy, first, out, out.size)
+    for other in others:
+        o.call(add_two, first, other, out, out.size)
+        first = out

@@ -137,8 +137,7 @@ class _Walk:
     def _new_part(self, name: str) -> str:
         first = grad_name(name)
         taken = self.parts.setdefault(name, [])
-        made = first if not taken and first not in self.block.vars else self.block.program.unique(f"{first}@RENAME")
-        return made
+        return first if not taken and first not in self.block.vars else self.block.program.unique(f"{first}@RENAME")
 
     def _differentiate(self, op: Operator, reach: set[str]) -> None:
         definition = op.definition

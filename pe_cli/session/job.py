@@ -286,7 +286,7 @@ class Job:
     def predict(self, split: str, fetches: Sequence[str], *, limit: int | None = None) -> Iterator[dict[str, Array]]:
         """Yield the values of variables for each batch of a split, samples on axis 0.
 
-        Only what the variables need is run, so labels are not asked for unless they are needed. Feeds may be fetched too.
+        Only what the variables need is run, so labels are not asked for where nothing needs them. Feeds are variables too.
 
         Raises:
             PeError: there is no such variable, or it is a parameter, which has no value per sample.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 
 import numpy as np
 import pytest
@@ -37,4 +38,4 @@ def test_shards_cover_all_elements_once_and_meet_on_cache_lines():
     ranges = [call.args[4:] for call in all_reduce_shards(buffers, buffers, 50001, shards=4)]
     assert ranges[0][0] == 0
     assert ranges[-1][1] == 50001
-    assert all(a[1] == b[0] and a[1] % 16 == 0 for a, b in zip(ranges, ranges[1:], strict=False))
+    assert all(a[1] == b[0] and a[1] % 16 == 0 for a, b in itertools.pairwise(ranges))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -24,7 +26,7 @@ def classifier() -> Program:
     block.create_var("y", TensorType((-1, 1), "int64"), is_data=True, stop_gradient=True)
     block.create_var("lr", TensorType((1,)), persistable=True, stop_gradient=True)
     last = "x"
-    for i, (rows, columns) in enumerate(zip(WIDTHS, WIDTHS[1:], strict=False)):
+    for i, (rows, columns) in enumerate(itertools.pairwise(WIDTHS)):
         block.create_parameter(f"w{i}", TensorType((rows, columns)))
         with program.place(Span("model.yaml", 3 + i, 7)):
             block.append_op("mul", {"X": last, "Y": f"w{i}"}, {"Out": f"h{i}"})
@@ -44,9 +46,7 @@ def classifier() -> Program:
 
 def values() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(5)
-    found = {
-        f"w{i}": rng.standard_normal(s).astype("float32") for i, s in enumerate(zip(WIDTHS, WIDTHS[1:], strict=False))
-    }
+    found = {f"w{i}": rng.standard_normal(s).astype("float32") for i, s in enumerate(itertools.pairwise(WIDTHS))}
     return {**found, "lr": np.array([0.1], "float32")}
 
 

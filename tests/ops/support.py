@@ -15,6 +15,8 @@ from pe_cli.program.backward import gradients
 from pe_cli.program.ir import Program
 
 Arrays = dict[str, list[np.ndarray[Any, Any]]]
+#: Where ops run; tests of other devices change it.
+PLACE = Place("cpu", 0)
 
 
 def as_lists(inputs: Mapping[str, Any]) -> Arrays:
@@ -46,8 +48,8 @@ def build(
 
 
 def execute(program: Program, inputs: Arrays, fetches: Sequence[str], step: int = 0) -> dict[str, np.ndarray[Any, Any]]:
-    """Run a program on one CPU device with these values in its scope."""
-    scope = Scope([Place("cpu", 0)])
+    """Run a program on one device with these values in its scope."""
+    scope = Scope([PLACE])
     executor = Executor(program, scope, seed=7)
     for slot, arrays in inputs.items():
         for i, a in enumerate(arrays):

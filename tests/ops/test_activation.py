@@ -92,20 +92,43 @@ def test_values_at_the_defaults(name, dtype):
 @pytest.mark.parametrize(
     ("name", "attrs", "formula"),
     [
-        pytest.param("gelu", {"approximate": True}, lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))), id="gelu by tanh"),
-        pytest.param("leaky_relu", {"alpha": -0.5}, lambda x: np.where(x > 0, x, -0.5 * x), id="a falling slope below 0"),
+        pytest.param(
+            "gelu",
+            {"approximate": True},
+            lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+            id="gelu by tanh",
+        ),
+        pytest.param(
+            "leaky_relu", {"alpha": -0.5}, lambda x: np.where(x > 0, x, -0.5 * x), id="a falling slope below 0"
+        ),
         pytest.param("leaky_relu", {"alpha": 2.0}, lambda x: np.where(x > 0, x, 2 * x), id="a steep slope below 0"),
-        pytest.param("elu", {"alpha": 0.3}, lambda x: np.where(x > 0, x, 0.3 * np.expm1(np.minimum(x, 0))), id="elu to -0.3"),
+        pytest.param(
+            "elu", {"alpha": 0.3}, lambda x: np.where(x > 0, x, 0.3 * np.expm1(np.minimum(x, 0))), id="elu to -0.3"
+        ),
         pytest.param("swish", {"beta": 2.0}, lambda x: x * scipy.special.expit(2 * x), id="a sharper swish"),
-        pytest.param("softshrink", {"lambda": 2.0}, lambda x: np.sign(x) * np.maximum(np.abs(x) - 2, 0), id="softshrink by 2"),
-        pytest.param("soft_relu", {"threshold": 1.0}, lambda x: log1pexp(np.clip(x, -1, 1)), id="soft_relu cut off at 1"),
+        pytest.param(
+            "softshrink", {"lambda": 2.0}, lambda x: np.sign(x) * np.maximum(np.abs(x) - 2, 0), id="softshrink by 2"
+        ),
+        pytest.param(
+            "soft_relu", {"threshold": 1.0}, lambda x: log1pexp(np.clip(x, -1, 1)), id="soft_relu cut off at 1"
+        ),
         pytest.param("pow", {"factor": 2.0}, np.square, id="the square has its own kernel"),
         pytest.param("pow", {"factor": 3.0}, lambda x: x**3, id="a cube keeps the sign"),
         pytest.param("pow", {"factor": 0.0}, np.ones_like, id="to the power of nothing"),
         pytest.param("clip", {"min": 0.5, "max": 0.5}, lambda x: np.full_like(x, 0.5), id="an interval of one point"),
         pytest.param("scale", {"scale": 2.0, "bias": 1.0}, lambda x: 2 * x + 1, id="scale, then bias"),
-        pytest.param("scale", {"scale": 2.0, "bias": 1.0, "bias_after_scale": False}, lambda x: 2 * (x + 1), id="bias, then scale"),
-        pytest.param("hard_swish", {"threshold": 2.0, "scale": 4.0, "offset": 1.0}, lambda x: x * np.clip(x + 1, 0, 2) / 4, id="hard_swish of three numbers"),
+        pytest.param(
+            "scale",
+            {"scale": 2.0, "bias": 1.0, "bias_after_scale": False},
+            lambda x: 2 * (x + 1),
+            id="bias, then scale",
+        ),
+        pytest.param(
+            "hard_swish",
+            {"threshold": 2.0, "scale": 4.0, "offset": 1.0},
+            lambda x: x * np.clip(x + 1, 0, 2) / 4,
+            id="hard_swish of three numbers",
+        ),
     ],
 )
 def test_values_with_attributes(name, attrs, formula):
@@ -142,7 +165,9 @@ def test_gradients_agree_with_torch(name, rng):
     x, up = rng.standard_normal((2, 5, 37)) * 3
     leaf = torch.tensor(x, requires_grad=True)
     TORCH[name](torch, leaf).backward(torch.tensor(up))
-    np.testing.assert_allclose(run_gradient(name, {"X": x}, upstream=up)["X"], leaf.grad.numpy(), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        run_gradient(name, {"X": x}, upstream=up)["X"], leaf.grad.numpy(), rtol=1e-10, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", sorted(set(FORMULAS) - {"logsigmoid"}))
@@ -173,7 +198,9 @@ def test_nan_stays_nan_in_logsigmoid():
         pytest.param("sqrt", [0.0, INF, -1.0], [0, INF, NAN], id="sqrt at the border"),
         pytest.param("rsqrt", [0.0, INF, -1.0], [INF, 0, NAN], id="rsqrt at the border"),
         pytest.param("reciprocal", [0.0, INF, -INF], [INF, 0, 0], id="reciprocal at the border"),
-        pytest.param("round", [0.5, 1.5, 2.5, -0.5, -2.5, 0.49999999999999994], [1, 2, 3, -1, -3, 0], id="halves go away from 0"),
+        pytest.param(
+            "round", [0.5, 1.5, 2.5, -0.5, -2.5, 0.49999999999999994], [1, 2, 3, -1, -3, 0], id="halves go away from 0"
+        ),
         pytest.param("sign", [0.0, -3.0, INF], [0, -1, 1], id="sign of 0 is 0"),
         pytest.param("clip", [-INF, INF], [-1, 1], id="clip of infinities"),
         pytest.param("hard_sigmoid", [-INF, INF], [0, 1], id="hard_sigmoid of infinities"),
@@ -194,7 +221,13 @@ def test_values_at_borders(name, x, want):
         pytest.param("clip", {}, [-1, 0, 1], [0, 1, 0], id="clip at both ends"),
         pytest.param("hard_sigmoid", {}, [-2.5, 0, 2.5], [0, 0.2, 0], id="hard_sigmoid at both ends"),
         pytest.param("pow", {"factor": 0.0}, [0.0, 2.0], [0, 0], id="a constant has no slope at 0 either"),
-        pytest.param("soft_relu", {"threshold": 1.0}, [-2, 0, 0.9, 2], [0, 0.5, scipy.special.expit(0.9), 0], id="soft_relu of a small threshold"),
+        pytest.param(
+            "soft_relu",
+            {"threshold": 1.0},
+            [-2, 0, 0.9, 2],
+            [0, 0.5, scipy.special.expit(0.9), 0],
+            id="soft_relu of a small threshold",
+        ),
         pytest.param("floor", {}, [-1.5, 0.2], [0, 0], id="steps are flat"),
         pytest.param("scale", {"scale": -3.0, "bias": 7.0}, [1.0, 2.0], [-3, -3], id="a bias has no slope"),
     ],

@@ -45,7 +45,10 @@ def test_nan_and_infinity_stay():
 
 
 def test_large_integers_do_not_pass_through_floats():
-    assert run_op("cast", {"X": np.array([2**53 + 1, -(2**53) - 1])}, {"out_dtype": "int64"}).tolist() == [2**53 + 1, -(2**53) - 1]
+    assert run_op("cast", {"X": np.array([2**53 + 1, -(2**53) - 1])}, {"out_dtype": "int64"}).tolist() == [
+        2**53 + 1,
+        -(2**53) - 1,
+    ]
 
 
 @pytest.mark.parametrize(("source", "target"), [("float32", "float64"), ("float64", "float32"), ("float32", "float32")])

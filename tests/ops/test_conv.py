@@ -9,13 +9,13 @@ from pe_cli.core.errors import PeError
 from tests.ops.support import run_gradient, run_op
 
 CASES = [
-    pytest.param(dict(c=1, size=(28, 28), o=20, k=5), id="LeNet's first layer"),
-    pytest.param(dict(c=20, size=(12, 12), o=50, k=5), id="LeNet's second layer"),
-    pytest.param(dict(c=16, size=(8, 8), o=32, k=3, stride=2, pad=1), id="a strided residual layer"),
-    pytest.param(dict(c=3, size=(9, 7), o=5, k=3, pad=2, dilation=2), id="dilated, odd sizes"),
-    pytest.param(dict(c=8, size=(6, 6), o=8, k=3, pad=1, groups=8), id="depthwise"),
-    pytest.param(dict(c=8, size=(6, 6), o=12, k=3, pad=1, groups=4), id="four groups"),
-    pytest.param(dict(c=33, size=(5, 5), o=17, k=1), id="one by one, odd channels"),
+    pytest.param({"c": 1, "size": (28, 28), "o": 20, "k": 5}, id="LeNet's first layer"),
+    pytest.param({"c": 20, "size": (12, 12), "o": 50, "k": 5}, id="LeNet's second layer"),
+    pytest.param({"c": 16, "size": (8, 8), "o": 32, "k": 3, "stride": 2, "pad": 1}, id="a strided residual layer"),
+    pytest.param({"c": 3, "size": (9, 7), "o": 5, "k": 3, "pad": 2, "dilation": 2}, id="dilated, odd sizes"),
+    pytest.param({"c": 8, "size": (6, 6), "o": 8, "k": 3, "pad": 1, "groups": 8}, id="depthwise"),
+    pytest.param({"c": 8, "size": (6, 6), "o": 12, "k": 3, "pad": 1, "groups": 4}, id="four groups"),
+    pytest.param({"c": 33, "size": (5, 5), "o": 17, "k": 1}, id="one by one, odd channels"),
 ]
 
 

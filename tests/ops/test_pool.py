@@ -9,10 +9,10 @@ from pe_cli.core.errors import PeError
 from tests.ops.support import run_gradient, run_op
 
 CASES = [
-    pytest.param((2, 20, 24, 24), dict(k=2, s=2, p=0), id="LeNet's"),
-    pytest.param((2, 3, 9, 7), dict(k=3, s=2, p=1), id="overlapping and padded"),
-    pytest.param((2, 3, 7, 7), dict(k=2, s=2, p=0, ceil=True), id="rounded up"),
-    pytest.param((1, 17, 5, 5), dict(k=3, s=3, p=1, ceil=True), id="rounded up with padding"),
+    pytest.param((2, 20, 24, 24), {"k": 2, "s": 2, "p": 0}, id="LeNet's"),
+    pytest.param((2, 3, 9, 7), {"k": 3, "s": 2, "p": 1}, id="overlapping and padded"),
+    pytest.param((2, 3, 7, 7), {"k": 2, "s": 2, "p": 0, "ceil": True}, id="rounded up"),
+    pytest.param((1, 17, 5, 5), {"k": 3, "s": 3, "p": 1, "ceil": True}, id="rounded up with padding"),
 ]
 
 

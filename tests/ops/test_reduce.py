@@ -87,11 +87,15 @@ def test_float32_sums_keep_their_digits(shape, rng):
     x = rng.standard_normal(shape).astype("float32") + np.float32(0.5)
     for dim in range(len(shape)):
         want = x.sum(dim, dtype="float64")
-        np.testing.assert_allclose(run_op("reduce_sum", {"X": x}, {"dim": [dim]}), np.atleast_1d(want), rtol=2e-6, atol=1e-4)
+        np.testing.assert_allclose(
+            run_op("reduce_sum", {"X": x}, {"dim": [dim]}), np.atleast_1d(want), rtol=2e-6, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("kind", ["sum", "mean"])
-@pytest.mark.parametrize("attrs", [{"dim": [0]}, {"dim": [1, 2], "keep_dim": True}, {"dim": [1]}, {"reduce_all": True}], ids=str)
+@pytest.mark.parametrize(
+    "attrs", [{"dim": [0]}, {"dim": [1, 2], "keep_dim": True}, {"dim": [1]}, {"reduce_all": True}], ids=str
+)
 def test_gradients_of_sums_are_constant(kind, attrs, rng):
     x = rng.standard_normal((2, 3, 4))
     out = run_op(f"reduce_{kind}", {"X": x}, attrs)
@@ -121,7 +125,9 @@ def test_every_extreme_gets_the_gradient(kind, want):
 def test_gradients_of_products_with_zeros(x, want):
     rows = np.array([x, x], "float64")
     np.testing.assert_allclose(run_gradient("reduce_prod", {"X": rows}, {"dim": [1]})["X"], [want, want], rtol=1e-14)
-    np.testing.assert_allclose(run_gradient("reduce_prod", {"X": rows.T.copy()}, {"dim": [0]})["X"].T, [want, want], rtol=1e-14)
+    np.testing.assert_allclose(
+        run_gradient("reduce_prod", {"X": rows.T.copy()}, {"dim": [0]})["X"].T, [want, want], rtol=1e-14
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,255 @@
+"""pe check, summary, graph, ops, devices and schema: what can be seen before anything runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import ROOT, Pe
+
+CONFIGS = sorted(ROOT.glob("configs/**/*.yaml"))
+MODELS = sorted(ROOT.glob("models/**/*.yaml"))
+NAMED = {"ids": lambda p: str(p.relative_to(ROOT))}
+
+# --- check ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", CONFIGS, **NAMED)
+def test_every_shipped_config_has_no_mistakes(pe: Pe, path: Path) -> None:
+    said = pe("check", path)
+    assert said.code == 0, said.err
+    assert "no mistakes" in said.out
+
+
+def test_check_says_shapes_parameters_and_memory(pe: Pe, config: Path) -> None:
+    said = pe("check", config)
+    assert said.code == 0, said.err
+    assert "float32[batch, 1]" in said.out
+    assert "parameters: 5 in 2 tensors" in said.out
+    assert "memory of cpu:0:" in said.out
+    assert not (config.parent / "runs").exists()
+
+
+def test_check_reports_the_mistakes_of_all_files_at_once(pe: Pe, config: Path) -> None:
+    config.write_text(
+        config.read_text().replace("epochs: 2", "epochs: 0").replace("reader: npz, file: data.npz}", "reader: npx}")
+    )
+    model = config.parent / "model.yaml"
+    model.write_text(model.read_text().replace("size: 1", "sise: 1"))
+    said = pe("check", config)
+    assert said.code == 2
+    for text in (
+        "at least 1",
+        "did you mean 'npz'?",
+        "did you mean 'size'?",
+        "line.yaml:3:",
+        "line.yaml:8:",
+        "model.yaml:6:",
+    ):
+        assert text in said.err, said.err
+
+
+def test_check_only_warns_of_a_data_file_that_is_not_there(pe: Pe, config: Path) -> None:
+    (config.parent / "data.npz").unlink()
+    said = pe("check", config)
+    assert said.code == 0
+    assert said.err.count("warning: data.") == 2
+    assert "2 warnings" in said.out
+
+
+@pytest.mark.parametrize(
+    ("override", "code", "text"),
+    [
+        pytest.param("data.train.fiels=1", 2, "has no option 'fiels'", id="an option that the reader does not have"),
+        pytest.param("feeds.x=w", 3, "'w'", id="a field that the data does not have"),
+        pytest.param("data.train={reader: synthetic, fields: {x: {shape: [5]}, y: {shape: [1]}}}", 3, "[5]",
+                     id="a field of another shape"),
+    ],
+)  # fmt: skip
+def test_check_looks_at_the_data(pe: Pe, config: Path, override: str, code: int, text: str) -> None:
+    said = pe("check", config, "-o", override)
+    assert (said.code, text in said.err) == (code, True), said.err
+
+
+def test_check_says_why_memory_is_not_planned(pe: Pe, config: Path) -> None:
+    said = pe("check", config, "-o", "executor.place=cuda")
+    assert said.code == 0
+    assert "memory is not planned" in said.err
+
+
+# --- summary ----------------------------------------------------------------------------------------------------------
+
+
+def test_summary_counts_parameters_and_operations(pe: Pe, config: Path) -> None:
+    said = pe("summary", config, "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    guess = found["layers"][0]
+    assert guess["layer"] == "guess"
+    assert guess["shape"] == [-1, 1]
+    assert guess["parameters"] == 4 * 1 + 1
+    assert guess["flops"] == 2 * 4 * 1
+    assert guess["output_bytes"] == 4
+    assert found["totals"]["parameters"] == 5
+    assert found["totals"]["parameter_bytes"] == 20
+
+
+def test_summary_of_lenet_counts_as_by_hand(pe: Pe) -> None:
+    said = pe("summary", ROOT / "models" / "lenet.yaml", "--json")
+    found = {layer["layer"]: layer for layer in json.loads(said.out)["layers"]}
+    # 20 filters of 5x5 over one channel, at 24x24 places
+    assert found["conv1"]["flops"] == 2 * 20 * 25 * 24 * 24
+    assert found["conv1"]["parameters"] == 20 * 25 + 20
+    assert found["conv2"]["parameters"] == 50 * 20 * 25 + 50
+    assert found["logits"]["parameters"] == 500 * 10 + 10
+    assert json.loads(said.out)["totals"]["parameters"] == 431_080
+
+
+@pytest.mark.parametrize("path", MODELS, **NAMED)
+def test_every_shipped_model_has_a_summary_that_says_what_it_leaves_out(pe: Pe, path: Path) -> None:
+    said = pe("summary", path)
+    assert said.code == 0, said.err
+    assert "not counted" in said.out
+
+
+def test_overrides_need_a_config(pe: Pe) -> None:
+    said = pe("summary", ROOT / "models" / "mlp.yaml", "-o", "train.epochs=1")
+    assert said.code == 2
+    assert "name a config" in said.err
+
+
+# --- graph ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stage", "text"),
+    [
+        pytest.param("program", "optimize sgd(", id="the program has the updates"),
+        pytest.param("ssa", "guess@0.1", id="every write is a version"),
+        pytest.param("fused", "graph train on cpu:0\n", id="after passes, still one device"),
+        pytest.param("multi_device", "all_reduce(", id="gradients are summed over devices"),
+        pytest.param("plan", "[scope]", id="a plan says where arguments lie"),
+    ],
+)
+def test_graph_prints_every_stage(pe: Pe, config: Path, stage: str, text: str) -> None:
+    said = pe("graph", config, "--stage", stage, "--devices", 2)
+    assert said.code == 0, said.err
+    assert text in said.out
+
+
+def test_graph_of_evaluation_has_no_updates(pe: Pe, config: Path) -> None:
+    said = pe("graph", config, "--eval")
+    assert "sgd" not in said.out
+    assert "@GRAD" not in said.out
+    assert said.out == pe("graph", config.parent / "model.yaml").out.replace('"eval"', '"eval" seed 3')
+
+
+def test_graph_writes_dot(pe: Pe, config: Path, tmp_path: Path) -> None:
+    said = pe("graph", config, "--dot", tmp_path / "g.dot", "--devices", 2)
+    assert said.code == 0, said.err
+    text = (tmp_path / "g.dot").read_text()
+    assert text.startswith("digraph pe {")
+    assert "cluster_1" in text
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+def test_graph_writes_svg(pe: Pe, config: Path, tmp_path: Path) -> None:
+    assert pe("graph", config, "--svg", tmp_path / "g.svg").code == 0
+    assert "<svg" in (tmp_path / "g.svg").read_text()
+
+
+def test_a_missing_renderer_still_leaves_the_dot(pe: Pe, config: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(__import__("sys").modules, "pygraphviz", None)
+    said = pe("graph", config, "--dot", tmp_path / "g.dot", "--svg", tmp_path / "g.svg")
+    assert said.code == 2
+    assert "needs a renderer" in said.err
+    assert (tmp_path / "g.dot").is_file()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["--stage", "plan", "--dot", "g.dot"], id="a plan has no picture"),
+        pytest.param(["--dot", "/proc/nothing/g.dot"], id="a picture that cannot be written"),
+        pytest.param(["--devices", "0"], id="no device"),
+    ],
+)
+def test_graph_refuses(pe: Pe, config: Path, arguments: list[str]) -> None:
+    assert pe("graph", config, *arguments).code == 2
+
+
+# --- ops --------------------------------------------------------------------------------------------------------------
+
+
+def test_ops_lists_layers_and_ops(pe: Pe) -> None:
+    said = pe("ops")
+    assert said.code == 0
+    for name in ("fc", "softmax", "conv2d", "sgd"):
+        assert f"\n  {name} " in said.out
+    assert "_grad " not in said.out
+
+
+def test_ops_prints_an_entry_whole(pe: Pe) -> None:
+    said = pe("ops", "fc")
+    assert "fc(input, size, num_flatten_dims=1, param_attr=null, bias_attr=null, act=null)" in said.out
+    assert "| size | int | required |" in said.out
+    op = pe("ops", "mul").out
+    assert "mul(X, Y) -> Out" in op
+    assert "| devices | cpu |" in op
+    assert pe("ops", "mul_grad").code == 0
+
+
+def test_ops_does_not_know_a_name(pe: Pe) -> None:
+    said = pe("ops", "sofmax")
+    assert said.code == 2
+    assert "did you mean 'softmax'?" in said.err
+
+
+def test_ops_writes_the_same_pages_each_time(pe: Pe, tmp_path: Path) -> None:
+    pages = []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        assert pe("ops", "--write", folder).code == 0
+        pages.append({p.name: p.read_bytes() for p in folder.iterdir()})
+    assert pages[0] == pages[1]
+    assert b"[fc](fc.md)" in pages[0]["README.md"]
+    for name in pages[0]:
+        assert name == "README.md" or f"]({name})".encode() in pages[0]["README.md"]
+
+
+def test_ops_cannot_write_where_nobody_can(pe: Pe) -> None:
+    assert pe("ops", "--write", "/proc/nothing").code == 2
+
+
+# --- devices and schema -----------------------------------------------------------------------------------------------
+
+
+def test_devices_says_where_the_default_comes_from(pe: Pe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CPU_NUM", "3")
+    found = json.loads(pe("devices", "--json").out)
+    assert found["devices_auto"] == "3 cpu (CPU_NUM)"
+    assert found["vector_bits"] in (128, 256, 512)
+    monkeypatch.setenv("CPU_NUM", "two")
+    said = pe("devices")
+    assert said.code == 0
+    assert "'two'" in said.out
+
+
+def test_schema_of_configs_knows_the_sections(pe: Pe) -> None:
+    found = json.loads(pe("schema").out)
+    assert {"model", "data", "feeds", "train", "fetches", "executor", "output"} <= set(found["properties"])
+    assert found["additionalProperties"] is False
+    train = found["$defs"]["TrainSection"]
+    assert set(train["required"]) == {"loss", "batch_size", "optimizer"}
+    assert "npz" in found["$defs"]["DataSection"]["properties"]["reader"]["enum"]
+
+
+def test_schema_of_models_knows_the_layers(pe: Pe) -> None:
+    found = json.loads(pe("schema", "--model").out)
+    layers = {entry.get("title"): entry for entry in found["$defs"]["layer"]["anyOf"]}
+    assert layers["fc"]["required"] == ["type", "size"]
+    assert layers["fc"]["properties"]["type"] == {"const": "fc"}
+    assert set(layers["fc"]["properties"]) >= {"input", "size", "act", "param_attr"}

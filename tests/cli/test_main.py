@@ -1,0 +1,128 @@
+"""pe itself: help, unknown commands, exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from pe_cli.cli.main import PLUMBING, cli, run
+from pe_cli.core.errors import ExitCode, PeError
+from tests.cli.conftest import Pe
+
+COMMANDS = cli.list_commands(click.Context(cli))
+HEAVY = ("numpy", "numba", "pydantic", "rich", "yaml")
+
+
+def test_commands_are_found_and_plumbing_is_not() -> None:
+    assert {"bench", "check", "devices", "eval", "graph", "init", "ops", "predict", "schema", "summary"} <= set(
+        COMMANDS
+    )
+    assert "train" in COMMANDS
+    assert not PLUMBING & set(COMMANDS)
+
+
+def test_pe_alone_prints_help_and_how_to_start(pe: Pe) -> None:
+    said = pe()
+    assert said.code == 0
+    assert "pe init" in said.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_every_command_has_help_with_a_sentence(pe: Pe, name: str, flag: str) -> None:
+    said = pe(name, flag)
+    assert said.code == 0
+    assert said.out.startswith(f"Usage: pe {name}")
+    assert "." in said.out
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = "import sys; from pe_cli.cli.main import run; run(['--help']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(HEAVY) & set(done.stderr.split())
+
+
+def test_an_unknown_command_is_usage_with_the_closest_name(pe: Pe) -> None:
+    said = pe("trian", "x.yaml")
+    assert said.code == ExitCode.USAGE
+    assert "did you mean 'train'?" in said.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["train"], id="a missing argument"),
+        pytest.param(["train", "--nonsense", "x"], id="an unknown option"),
+        pytest.param(["bench", "x.yaml", "--steps", "0"], id="a number out of range"),
+        pytest.param(["graph", "x.yaml", "--stage", "what"], id="a choice that is none"),
+    ],
+)
+def test_wrong_usage_exits_2_without_a_traceback(pe: Pe, arguments: list[str]) -> None:
+    said = pe(*arguments)
+    assert said.code == ExitCode.USAGE
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "text"),
+    [
+        pytest.param(PeError("too hot", code=ExitCode.DATA, hint="cool it"), 3, "hint: cool it", id="ours by its code"),
+        pytest.param(KeyboardInterrupt(), 130, "interrupted", id="Ctrl-C is 130"),
+        pytest.param(MemoryError(), 5, "batch_size", id="memory is 5"),
+        pytest.param(ZeroDivisionError("x"), 1, "this is a bug of pe: ZeroDivisionError", id="the rest is our bug"),
+    ],
+)
+def test_exceptions_become_codes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], raised: BaseException, code: int, text: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(cli, "main", fail)
+    assert run([]) == code
+    err = capsys.readouterr().err
+    assert text in err
+    assert "Traceback" not in err
+
+
+def test_a_reader_that_goes_away_is_no_error(config: Path) -> None:
+    command = f"{sys.executable} -m pe_cli.cli.main ops | head -n 1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+
+
+def test_the_first_signal_stops_after_the_step_with_a_checkpoint_and_exits_75(config: Path) -> None:
+    command = [sys.executable, "-m", "pe_cli.cli.main", "train", str(config), "-o", "train.epochs=1000000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ) as child:
+        assert child.stdout
+        for line in child.stdout:
+            if line.startswith("step"):
+                break
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert child.returncode == ExitCode.STOPPED, err
+    assert "stopped at step" in out
+    folder = next((config.parent / "runs").iterdir())
+    assert (folder / "checkpoints" / "last").is_file()
+    assert '"stopped"' in (folder / "status.json").read_text()
+
+
+def test_the_second_signal_stops_at_once(config: Path) -> None:
+    code = (
+        "import os, signal, time\n"
+        "from pe_cli.session.train import StopRequest\n"
+        "with StopRequest() as stop:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.1); assert stop.asked\n"
+        "    os.kill(os.getpid(), signal.SIGTERM); time.sleep(10)\n"
+    )
+    begin = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.INTERRUPTED, done.stderr
+    assert time.monotonic() - begin < 8

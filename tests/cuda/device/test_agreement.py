@@ -1,0 +1,75 @@
+"""Every op with a lowering for CUDA gives what the CPU gives, on all samples of the catalogue, forward and backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pe_cli.core.types import Place
+from pe_cli.ops.registry import OPS, OpDef, Sample, discover
+from tests.ops import support
+
+discover()
+
+
+def on_cuda(definition: OpDef) -> bool:
+    """Return whether all that the op becomes runs on CUDA, its gradient included."""
+    return "cuda" in definition.lowerings
+
+
+SAMPLES = [
+    pytest.param(d, s, id=f"{d.name}: {s.name or i}")
+    for d in sorted(OPS.values(), key=lambda d: d.name)
+    if d.is_grad_of is None and on_cuda(d)
+    for i, s in enumerate(d.samples)
+]
+GRADIENTS = [
+    p
+    for p in SAMPLES
+    if p.values[1].grad
+    and p.values[0].differentiable
+    and (p.values[0].grad_maker or (p.values[0].grad_op and on_cuda(p.values[0].grad_op)))
+]
+
+
+def flat(value: Any) -> list[np.ndarray[Any, Any]]:
+    """Return the arrays of a result."""
+    if isinstance(value, dict):
+        return [a for v in value.values() for a in flat(v)]
+    return list(value) if isinstance(value, list) else [value]
+
+
+def agree(monkeypatch: pytest.MonkeyPatch, run: Any) -> None:
+    expected = flat(run())
+    monkeypatch.setattr(support, "PLACE", Place("cuda", 0))
+    found = flat(run())
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize(("definition", "sample"), SAMPLES)
+def test_forward(monkeypatch, definition: OpDef, sample: Sample):
+    arrays = support.sample_arrays(definition, sample, "float32")
+    agree(monkeypatch, lambda: support.run_op(definition.name, arrays, sample.attrs, sample.outputs, step=5))
+
+
+@pytest.mark.parametrize(("definition", "sample"), GRADIENTS)
+def test_gradient(monkeypatch, definition: OpDef, sample: Sample):
+    arrays = support.sample_arrays(definition, sample, "float32")
+    if definition.kinks is not None:
+        arrays = support.as_lists(definition.kinks(arrays))
+        arrays = {s: [a.astype("float32") if a.dtype.kind == "f" else a for a in v] for s, v in arrays.items()}
+    first = next(s.name for s in definition.outputs)
+    value = support.run_op(definition.name, arrays, sample.attrs, sample.outputs)
+    outs = value[first] if isinstance(value, dict) else value
+    rng = np.random.default_rng(5)
+    upstream = [rng.standard_normal(v.shape).astype(v.dtype) for v in flat(outs)]
+    agree(
+        monkeypatch,
+        lambda: support.run_gradient(definition.name, arrays, sample.attrs, first, upstream, sample.outputs),
+    )
