@@ -67,6 +67,11 @@ class Executor:
         self.plans: OrderedDict[Request, Plan] = OrderedDict()
         self._used: set[Request] = set()
         self._optimised: dict[tuple[str, ...], Program] = {}
+        read = {n for op in program.global_block().ops for n in op.input_names()}
+        data = {v.name: v.type for v in program.list_vars() if v.is_data}
+        self._known = set(data)
+        self._wanted = {name: kind for name, kind in data.items() if name in read}
+        self._batched = {name for name, kind in self._wanted.items() if kind.shape[:1] == (-1,)}
         scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
 
     @property
@@ -124,11 +129,12 @@ class Executor:
         Raises:
             PeError: a missing or unknown name, a wrong shape or element type; names the feed, what it should be and what it is.
         """
-        wanted = {v.name: v.type for v in self.program.list_vars() if v.is_data and self._is_read(v.name)}
-        known = {v.name for v in self.program.list_vars() if v.is_data}
+        wanted, known = self._wanted, self._known
         for name in feed:
             if name not in known:
-                raise PeError(f"the program has no feed '{name}'", hint=did_you_mean(name, known), code=ExitCode.DATA)
+                raise PeError(
+                    f"the program has no feed '{name}'", hint=did_you_mean(name, known), code=ExitCode.DATA
+                )
         out = {}
         for name, kind in wanted.items():
             if name not in feed:
@@ -137,9 +143,6 @@ class Executor:
                 )
             out[name] = self._convert(name, kind, feed[name])
         return out
-
-    def _is_read(self, name: str) -> bool:
-        return any(name in op.input_names() for op in self.program.global_block().ops)
 
     def _convert(self, name: str, kind: TensorType, value: Array) -> Array:
         array = np.asarray(value)
@@ -171,9 +174,7 @@ class Executor:
             Per device its part, and the samples of each.
         """
         arrays = self.check_feed(feed)
-        lengths = {
-            name: a.shape[0] for name, a in arrays.items() if self.program.global_block().var(name).shape[:1] == (-1,)
-        }
+        lengths = {name: a.shape[0] for name, a in arrays.items() if name in self._batched}
         if len(set(lengths.values())) > 1:
             listed = ", ".join(f"{name} has {n}" for name, n in lengths.items())
             raise PeError(f"feeds of one batch differ in length: {listed}", code=ExitCode.DATA)

@@ -6,8 +6,10 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, check_dtype
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrU, PtrU8, T, kernel
 from pe_cli.ops.assign import copy
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 
@@ -102,3 +104,10 @@ def cast_cpu(o: Lowering) -> None:
 def cast_grad_cpu(o: Lowering) -> None:
     """The gradient in X's type."""
     _convert(o, o.input("Out@GRAD"), o.output("X@GRAD"))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(convert, convert_to_byte, convert_to_bool)
+also_on_cuda(cast)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, PtrU8, Real, T, kernel
-from pe_cli.kernels.random import WORD_BLOCKS, fill_words
+from pe_cli.kernels.random import WORD_BLOCKS, fill_words, philox
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import STEP, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 
@@ -132,3 +134,26 @@ def dropout_grad_cpu(o: Lowering) -> None:
     """X' = Out' where the value was kept."""
     g, dx = o.input("Out@GRAD"), o.output("X@GRAD")
     o.call(drop_back, g, o.input("Mask"), dx, product(dx.shape), _scale(o))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@on_cuda(drop)
+def drop_cuda(
+    x: Ptr, out: Ptr, mask: PtrU8, words: PtrI32, n: Int, first: Int, seed: Int, step: PtrI64, fixed: Int, limit: Int,
+    scale: Real,
+):
+    """The same mask, one thread an element, each with its own block of four words."""
+    at = 0 if fixed else step[0]
+    for i in range(n):
+        a, b, c, d = philox(seed, at, (first + i) >> 2)
+        which = (first + i) & 3
+        word = (a if which == 0 else b) if which < 2 else (c if which == 2 else d)
+        kept = word - 0x80000000 >= limit
+        mask[i] = kept
+        out[i] = x[i] * scale if kept else T(0)
+
+
+deal(keep_all, drop_back)
+also_on_cuda(dropout)

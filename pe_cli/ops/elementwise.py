@@ -14,6 +14,7 @@ from pe_cli.kernels.lang import Kernel, T
 from pe_cli.kernels.vecmath import log
 from pe_cli.ops.assign import copy
 from pe_cli.ops.broadcast import aligned, back_kernel, binary_kernel, broadcast, call_binary, expanded
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.elementary import scale
 from pe_cli.ops.fill import fill
 from pe_cli.ops.lowering import Buffer, Lowering
@@ -325,3 +326,9 @@ _floordiv = declare(
 )  # fmt: skip
 lower_binary(_mod, binary_kernel(remainder))
 lower_binary(_floordiv, binary_kernel(quotient))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+also_on_cuda(_add, _sub, _mul, _div, _max, _min, _pow, _mod, _floordiv)

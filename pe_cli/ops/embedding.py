@@ -6,8 +6,10 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
 from pe_cli.ops.cross_entropy import classes, per_sample, report
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import STATUS, Lowering
 from pe_cli.ops.registry import Attr, OpDef, Sample, op
 
@@ -160,3 +162,24 @@ def _lower(definition: OpDef) -> None:
 
 _lower(lookup_table)
 _lower(lookup_table_v2)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(take_rows)
+
+
+@on_cuda(add_rows)
+def add_rows_cuda(g: Ptr, ids: PtrI64, dtable: Ptr, count: Int, height: Int, width: Int, padding: Int):
+    """One thread a column, which goes through the ids in order."""
+    for j in range(width):
+        for row in range(height):
+            dtable[row * width + j] = T(0)
+        for i in range(count):
+            k = ids[i]
+            if k != padding and k >= 0 and k < height:
+                dtable[k * width + j] += g[i * width + j]
+
+
+also_on_cuda(lookup_table, lookup_table_v2)

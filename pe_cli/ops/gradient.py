@@ -6,8 +6,11 @@ import math
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.lang import Int, Ptr, Real, T, kernel
-from pe_cli.ops.lowering import Lowering
+from pe_cli.kernels.cuda import cuda_kernel, deal
+from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T, kernel
+from pe_cli.ops.cuda import also_on_cuda
+from pe_cli.ops.lowering import Buffer, Lowering
+from pe_cli.ops.mean import parts_of
 from pe_cli.ops.optimizer import sum_of_squares
 from pe_cli.ops.registry import Attr, Sample, op
 
@@ -330,3 +333,63 @@ def scale_by_cpu(o: Lowering) -> None:
     """One pass."""
     out = o.output("Out")
     o.call(multiply_one, o.input("X"), o.input("Scale"), out, out.size)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@cuda_kernel
+def square_parts(x: Ptr, parts: PtrF64, count: Int, n: Int):
+    """parts[p] = the sum of the squares of x[p], x[p + count], ..."""
+    for p in range(count):
+        total = 0.0
+        for i in range(p, n, count):
+            total += x[i] * x[i]
+        parts[p] = total
+
+
+@cuda_kernel
+def join_parts(parts: PtrF64, out: Ptr, count: Int):
+    """out[0] = sum(parts)."""
+    for r in range(1):
+        total = 0.0
+        for p in range(count):
+            total += parts[p]
+        out[r] = T(total)
+
+
+@cuda_kernel
+def shorten_by(x: Ptr, out: Ptr, square: PtrF64, n: Int, limit: Real):
+    """As shorten, with the squared length given."""
+    length = math.sqrt(square[0])
+    factor = T(limit / length) if length > limit else T(1)
+    if length != length:  # noqa: PLR0124 - a NaN is what differs from itself
+        factor = T(length)
+    for i in range(n):
+        out[i] = factor * x[i]
+
+
+def square_sum(o: Lowering, x: Buffer, out: Buffer) -> None:
+    """Append the calls that write the sum of squares of x."""
+    count = parts_of(x.size)
+    parts = o.scratch(count, "float64")
+    o.call(square_parts, x, parts, count, x.size)
+    o.call(join_parts, parts, out, count, dtype=out.dtype)
+
+
+@squared_l2_norm.lower("cuda")
+def squared_l2_norm_cuda(o: Lowering) -> None:
+    """Partial sums side by side, then their sum."""
+    square_sum(o, o.input("X"), o.output("Out"))
+
+
+@clip_by_norm.lower("cuda")
+def clip_by_norm_cuda(o: Lowering) -> None:
+    """The squared length, then one pass."""
+    x, out, square = o.input("X"), o.output("Out"), o.scratch(1, "float64")
+    square_sum(o, x, square)
+    o.call(shorten_by, x, out, square, out.size, o.attrs["max_norm"])
+
+
+deal(add_l2, add_l1, squared_norm_back, multiply_one)
+also_on_cuda(l2_decay, l1_decay, squared_l2_norm, global_norm_scale, scale_by)

@@ -6,6 +6,7 @@ import math
 
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, T, kernel
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.lr_schedule import DTYPE, RATE, at_steps, rate_type, reals
 from pe_cli.ops.registry import Attr, op
@@ -222,3 +223,9 @@ def polynomial_decay_cpu(o: Lowering) -> None:
     a = o.attrs
     numbers = reals(a["learning_rate"], a["end_learning_rate"], a["power"])
     o.call(polynomial_rate, o.input("Step"), o.output("Out"), numbers, a["decay_steps"], int(a["cycle"]))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+also_on_cuda(exponential_decay, natural_exp_decay, inverse_time_decay, polynomial_decay)

@@ -14,6 +14,7 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, PtrU, T, kernel
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering, Numbers
 from pe_cli.ops.registry import Attr, Sample, op
 
@@ -297,3 +298,9 @@ def linear_lr_warmup_cpu(o: Lowering) -> None:
     a = o.attrs
     ends = reals(a["start_lr"], a["end_lr"])
     o.call(warmup_rate, o.input("Step"), o.input("LearningRate"), o.output("Out"), ends, a["warmup_steps"])
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+also_on_cuda(piecewise_decay, cosine_decay, noam_decay, linear_lr_warmup)

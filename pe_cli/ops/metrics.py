@@ -6,8 +6,10 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType, check_dtype, product
+from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
 from pe_cli.ops.cross_entropy import classes, per_sample, report, same_sizes
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import STATUS, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 from pe_cli.ops.softmax import around, normal_axis
@@ -332,3 +334,32 @@ def accuracy_cpu(o: Lowering) -> None:
     correct = o.output("Correct") if o.has("Correct") else o.scratch(1, "int64")
     total = o.output("Total") if o.has("Total") else o.scratch(1, "int64")
     o.call(count_right, indices, o.input("Label"), o.output("Accuracy"), correct, total, *indices.shape)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(best, place_of_best)
+
+
+@on_cuda(best_back)
+def best_back_cuda(g: Ptr, indices: PtrI64, dx: Ptr, rows: Int, n: Int, k: Int):
+    """One thread a row."""
+    for r in range(rows):
+        for i in range(r * n, r * n + n):
+            dx[i] = T(0)
+        for i in range(r * k, r * k + k):
+            dx[r * n + indices[i]] = g[i]
+
+
+@on_cuda(mark)
+def mark_cuda(x: PtrI64, out: Ptr, count: Int, depth: Int, lenient: Int, per: Int, status: Status):
+    """One thread an element."""
+    for e in range(count * depth):
+        k = x[e // depth]
+        out[e] = T(1) if k == e % depth else T(0)
+        if e % depth == 0 and (k < 0 or k >= depth) and not lenient:
+            report(status, e // depth // per, k, depth)
+
+
+also_on_cuda(top_k, arg_max, arg_min, one_hot, accuracy)

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, helper, kernel
 from pe_cli.ops.assign import copy
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 
@@ -297,3 +299,10 @@ def lars_momentum_cpu(o: Lowering) -> None:
         attrs["lars_coeff"],
         attrs["lars_weight_decay"],
     )
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(sgd_step, momentum_step)
+also_on_cuda(sgd, momentum)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, kernel
 from pe_cli.kernels.vecmath import square_root
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.optimizer import check_update, in_place, positive, rate, state_samples
 from pe_cli.ops.registry import Attr, Sample, op
@@ -281,3 +283,10 @@ def adadelta_cpu(o: Lowering) -> None:
     """One pass."""
     p, s, u = in_place(o, "Param", "AvgSquaredGrad", "AvgSquaredUpdate")
     o.call(adadelta_step, p, o.input("Grad"), s, u, p.size, o.attrs["rho"], o.attrs["epsilon"])
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(adagrad_step, rmsprop_step, rmsprop_centered, adadelta_step)
+also_on_cuda(adagrad, decayed_adagrad, rmsprop, adadelta)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, kernel
 from pe_cli.kernels.vecmath import square_root
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.optimizer import check_update, in_place, state_samples
 from pe_cli.ops.registry import Attr, op
@@ -92,3 +94,10 @@ def ftrl_cpu(o: Lowering) -> None:
     p, s, z = in_place(o, "Param", ("SquaredAccumulator", "SquaredAccumOut"), ("LinearAccumulator", "LinearAccumOut"))
     a = o.attrs
     o.call(ftrl_step, p, o.input("Grad"), s, z, o.input("LearningRate"), p.size, a["l1"], a["l2"], a["lr_power"])
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(ftrl_step)
+also_on_cuda(ftrl)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, kernel
 from pe_cli.kernels.vecmath import square_root
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.optimizer import check_update, in_place, state_samples, sum_of_squares
 from pe_cli.ops.registry import Attr, op
@@ -254,3 +256,50 @@ def lamb_cpu(o: Lowering) -> None:
         lamb_step, p, o.input("Grad"), m, v, direction, o.input("LearningRate"), p.size,
         a["beta1"], a["beta2"], a["epsilon"], a["weight_decay"],
     )  # fmt: skip
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@on_cuda(adam_step)
+def adam_values(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
+    """The same, one thread an element, without the powers."""
+    one = T(1)
+    step = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0]))
+    for i in range(n):
+        first = b1 * m[i] + (one - b1) * g[i]
+        second = b2 * v[i] + (one - b2) * g[i] * g[i]
+        m[i] = first
+        v[i] = second
+        p[i] -= step * first / (square_root(second) + eps)
+
+
+@on_cuda(adam_step)
+def adam_powers(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
+    """The powers, when every thread has read them."""
+    pow1[0] *= b1
+    pow2[0] *= b2
+
+
+@on_cuda(adamax_step)
+def adamax_values(p: Ptr, g: Ptr, m: Ptr, u: Ptr, pow1: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
+    """The same, one thread an element, without the power."""
+    one = T(1)
+    step = T(rate[0] / (1.0 - pow1[0]))
+    for i in range(n):
+        first = b1 * m[i] + (one - b1) * g[i]
+        size = abs(g[i])
+        held = b2 * u[i] + eps
+        largest = held if held > size else size
+        m[i] = first
+        u[i] = largest
+        p[i] -= step * first / largest
+
+
+@on_cuda(adamax_step)
+def adamax_power(p: Ptr, g: Ptr, m: Ptr, u: Ptr, pow1: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
+    """The power, when every thread has read it."""
+    pow1[0] *= b1
+
+
+also_on_cuda(adam, adamax)

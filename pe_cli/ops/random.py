@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType, check_dtype, product
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Kernel, Ptr, PtrI64, Real, T, kernel
 from pe_cli.kernels.random import normal, truncated_normal, uniform
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import STEP, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 
@@ -176,3 +178,10 @@ def gaussian_random_cpu(o: Lowering) -> None:
 def truncated_gaussian_random_cpu(o: Lowering) -> None:
     """One loop."""
     _draw(o, draw_truncated, "mean", "std")
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(draw_uniform, draw_normal, draw_truncated)
+also_on_cuda(uniform_random, gaussian_random, truncated_gaussian_random)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pe_cli.core.types import DTYPES
+from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, helper, kernel
 from pe_cli.kernels.transpose import transpose
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset
@@ -128,3 +129,34 @@ def _blocks(axes: Sequence[tuple[int, int, int]]) -> tuple[Numbers, int, int]:
     for size, _, _ in axes:
         count *= size
     return Numbers(tuple(v for axis in reversed(axes) for v in axis)), len(axes), count
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@on_cuda(copy_rows)
+def copy_rows_cuda(x: Ptr, out: Ptr, geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int):
+    """One thread an element."""
+    for e in range(blocks * rows * n):
+        b, r, i = e // (rows * n), e // n % rows, e % n
+        out[place_of(b, rank, geometry, 2) + r * yr + i] = x[place_of(b, rank, geometry, 1) + r * xr + i]
+
+
+@on_cuda(copy_strided)
+def copy_strided_cuda(
+    x: Ptr, out: Ptr, geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int, xs: Int, ys: Int
+):
+    """One thread an element."""
+    for e in range(blocks * rows * n):
+        b, r, i = e // (rows * n), e // n % rows, e % n
+        out[place_of(b, rank, geometry, 2) + r * yr + i * ys] = x[place_of(b, rank, geometry, 1) + r * xr + i * xs]
+
+
+@on_cuda(copy_transposed)
+def copy_transposed_cuda(
+    x: Addr, out: Addr, geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int
+):
+    """One thread an element, neighbours in the target."""
+    for e in range(blocks * rows * n):
+        b, j, i = e // (rows * n), e // rows % n, e % rows
+        out[place_of(b, rank, geometry, 2) + j * yr + i] = x[place_of(b, rank, geometry, 1) + i * xr + j]

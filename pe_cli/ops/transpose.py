@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 from pe_cli.ops.strided import copy_box, row_major
@@ -65,3 +66,9 @@ def transpose_grad_cpu(o: Lowering) -> None:
     """The inverse permutation."""
     axis = o.attrs["axis"]
     permute(o, o.input("Out@GRAD"), o.output("X@GRAD"), sorted(range(len(axis)), key=axis.__getitem__))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+also_on_cuda(transpose)

@@ -366,12 +366,12 @@ class Program:
 
         Call it before `append_backward`, as fluid asks: backward and optimizer ops are copied too.
         """
-        made = Program(self.name)
+        made = type(self)(self.name)
         made.random_seed, made.is_test = self.random_seed, self.is_test or for_test
         made._counters = dict(self._counters)
         made.blocks = []
         for block in self.blocks:
-            copy = Block(made, block.index)
+            copy = type(block)(made, block.index)
             made.blocks.append(copy)
             for v in block.vars.values():
                 fields = {k: val for k, val in vars(v).items() if k != "block"}
@@ -380,7 +380,7 @@ class Program:
                 attrs = {**o.attrs, "is_test": True} if for_test and "is_test" in o.attrs else dict(o.attrs)
                 ins = {s: list(n) for s, n in o.inputs.items()}
                 outs = {s: list(n) for s, n in o.outputs.items()}
-                copy.ops.append(Operator(o.type, ins, outs, attrs, o.role, list(o.role_vars), o.at, o.scope))
+                copy.ops.append(type(o)(o.type, ins, outs, attrs, o.role, list(o.role_vars), o.at, o.scope))
         return made
 
 

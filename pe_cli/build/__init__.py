@@ -1,0 +1,1 @@
+"""Specs -> programs: every layer of a model through the catalogue, then the optimizer."""

@@ -1,0 +1,181 @@
+"""build: a model and a run become startup, train and eval programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pe_cli.build.model import BrokenError, Layers
+from pe_cli.build.objects import OPTIMIZER, Maker
+from pe_cli.config.load import read_run
+from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.spec import ModelSpec, RunSpec
+from pe_cli.core.errors import PeError, Span, did_you_mean
+from pe_cli.core.types import TensorType
+from pe_cli.program.ir import Program, Variable, program_guard
+
+
+@dataclass(frozen=True)
+class Built:
+    """Programs of a model.
+
+    Args:
+        name: of the model.
+        startup: initialises every persistable variable, the optimizer's too.
+        train: forward, backward and optimizer ops; None where the run says nothing of training.
+        eval: forward ops, with layers like dropout switched to evaluation.
+        feeds: type of every feed, with the batch axis (-1).
+        loss: variable that is minimised, None without training.
+        fetches: name as written -> variable, of the model file and of the run file.
+    """
+
+    name: str
+    startup: Program
+    train: Program | None
+    eval: Program
+    feeds: Mapping[str, TensorType] = field(default_factory=dict)
+    loss: str | None = None
+    fetches: Mapping[str, str] = field(default_factory=dict)
+
+
+def build(model: ModelSpec, run: RunSpec | None = None) -> Built:
+    """Make the programs.
+
+    Args:
+        model: what is computed.
+        run: what is trained and fetched; None makes an eval program only.
+
+    Raises:
+        PeError: any mistake in the layers or in what the run says of them; a `PeErrors` with all where there are more.
+    """
+    mistakes = Mistakes()
+    built = build_into(model, run, mistakes)
+    mistakes.raise_all()
+    return built
+
+
+def load_and_build(path: Path | str, overrides: Sequence[str] = ()) -> tuple[RunSpec, Built]:
+    """Read a run file and its model file and make the programs: the mistakes of all three in one error.
+
+    Args:
+        path: the run file.
+        overrides: `key=value`, as after `-o`.
+
+    Raises:
+        PeError: any mistake; a `PeErrors` with all where there are several.
+    """
+    mistakes = Mistakes()
+    run = read_run(Path(path), overrides, mistakes)
+    built = build_into(run.model, run, mistakes) if run else None
+    mistakes.raise_all()
+    assert run is not None
+    assert built is not None
+    return run, built
+
+
+def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Built:
+    """Make the programs as far as they can be made, with every mistake added."""
+    train, startup = Program("train"), Program("startup")
+    train.random_seed = startup.random_seed = run.executor.seed if run else 0
+    layers = Layers(train, model, mistakes)
+    with program_guard(train, startup):
+        layers.append_all()
+        evaluation = train.clone(for_test=True)
+        evaluation.name = "eval"
+        references = _References(layers, mistakes, run)
+        loss = references.loss()
+        if run:
+            _optimize(run, loss, mistakes)
+    feeds = {v.name: v.type for v in train.list_vars() if v.is_data}
+    fetches = references.fetches(model)
+    if run:
+        references.feeds(feeds)
+        references.best(fetches)
+    trained = train if run and run.train else None
+    return Built(model.name, startup, trained, evaluation, feeds, loss.name if loss else None, fetches)
+
+
+def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes) -> None:
+    """Append backward and optimizer ops; their place is the optimizer's."""
+    node = run.optimizer
+    if node is None or loss is None:
+        # still look at the optimizer, in a program that nobody keeps
+        with program_guard(Program(), Program()):
+            if node is not None:
+                Maker(mistakes).make(OPTIMIZER, node, "train.optimizer")
+        return
+    at = run.at_of("train", "optimizer", "type")
+    with loss.block.program.place(at):
+        optimizer = Maker(mistakes).make(OPTIMIZER, node, "train.optimizer")
+        if optimizer is None or mistakes:
+            return
+        with mistakes.catch():
+            try:
+                optimizer.minimize(loss)
+            except PeError as error:
+                error.at = error.at or at
+                raise
+
+
+@dataclass(frozen=True)
+class _References:
+    """Names in a run file that stand for variables and feeds of the model."""
+
+    layers: Layers
+    mistakes: Mistakes
+    run: RunSpec | None
+
+    def find(self, name: str, at: Span | None) -> Variable | None:
+        try:
+            return self.layers.find(name, self.layers.model.scope)
+        except BrokenError:
+            return None
+        except PeError as error:
+            error.at = at
+            self.mistakes.add(error)
+        return None
+
+    def loss(self) -> Variable | None:
+        name = self.run.loss if self.run else None
+        return self.find(name, self.run.at_of("train", "loss")) if self.run and name else None
+
+    def fetches(self, model: ModelSpec) -> dict[str, str]:
+        wanted: dict[str, Span | None] = dict(model.fetches)
+        for name in self.run.fetches if self.run else ():
+            assert self.run
+            wanted[name] = self.run.tree_key("fetches", name)
+        found = {name: self.find(name, at) for name, at in wanted.items()}
+        return {name: variable.name for name, variable in found.items() if variable}
+
+    def feeds(self, known: Mapping[str, TensorType]) -> None:
+        """Check that the run feeds what the model takes."""
+        assert self.run
+        for name in self.run.feeds:
+            if name not in known and name not in self.layers.broken:
+                hint = did_you_mean(name, known) or f"it has {', '.join(known) or 'none'}"
+                self.mistakes.say(f"the model has no feed '{name}'", self.run.tree_key("feeds", name), hint)
+        if not self.run.data:
+            return
+        written = self.run.tree.get("feeds")
+        for name in known:
+            if name not in getattr(written, "entries", {}):
+                place = self.run.at_of("feeds") if written else self.run.at
+                notes = (
+                    ((self.layers.model.feeds[name].at, "declared here"),) if name in self.layers.model.feeds else ()
+                )
+                self.mistakes.say(
+                    f"the model's feed '{name}' gets no data", place, f"add {name}: FIELD to feeds", notes
+                )
+
+    def best(self, fetches: Mapping[str, str]) -> None:
+        """Check that the best checkpoint is chosen by something that is fetched."""
+        assert self.run
+        checkpoint = self.run.output.checkpoint
+        if checkpoint is None or checkpoint.best is None or self.mistakes:
+            return
+        use, slash, name = checkpoint.best.by.partition("/")
+        known = [f"{data}/{fetch}" for data in self.run.data for fetch in fetches]
+        if not slash or use not in self.run.data or name not in fetches:
+            hint = did_you_mean(checkpoint.best.by, known) or f"one of {', '.join(known) or 'none'}"
+            self.mistakes.say(f"nothing is measured as '{checkpoint.best.by}'", checkpoint.best.at_of("by"), hint)

@@ -1,0 +1,212 @@
+"""A ModelSpec's layers into a program: arguments are checked, and variables get the names of the file."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pe_cli.build.objects import Maker
+from pe_cli.build.values import convert, meant
+from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.nodes import ListNode, Node, ScalarNode, describe, origin_notes
+from pe_cli.config.scope import Scope
+from pe_cli.config.spec import ArgSpec, LayerSpec, ModelSpec
+from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.types import TensorType
+from pe_cli.layers.registry import LayerArg, LayerDef, find
+from pe_cli.program.ir import Program, Variable
+
+
+class BrokenError(Exception):
+    """A variable does not exist because of a mistake that is reported already."""
+
+
+@dataclass
+class Layers:
+    """Appends layers to the main program (the default one while this runs).
+
+    Args:
+        program: main program.
+        model: what is computed.
+        mistakes: where errors go.
+
+    Attributes:
+        broken: variables that do not exist because of a mistake.
+        aliases: names of the file that stand for a variable of another name.
+    """
+
+    program: Program
+    model: ModelSpec
+    mistakes: Mistakes
+    broken: set[str] = field(default_factory=set)
+    aliases: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.block = self.program.global_block()
+        self.maker = Maker(self.mistakes)
+        self.keys = {layer.key: layer for layer in self.model.layers}
+        self.broken |= self.model.broken
+
+    def append_all(self) -> None:
+        """Declare the feeds and append every layer."""
+        for name, feed in self.model.feeds.items():
+            kind = TensorType((-1, *feed.shape), feed.dtype)
+            self.block.create_var(name, kind, is_data=True, stop_gradient=True, at=feed.at)
+        for layer in self.model.layers:
+            self._append(layer)
+
+    def find(self, name: str, scope: Scope) -> Variable:
+        """Return a variable by a name as written.
+
+        Raises:
+            BrokenError: there would be one, but for a mistake that is reported already.
+            PeError: there is none; without a place.
+        """
+        full = scope.find(name) or name
+        full = self.aliases.get(full, full)
+        if full in self.block.vars:
+            return self.block.vars[full]
+        base = full.partition(".")[0]
+        if base in self.broken:
+            raise BrokenError
+        if base in self.keys and "." not in full:
+            later = self.keys[base]
+            raise PeError(
+                f"'{name}' is computed only later", hint="move it up", notes=[(later.at, f"'{name}' is made here")]
+            )
+        known = [n for n in scope.known() if n not in self.broken]
+        raise PeError(
+            f"there is no variable '{name}'", hint=did_you_mean(name, known) or f"there are {', '.join(known[-12:])}"
+        )
+
+    def _append(self, layer: LayerSpec) -> None:
+        before = self.mistakes.total
+        made = False
+        try:
+            definition = find(layer.type)
+            values = self._arguments(layer, definition)
+            if self.mistakes.total == before:
+                self._call(layer, definition, values)
+                made = True
+        except BrokenError:
+            pass
+        except PeError as error:
+            error.at = error.at or layer.at
+            self._add(error, layer)
+        if not made:
+            self.broken.add(layer.key)
+
+    def _call(self, layer: LayerSpec, definition: LayerDef, values: Mapping[str, Any]) -> None:
+        named = {"name": layer.key} if "name" in inspect.signature(definition.fn).parameters else {}
+        count, first = len(self.block.vars), len(self.block.ops)
+        with self.program.place(layer.at), self.program.name_scope(layer.key):
+            result = definition.fn(**values, **named)
+        fresh = set(itertools.islice(reversed(self.block.vars), len(self.block.vars) - count))
+        outputs = list(result) if isinstance(result, (list, tuple)) else [result]
+        for i, output in enumerate(outputs):
+            key = layer.key if len(outputs) == 1 else f"{layer.key}.{i}"
+            if output.name == key:
+                continue
+            # what was there before, and what the startup program knows by its name, keeps that name
+            if output.name not in fresh or output.persistable:
+                self.aliases[key] = output.name
+            else:
+                self.block.rename_var(output.name, key, first)
+        if len(outputs) > 1:
+            self.aliases[layer.key] = self.aliases.get(f"{layer.key}.0", f"{layer.key}.0")
+
+    def _arguments(self, layer: LayerSpec, definition: LayerDef) -> dict[str, Any]:
+        """Return the values of a layer's arguments.
+
+        Raises:
+            BrokenError: one depends on a layer with a mistake; every other argument has been checked by then.
+        """
+        what = f"layer '{layer.type}'"
+        for name, arg in layer.args.items():
+            if name not in definition.args:
+                hint = did_you_mean(name, definition.args) or f"its arguments are {', '.join(definition.args)}"
+                self._add(PeError(f"{what} has no argument '{name}'", at=arg.at, hint=hint), layer)
+        values: dict[str, Any] = {}
+        broken = False
+        misspelled = meant(layer.args, definition.args)
+        for name, declared in definition.args.items():
+            try:
+                if name in layer.args:
+                    values[name] = self._value(declared, layer.args[name], layer, f"{what}: {name}")
+                elif declared.required and name not in misspelled:
+                    values[name] = self._implied(declared, definition, layer, what)
+            except BrokenError:
+                broken = True
+            except PeError as error:
+                self._add(error, layer)
+        if broken:
+            raise BrokenError
+        return values
+
+    def _implied(self, declared: LayerArg, definition: LayerDef, layer: LayerSpec, what: str) -> Any:
+        """Return the previous layer's output for the first variable, which needs no name."""
+        if declared.name != definition.implied:
+            raise PeError(f"{what} needs the argument '{declared.name}'", at=layer.at, hint=f"add {declared.name}: ...")
+        if layer.previous is None:
+            hint = did_you_mean(declared.name, layer.args) or f"add {declared.name}: and the name of a feed"
+            raise PeError(
+                f"{what} needs the argument '{declared.name}', as it is the first layer", at=layer.at, hint=hint
+            )
+        previous = self.aliases.get(layer.previous, layer.previous)
+        if previous not in self.block.vars:
+            raise BrokenError
+        variable = self.block.vars[previous]
+        return [variable] if declared.kind == "variables" else variable
+
+    def _value(self, declared: LayerArg, arg: ArgSpec, layer: LayerSpec, what: str) -> Any:
+        node = arg.value
+        if (
+            isinstance(node, ScalarNode)
+            and node.value is None
+            and (declared.optional or (not declared.required and declared.default is None))
+        ):
+            return None
+        if declared.kind == "variable":
+            return self._variable(node, layer, what)
+        if declared.kind == "variables":
+            items = node.items if isinstance(node, ListNode) else (node,)
+            if not items:
+                raise PeError(f"{what} must have at least one name", at=node.at)
+            return self._variables(items, layer, what)
+        if declared.kind == "param_attr":
+            return self.maker.param_attr(node, what)
+        if declared.kind == "initializer":
+            return self.maker.initializer(node, what)
+        return convert(declared.kind, node, what)
+
+    def _variables(self, items: Sequence[Node], layer: LayerSpec, what: str) -> list[Variable]:
+        """Return variables by name; one that is broken does not hide a wrong name after it."""
+        found: list[Variable] = []
+        for item in items:
+            with contextlib.suppress(BrokenError):
+                found.append(self._variable(item, layer, what))
+        if len(found) < len(items):
+            raise BrokenError
+        return found
+
+    def _variable(self, node: Node, layer: LayerSpec, what: str) -> Variable:
+        if not isinstance(node, ScalarNode) or not isinstance(node.value, str):
+            raise PeError(
+                f"{what} must be the name of a variable, got {describe(node)}", at=node.at, notes=origin_notes(node)
+            )
+        try:
+            return self.find(node.value, node.scope or layer.scope)
+        except PeError as error:
+            error.at = node.at
+            error.notes += origin_notes(node)
+            raise
+
+    def _add(self, error: PeError, layer: LayerSpec) -> None:
+        """Keep an error; one in a block also says where the block is used."""
+        name = layer.key.rpartition("/")[0]
+        error.notes += [(at, f"in '{name}', used here") for at in layer.calls[-1:]]
+        self.mistakes.add(error)

@@ -1,0 +1,107 @@
+"""Nodes to the values that a layer, an initializer or an optimizer takes, each kind with its own sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pe_cli.config.nodes import ListNode, Node, ScalarNode, describe, origin_notes
+from pe_cli.core.errors import PeError, did_you_mean
+
+#: What a value of a kind is called in messages.
+WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text",
+    "ints": "a list of whole numbers",
+    "floats": "a list of numbers",
+    "strs": "a list of texts",
+    "int_or_ints": "a whole number or a list of them",
+}
+_YES_NO = ("yes", "no", "on", "off")
+
+
+class Wrong(Exception):
+    """A value is not of its kind."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+
+def convert(kind: str, node: Node, what: str) -> Any:
+    """Return the value of a node of a simple kind.
+
+    Args:
+        kind: a key of `WORDS`.
+        node: as written.
+        what: begins the message: `layer 'fc': size`.
+
+    Raises:
+        PeError: it is something else.
+    """
+    try:
+        return _CONVERT[kind](node)
+    except Wrong as wrong:
+        inner = wrong.node
+        value = inner.value if isinstance(inner, ScalarNode) else None
+        hint = None
+        if kind == "bool" and str(value).lower() in _YES_NO:
+            hint = f"write true or false; in YAML 1.2 {value} is text"
+        elif isinstance(value, float) and value.is_integer() and "int" in kind:
+            hint = f"write {int(value)}"
+        raise PeError(
+            f"{what} must be {WORDS[kind]}, got {describe(node)}", at=inner.at, hint=hint, notes=origin_notes(inner)
+        ) from None
+
+
+def meant(written: Iterable[str], known: Iterable[str]) -> set[str]:
+    """Return the known names that misspelled ones probably stand for, so that those are not reported as missing too."""
+    names = list(known)
+    hints = {did_you_mean(name, names) for name in written if name not in names}
+    return {name for name in names if f"did you mean '{name}'?" in hints}
+
+
+def _int(node: Node) -> int:
+    if isinstance(node, ScalarNode) and isinstance(node.value, int) and not isinstance(node.value, bool):
+        return node.value
+    raise Wrong(node)
+
+
+def _float(node: Node) -> float:
+    if isinstance(node, ScalarNode) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+        return float(node.value)
+    raise Wrong(node)
+
+
+def _bool(node: Node) -> bool:
+    if isinstance(node, ScalarNode) and isinstance(node.value, bool):
+        return node.value
+    raise Wrong(node)
+
+
+def _str(node: Node) -> str:
+    if isinstance(node, ScalarNode) and isinstance(node.value, str):
+        return node.value
+    raise Wrong(node)
+
+
+def _list(item: Callable[[Node], Any]) -> Callable[[Node], list[Any]]:
+    def convert_list(node: Node) -> list[Any]:
+        if not isinstance(node, ListNode):
+            raise Wrong(node)
+        return [item(inner) for inner in node.items]
+
+    return convert_list
+
+
+_CONVERT: dict[str, Callable[[Node], Any]] = {
+    "int": _int,
+    "float": _float,
+    "bool": _bool,
+    "str": _str,
+    "ints": _list(_int),
+    "floats": _list(_float),
+    "strs": _list(_str),
+    "int_or_ints": lambda node: _list(_int)(node) if isinstance(node, ListNode) else _int(node),
+}
