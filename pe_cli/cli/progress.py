@@ -132,18 +132,24 @@ class Bar(Quiet):
         super().compiling(done, total, name)
         if self._compile is None:
             self._compile = self._bar.add_task("compiling", total=total, facts="")
-        self._bar.update(self._compile, completed=done, total=total, facts=name.split(":")[-1], visible=True)
+        self._bar.update(self._compile, completed=done, total=total, facts=name.split(":")[-1])
+
+    def _compiled(self) -> None:
+        """Take the line about compilation away."""
+        if self._compile is not None:
+            self._bar.remove_task(self._compile)
+            self._compile = None
 
     def started(self, start: Start) -> None:
         """Print what starts above the bar."""
+        self._compiled()
         self._bar.console.print(headline(start), markup=False, highlight=False)
         self._task = self._bar.add_task("training", total=start.steps, facts="")
 
     def stepped(self, step: int, epoch: int, loss: float, samples: int) -> None:
         """Move the bar, a few times a second at most."""
         now = time.perf_counter()
-        if self._compile is not None:
-            self._bar.update(self._compile, visible=False)
+        self._compiled()
         if step <= 1:
             self._begin, self._samples = now, 0
         else:

@@ -19,6 +19,8 @@ from pe_cli.kernels.lang import POINTERS
 #: Threads of a block, and most blocks of a grid, where the kernel does not say; the simulator's threads are slow.
 BLOCK, GRID = 256, 2048
 SIMULATED_BLOCK, SIMULATED_GRID = 2, 2
+#: Most blocks along x, y and z.
+AXIS_BLOCKS = (2**31 - 1, 65535, 65535)
 #: int64 words of an error report.
 REPORT = 8
 #: Bytes zeroed at a time.
@@ -168,13 +170,14 @@ class Compiler:
     def shape(self, call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return blocks and threads of a block; no blocks where nothing is to do."""
         built = self.built(call)
-        pairs = zip(built.names, call.args, strict=True)
-        wanted = call.threads or (built.threads({n: a for n, a in pairs if isinstance(a, int)}),)
+        wanted = built.wanted(call.args)
+        most, size = (SIMULATED_GRID, SIMULATED_BLOCK) if self.simulated else (GRID, BLOCK)
+        if wanted is None:
+            return (most,), built.block or (size,)
         if built.block:
-            return tuple(-(-n // b) for n, b in zip(wanted, built.block, strict=True)), built.block
-        (n,) = wanted
-        most, block = (SIMULATED_GRID, SIMULATED_BLOCK) if self.simulated else (GRID, BLOCK)
-        return (min(most, -(-n // block)),), (min(block, max(n, 1)),)
+            blocks = [-(-n // b) for n, b in zip(wanted, built.block, strict=True)]
+            return tuple(min(n, limit) for n, limit in zip(blocks, AXIS_BLOCKS, strict=False)), built.block
+        return (min(most, -(-wanted[0] // size)),), (min(size, max(wanted[0], 1)),)
 
     def _key(self, call: Call) -> Any:
         return call.kernel, call.dtype, call.second

@@ -67,14 +67,12 @@ class Call:
         args: in the order of its parameters.
         dtype: element type T.
         second: element type U.
-        threads: on CUDA: threads with something to do, along x (and y); () where the kernel's loops tell. The CPU ignores it.
     """
 
     kernel: Any
     args: tuple[Any, ...]
     dtype: str
     second: str
-    threads: tuple[int, ...] = ()
 
 
 class _Word:

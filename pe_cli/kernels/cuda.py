@@ -7,8 +7,8 @@ A kernel of the CPU runs on CUDA from the same text, in one of two ways:
 
 `deal` is a promise that an iteration of an outermost loop reads nothing that another writes, except what the iteration of the same
 number wrote in an earlier loop. Where the CPU's text does not fit, `on_cuda(kernel)` gives another with the same parameters, or several
-that run one after the other; ops whose calls differ altogether write `cuda_kernel` functions. Both are dealt. `block_kernel` functions
-are taken as they are: they see `cuda` (threadIdx, shared memory, syncthreads) and choose the shape of a block.
+that run one after the other; ops whose calls differ altogether write `cuda_kernel` functions. Both are dealt, unless they say the shape
+of a block: those are taken as they are and see `cuda` (threadIdx, shared memory, syncthreads).
 
 Nothing here imports numba: `build` gets the module. One text serves the GPU and numba's simulator.
 """
@@ -20,7 +20,7 @@ import inspect
 import math
 import textwrap
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,15 +56,17 @@ class CudaKernel:
         fn: the Python function, with the annotations of `lang`.
         params: annotation names in order.
         name: `module:function`.
-        block: threads of a block along x and y; None where the outermost loops are dealt.
         text: source, for functions made by `exec`.
+        block: threads of a block along x (and y, z) of a kernel that works by blocks; empty where the outermost loops are dealt.
+        threads: how many threads have something to do along each, as expressions of the integer parameters; empty for a whole grid.
     """
 
     fn: types.FunctionType
     params: tuple[str, ...]
     name: str
-    block: tuple[Tuned, ...] | None = None
     text: str | None = None
+    block: tuple[Tuned | int, ...] = ()
+    threads: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<CUDA kernel {self.name}>"
@@ -76,14 +78,19 @@ DEALT: set[Kernel] = set()
 INSTEAD: dict[Kernel, list[CudaKernel]] = {}
 
 
-def cuda_kernel(fn: Any) -> CudaKernel:
-    """Mark a function as a kernel for CUDA, whose outermost loops are dealt over the threads."""
-    return CudaKernel(fn, parameter_kinds(fn), f"{fn.__module__}:{fn.__qualname__}")
+def cuda_kernel(
+    fn: Any, *, text: str | None = None, block: Sequence[Tuned | int] = (), threads: Sequence[str] = ()
+) -> CudaKernel:
+    """Make a kernel for CUDA of a function; as a decorator without arguments, one whose outermost loops are dealt.
 
-
-def block_kernel(*block: Tuned) -> Callable[[Any], CudaKernel]:
-    """Mark a function as a kernel for CUDA that works by blocks of these many threads along x (and y)."""
-    return lambda fn: CudaKernel(fn, parameter_kinds(fn), f"{fn.__module__}:{fn.__qualname__}", block)
+    Args:
+        fn: the function.
+        text: see `CudaKernel`.
+        block: see `CudaKernel`; the function is then taken as it is: it sees `cuda`.
+        threads: see `CudaKernel`.
+    """
+    name = f"{fn.__module__}:{fn.__qualname__}"
+    return CudaKernel(fn, parameter_kinds(fn), name, text, tuple(block), tuple(threads))
 
 
 def deal(*kernels: Kernel) -> None:
@@ -91,11 +98,16 @@ def deal(*kernels: Kernel) -> None:
     DEALT.update(kernels)
 
 
-def on_cuda(kernel: Kernel, text: str | None = None) -> Callable[[Any], CudaKernel]:
-    """Give a kernel another text on CUDA, with the same parameters; given twice, the second runs after the first is done."""
+def on_cuda(kernel: Kernel, **how: Any) -> Callable[[Any], CudaKernel]:
+    """Give a kernel another text on CUDA, with the same parameters; given twice, the second runs after the first is done.
+
+    Args:
+        kernel: of the CPU.
+        how: keywords of `cuda_kernel`.
+    """
 
     def make(fn: Any) -> CudaKernel:
-        made = CudaKernel(fn, parameter_kinds(fn), kernel.name, None, text)
+        made = cuda_kernel(fn, **how)
         assert made.params == kernel.params, f"{kernel}: other parameters on CUDA, {made.params}"
         INSTEAD.setdefault(kernel, []).append(made)
         return made
@@ -184,24 +196,28 @@ class Built:
 
     Args:
         fn: what to give to `cuda.jit`.
-        bounds: numbers of iterations of the outermost loops, as expressions over the parameters; empty for one thread.
         names: of the parameters.
-        block: threads of a block, None for the device's choice.
+        block: threads of a block, empty for the device's choice.
+        threads: how many have something to do along each axis, as expressions; `loops` where the largest counts.
+        loops: whether the outermost loops are dealt.
     """
 
     fn: types.FunctionType
-    bounds: tuple[Any, ...]
     names: tuple[str, ...]
-    block: tuple[int, ...] | None
+    block: tuple[int, ...]
+    threads: tuple[Any, ...]
+    loops: bool
 
-    def threads(self, numbers: Mapping[str, int]) -> int:
-        """Return how many threads have something to do, from the integers among the arguments."""
-        if not self.bounds:
-            return 1
+    def wanted(self, args: Sequence[Any]) -> tuple[int, ...] | None:
+        """Return how many threads have something to do along each axis; None where the integers among the arguments don't tell."""
+        if not self.threads:
+            return None if self.block else (1,)
+        numbers = {name: arg for name, arg in zip(self.names, args, strict=True) if isinstance(arg, int)}
         try:
-            return max(int(eval(b, {"__builtins__": {}, "min": min, "max": max}, dict(numbers))) for b in self.bounds)
-        except (NameError, TypeError):
-            raise AssertionError(f"{self.fn.__name__}: launch it with a number of threads") from None
+            found = [int(eval(t, {"__builtins__": {}, "min": min, "max": max}, numbers)) for t in self.threads]
+        except NameError:  # a size that the kernel reads from memory
+            return None
+        return (max(found),) if self.loops else tuple(found)
 
 
 def forms(kernel: Kernel | CudaKernel) -> Sequence[Kernel | CudaKernel]:
@@ -222,13 +238,14 @@ def build(kernel: Kernel | CudaKernel, dtype: str, second: str, module: Any, sim
     fn = kernel.fn
     own = kernel if isinstance(kernel, CudaKernel) else None
     tree = _definition(fn, own.text if own else None)
-    bounds = _deal(tree) if (kernel in DEALT if own is None else own.block is None) else []
+    loops = _deal(tree) if (kernel in DEALT if own is None else not own.block) else []
+    threads = loops or [ast.parse(t, mode="eval").body for t in (own.threads if own else ())]
     space = _Resolver(dtype, module, simulated).space(fn)
     exec(compile(ast.Module([tree], []), inspect.getsourcefile(fn) or kernel.name, "exec"), space)
     names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
-    codes = tuple(compile(ast.Expression(b), kernel.name, "eval") for b in bounds)
-    block = tuple(t.simulated if simulated else t.device for t in own.block) if own and own.block else None
-    return Built(space[fn.__name__], codes, names, block)
+    codes = tuple(compile(ast.Expression(t), kernel.name, "eval") for t in threads)
+    sizes = (t if isinstance(t, int) else t.simulated if simulated else t.device for t in (own.block if own else ()))
+    return Built(space[fn.__name__], names, tuple(sizes), codes, bool(loops))
 
 
 def _definition(fn: types.FunctionType, text: str | None) -> ast.FunctionDef:

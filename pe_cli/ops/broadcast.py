@@ -89,7 +89,7 @@ def _made(text: str, cuda_text: str, fn: Any) -> Kernel:
     made = make_kernel(space["loop"], f"{fn.__module__}:{fn.__qualname__}")
     space = dict(space)
     exec(cuda_text, space)
-    on_cuda(made, cuda_text)(space["loop"])
+    on_cuda(made, text=cuda_text)(space["loop"])
     return made
 
 

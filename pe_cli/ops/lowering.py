@@ -65,7 +65,6 @@ class Lowering:
         *args: Any,
         dtype: str | None = None,
         second: str | None = None,
-        threads: tuple[int, ...] = (),
     ) -> None:
         """Append a kernel call.
 
@@ -74,7 +73,6 @@ class Lowering:
                 int for Int, float for Real, STATUS for Status, STEP for PtrI64.
             dtype: element type T; default: of the first argument for a `Ptr` parameter, else of the first buffer.
             second: element type U; default: of the first argument for a `PtrU` parameter.
-            threads: on CUDA: how many have something to do, where the kernel's outermost loops don't tell.
         """
         params = getattr(kernel, "params", ())
         assert len(params) == len(args), f"{kernel}: takes {len(params)} arguments, got {len(args)}"
@@ -84,7 +82,6 @@ class Lowering:
                 args,
                 dtype or _dtype_of(params, args, ("Ptr", "Addr")),
                 second or _dtype_of(params, args, ("PtrU",)),
-                threads,
             )
         )
 

@@ -9,8 +9,10 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.cuda import Tuned, cuda, on_cuda
 from pe_cli.kernels.gemm import gemm, gemm_scratch
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Real, T, address, kernel
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering, Numbers
 from pe_cli.ops.registry import Attr, Sample, op
 
@@ -312,3 +314,64 @@ def matmul_flops(x: TensorType, y: TensorType, **attrs: Any) -> int:
     """Return 2 sizes of Out times the inner size."""
     left, right = _factors(x.shape, y.shape, attrs["transpose_X"], attrs["transpose_Y"])
     return 2 * product(broadcast(left.batch, right.batch)) * left.height * right.width * left.width
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+#: A block computes a square of the product, tile by tile of the factors; a tile's rows are one longer, so that its columns lie in
+#: different banks of shared memory.
+TILE = Tuned(16, 6)
+LINE = Tuned(17, 7)
+
+
+@on_cuda(products)
+def no_products(
+    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, size: Int, alpha: Real,
+    table: PtrI64, count: Int, scratch: Ptr,
+):  # fmt: skip
+    """Without a product C is zero."""
+    for i in range(size if count == 0 else 0):
+        c[i] = T(0)
+
+
+@on_cuda(products, block=(TILE, TILE, 1), threads=("m", "n", "count"))
+def products_cuda(
+    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, size: Int, alpha: Real,
+    table: PtrI64, count: Int, scratch: Ptr,
+):  # fmt: skip
+    """One thread an element of C; of the products that are added up in one place, the first block does all, in order."""
+    left = cuda.shared.array((TILE, LINE), T)
+    right = cuda.shared.array((TILE, LINE), T)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    top, side = cuda.blockIdx.x * TILE, cuda.blockIdx.y * TILE
+    for z in range(cuda.blockIdx.z, count, cuda.gridDim.z):
+        if table[4 * z + 3] != 0:
+            continue
+        total = T(0)
+        last = count if size < count * m * n else z + 1
+        for q in range(z, last):
+            if table[4 * q + 2] != table[4 * z + 2]:
+                continue
+            at_a, at_b = table[4 * q], table[4 * q + 1]
+            for begin in range(0, k, TILE):
+                # Neighbours in x read neighbours in memory, whichever way a factor lies.
+                row, inner = (top + tx, begin + ty) if ta else (top + ty, begin + tx)
+                value = T(0)
+                if row < m and inner < k:
+                    value = a[at_a + (inner * lda + row if ta else row * lda + inner)]
+                left[row - top, inner - begin] = value
+                column, inner = (side + ty, begin + tx) if tb else (side + tx, begin + ty)
+                value = T(0)
+                if column < n and inner < k:
+                    value = b[at_b + (column * ldb + inner if tb else inner * ldb + column)]
+                right[inner - begin, column - side] = value
+                cuda.syncthreads()
+                for i in range(TILE):
+                    total += left[ty, i] * right[i, tx]
+                cuda.syncthreads()
+        if top + ty < m and side + tx < n:
+            c[table[4 * z + 2] + (top + ty) * n + side + tx] = T(alpha) * total
+
+
+also_on_cuda(mul, matmul)

@@ -76,7 +76,7 @@ def _kernel(fn: Any, first: str, value: str) -> tuple[Helper, Kernel]:
     attributes = fn.__code__.co_argcount - (2 if value else 1)
     made = make_kernel(_loop(_LOOP, f, first, value, attributes)[0], f"{fn.__module__}:{fn.__qualname__}")
     loop, text = _loop(_CUDA_LOOP, f, first, value, attributes)
-    on_cuda(made, text)(loop)
+    on_cuda(made, text=text)(loop)
     return f, made
 
 

@@ -172,3 +172,44 @@ def test_a_best_checkpoint_is_marked_before_it_is_first_measured(pe: Pe, config:
     said = pe("train", config, "-o", best)
     assert said.code == 0, said.err
     assert (only_run(config) / "checkpoints" / "best").is_file()
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "sizes"),
+    [
+        pytest.param("weighted", 0, [16, 16, 8], id="weighted takes every sample"),
+        pytest.param("drop", 0, [15, 15, 6], id="drop leaves out what does not fit"),
+        pytest.param("error", 2, [], id="error says so"),
+    ],
+)
+def test_batches_that_three_devices_cannot_share(
+    pe: Pe, config: Path, policy: str, code: int, sizes: list[int]
+) -> None:
+    said = pe(
+        "train", config, "--quiet", "-o", "executor.devices=3", "-o", f"executor.uneven_batch={policy}",
+        "-o", "train.epochs=1", "-o", "fetches.guess={every: 1 steps, to: guess.jsonl}",
+    )  # fmt: skip
+    assert said.code == code, said.err
+    rows = (
+        [json.loads(r)["step"] for r in (only_run(config) / "fetches" / "guess.jsonl").read_text().splitlines()]
+        if sizes
+        else []
+    )
+    assert [rows.count(step) for step in sorted(set(rows))] == sizes
+    if code:
+        assert "16 samples cannot be split evenly over 3 devices" in said.err
+
+
+def test_a_fetch_may_keep_the_devices_apart(pe: Pe, config: Path) -> None:
+    fetch = "fetches.guess={every: 1 steps, merge: list}"
+    said = pe("train", config, "--quiet", "-o", "executor.devices=2", "-o", "train={drop_last: true, epochs: 1, loss: loss,"
+              " batch_size: 16, optimizer: {type: SGD, learning_rate: 0.1}}", "-o", fetch)  # fmt: skip
+    assert said.code == 0, said.err
+    # two steps of two devices with 8 samples each
+    assert np.load(only_run(config) / "fetches" / "guess.npz")["guess"].shape == (4, 8, 1)
+
+
+def test_graphs_are_drawn_where_the_strategy_asks_for_them(pe: Pe, config: Path) -> None:
+    assert pe("train", config, "--smoke", "-o", "build_strategy.debug_graphviz_path=graphs/").code == 0
+    names = {path.name for path in (only_run(config) / "graphs").iterdir()}
+    assert names == {"original_graph.dot", "fused_graph.dot", "multi_devices_graph.dot"}

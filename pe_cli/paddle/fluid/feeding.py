@@ -1,0 +1,140 @@
+"""Feeds of scripts: checked against the program, converted where that loses nothing, and split over devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import did_you_mean
+from pe_cli.core.types import TensorType
+from pe_cli.execute.executor import split_sizes
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths
+from pe_cli.program.ir import Program
+
+Array = np.ndarray[Any, Any]
+
+
+def needed(program: Program) -> list[str]:
+    """Return what a program reads that is neither persistable nor written before."""
+    block = program.global_block()
+    written: set[str] = set()
+    found: dict[str, None] = {}
+    for op in block.ops:
+        for name in op.input_names():
+            if name not in written and not block.vars[name].persistable:
+                found[name] = None
+        written.update(op.output_names())
+    return list(found)
+
+
+def check(program: Program, feed: Mapping[str, Any]) -> dict[str, LoDTensor]:
+    """Return what a program is fed, of its types.
+
+    Raises:
+        FluidValueError: an unknown or missing name, or a shape that does not fit; a ValueError.
+        FluidTypeError: an element type that would lose something; a TypeError.
+    """
+    block = program.global_block()
+    out = {}
+    for name, value in feed.items():
+        if name not in block.vars:
+            known = [v.name for v in block.vars.values() if v.is_data]
+            hint = did_you_mean(str(name), known) or f"it has {', '.join(known) or 'none'}"
+            raise FluidValueError(f"the program has no feed '{name}'", hint=hint)
+        out[str(name)] = _converted(name, block.vars[name].type, value)
+    for name in needed(program):
+        if name not in out:
+            _missing(program, name)
+    return out
+
+
+def _missing(program: Program, name: str) -> None:
+    source, gradient, _ = name.partition("@GRAD")
+    if gradient:
+        hint = f"gradient_scale_strategy Customized: feed '{name}', of the shape of '{source}', for every device"
+        raise FluidValueError(f"'{name}' is neither fed nor computed", hint=hint)
+    if program.global_block().vars[name].is_data:
+        raise FluidValueError(f"feed '{name}' is missing", hint=f"feed={{'{name}': ...}}")
+    raise FluidValueError(f"'{name}' is read before any op writes it", hint="feed it, or make it persistable")
+
+
+def _converted(name: str, kind: TensorType, value: Any) -> LoDTensor:
+    lengths = value.recursive_sequence_lengths() if isinstance(value, LoDTensor) else []
+    plain = not isinstance(value, (np.ndarray, np.generic, LoDTensor))
+    array = np.asarray(value)
+    fits = array.ndim == len(kind.shape) and all(w in (-1, g) for w, g in zip(kind.shape, array.shape, strict=True))
+    if not fits:
+        raise FluidValueError(f"feed '{name}' should be {kind}, got {list(array.shape)}", hint="reshape it")
+    if array.dtype != kind.numpy:
+        numbers = plain and array.dtype.kind in "biuf" and not (array.dtype.kind == "f" and kind.numpy.kind in "biu")
+        widens = array.dtype.kind in "iub" and kind.numpy.kind in "iu" and np.can_cast(array.dtype, kind.numpy)
+        if not (numbers or widens or (plain and array.size == 0)):
+            hint = f"feed {name}.astype('{kind.dtype}')"
+            raise FluidTypeError(f"feed '{name}' should be {kind.dtype}, got {array.dtype}", hint=hint)
+        array = array.astype(kind.numpy)
+    return LoDTensor(array, lengths)
+
+
+def samples_of(feed: Mapping[str, LoDTensor]) -> int | None:
+    """Return how many samples (top-level sequences, or rows) a batch has; None for an empty feed.
+
+    Raises:
+        FluidValueError: feeds of different lengths; a ValueError.
+    """
+    counts = {name: _count(t) for name, t in feed.items() if np.array(t).ndim}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"'{name}' has {n}" for name, n in counts.items())
+        raise FluidValueError(f"feeds of one batch differ in length: {listed}")
+    return next(iter(counts.values()), None)
+
+
+def _count(tensor: LoDTensor) -> int:
+    return len(tensor.lod()[0]) - 1 if tensor.lod() else len(tensor)
+
+
+def split(feed: Mapping[str, LoDTensor], devices: int) -> list[dict[str, LoDTensor]]:
+    """Cut a batch for devices along axis 0, the remainder to the later ones, never inside a top-level sequence.
+
+    Raises:
+        FluidValueError: fewer samples than devices, or feeds of different lengths; a ValueError.
+    """
+    samples = samples_of(feed)
+    if samples is None:
+        return [dict(feed) for _ in range(devices)]
+    if samples < devices:
+        hint = "leave this batch out, or use fewer devices"
+        raise FluidValueError(f"the feed has {samples} samples for {devices} devices", hint=hint)
+    parts = []
+    start = 0
+    for n in split_sizes(samples, devices):
+        parts.append({name: _cut(t, start, start + n) for name, t in feed.items()})
+        start += n
+    return parts
+
+
+def _cut(tensor: LoDTensor, begin: int, end: int) -> LoDTensor:
+    levels: list[Sequence[int]] = []
+    for level in tensor.lod():
+        part = level[begin : end + 1]
+        levels.append([o - part[0] for o in part])
+        begin, end = part[0], part[-1]
+    value = np.asarray(tensor)
+    return LoDTensor(value if value.ndim == 0 else value[begin:end], to_lengths(levels))
+
+
+def check_list(feed: Sequence[Any], devices: int) -> None:
+    """Check that a list feed has one dict a device.
+
+    Raises:
+        FluidValueError: another length; a ValueError.
+        FluidTypeError: an element is no dict; a TypeError.
+    """
+    for i, part in enumerate(feed):
+        if not isinstance(part, dict):
+            hint = "feed a list of {name: value}, one for each device"
+            raise FluidTypeError(f"each element of a feed list should be a dict, element {i} is {part!r:.60}", hint=hint)
+    if len(feed) != devices:
+        raise FluidValueError(f"the feed list has {len(feed)} elements for {devices} devices", hint="one for each device")

@@ -1,0 +1,370 @@
+"""Program, Block, Operator, Variable as the original's scripts use them, on the core's classes of these names."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.types import TensorType
+from pe_cli.paddle.errors import FluidValueError
+from pe_cli.paddle.fluid import unique_name
+from pe_cli.paddle.fluid.arithmetic import Arithmetic
+from pe_cli.program import ir
+from pe_cli.program.ir import Role
+
+
+def as_dtype(given: Any) -> str:
+    """Return the core's name of an element type: a text, a NumPy type, or a member of `core.VarDesc.VarType`."""
+    if isinstance(given, str) and given in ("float32", "float64", "int64", "int32", "uint8", "bool"):
+        return str(given)
+    try:
+        return np.dtype(given).name
+    except TypeError:
+        return str(given)
+
+
+def as_sizes(shape: Any) -> tuple[int, ...]:
+    """Return sizes; None is -1."""
+    return tuple(-1 if s is None else int(s) for s in shape)
+
+
+@dataclass(eq=False)
+class Variable(Arithmetic, ir.Variable):  # type: ignore[misc]
+    """A variable with operators.
+
+    Attributes:
+        lod_level: levels of nested sequences; 0 for none.
+        undefined: made without a shape; takes its type from the first op that writes it.
+    """
+
+    lod_level: int = 0
+    undefined: bool = False
+
+    @property
+    def stop(self) -> bool:
+        """Whether gradients stop here."""
+        return self.stop_gradient
+
+    def astype(self, dtype: Any) -> ir.Variable:
+        """Append a cast to another element type."""
+        from pe_cli.layers.helper import LayerHelper
+
+        with ir.program_guard(self.block.program):
+            attrs = {"in_dtype": self.dtype, "out_dtype": as_dtype(dtype)}
+            return LayerHelper("cast").one("cast", {"X": self}, attrs)
+
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        """Return the variable as text."""
+        return str(self)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}"
+
+    __repr__ = __str__
+
+
+@dataclass(eq=False, repr=False)
+class Parameter(Variable, ir.Parameter):
+    """A parameter with operators."""
+
+    @property
+    def optimize_attr(self) -> dict[str, float]:
+        """The factor on the optimizer's learning rate."""
+        return {"learning_rate": self.learning_rate}
+
+
+class Operator(ir.Operator):
+    """An operator with the original's accessors."""
+
+    @property
+    def input_arg_names(self) -> list[str]:
+        """Every variable read."""
+        return self.input_names()
+
+    @property
+    def output_arg_names(self) -> list[str]:
+        """Every variable written."""
+        return self.output_names()
+
+    def input(self, name: str) -> list[str]:
+        """Return the variables of an input slot."""
+        return list(self.inputs.get(name, []))
+
+    def output(self, name: str) -> list[str]:
+        """Return the variables of an output slot."""
+        return list(self.outputs.get(name, []))
+
+    def attr(self, name: str) -> Any:
+        """Return an attribute; `op_role` and `op_role_var` too."""
+        facts = self.all_attrs()
+        if name not in facts:
+            raise FluidValueError(f"op '{self.type}' has no attribute '{name}'", hint=did_you_mean(name, facts))
+        return facts[name]
+
+    def has_attr(self, name: str) -> bool:
+        """Return whether there is such an attribute."""
+        return name in self.all_attrs()
+
+    @property
+    def attr_names(self) -> list[str]:
+        """Names of all attributes."""
+        return list(self.all_attrs())
+
+    def all_attrs(self) -> dict[str, Any]:
+        """Return all attributes with `op_role` and `op_role_var`."""
+        return {**self.attrs, "op_role": self.role.value, "op_role_var": list(self.role_vars)}
+
+    def __str__(self) -> str:
+        from pe_cli.program.text import print_op
+
+        return print_op(self)
+
+
+class Block(ir.Block):
+    """A block whose variables have operators, and whose changes the executors notice."""
+
+    @property
+    def idx(self) -> int:
+        """Its index."""
+        return self.index
+
+    def var(self, name: str) -> Any:
+        """Return a variable.
+
+        Raises:
+            FluidValueError: there is none of that name; a ValueError.
+        """
+        found = self.vars.get(name)
+        if found is None:
+            raise FluidValueError(f"there is no variable '{name}'", hint=did_you_mean(str(name), self.vars))
+        return found
+
+    def has_var(self, name: str) -> bool:
+        """Return whether there is a variable of that name."""
+        return name in self.vars
+
+    def _find_var_recursive(self, name: str) -> ir.Variable | None:
+        return self.vars.get(name)
+
+    _var_recursive = var
+
+    def create_var(  # type: ignore[override]
+        self, name: str | None = None, type: Any = None, shape: Any = None, dtype: Any = None, **facts: Any
+    ) -> Any:
+        """Add a variable, or return the one of that name where the types agree."""
+        undefined = shape is None and not isinstance(type, TensorType)
+        kind = type if isinstance(type, TensorType) else TensorType(as_sizes(shape or ()), as_dtype(dtype or "float32"))
+        name = name or self.program.unique("_generated_var")
+        known = {k: v for k, v in facts.items() if k in _FACTS}
+        found = self.vars.get(name)
+        if found is not None and not isinstance(type, TensorType):
+            if not undefined and not ir.agrees(found.type, kind):
+                raise FluidValueError(f"variable '{name}' is {found.type}, and declared again as {kind}")
+            return found
+        return self._add(Variable(self, name, kind, **{"at": self.program.place_now, "undefined": undefined, **known}))
+
+    def create_parameter(self, name: Any = None, type: Any = None, **facts: Any) -> Any:
+        """Add a parameter; `shape`, `dtype` and `initializer` as the original's, or the core's type."""
+        if not isinstance(type, TensorType):
+            type = TensorType(as_sizes(facts.pop("shape")), as_dtype(facts.pop("dtype", "float32")))
+        initializer = facts.pop("initializer", None)
+        facts.pop("optimize_attr", None)
+        made = Parameter(self, name, type, **{"persistable": True, "at": self.program.place_now, **facts})
+        self._add(made)
+        if initializer is not None:
+            initializer(made, default_startup_program().global_block())
+        return made
+
+    def all_parameters(self) -> list[ir.Parameter]:
+        """Return all parameters."""
+        return self.parameters()
+
+    iter_parameters = all_parameters
+
+    def append_op(self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None, **more: Any) -> Any:
+        """Append an operator; the original's extra keywords are left out."""
+        known = {k: v for k, v in more.items() if k in ("index", "at")}
+        self.program.version += 1  # type: ignore[attr-defined]
+        given = {k: v for k, v in (attrs or {}).items() if not k.startswith("op_")}
+        return super().append_op(type, inputs or {}, outputs or {}, given, **known)
+
+    def _operator(self, type: str, inputs: Any, outputs: Any, attrs: Mapping[str, Any], at: Any) -> ir.Operator:
+        return Operator(**vars(super()._operator(type, inputs, outputs, attrs, at)))
+
+    def _infer(self, op: ir.Operator) -> None:
+        waiting = [n for n in op.output_names() if getattr(self.vars.get(n), "undefined", False)]
+        if waiting:
+            types = self.infer(op, lambda name: self.var(name).type)
+            for slot, names in op.outputs.items():
+                for name, found in zip(names, types.get(slot, ()), strict=False):
+                    if name in waiting:
+                        self.vars[name].type = found
+                        self.vars[name].undefined = False  # type: ignore[attr-defined]
+        super()._infer(op)
+
+    def rename_var(self, old: str, new: str, first: int = 0) -> None:
+        """Give a variable another name."""
+        self.program.version += 1  # type: ignore[attr-defined]
+        super().rename_var(old, new, first)
+
+    _rename_var = rename_var
+
+    def _insert_op(self, index: int, **given: Any) -> Any:
+        return self.append_op(**given, index=index)
+
+    def _prepend_op(self, **given: Any) -> Any:
+        return self.append_op(**given, index=0)
+
+    def _remove_op(self, index: int) -> None:
+        self.program.version += 1  # type: ignore[attr-defined]
+        del self.ops[index]
+
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        """Return the block as text."""
+        return self.program.to_string(throw_on_error, with_details)
+
+    __str__ = __repr__ = lambda self: self.to_string()
+
+
+_FACTS = ("persistable", "stop_gradient", "is_data", "lod_level", "at")
+
+
+class Program(ir.Program):
+    """A program whose blocks have the original's accessors.
+
+    Attributes:
+        version: counts changes; executors prepare a program again when it has changed.
+    """
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        self.blocks: list[ir.Block] = [Block(self, 0)]
+        self.version = 0
+        self.readers: list[Any] = []
+
+    def current_block(self) -> ir.Block:
+        """Return the block that ops are appended to."""
+        return self.blocks[0]
+
+    def all_parameters(self) -> list[ir.Parameter]:
+        """Return all parameters."""
+        return self.global_block().parameters()
+
+    def unique(self, key: str) -> str:
+        """Return a name that no variable has, from the current generator of `unique_name`."""
+        while True:
+            name = unique_name.generate(key)
+            if all(name not in block.vars for block in self.blocks):
+                return name
+
+    def global_seed(self, seed: int = 0) -> None:
+        """Set the seed of random ops of the default programs."""
+        for program in (default_main_program(), default_startup_program(), self):
+            program.random_seed = int(seed)
+
+    @property
+    def op_role(self) -> str:
+        """The role of ops that are appended now."""
+        return self.role_now.value
+
+    def set_op_role(self, role: str) -> None:
+        """Give ops that are appended from now on a role."""
+        self.role_now = Role(role)
+
+    @property
+    def op_role_var(self) -> list[str]:
+        """The role variables of ops that are appended now."""
+        return self.role_vars_now
+
+    def set_op_role_var(self, names: Sequence[str]) -> None:
+        """Give ops that are appended from now on role variables."""
+        self.role_vars_now = list(names)
+
+    @staticmethod
+    def parse_from_string(text: str | bytes) -> Program:
+        """Return the program of a text or JSON, with the original's accessors."""
+        return adopt(ir.Program.parse_from_string(text))
+
+    __str__ = __repr__ = lambda self: self.to_string()
+
+
+def adopt(program: ir.Program) -> Program:
+    """Return a core program as one with the original's accessors."""
+    made = Program(program.name)
+    made.random_seed, made.is_test = program.random_seed, program.is_test
+    made.blocks = []
+    for block in program.blocks:
+        copy = Block(made, block.index)
+        made.blocks.append(copy)
+        for v in block.vars.values():
+            kind = Parameter if isinstance(v, ir.Parameter) else Variable
+            copy.vars[v.name] = kind(**{**vars(v), "block": copy})
+        copy.ops = [Operator(**vars(replace(op))) for op in block.ops]
+    return made
+
+
+# --- default programs -----------------------------------------------------------------------------------------------
+
+_DEFAULTS: list[Program] = []
+
+
+def ensure_defaults() -> None:
+    """Make the process-wide default programs this thread's, unless it has its own."""
+    if not _DEFAULTS:
+        _DEFAULTS.extend((Program("main"), Program("startup")))
+    if ir._MAIN.get() is None:
+        ir._MAIN.set(_DEFAULTS[0])
+    if ir._STARTUP.get() is None:
+        ir._STARTUP.set(_DEFAULTS[1])
+
+
+def default_main_program() -> Any:
+    """Return the program that layers append to."""
+    ensure_defaults()
+    return ir.default_main_program()
+
+
+def default_startup_program() -> Any:
+    """Return the program that initializers append to."""
+    ensure_defaults()
+    return ir.default_startup_program()
+
+
+@contextlib.contextmanager
+def program_guard(main_program: ir.Program, startup_program: ir.Program | None = None) -> Iterator[None]:
+    """Make these the default programs inside.
+
+    Raises:
+        FluidTypeError: one of them is no program; a TypeError.
+    """
+    for given in (main_program, startup_program):
+        if given is not None and not isinstance(given, ir.Program):
+            from pe_cli.paddle.errors import FluidTypeError
+
+            raise FluidTypeError(f"program_guard needs programs, got {type(given).__name__}")
+    ensure_defaults()
+    with ir.program_guard(main_program, startup_program):
+        yield
+
+
+@contextlib.contextmanager
+def name_scope(prefix: str | None = None) -> Iterator[None]:
+    """Prefix the ops appended inside, for pictures only."""
+    with default_main_program().name_scope(prefix or "scope"):
+        yield
+
+
+def in_dygraph_mode() -> bool:
+    """No: graphs are static here."""
+    return False
+
+
+__all__ = [
+    "Block", "Operator", "Parameter", "PeError", "Program", "Variable", "default_main_program",
+    "default_startup_program", "name_scope", "program_guard",
+]  # fmt: skip

@@ -1,0 +1,149 @@
+"""LoDTensor: an array of variable-length sequences; users see lengths, `lod` shows offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+
+Lengths = list[list[int]]
+
+
+def to_offsets(lengths: Sequence[Sequence[int]]) -> Lengths:
+    """Return [[0, 2, 3]] for [[2, 1]]."""
+    return [list(accumulate(level, initial=0)) for level in lengths]
+
+
+def to_lengths(offsets: Sequence[Sequence[int]]) -> Lengths:
+    """Return [[2, 1]] for [[0, 2, 3]]."""
+    return [[b - a for a, b in pairwise(level)] for level in offsets]
+
+
+class LoDTensor:
+    """An array with levels of sequences over its first axis."""
+
+    def __init__(self, array: Any = None, lengths: Sequence[Sequence[int]] = ()) -> None:
+        self._array = None if array is None else np.asarray(array)
+        self._offsets = to_offsets(lengths)
+
+    def set(self, array: Any, place: Any = None) -> None:
+        """Take a copy of an array."""
+        self._array = np.array(array)
+
+    def shape(self) -> list[int]:
+        """Return the sizes."""
+        return list(self._value().shape)
+
+    def _value(self) -> np.ndarray[Any, Any]:
+        if self._array is None:
+            raise FluidValueError("the tensor has no value yet", hint="call set first")
+        return self._array
+
+    def _is_initialized(self) -> bool:
+        return self._array is not None
+
+    def _dtype(self) -> str:
+        return str(self._value().dtype)
+
+    def lod(self) -> Lengths:
+        """Return the offsets of every level."""
+        return [list(level) for level in self._offsets]
+
+    def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
+        """Set the offsets of every level."""
+        if any(list(level) != sorted(level) or list(level[:1]) != [0] for level in lod):
+            raise FluidValueError(f"offsets start at 0 and do not fall, got {list(lod)}")
+        self._offsets = [[int(o) for o in level] for level in lod]
+
+    def recursive_sequence_lengths(self) -> Lengths:
+        """Return the lengths of every level."""
+        return to_lengths(self._offsets)
+
+    def set_recursive_sequence_lengths(self, lengths: Sequence[Sequence[int]]) -> None:
+        """Set the lengths of every level."""
+        self.set_lod(to_offsets(lengths))
+
+    def has_valid_recursive_sequence_lengths(self) -> bool:
+        """Return whether every level says how the next one is cut, and the last one how the rows are."""
+        sizes = [len(level) - 1 for level in self._offsets[1:]] + [len(self._array) if self._array is not None else 0]
+        return all(level[-1] == size for level, size in zip(self._offsets, sizes, strict=True)) if self._offsets else True
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        value = self._value()
+        return value.astype(dtype) if dtype is not None else value.copy()
+
+    def __len__(self) -> int:
+        return len(self._value())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._value()[index]
+
+    def __str__(self) -> str:
+        if self._array is None:
+            return "LoDTensor without a value"
+        sizes = ", ".join(map(str, self.shape()))
+        return f"lod: {self.lod()}\n  dim: {sizes}\n  dtype: {self._dtype()}\n  data: {self._value().ravel().tolist()}"
+
+
+Tensor = LoDTensor
+
+
+class LoDTensorArray(list[LoDTensor]):
+    """A list of tensors."""
+
+    def append(self, tensor: Any) -> None:
+        """Add a tensor, or an array as one.
+
+        Raises:
+            FluidTypeError: neither; a TypeError.
+        """
+        if isinstance(tensor, np.ndarray):
+            tensor = LoDTensor(tensor)
+        if not isinstance(tensor, LoDTensor):
+            raise FluidTypeError(f"a LoDTensorArray takes tensors, got {type(tensor).__name__}")
+        super().append(tensor)
+
+
+def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], place: Any) -> LoDTensor:
+    """Make a tensor from data and lengths.
+
+    Args:
+        data: an array, a tensor, or a list of sequences of integers, which become [total, 1] int64.
+        recursive_seq_lens: lengths of every level.
+        place: where it lies; the CPU.
+
+    Raises:
+        FluidValueError: lengths that do not add up; a ValueError.
+        FluidTypeError: data of another type; a TypeError.
+    """
+    if isinstance(data, LoDTensor):
+        return create_lod_tensor(np.array(data), recursive_seq_lens, place)
+    if isinstance(data, list):
+        lengths = [len(sequence) for sequence in data]
+        if not recursive_seq_lens or [lengths] != [list(recursive_seq_lens[-1])]:
+            raise FluidValueError(f"the data has sequences of {lengths}, recursive_seq_lens is {recursive_seq_lens}")
+        flat = np.concatenate([np.asarray(s) for s in data], axis=0).astype("int64")
+        return create_lod_tensor(flat.reshape(len(flat), 1), recursive_seq_lens, place)
+    if not isinstance(data, np.ndarray):
+        raise FluidTypeError(f"data must be a LoDTensor, an array or a list, got {type(data).__name__}")
+    made = LoDTensor(data.copy(), recursive_seq_lens)
+    if not made.has_valid_recursive_sequence_lengths():
+        message = f"lengths {[list(s) for s in recursive_seq_lens]} do not fit data of {len(data)} rows"
+        raise FluidValueError(message, hint="the last level adds up to the rows, others to the next level's sequences")
+    return made
+
+
+def create_random_int_lodtensor(
+    recursive_seq_lens: Sequence[Sequence[int]], base_shape: Sequence[int], place: Any, low: int, high: int
+) -> LoDTensor:
+    """Make a tensor of random integers from low to high, both reached; arguments of `create_lod_tensor`."""
+    if not isinstance(base_shape, (list, tuple)):
+        raise FluidTypeError(f"base_shape must be a list, got {base_shape!r}")
+    rows = sum(recursive_seq_lens[-1])
+    generator = np.random.default_rng()
+    data = generator.integers(low, high, [rows, *base_shape], dtype="int64", endpoint=True)
+    return create_lod_tensor(data, recursive_seq_lens, place)

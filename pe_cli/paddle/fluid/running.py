@@ -1,0 +1,190 @@
+"""One step of a program on some places of a scope: what every executor of the original comes down to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import did_you_mean
+from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
+from pe_cli.core.types import TensorType
+from pe_cli.execute.executor import Executor as CoreExecutor
+from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
+from pe_cli.paddle.fluid import feeding
+from pe_cli.paddle.fluid.lod_tensor import LoDTensor
+from pe_cli.paddle.fluid.scope import Places, Scope, Store
+from pe_cli.program.ir import Program, Role, Variable
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Prepared:
+    """A program ready for a core scope.
+
+    Attributes:
+        program: a copy, with what is fed marked as data.
+        executor: the core's.
+        reads: persistable variables that must have a value before a run.
+        keeps: all persistable variables.
+        writes: those that a run writes.
+        steps: runs so far.
+    """
+
+    program: Program
+    executor: CoreExecutor
+    reads: dict[str, TensorType]
+    keeps: dict[str, TensorType]
+    writes: list[str]
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a program is run.
+
+    Args:
+        places: devices.
+        build: strategy of the graph.
+        execution: strategy of the schedule.
+        change: applied to the program before it is prepared.
+    """
+
+    places: Places
+    build: BuildStrategy = field(default_factory=BuildStrategy)
+    execution: ExecutionStrategy = field(default_factory=ExecutionStrategy)
+    change: Callable[[Program], None] | None = None
+
+
+def names_of(program: Program, fetch_list: Any) -> list[str]:
+    """Return the names of what is fetched.
+
+    Raises:
+        FluidTypeError: something that is neither a variable nor a name; a TypeError.
+        FluidValueError: there is no such variable; a ValueError.
+    """
+    if isinstance(fetch_list, (str, Variable)):
+        fetch_list = [fetch_list]
+    known = program.global_block().vars
+    names = []
+    for wanted in _flat(fetch_list or []):
+        if not isinstance(wanted, (str, Variable)):
+            raise FluidTypeError(f"fetch_list takes variables and names, got {wanted!r:.60}")
+        name = wanted if isinstance(wanted, str) else wanted.name
+        if name not in known:
+            raise FluidValueError(f"the program has no variable '{name}' to fetch", hint=did_you_mean(name, known))
+        names.append(name)
+    return names
+
+
+def _flat(values: Any) -> list[Any]:
+    return [w for v in values for w in (_flat(v) if isinstance(v, (list, tuple)) else [v])]
+
+
+def run(
+    program: Program, scope: Scope, setting: Setting, parts: Sequence[Mapping[str, LoDTensor]], fetches: Sequence[str]
+) -> list[dict[str, Array]]:
+    """Run one step.
+
+    Args:
+        program: not changed.
+        scope: values that live between steps.
+        setting: devices and strategies.
+        parts: per device: what it is fed, checked.
+        fetches: names.
+
+    Returns:
+        Per device: name -> value.
+
+    Raises:
+        EnforceNotMet: a variable without a value, or a failing kernel; a RuntimeError.
+    """
+    root = scope.root()
+    if not program.global_block().ops and not fetches:
+        return [{} for _ in parts]
+    ready = _prepare(program, root, setting, frozenset(parts[0]))
+    for name, kind in ready.reads.items():
+        if not root.has_value(name):
+            hint = "run the startup program in this scope first"
+            raise EnforceNotMet(f"variable '{name}', {kind}, has no value yet", hint=hint)
+    root.bring(setting.places, ready.keeps)
+    arrays = [{name: np.asarray(t) for name, t in part.items() if _is_fed(ready, name, fetches)} for part in parts]
+    types = [{name: TensorType(a.shape, str(a.dtype)) for name, a in part.items()} for part in arrays]
+    sizes = [feeding.samples_of(part) or 1 for part in parts]
+    plan = ready.executor.plan(types, sizes, fetches)
+    values = plan.run(arrays, _step(ready, program))
+    ready.steps += 1
+    every = setting.execution.num_iteration_per_drop_scope
+    if every > 0 and ready.steps % every == 0:
+        ready.executor.drop_unused()
+    root.wrote(setting.places, ready.writes)
+    return values
+
+
+def _is_fed(ready: Prepared, name: str, fetches: Sequence[str]) -> bool:
+    return name in fetches or any(name in op.input_names() for op in ready.program.global_block().ops)
+
+
+def _step(ready: Prepared, program: Program) -> int:
+    """Return the number that random ops depend on; a program that only initialises draws the same every time."""
+    block = ready.program.global_block()
+    initialises = all(block.vars[n].persistable for op in block.ops for n in op.output_names())
+    return 0 if program.random_seed and initialises else ready.steps
+
+
+def _prepare(program: Program, root: Scope, setting: Setting, fed: frozenset[str]) -> Prepared:
+    block = program.global_block()
+    types = {v.name: v.type for v in block.vars.values() if v.persistable and v.type.known and _used(v)}
+    store: Store = root.store(setting.places, types)
+    kept = store.executors.setdefault(program, {})
+    key = (getattr(program, "version", len(block.ops)), setting, fed, program.random_seed)
+    if key not in kept:
+        steps = max((p.steps for p in kept.values()), default=0)
+        kept[key] = _made(program, store, setting, fed, types)
+        kept[key].steps = steps
+        while len(kept) > MOST:
+            del kept[next(iter(kept))]
+    return kept[key]
+
+
+#: Forms of one program that are kept for one set of places.
+MOST = 8
+
+
+def _used(v: Variable) -> bool:
+    return not getattr(v, "undefined", False)
+
+
+def _made(
+    program: Program, store: Store, setting: Setting, fed: frozenset[str], types: dict[str, TensorType]
+) -> Prepared:
+    copy = program.clone()
+    block = copy.global_block()
+    if setting.change:
+        setting.change(copy)
+    for v in block.vars.values():
+        v.is_data = v.is_data or v.name in fed
+        v.persistable = v.name in types and v.name not in fed
+    seed = program.random_seed or int.from_bytes(os.urandom(7), "little")
+    executor = CoreExecutor(copy, store.scope, build=setting.build, execution=setting.execution, seed=seed)
+    keeps = {v.name: v.type for v in block.vars.values() if v.persistable}
+    written: set[str] = set()
+    reads = {}
+    for op in block.ops:
+        reads.update({n: keeps[n] for n in op.input_names() if n in keeps and n not in written})
+        written.update(op.output_names())
+    return Prepared(copy, executor, reads, keeps, [n for n in keeps if n in written])
+
+
+def has_backward(program: Program) -> bool:
+    """Return whether a program has gradient ops."""
+    return any(op.role in (Role.BACKWARD, Role.LOSS) for op in program.global_block().ops)
+
+
+def merged(values: Sequence[Array]) -> Array:
+    """Join per-device values along axis 0; a scalar counts as [1]."""
+    return values[0] if len(values) == 1 else np.concatenate([np.atleast_1d(v) for v in values])

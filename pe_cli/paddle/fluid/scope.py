@@ -1,0 +1,210 @@
+"""Scope: name -> value for scripts, over the core's scopes: one for every set of places, kept in step by name.
+
+A value lies in one or more *stores*: the host (what a script wrote) and the core scopes that programs ran in. Before a
+run every variable that is newer elsewhere is copied; after a run what the program wrote is newest there. A training loop
+on one set of places copies nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from pe_cli.core.errors import did_you_mean
+from pe_cli.core.types import Place, TensorType
+from pe_cli.devices.scope import Scope as CoreScope
+from pe_cli.paddle.errors import EnforceNotMet, FluidValueError
+from pe_cli.paddle.fluid.lod_tensor import LoDTensor, LoDTensorArray
+
+Places = tuple[Place, ...]
+
+
+class ScopeTensor(LoDTensor):
+    """The value of a variable of a scope: reads the newest, writes reach every device before the next run."""
+
+    def __init__(self, scope: Scope, name: str) -> None:
+        super().__init__()
+        self._scope, self._name = scope, name
+
+    def set(self, array: Any, place: Any = None) -> None:
+        """Write a value; the next run has it on every device."""
+        self._scope.write(self._name, np.array(array))
+
+    def _value(self) -> np.ndarray[Any, Any]:
+        return self._scope.read(self._name)
+
+    def _is_initialized(self) -> bool:
+        return self._scope.has_value(self._name)
+
+
+class ScopeVariable:
+    """A variable of a scope."""
+
+    def __init__(self, scope: Scope, name: str) -> None:
+        self.name = name
+        self._scope = scope
+        self._tensor = ScopeTensor(scope, name)
+        self._list = LoDTensorArray()
+
+    def get_tensor(self) -> ScopeTensor:
+        """Return its value."""
+        return self._tensor
+
+    def get_lod_tensor_array(self) -> LoDTensorArray:
+        """Return it as a list of tensors."""
+        return self._list
+
+    def is_initialized(self) -> bool:
+        """Return whether it has a value."""
+        return self._scope.has_value(self.name)
+
+
+class Store:
+    """A core scope with the executors prepared for it."""
+
+    def __init__(self, places: Places) -> None:
+        self.scope = CoreScope(places)
+        self.executors: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
+
+
+class Scope:
+    """Variables by name; a scope made by `new_scope` sees its parent's."""
+
+    def __init__(self, parent: Scope | None = None) -> None:
+        self.parent = parent
+        self._kids: list[Scope] = []
+        self._variables: dict[str, ScopeVariable] = {}
+        self._host: dict[str, np.ndarray[Any, Any]] = {}
+        self._stores: dict[Places, Store] = {}
+        self._newest: dict[str, set[Places | None]] = {}
+
+    # --- what scripts call --------------------------------------------------------------------------------------------
+
+    def var(self, name: str) -> ScopeVariable:
+        """Return a variable of this scope, made on first need."""
+        return self._variables.setdefault(name, ScopeVariable(self, name))
+
+    def find_var(self, name: str) -> ScopeVariable | None:
+        """Return a variable of this scope or of those above, None where there is none."""
+        if name in self._variables:
+            return self._variables[name]
+        return self.parent.find_var(name) if self.parent else None
+
+    def erase(self, names: list[str]) -> None:
+        """Forget variables."""
+        for name in names:
+            self._variables.pop(name, None)
+            self._host.pop(name, None)
+            self._newest.pop(name, None)
+
+    def new_scope(self) -> Scope:
+        """Return a scope below this one."""
+        made = Scope(self)
+        self._kids.append(made)
+        return made
+
+    def drop_kids(self) -> None:
+        """Forget the scopes below."""
+        self._kids.clear()
+
+    def local_var_names(self) -> list[str]:
+        """Return the names of this scope's own variables."""
+        return list(self._variables)
+
+    # --- values -------------------------------------------------------------------------------------------------------
+
+    def root(self) -> Scope:
+        """Return the topmost scope, where what lives between steps is kept."""
+        return self.parent.root() if self.parent else self
+
+    def has_value(self, name: str) -> bool:
+        """Return whether a variable was ever written."""
+        return bool(self._newest.get(name))
+
+    def read(self, name: str) -> np.ndarray[Any, Any]:
+        """Return a copy of a variable's newest value, device 0's.
+
+        Raises:
+            EnforceNotMet: it has none; a RuntimeError.
+        """
+        where = self._newest.get(name)
+        if not where:
+            hint = did_you_mean(name, [n for n in self._newest if n != name]) or "run the startup program first"
+            raise EnforceNotMet(f"variable '{name}' has no value yet", hint=hint)
+        if None in where:
+            return self._host[name].copy()
+        return self._stores[sorted(where, key=len)[0]].scope.get(name)  # type: ignore[arg-type]
+
+    def write(self, name: str, value: np.ndarray[Any, Any]) -> None:
+        """Write a value."""
+        self.var(name)
+        self._host[name] = value
+        self._newest[name] = {None}
+
+    def store(self, places: Places, types: Mapping[str, TensorType]) -> Store:
+        """Return the core scope of some places, with room for variables of these types."""
+        found = self._stores.get(places)
+        if found and any(name in found.scope and found.scope.type(name) != kind for name, kind in types.items()):
+            self._move_out(places)
+            found = None
+        if not found:
+            found = self._stores[places] = Store(places)
+        found.scope.allocate(types)
+        return found
+
+    def _move_out(self, places: Places) -> None:
+        """Keep what only one core scope has, and forget that: a variable changes its type."""
+        for name, where in self._newest.items():
+            if places in where:
+                if where == {places}:
+                    self._host[name] = self._stores[places].scope.get(name)
+                    where.add(None)
+                where.discard(places)
+        del self._stores[places]
+
+    def bring(self, places: Places, names: Mapping[str, TensorType]) -> None:
+        """Copy the newest values of variables to the core scope of some places.
+
+        Raises:
+            FluidValueError: a value of another shape; a ValueError.
+        """
+        for name, kind in names.items():
+            where = self._newest.get(name)
+            if not where or places in where:
+                continue
+            value = self.read(name)
+            if value.size == kind.size and value.shape != kind.shape and {value.shape, kind.shape} <= {(), (1,)}:
+                value = value.reshape(kind.shape)
+            if value.shape != kind.shape:
+                raise FluidValueError(f"variable '{name}' is {list(value.shape)} in the scope and {kind} in the program")
+            self._stores[places].scope.set(name, value.astype(kind.numpy))
+            where.add(places)
+
+    def wrote(self, places: Places, names: list[str]) -> None:
+        """Say that a run wrote variables."""
+        for name in names:
+            self.var(name)
+            self._host.pop(name, None)
+            self._newest[name] = {places}
+
+
+_STACK: list[Scope] = [Scope()]
+
+
+def global_scope() -> Scope:
+    """Return the scope that executors use by default."""
+    return _STACK[-1]
+
+
+@contextlib.contextmanager
+def scope_guard(scope: Scope) -> Iterator[None]:
+    """Make another scope the default inside."""
+    _STACK.append(scope)
+    try:
+        yield
+    finally:
+        _STACK.pop()
