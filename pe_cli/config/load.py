@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -110,7 +111,7 @@ class _Run:
         model_args = self.args(section)
         executor = self.section("executor", ExecutorSection)
         execution = self.threads(self.section("exec_strategy", ExecSection), executor)
-        build = self.section("build_strategy", BuildSection)
+        build = self.strategy(self.section("build_strategy", BuildSection))
         data, feeds, fetches = self.data(), self.each("feeds", FeedSection, "from"), self.each("fetches", FetchSection)
         train = self.train()
         output = self.section("output", OutputSection)
@@ -126,7 +127,7 @@ class _Run:
             return None
         return RunSpec(
             self.path, self.text, self.tree, model_path, model_args, model, data, feeds, train, fetches, executor,
-            _strategy(build), execution, output,
+            build, execution, output,
         )  # fmt: skip
 
     def check_keys(self) -> None:
@@ -211,6 +212,19 @@ class _Run:
             found[name] = DataSpec(name, made.reader, options, made, entry.at, at)
         return found
 
+    def strategy(self, build: BuildSection) -> BuildStrategy:
+        """Return the strategy; wishes that contradict each other are mistakes."""
+        reduce = build.reduce_strategy == "Reduce"
+        clashes = ("fuse_all_optimizer_ops", "fuse_all_reduce_ops") if reduce else ("fuse_broadcast_ops",)
+        for key in clashes:
+            if key in build.model_fields_set and getattr(build, key):
+                why = "updates each parameter at its owner" if reduce else "has no broadcasts"
+                place = build.at_of("reduce_strategy") if "reduce_strategy" in build.model_fields_set else None
+                notes = ((place, "the strategy is here"),) if place else ()
+                text = f"{key} is true, but reduce_strategy {build.reduce_strategy} {why}"
+                self.mistakes.say(text, build.at_of(key), f"leave {key} out", notes)
+        return BuildStrategy(**{f.name: getattr(build, f.name) for f in dataclasses.fields(BuildStrategy)})
+
     def threads(self, execution: ExecSection, executor: ExecutorSection) -> ExecutionStrategy:
         asked = executor.num_threads
         if asked is not None and "num_threads" in execution.model_fields_set and asked != execution.num_threads:
@@ -220,19 +234,8 @@ class _Run:
                 "keep one of them",
                 ((place, "the other is here"),) if (place := execution.at_of("num_threads")) else (),
             )
-        return ExecutionStrategy(
-            execution.num_threads if asked is None else asked, execution.num_iteration_per_drop_scope
-        )
-
-
-def _strategy(build: BuildSection) -> BuildStrategy:
-    return BuildStrategy(
-        reduce_strategy=build.reduce_strategy,
-        gradient_scale_strategy=build.gradient_scale_strategy,
-        memory_optimize=build.memory_optimize,
-        debug_graphviz_path=build.debug_graphviz_path,
-        data_layout=build.data_layout,
-    )
+        given = {f.name: getattr(execution, f.name) for f in dataclasses.fields(ExecutionStrategy)}
+        return ExecutionStrategy(**(given if asked is None else {**given, "num_threads": asked}))
 
 
 def _filled(entry: Entry) -> Node:

@@ -146,6 +146,10 @@ class ExecutorSection(Section):
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)] = Field(
         default=0, description="of initial values, dropout and shuffling"
     )
+    watchdog: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description="seconds without progress after which a step is ended and what hangs is told (exit code 7); 0: never",
+    )
     deterministic: Always = Field(default=True, description="always: the same seed gives the same bits")
 
 
@@ -153,21 +157,31 @@ class BuildSection(Section):
     """How the multi-device graph is built; names and defaults are fluid's."""
 
     UNAVAILABLE = (
-        "fuse_elewise_add_act_ops", "fuse_bn_act_ops", "fuse_bn_add_act_ops", "fuse_relu_depthwise_conv",
-        "fuse_all_optimizer_ops", "fuse_broadcast_ops", "enable_inplace", "enable_addto", "sync_batch_norm",
-        "enable_sequential_execution", "enable_backward_optimizer_op_deps", "remove_unnecessary_lock",
-        "cache_runtime_context", "num_trainers", "trainer_id", "use_hierarchical_allreduce",
+        "enable_addto", "remove_unnecessary_lock", "cache_runtime_context", "num_trainers", "trainer_id", "use_hierarchical_allreduce",
         "hierarchical_allreduce_inter_nranks", "nccl_comm_num", "enable_cuda_graph",
     )  # fmt: skip
-    UNAVAILABLE_VALUES = {
-        "reduce_strategy": ("Reduce",),
-        "gradient_scale_strategy": ("One", "Customized"),
-        "fuse_all_reduce_ops": (False,),
-    }
-
-    reduce_strategy: Literal["AllReduce"] = Field(default="AllReduce", description="gradients are summed over devices")
-    gradient_scale_strategy: Literal["CoeffNumDevice"] = Field(
-        default="CoeffNumDevice", description="scale of the loss's gradient"
+    reduce_strategy: Literal["AllReduce", "Reduce"] = Field(
+        default="AllReduce",
+        description="AllReduce: every device updates its copy; Reduce: each parameter has one owner",
+    )
+    gradient_scale_strategy: Literal["CoeffNumDevice", "One", "Customized"] = Field(
+        default="CoeffNumDevice", description="the loss's gradient on each device: its share of the batch, 1, or a feed"
+    )
+    fuse_all_optimizer_ops: StrictBool = Field(default=False, description="one op updates all parameters of a kind")
+    fuse_broadcast_ops: StrictBool | None = Field(default=None, description="join the broadcasts of Reduce")
+    fuse_bn_add_act_ops: StrictBool = Field(
+        default=False, description="batch_norm, the sum with another image and relu become one op"
+    )
+    fuse_bn_act_ops: StrictBool = Field(default=False, description="batch_norm and relu become one op")
+    fuse_relu_depthwise_conv: StrictBool = Field(default=False, description="relu and depthwise_conv2d become one op")
+    fuse_elewise_add_act_ops: StrictBool = Field(
+        default=False, description="elementwise_add and the activation after it become one op"
+    )
+    enable_inplace: StrictBool = Field(default=True, description="ops may overwrite inputs that nobody needs any more")
+    sync_batch_norm: StrictBool = Field(default=False, description="batch_norm over the samples of all devices")
+    enable_sequential_execution: StrictBool = Field(default=False, description="every device keeps the program's order")
+    enable_backward_optimizer_op_deps: StrictBool = Field(
+        default=True, description="no parameter is updated before all gradients are there"
     )
     memory_optimize: StrictBool = Field(default=True, description="temporaries share memory")
     debug_graphviz_path: StrictStr = Field(
@@ -176,16 +190,20 @@ class BuildSection(Section):
     data_layout: Literal["auto", "keep"] = Field(
         default="auto", description="auto: images run channels-last inside; keep: as the model writes them"
     )
-    fuse_all_reduce_ops: Literal[True] = Field(default=True, description="gradients are summed in buckets")
+    fuse_all_reduce_ops: StrictBool = Field(default=True, description="gradients are summed in buckets")
+    fuse_all_reduce_bytes: Count = Field(default=4 << 20, description="bytes of a bucket")
 
 
 class ExecSection(Section):
     """How the graph is scheduled; names and defaults are fluid's."""
 
-    UNAVAILABLE = ("num_iteration_per_run", "allow_op_delay", "use_thread_barrier", "dry_run")
+    UNAVAILABLE = ("use_thread_barrier",)
 
     num_threads: Natural = Field(default=0, description="native threads; 0: one per device, but no more than cores")
     num_iteration_per_drop_scope: Count = Field(default=100, description="steps between drops of temporaries")
+    num_iteration_per_run: Count = Field(default=1, description="steps that are done with each batch")
+    allow_op_delay: StrictBool = Field(default=False, description="sums over devices wait for all other ready work")
+    dry_run: StrictBool = Field(default=False, description="schedule without computing, to measure the scheduler")
 
 
 class BestSection(Section):

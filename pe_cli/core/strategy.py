@@ -12,11 +12,38 @@ class BuildStrategy:
     """How the multi-device graph is built. Names, meanings and defaults are fluid's; `data_layout` is our own.
 
     Args:
+        reduce_strategy: AllReduce sums gradients to every device, where each updates its own copy; Reduce sums each to its owner,
+            which updates the one copy that all CPU devices share.
+        gradient_scale_strategy: CoeffNumDevice weighs each device's loss by its samples, One adds them up as they are, Customized
+            takes the gradient of the loss as a feed.
+        fuse_all_reduce_ops: sum gradients in buckets.
+        fuse_all_reduce_bytes: size of a bucket; our own.
+        fuse_all_optimizer_ops: one op updates all parameters of a kind.
+        fuse_broadcast_ops: join the broadcasts of Reduce; None where they exist. CPU devices share parameters and have none.
+        fuse_bn_add_act_ops, fuse_bn_act_ops: batch_norm, the sum with another image and relu are one op, as are their gradients.
+        fuse_relu_depthwise_conv: depthwise_conv2d cuts negative numbers of its input off itself.
+        fuse_elewise_add_act_ops: elementwise_add and the activation of its result are one op, as are their gradients.
+        enable_inplace: ops may overwrite inputs that nobody needs any more.
+        sync_batch_norm: statistics over the samples of all devices.
+        enable_sequential_execution: every device runs its ops in the program's order.
+        enable_backward_optimizer_op_deps: no parameter is updated before all gradients are there.
         data_layout: `auto` runs image operators channels-last inside, `keep` as the model writes them.
     """
 
     reduce_strategy: str = "AllReduce"
     gradient_scale_strategy: str = "CoeffNumDevice"
+    fuse_all_reduce_ops: bool = True
+    fuse_all_reduce_bytes: int = 4 << 20
+    fuse_all_optimizer_ops: bool = False
+    fuse_broadcast_ops: bool | None = None
+    fuse_bn_add_act_ops: bool = False
+    fuse_bn_act_ops: bool = False
+    fuse_relu_depthwise_conv: bool = False
+    fuse_elewise_add_act_ops: bool = False
+    enable_inplace: bool = True
+    sync_batch_norm: bool = False
+    enable_sequential_execution: bool = False
+    enable_backward_optimizer_op_deps: bool = True
     memory_optimize: bool = True
     debug_graphviz_path: str = ""
     data_layout: str = "auto"
@@ -29,10 +56,16 @@ class ExecutionStrategy:
     Args:
         num_threads: native threads, no unit; 0 means one per device, but no more than cores.
         num_iteration_per_drop_scope: steps between drops of cached plans' temporaries.
+        num_iteration_per_run: steps that one call of `run` does with its batch.
+        allow_op_delay: sums over devices wait until all other ready work is done.
+        dry_run: go through the whole schedule without computing; what it costs is the scheduler itself.
     """
 
     num_threads: int = 0
     num_iteration_per_drop_scope: int = 100
+    num_iteration_per_run: int = 1
+    allow_op_delay: bool = False
+    dry_run: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.core.errors import PeError
 from pe_cli.devices.chains import chains
 from pe_cli.devices.memory import Arena
-from pe_cli.devices.protocol import Progress, Spot, Work
+from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
+from pe_cli.devices.stamps import StampedTape
+from pe_cli.devices.stall import StampedStep
 from pe_cli.devices.tape import Instruction, Tape, word
+from pe_cli.devices.watchdog import Guard
 from pe_cli.kernels.cache import Instance, addresses
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
 
@@ -54,12 +58,50 @@ class CpuStep:
         homes = [w.home for w in works]
         joined = chains(homes, [set(w.waits) for w in works], begins, ends) if threads > 1 else []
         self.tape = Tape(instructions, found, joined, threads)
+        self._waits = [w.waits for w in works]
+        self._parts = instructions, found, joined, threads
+        self._stamped: StampedTape | None = None
+        self._guard: Guard | None = None
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Run the tape; return None, or the first work that reported an error with its report."""
         self._step[0] = step
-        failed = self.tape.run()
+        failed = self.tape.run() if self._guard is None else self._guarded()
         return None if failed is None else (failed[0].op, failed[1])
+
+    def run_timed(self, step: int) -> tuple[tuple[int, list[int]] | None, Timeline]:
+        """Run a second tape, which writes down when each instruction ran; see `run`."""
+        self._step[0] = step
+        failed, timeline = self._stamps().run_timed()
+        return (None if failed is None else (failed[0].op, failed[1])), timeline
+
+    def watch(self, seconds: float, tell: Callable[[Stalled], PeError]) -> None:
+        """Watch every step from now on.
+
+        Args:
+            seconds: without progress, after which a step is ended.
+            tell: makes the error of what hangs.
+        """
+        tape = self._stamps()
+        self.tape = tape
+        self._guard = Guard(seconds, StampedStep(tape, self._waits, tell))
+
+    def _stamps(self) -> StampedTape:
+        if self._stamped is None:
+            self._stamped = StampedTape(*self._parts)
+        return self._stamped
+
+    def _guarded(self) -> tuple[Instruction, list[int]] | None:
+        assert self._guard is not None
+        assert self._stamped is not None
+        tape = self._stamped
+        found: list[tuple[Instruction, list[int]] | None] = []
+        try:
+            self._guard.run(lambda: found.append(tape.run()))
+        except PeError:
+            tape.recover()
+            raise
+        return found[0]
 
     def _instruction(self, work: int, call: Call, instance: Instance) -> Instruction:
         status = None

@@ -27,12 +27,16 @@ class Pool:
 
     Args:
         size: threads in all, at least 1.
+
+    Attributes:
+        identities: `threading.get_ident()` of each thread but the caller's -> its index.
     """
 
     def __init__(self, size: int) -> None:
         libc = ctypes.CDLL(None)
         self.size = size
         self.lock = threading.Lock()
+        self.identities: dict[int, int] = {}
         words = native.P_SLOTS + size * 2 * native.LINE // 8 + 16
         raw = np.zeros(words, np.int64)
         skip = (-raw.ctypes.data % native.LINE) // 8
@@ -46,9 +50,11 @@ class Pool:
         for t in range(1, size):
             semaphore = self.block.ctypes.data + 8 * native.P_SLOTS + (2 * t + 1) * native.LINE
             assert libc.sem_init(ctypes.c_void_p(semaphore), 0, 0) == 0, "this system has no unnamed semaphores"
-            threading.Thread(
+            thread = threading.Thread(
                 target=serve, args=(self._records[t].ctypes.data,), daemon=True, name=f"pe-worker-{t}"
-            ).start()
+            )
+            thread.start()
+            self.identities[thread.ident or 0] = t
         self._record = np.array([self.block.ctypes.data, 0, size - 1], np.int64)
 
     def run(self, schedule: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.calls import Buffer, Call
 
@@ -57,11 +58,56 @@ class Work:
     waits: frozenset[int]
 
 
+@dataclass(frozen=True)
+class Timeline:
+    """When the instructions of one step ran.
+
+    Args:
+        begin: [instructions] ns of `time.perf_counter_ns`; 0 where one did not run.
+        end: [instructions] ns.
+        thread: [instructions] index of the thread; 0 is the one that called.
+        work: [instructions] index of the work that each belongs to.
+        start, stop: ns around the whole step.
+        threads: how many there are.
+    """
+
+    begin: np.ndarray[Any, Any]
+    end: np.ndarray[Any, Any]
+    thread: np.ndarray[Any, Any]
+    work: np.ndarray[Any, Any]
+    start: int
+    stop: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class Stalled:
+    """A step that gets no further.
+
+    Args:
+        seconds: since it last got on.
+        running: (work, kernel, index of the thread, seconds) of every kernel that has not returned.
+        waiting: (work, works that it waits for) of those that have not begun; the second is empty where only the order counts.
+        done: works that are done.
+    """
+
+    seconds: float
+    running: tuple[tuple[int, str, int, float], ...]
+    waiting: tuple[tuple[int, tuple[int, ...]], ...]
+    done: int
+
+
 class Step(Protocol):
     """A plan's calls, ready to run again and again."""
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Run once; return None, or the first work that reported an error with its report."""
+
+    def run_timed(self, step: int) -> tuple[tuple[int, list[int]] | None, Timeline]:
+        """Run once; return what `run` returns, and when everything ran. Slower than `run`, which it leaves as it is."""
+
+    def watch(self, seconds: float, tell: Callable[[Stalled], PeError]) -> None:
+        """End every later step that makes no progress for so long, with the error that `tell` makes."""
 
 
 class Device(Protocol):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ class Scope:
         self._types: dict[str, TensorType] = {}
         self._where: dict[str, tuple[list[Memory], int, int]] = {}
         self._arenas = 0
+        self.shared: set[str] = set()
 
     def __contains__(self, name: object) -> bool:
         return name in self._types
@@ -38,22 +40,35 @@ class Scope:
         Raises:
             PeError: a variable is there with another type.
         """
-        offsets: dict[str, int] = {}
-        total = 0
+        fresh = {}
         for name, kind in types.items():
-            if name in self._types:
-                if self._types[name] != kind:
-                    raise PeError(f"variable '{name}' is {self._types[name]} in the scope and {kind} in the program")
-                continue
-            offsets[name] = total
-            total += aligned(kind.nbytes)
-        if not offsets:
+            if name not in self._types:
+                fresh[name] = kind
+            elif self._types[name] != kind:
+                raise PeError(f"variable '{name}' is {self._types[name]} in the scope and {kind} in the program")
+        shared = {name: kind for name, kind in fresh.items() if name in self.shared}
+        self._add(shared, self.places[:1])
+        self._add({name: kind for name, kind in fresh.items() if name not in shared}, self.places)
+
+    def _add(self, types: Mapping[str, TensorType], places: Sequence[Place]) -> None:
+        offsets = dict(zip(types, accumulate((aligned(k.nbytes) for k in types.values()), initial=0), strict=False))
+        total = sum(aligned(kind.nbytes) for kind in types.values())
+        if not types:
             return
-        memories = [device(p.kind).allocate(p.index, total) for p in self.places]
+        memories = [device(p.kind).allocate(p.index, total) for p in places]
+        memories += memories[:1] * (len(self.places) - len(places))
         for name, offset in offsets.items():
             self._types[name] = types[name]
             self._where[name] = (memories, offset, self._arenas)
         self._arenas += 1
+
+    def share(self, names: Collection[str]) -> None:
+        """Make all devices use the first one's copy of variables, of those that are there and of those still to come."""
+        self.shared |= set(names)
+        for name in names:
+            if name in self._where:
+                memories, offset, arena = self._where[name]
+                self._where[name] = (memories[:1] * len(self.places), offset, arena)
 
     def type(self, name: str) -> TensorType:
         """Return a variable's type.
@@ -71,7 +86,8 @@ class Scope:
     def spot(self, name: str, index: int) -> Spot:
         """Return where a device's replica lies."""
         memories, offset, arena = self._where[name]
-        return Spot(memories[index], offset, -1 - arena * len(self.places) - index)
+        copy = memories.index(memories[index])
+        return Spot(memories[index], offset, -1 - arena * len(self.places) - copy)
 
     def get(self, name: str, index: int = 0) -> np.ndarray[Any, Any]:
         """Return a copy of a device's value."""
@@ -91,10 +107,11 @@ class Scope:
                 f"'{name}' is {list(value.shape)} in the file and {list(kind.shape)} in the model", code=ExitCode.DATA
             )
         memories, offset, _ = self._where[name]
-        for memory in memories:
+        for memory in dict.fromkeys(memories):
             memory.write(offset, kind, value)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one replica."""
-        return sum(aligned(kind.nbytes) for kind in self._types.values())
+        """Bytes of all replicas of all variables."""
+        copies = {n: len(set(map(id, memories))) for n, (memories, _, _) in self._where.items()}
+        return sum(aligned(kind.nbytes) * copies[name] for name, kind in self._types.items())

@@ -15,7 +15,8 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.plan import Plan, Request
 from pe_cli.graph.pipeline import apply_passes
-from pe_cli.graph.replicate import replicate
+from pe_cli.graph.passes import customized_gradient
+from pe_cli.graph.replicate import replicate, shared_variables
 from pe_cli.graph.ssa import Graph
 from pe_cli.program.ir import Program
 
@@ -46,6 +47,7 @@ class Executor:
         execution: strategy of the schedule.
         seed: of random ops.
         progress: called while kernels compile, with (done, total, name).
+        watchdog: seconds without progress, after which a step is ended with an error that says what hangs; 0 for never.
     """
 
     def __init__(
@@ -57,10 +59,14 @@ class Executor:
         execution: ExecutionStrategy | None = None,
         seed: int = 0,
         progress: Callable[[int, int, str], None] | None = None,
+        watchdog: float = 0.0,
     ) -> None:
+        self.watchdog = watchdog
+        self.build = build or BuildStrategy()
+        if self.build.gradient_scale_strategy == "Customized":
+            program, _ = customized_gradient.run(program, ())
         self.program = program
         self.scope = scope
-        self.build = build or BuildStrategy()
         self.execution = execution or ExecutionStrategy()
         self.seed = seed
         self.progress = progress
@@ -72,6 +78,7 @@ class Executor:
         self._known = set(data)
         self._wanted = {name: kind for name, kind in data.items() if name in read}
         self._batched = {name for name, kind in self._wanted.items() if kind.shape[:1] == (-1,)}
+        scope.share(shared_variables(program, scope.places, self.build))
         scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
 
     @property
@@ -88,7 +95,8 @@ class Executor:
         """Return the multi-device graph after passes."""
         key = tuple(fetches)
         if key not in self._optimised:
-            self._optimised[key] = apply_passes(self.program, self.build, key)
+            program = self.program.clone() if self.build.sync_batch_norm else self.program  # that adds variables
+            self._optimised[key] = apply_passes(program, self.build, key)
         return replicate(self._optimised[key], self.places, self.build, active=active)
 
     def plan(self, feeds: Sequence[Mapping[str, TensorType]], sizes: Sequence[int], fetches: Sequence[str]) -> Plan:
@@ -105,9 +113,12 @@ class Executor:
             self.scope,
             seed=self.seed,
             threads=self.threads,
-            share=self.build.memory_optimize,
+            build=self.build,
+            execution=self.execution,
             progress=self.progress,
         )
+        if self.watchdog:
+            made.watch(self.watchdog)
         self.plans[request] = made
         while len(self.plans) > MAX_PLANS:
             self.plans.popitem(last=False)
@@ -132,9 +143,7 @@ class Executor:
         wanted, known = self._wanted, self._known
         for name in feed:
             if name not in known:
-                raise PeError(
-                    f"the program has no feed '{name}'", hint=did_you_mean(name, known), code=ExitCode.DATA
-                )
+                raise PeError(f"the program has no feed '{name}'", hint=did_you_mean(name, known), code=ExitCode.DATA)
         out = {}
         for name, kind in wanted.items():
             if name not in feed:
@@ -203,7 +212,9 @@ class Executor:
         parts, sizes = self.split(feed)
         types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in part.items()} for part in parts]
         plan = self.plan(types, sizes, fetches)
-        values = plan.run(parts, step)
+        times = self.execution.num_iteration_per_run
+        for i in range(times):
+            values = plan.run(parts, step * times + i)
         return values, [n for n in sizes if n] or sizes[:1]
 
 

@@ -10,10 +10,15 @@ from dataclasses import dataclass, field
 from pe_cli.collectives.local import all_reduce_shards
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.graph.ssa import Graph, OpNode
+from pe_cli.devices.memory import aligned
+from pe_cli.graph.ssa import Graph, OpNode, Slots
 from pe_cli.ops.lowering import Buffer, Call, Lowering
-from pe_cli.ops.registry import find
-from pe_cli.program.ir import EMPTY, Program
+from pe_cli.ops.registry import OpDef, find
+from pe_cli.program.ir import EMPTY, Operator, Program
+
+
+#: Kinds of nodes that sum gradients over devices.
+COLLECTIVES = ("all_reduce", "fused_all_reduce", "reduce")
 
 
 @dataclass
@@ -90,7 +95,7 @@ class GraphLowering:
         self.shards = shards
         self.buffers: dict[tuple[str, int], Buffer] = {}
         block = graph.program.global_block()
-        self._reduced = {n for node in graph.nodes if node.kind.endswith("all_reduce") for n in node.op.inputs["X"]}
+        self._reduced = {n for node in graph.nodes if node.kind in COLLECTIVES for n in node.op.inputs["X"]}
         self._writes = Counter(n for op in block.ops for n in op.output_names())
 
     def buffer(self, name: str, device: int) -> Buffer:
@@ -105,16 +110,20 @@ class GraphLowering:
         tasks: list[Task] = []
         for node in self.graph.nodes:
             if node.kind in ("all_reduce", "fused_all_reduce"):
-                tasks += self._collective(node)
+                tasks += self._all_reduce(node)
+            elif node.kind == "reduce":
+                tasks.append(self._reduce(node))
             else:
                 tasks.append(self._compute(node))
         return tasks
 
+    def _slots(self, slots: Slots) -> dict[str, list[Buffer | None]]:
+        return {s: [self.buffer(*p) if p[0] != EMPTY else None for p in pairs] for s, pairs in slots.items()}
+
     def _compute(self, node: OpNode) -> Task:
         op, d = node.op, node.device
         definition = op.definition
-        ins = {s: [self.buffer(n, d) if n != EMPTY else None for n in names] for s, names in op.inputs.items()}
-        outs = {s: [self.buffer(n, d) if n != EMPTY else None for n in names] for s, names in op.outputs.items()}
+        ins, outs = self._slots(node.ins), self._slots(node.outs)
         offset = sum(self.sizes[:d])
         low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, op.output_names()[0]), offset)  # type: ignore[arg-type]
         shares = _pairs(definition.alias, ins, outs)
@@ -125,20 +134,22 @@ class GraphLowering:
         if node.kind == "scale_loss_grad":
             low.attrs = {**op.attrs, "value": float(op.attrs["value"]) * self.sizes[d] / max(1, sum(self.sizes))}
         if not shares:
-            kind = self.graph.places[d].kind
-            if kind not in definition.lowerings:
-                raise PeError(
-                    f"op '{op.type}' cannot run on {kind} yet", at=op.at, code=ExitCode.DEVICE, hint="use place: cpu"
-                )
-            try:
-                definition.lowerings[kind](low)
-            except PeError as error:
-                error.at = error.at or op.at
-                raise
-        reads = [self.buffer(n, d) for n in op.input_names()]
-        writes = [self.buffer(n, d) for n in op.output_names()]
+            self._lower(definition, low, op, self.graph.places[d].kind)
+        reads = [b for row in ins.values() for b in row if b is not None]
+        writes = [b for row in outs.values() for b in row if b is not None]
         over = _pairs(definition.inplace, ins, outs)
         return Task(node.index, d, low.calls, reads, writes, low.scratch_buffers, over, shares)
+
+    def _lower(self, definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
+        if kind not in definition.lowerings:
+            raise PeError(
+                f"op '{op.type}' cannot run on {kind} yet", at=op.at, code=ExitCode.DEVICE, hint="use place: cpu"
+            )
+        try:
+            definition.lowerings[kind](low)
+        except PeError as error:
+            error.at = error.at or op.at
+            raise
 
     def _fixed(self, b: Buffer) -> bool:
         """Whether a variable keeps its bytes once it is written: temporary, written at most once, and not all-reduced."""
@@ -146,17 +157,31 @@ class GraphLowering:
             return False
         return self._writes[b.name] <= 1 and not self.graph.program.global_block().var(b.name).persistable
 
-    def _collective(self, node: OpNode) -> list[Task]:
-        tasks = []
+    def _all_reduce(self, node: OpNode) -> list[Task]:
+        """Return one task a shard. The gradients of a bucket lie one after the other, so the first stands for all."""
+        names = list(dict.fromkeys(node.op.inputs["X"]))
         running, devices = self.graph.active, range(len(self.graph.places))
-        for name in node.op.inputs["X"]:
-            sources = [self.buffer(name, d) for d in running]
-            targets = [self.buffer(name, d) for d in devices]
-            calls = all_reduce_shards(sources, targets, sources[0].size, self.shards)
-            for home, call in enumerate(calls):
-                part = (call.args[4], call.args[5])
-                tasks.append(Task(node.index, home, [call], list(sources), list(targets), part=part))
-        return tasks
+        sources = [self.buffer(names[0], d) for d in running]
+        targets = [self.buffer(names[0], d) for d in devices]
+        for name in names[1:]:
+            for d in devices:
+                self.buffer(name, d)
+        size = sources[0].type.numpy.itemsize
+        elements = (
+            sum(aligned(self.buffer(n, 0).type.nbytes) for n in names[:-1]) // size + self.buffer(names[-1], 0).size
+        )
+        calls = all_reduce_shards(sources, targets, elements, self.shards)
+        return [
+            Task(node.index, home, [call], list(sources), list(targets), part=(call.args[4], call.args[5]))
+            for home, call in enumerate(calls)
+        ]
+
+    def _reduce(self, node: OpNode) -> Task:
+        sources = [self.buffer(*p) for p in node.ins["X"]]
+        targets = [self.buffer(*p) for p in node.outs["Out"]]
+        (call,) = all_reduce_shards(sources, targets, sources[0].size, 1)
+        # the sum passes through the first source
+        return Task(node.index, node.device, [call], sources, [*targets, sources[0]], part=(0, sources[0].size))
 
 
 def _pairs(

@@ -51,6 +51,7 @@ def plan_memory(
     pinned: Sequence[Buffer],
     *,
     share: bool = True,
+    inplace: bool = True,
 ) -> tuple[MemoryPlan, dict[Buffer, Buffer]]:
     """Plan one device's arena.
 
@@ -60,6 +61,7 @@ def plan_memory(
         kept: buffers whose bytes stay valid to the end of the step and from its start (feeds, fetches).
         pinned: buffers laid out first, one after the other, never shared (gradients that are all-reduced).
         share: whether temporaries share bytes.
+        inplace: whether an op's output may take over the bytes of an input that nobody needs any more.
 
     Returns:
         The plan, and for every buffer that is the same bytes as a placed one, that one.
@@ -91,7 +93,7 @@ def plan_memory(
             free = all(last[b] <= i and b not in fixed for b in group(source))
             other = any(groups.find(b) is groups.find(source) for b in task.reads if b is not source)
             fits = out not in fixed and out.type.nbytes == source.type.nbytes and written[out] == i
-            if share and free and not other and fits:
+            if share and inplace and free and not other and fits:
                 join(out, source)
     return _offsets(tasks, groups, placed, kept, pinned, share)
 

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
-from pe_cli.devices.protocol import Progress, Spot, Work, device
+from pe_cli.devices.protocol import Progress, Spot, Timeline, Work, device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.lower import GraphLowering, Task, concrete_types
 from pe_cli.execute.memory import MemoryPlan, plan_memory
-from pe_cli.execute.order import Range, dependencies
+from pe_cli.execute.order import Range, Rules, dependencies
 from pe_cli.graph.ssa import Graph
-from pe_cli.kernels.calls import Buffer
+from pe_cli.kernels.calls import Buffer, Call
+from pe_cli.kernels.nothing import nothing
 from pe_cli.ops.status import failure
 
 
@@ -52,7 +54,8 @@ class Plan:
         *,
         seed: int,
         threads: int,
-        share: bool = True,
+        build: BuildStrategy | None = None,
+        execution: ExecutionStrategy | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.graph = graph
@@ -61,13 +64,16 @@ class Plan:
         types = [concrete_types(graph.program, dict(feeds)) for feeds in request.feeds]
         self._lowering = GraphLowering(graph, types, request.sizes, seed, len(graph.places))
         self.tasks = self._lowering.run()
-        self._place(share)
-        self._build(threads, progress)
+        self._strategy = build or BuildStrategy()
+        self._place()
+        self._build(threads, execution or ExecutionStrategy(), progress)
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
-    def _place(self, share: bool) -> None:
-        self.memory = plan_devices(self.graph, self.request, self._lowering, self.tasks, share)
+    def _place(self) -> None:
+        strategy = self._strategy
+        share, inplace = strategy.memory_optimize, strategy.enable_inplace
+        self.memory = plan_devices(self.graph, self.request, self._lowering, self.tasks, share, inplace)
         self._spots: dict[Buffer, Spot] = {}
         for d, found in enumerate(self.memory):
             place = self.graph.places[d]
@@ -81,12 +87,32 @@ class Plan:
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def _build(self, threads: int, progress: Progress | None) -> None:
-        waits: list[set[int]] = [set() for _ in self.tasks]
-        if threads > 1:
-            waits = dependencies(self.tasks, self._ranges, threads <= len(self.graph.places))
-        works = [Work(t.home, t.calls, frozenset(w)) for t, w in zip(self.tasks, waits, strict=True)]
+    def _build(self, threads: int, execution: ExecutionStrategy, progress: Progress | None) -> None:
+        self._execution = execution
+        waits = self.waits(threads) if threads > 1 else [set() for _ in self.tasks]
+        calls = [
+            [Call(nothing, (), "float32", "float32") for _ in t.calls] if execution.dry_run else t.calls
+            for t in self.tasks
+        ]
+        works = [Work(t.home, c, frozenset(w)) for t, c, w in zip(self.tasks, calls, waits, strict=True)]
         self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)
+
+    def waits(self, threads: int) -> list[set[int]]:
+        """Return for every task those that must be done before it when there are so many threads."""
+        rules = Rules(
+            chained=threads <= len(self.graph.places),
+            sequential=self._strategy.enable_sequential_execution,
+            updates_last=self._strategy.enable_backward_optimizer_op_deps,
+            collectives_last=self._execution.allow_op_delay,
+        )
+        roles = [self.graph.nodes[t.node].op.role for t in self.tasks]
+        return dependencies(self.tasks, roles, self._ranges, rules)
+
+    def watch(self, seconds: float) -> None:
+        """End every later step that makes no progress for so long, with an error that says what hangs (exit code 7)."""
+        from pe_cli.execute.stalled import stalled
+
+        self.step.watch(seconds, lambda found: stalled(self, found))
 
     def _ranges(self, task: Task) -> tuple[list[Range], list[Range]]:
         def of(b: Buffer) -> Range:
@@ -114,18 +140,32 @@ class Plan:
         Raises:
             PeError: a kernel reported an error; it names the layer and the value.
         """
+        self._feed(feeds)
+        self._raise(self.step.run(step), step)
+        return [{name: self._read(name, d) for name in self.request.fetches} for d in self.graph.active]
+
+    def run_timed(
+        self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]], step: int
+    ) -> tuple[list[dict[str, np.ndarray[Any, Any]]], Timeline]:
+        """Do what `run` does, and return when every kernel ran, too."""
+        self._feed(feeds)
+        failed, timeline = self.step.run_timed(step)
+        self._raise(failed, step)
+        return [{name: self._read(name, d) for name in self.request.fetches} for d in self.graph.active], timeline
+
+    def _feed(self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> None:
         for d, given in enumerate(feeds):
             for name, value in given.items():
                 b = self._lowering.buffers[(name, d)]
                 spot = self._spots[b]
                 spot.memory.write(spot.offset, b.type, value)
-        failed = self.step.run(step)
+
+    def _raise(self, failed: tuple[int, list[int]] | None, step: int) -> None:
         if failed is not None:
             work, report = failed
             node = self.graph.nodes[self.tasks[work].node]
             report[1] += sum(self.request.sizes[: node.device])  # the row in the whole batch
             raise failure(report, node.op, step)
-        return [{name: self._read(name, d) for name in self.request.fetches} for d in self.graph.active]
 
     def _read(self, name: str, d: int) -> np.ndarray[Any, Any]:
         b = self._lowering.buffers[(name, d)]
@@ -160,7 +200,7 @@ class DeviceMemory:
 
 
 def plan_devices(
-    graph: Graph, request: Request, low: GraphLowering, tasks: Sequence[Task], share: bool
+    graph: Graph, request: Request, low: GraphLowering, tasks: Sequence[Task], share: bool, inplace: bool = True
 ) -> list[DeviceMemory]:
     """Plan the memory of every device; allocates nothing.
 
@@ -184,16 +224,17 @@ def plan_devices(
         placed = [b for b, n in mine.items() if block.var(n).persistable]
         kept = [b for b, n in mine.items() if (n in feeds or n in request.fetches) and b not in set(placed)]
         pinned = [low.buffer(n, d) for n in reduced]
-        own = [_only(t, mine) for t in tasks if t.home == d or any(b in mine for b in (*t.reads, *t.writes))]
-        plan, same = plan_memory(own, placed, kept, pinned, share=share)
+        own = [_only(t, mine, d) for t in tasks if t.home == d or any(b in mine for b in (*t.reads, *t.writes))]
+        plan, same = plan_memory(own, placed, kept, pinned, share=share, inplace=inplace)
         out.append(DeviceMemory(plan, tuple(placed), same))
     return out
 
 
-def _only(task: Task, mine: Mapping[Buffer, str]) -> Task:
+def _only(task: Task, mine: Mapping[Buffer, str], device_index: int) -> Task:
     """Return the part of a task that touches one device's buffers."""
     shared = task.shares if all(b in mine for b in task.shares) else {}
     over = task.takes_over if all(b in mine for b in task.takes_over) else {}
     reads = [b for b in task.reads if b in mine]
     writes = [b for b in task.writes if b in mine]
-    return Task(task.node, task.home, task.calls, reads, writes, task.scratch, over, shared)
+    scratch = task.scratch if task.home == device_index else []
+    return Task(task.node, task.home, task.calls, reads, writes, scratch, over, shared)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pe_cli.core.strategy import BuildStrategy
-from pe_cli.graph.passes import layout
+from pe_cli.graph.passes import fuse_optimizer, layout
 from pe_cli.program.ir import Program
 
 Pass = Callable[[Program, Sequence[str]], tuple[Program, str]]
@@ -13,7 +13,12 @@ Pass = Callable[[Program, Sequence[str]], tuple[Program, str]]
 
 def passes(strategy: BuildStrategy) -> list[Pass]:
     """Return the passes of a strategy, in order."""
-    return [layout.run] if strategy.data_layout == "auto" else []
+    found: list[Pass] = []
+    if strategy.data_layout == "auto":
+        found.append(layout.run)
+    if strategy.fuse_all_optimizer_ops:
+        found.append(fuse_optimizer.run)
+    return found
 
 
 def apply_passes(

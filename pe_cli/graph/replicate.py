@@ -1,4 +1,4 @@
-"""From a program to a graph over devices: replicas, the scale of the loss gradient, and all-reduces."""
+"""From a program to a graph over devices: replicas, the scale of the loss gradient, and the collectives of a strategy."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place
-from pe_cli.graph.ssa import Graph, GraphBuilder
-from pe_cli.program.ir import Operator, Program, Role
+from pe_cli.graph.ssa import Graph, GraphBuilder, Slots
+from pe_cli.graph.sync import SYNCED, add_synced
+from pe_cli.program.ir import Operator, Parameter, Program, Role
 
-#: Gradients of one all-reduce, in bytes: large enough to amortise a rendezvous, small enough to overlap with backward.
-BUCKET_BYTES = 4 << 20
+UPDATES = (Role.OPTIMIZE, Role.LR_SCHED)
 
 
 def replicate(
@@ -21,46 +21,138 @@ def replicate(
     *,
     active: Collection[int] | None = None,
 ) -> Graph:
-    """Copy forward, backward and optimizer ops to every device and join the gradients.
+    """Copy forward and backward ops to every device, join the gradients, and place the updates.
 
     Args:
         program: after passes.
         places: devices.
         strategy: how to join.
-        active: devices that have samples; default all. The others run the optimizer only.
+        active: devices that have samples; default all. The others take part in updates only.
 
     Returns:
         A graph. With one device it is the program's own order without collectives.
 
     Raises:
-        PeError: more than one device while no op of the program carries a parameter's gradient role, though it has optimizer ops.
+        PeError: several devices while no op of the program carries a parameter's gradient role, though it has optimizer ops.
     """
-    devices = range(len(places))
-    running = sorted(devices if active is None else active)
-    graph = Graph(program, tuple(places), tuple(running))
-    build = GraphBuilder(graph)
-    ops = program.global_block().ops
-    gradients = _gradients(ops) if len(places) > 1 else {}
-    if len(places) > 1 and not gradients and any(op.role is Role.OPTIMIZE for op in ops):
-        raise PeError("the program updates parameters but no op carries their gradients' roles", hint="name the loss")
-    waiting: list[str] = []
-    last = {name: i for i, op in enumerate(ops) for name in op.output_names() if name in gradients}
-    for i, op in enumerate(ops):
-        updates = op.role in (Role.OPTIMIZE, Role.LR_SCHED)
-        if updates and waiting:
-            _all_reduce(build, program, waiting, running, devices)
-            waiting = []
-        for d in devices if updates else running:
-            kind = (
-                "scale_loss_grad"
-                if op.role is Role.LOSS and op.type == "fill_like" and len(places) > 1
-                else "computation"
+    return _Replication(program, places, strategy, active).run()
+
+
+def shared_variables(program: Program, places: Sequence[Place], strategy: BuildStrategy) -> set[str]:
+    """Return the variables that all devices use one copy of: with Reduce on CPUs, parameters and what updates write."""
+    if strategy.reduce_strategy != "Reduce" or len(places) < 2:
+        return set()
+    block = program.global_block()
+    updated = {n for op in block.ops if op.role in UPDATES for n in op.output_names()}
+    return {v.name for v in block.vars.values() if v.persistable and (isinstance(v, Parameter) or v.name in updated)}
+
+
+class _Replication:
+    """One walk over a program."""
+
+    def __init__(
+        self, program: Program, places: Sequence[Place], strategy: BuildStrategy, active: Collection[int] | None
+    ) -> None:
+        self.program = program
+        self.strategy = strategy
+        self.ops = program.global_block().ops
+        self.devices = range(len(places))
+        self.running = sorted(self.devices if active is None else active)
+        self.graph = Graph(program, tuple(places), tuple(self.running))
+        self.build = GraphBuilder(self.graph)
+        self.several = len(places) > 1
+        self.reduce = self.several and strategy.reduce_strategy == "Reduce"
+        self.shared = shared_variables(program, places, strategy)
+        self.gradients = _gradients(self.ops) if self.several else {}
+        self.owner: dict[str, int] = {}
+        self.load = [0] * len(places)
+        self.where: dict[str, int] = {}
+        self.bucket: list[str] = []
+
+    def run(self) -> Graph:
+        if self.several and not self.gradients and any(op.role is Role.OPTIMIZE for op in self.ops):
+            raise PeError(
+                "the program updates parameters but no op carries their gradients' roles", hint="name the loss"
             )
-            build.add(kind, op, d, [(n, d) for n in op.input_names()], [(n, d) for n in op.output_names()])
-        waiting += [n for n in dict.fromkeys(op.output_names()) if last.get(n) == i]
-    if waiting:
-        _all_reduce(build, program, waiting, running, devices)
-    return graph
+        last = {n: i for i, op in enumerate(self.ops) for n in op.output_names() if n in self.gradients}
+        for i, op in enumerate(self.ops):
+            if op.role in UPDATES:
+                self._flush()
+                self._update(op)
+                continue
+            self._compute(op)
+            for name in dict.fromkeys(op.output_names()):
+                if last.get(name) == i:
+                    self._join(name)
+        self._flush()
+        return self.graph
+
+    # --- forward and backward -----------------------------------------------------------------------------------------
+
+    def _compute(self, op: Operator) -> None:
+        if self.several and self.strategy.sync_batch_norm and op.type in SYNCED and not op.attrs["is_test"]:
+            add_synced(self.build, op, self.running, self._slots)
+            return
+        kind = "computation"
+        if self.several and op.role is Role.LOSS and op.type == "fill_like":
+            kind = "computation" if self.strategy.gradient_scale_strategy == "One" else "scale_loss_grad"
+        for d in self.running:
+            self.build.add(kind, op, d, self._slots(op.inputs, d), self._slots(op.outputs, d))
+
+    def _slots(self, slots: dict[str, list[str]], device: int) -> Slots:
+        return {s: [(n, self._at(n, device)) for n in names] for s, names in slots.items()}
+
+    def _at(self, name: str, device: int) -> int:
+        """Return the device whose memory holds a variable for ops of a device."""
+        return 0 if name in self.shared else device
+
+    # --- gradients ----------------------------------------------------------------------------------------------------
+
+    def _join(self, name: str) -> None:
+        """Sum a gradient that has just got its last part."""
+        if self.reduce:
+            self._reduce(name)
+            return
+        variables = self.program.global_block().vars
+        if self.bucket and variables[self.bucket[0]].dtype != variables[name].dtype:
+            self._flush()
+        self.bucket.append(name)
+        size = sum(variables[n].type.nbytes for n in self.bucket)
+        if not self.strategy.fuse_all_reduce_ops or size >= self.strategy.fuse_all_reduce_bytes:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self.bucket:
+            return
+        names, self.bucket = self.bucket, []
+        op = Operator(
+            "all_reduce" if len(names) == 1 else "fused_all_reduce", {"X": names}, {"Out": names}, {}, Role.DIST
+        )
+        ins = {"X": [(n, d) for n in names for d in self.running]}
+        self.build.add(op.type, op, 0, ins, {"Out": [(n, d) for n in names for d in self.devices]})
+
+    def _reduce(self, name: str) -> None:
+        """Sum a gradient on the device that updates its parameter: the one with the fewest bytes so far."""
+        owner = min(self.devices, key=lambda d: (self.load[d], d))
+        self.load[owner] += self.program.global_block().vars[name].type.nbytes
+        self.owner[self.gradients[name]] = owner
+        self.where[name] = owner
+        op = Operator("reduce", {"X": [name]}, {"Out": [name]}, {}, Role.DIST)
+        self.build.add("reduce", op, owner, {"X": [(name, d) for d in self.running]}, {"Out": [(name, owner)]})
+
+    # --- updates ------------------------------------------------------------------------------------------------------
+
+    def _update(self, op: Operator) -> None:
+        if not self.reduce:
+            for d in self.devices:
+                self.build.add("computation", op, d, self._slots(op.inputs, d), self._slots(op.outputs, d))
+            return
+        owner = self.owner.get(op.role_vars[0], 0) if len(op.role_vars) == 2 else 0
+        ins = {s: [(n, self.where.get(n, self._at(n, owner))) for n in names] for s, names in op.inputs.items()}
+        outs = {s: [(n, self._at(n, owner)) for n in names] for s, names in op.outputs.items()}
+        for pairs in outs.values():
+            self.where.update(pairs)
+        self.build.add("computation", op, owner, ins, outs)
 
 
 def _gradients(ops: Sequence[Operator]) -> dict[str, str]:
@@ -70,21 +162,3 @@ def _gradients(ops: Sequence[Operator]) -> dict[str, str]:
         if op.role in (Role.BACKWARD, Role.LOSS):
             found.update(dict(zip(op.role_vars[1::2], op.role_vars[::2], strict=True)))
     return found
-
-
-def _all_reduce(
-    build: GraphBuilder, program: Program, names: list[str], running: Sequence[int], devices: Sequence[int]
-) -> None:
-    variables = program.global_block().vars
-    bucket: list[str] = []
-    size = 0
-    for i, name in enumerate(names):
-        bucket.append(name)
-        size += variables[name].type.nbytes
-        following = variables[names[i + 1]] if i + 1 < len(names) else None
-        if following is None or size >= BUCKET_BYTES or following.dtype != variables[name].dtype:
-            kind = "all_reduce" if len(bucket) == 1 else "fused_all_reduce"
-            op = Operator(kind, {"X": list(bucket)}, {"Out": list(bucket)}, {}, Role.DIST)
-            reads = [(n, d) for n in bucket for d in running]
-            build.add(kind, op, 0, reads, [(n, d) for n in bucket for d in devices])
-            bucket, size = [], 0

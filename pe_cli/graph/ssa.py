@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pe_cli.core.types import Place
-from pe_cli.program.ir import Operator, Program
+from pe_cli.program.ir import EMPTY, Operator, Program
+
+
+#: Slot -> (variable, device) pairs.
+Slots = dict[str, list[tuple[str, int]]]
 
 
 @dataclass(frozen=True)
@@ -27,10 +31,11 @@ class OpNode:
     """One operation on one device, or a collective over all.
 
     Attributes:
-        kind: computation, scale_loss_grad, all_reduce, fused_all_reduce or fetch.
+        kind: computation, scale_loss_grad, all_reduce, fused_all_reduce, reduce, or sync for what reads other devices.
         op: what is computed.
         device: index of the place it runs on; a collective is at home on the first.
         inputs, outputs: versions read and written.
+        ins, outs: slot -> (variable, device) pairs; a node may read another device's memory.
         after: nodes that read what this one overwrites.
     """
 
@@ -40,6 +45,8 @@ class OpNode:
     device: int
     inputs: tuple[VarNode, ...]
     outputs: tuple[VarNode, ...]
+    ins: Slots
+    outs: Slots
     after: tuple[int, ...] = ()
 
 
@@ -86,22 +93,20 @@ class GraphBuilder:
         """Return the newest version of a variable on a device."""
         return VarNode(name, device, self._version.get((name, device), 0))
 
-    def add(
-        self, kind: str, op: Operator, device: int, reads: list[tuple[str, int]], writes: list[tuple[str, int]]
-    ) -> OpNode:
-        """Append a node that reads the newest versions and writes new ones; (name, device) pairs."""
+    def add(self, kind: str, op: Operator, device: int, ins: Slots, outs: Slots) -> OpNode:
+        """Append a node that reads the newest versions of its inputs and writes new ones of its outputs."""
         index = len(self.graph.nodes)
-        inputs = tuple(self.current(*r) for r in reads)
+        inputs = tuple(self.current(*r) for pairs in ins.values() for r in pairs if r[0] != EMPTY)
         after: list[int] = []
         outputs = []
-        for write in dict.fromkeys(writes):
+        for write in dict.fromkeys(w for pairs in outs.values() for w in pairs if w[0] != EMPTY):
             old = self.current(*write)
             after += [r for r in self._readers.get(old, ()) if r != index]
             self._version[write] = old.version + 1
             outputs.append(VarNode(*write, old.version + 1))
         for v in inputs:
             self._readers.setdefault(v, []).append(index)
-        node = OpNode(index, kind, op, device, inputs, tuple(outputs), tuple(dict.fromkeys(after)))
+        node = OpNode(index, kind, op, device, inputs, tuple(outputs), ins, outs, tuple(dict.fromkeys(after)))
         self.graph.nodes.append(node)
         return node
 

@@ -65,6 +65,15 @@ def call_c(env: Any, args: list[Any]) -> Any:
     return builder.sext(result, ir.IntType(64))
 
 
+@intrinsic("int64", "int64")
+def call_word(env: Any, args: list[Any]) -> Any:
+    """Call `long f(void)` of the C library through its address (pthread_self)."""
+    from llvmlite import ir
+
+    kind = ir.FunctionType(ir.IntType(64), [])
+    return env.builder.call(env.builder.inttoptr(args[0], kind.as_pointer()), [])
+
+
 @intrinsic("void")
 def pause(env: Any, args: list[Any]) -> Any:
     """Tell the processor that this is a spin loop; nothing on machines without such an instruction."""
@@ -77,7 +86,13 @@ def pause(env: Any, args: list[Any]) -> Any:
 
 @intrinsic("int64")
 def cycles(env: Any, args: list[Any]) -> Any:
-    """Return the processor's cycle counter."""
+    """Return a counter that all cores share and that runs at a constant rate (the cycle counter on x86)."""
+    import llvmlite.binding as llvm
     from llvmlite import ir
 
-    return env.builder.call(env.function("llvm.readcyclecounter", ir.IntType(64), []), [])
+    word = ir.IntType(64)
+    if "aarch64" in llvm.get_default_triple() or "arm64" in llvm.get_default_triple():
+        # the cycle counter of ARM is closed to programs; the timer is not
+        read = ir.InlineAsm(ir.FunctionType(word, []), "mrs $0, cntvct_el0", "=r", side_effect=True)
+        return env.builder.call(read, [])
+    return env.builder.call(env.function("llvm.readcyclecounter", word, []), [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.channel_norm import (
+    BLOCK,
     copy_two,
     gradient_first,
     gradient_last,
@@ -33,18 +34,20 @@ def _sample(name: str, *shape: int, grad: bool = True, **attrs: object) -> Sampl
     each = {"Scale": (channels,), "Bias": (channels,), "Mean": (channels,), "Variance": _variance(channels)}
     return Sample({"X": shape, **each}, attrs, name, grad)
 
+ATTRS = {
+    "momentum": Attr(0.9, "share of the old running statistics that stays, no unit"),
+    "epsilon": Attr(1e-5, "added to the variance, in its unit"),
+    "is_test": Attr(False, "use the running statistics and leave them"),
+    "data_layout": Attr("NCHW", "where the channels are", ("NCHW", "NHWC")),
+    "use_global_stats": Attr(False, "use the running statistics in training too"),
+}
+
 
 @op(
     "batch_norm",
     inputs="X Scale Bias Mean Variance",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
-    attrs={
-        "momentum": Attr(0.9, "share of the old running statistics that stays, no unit"),
-        "epsilon": Attr(1e-5, "added to the variance, in its unit"),
-        "is_test": Attr(False, "use the running statistics and leave them"),
-        "data_layout": Attr("NCHW", "where the channels are", ("NCHW", "NHWC")),
-        "use_global_stats": Attr(False, "use the running statistics in training too"),
-    },
+    attrs=ATTRS,
     differentiable="X Scale Bias",
     layout={"attr": "data_layout", "slots": ("X", "Y")},
     samples=[
@@ -101,14 +104,14 @@ def batch_norm(
     return x, mean, variance, each, each
 
 
-def _sizes(o: Lowering, x: Buffer) -> tuple[int, int, int]:
+def sizes_of(o: Lowering, x: Buffer) -> tuple[int, int, int]:
     """Return samples, channels and positions; positions 1 when the channels are innermost in memory."""
     if o.attrs["data_layout"] == "NHWC":
         return product(x.shape[:-1]), x.shape[-1], 1
     return x.shape[0], x.shape[1], product(x.shape[2:])
 
 
-def _fold(rows: int, channels: int) -> tuple[int, int]:
+def fold(rows: int, channels: int) -> tuple[int, int]:
     """Return rows and width of the same numbers in wider rows: few channels would make short loops."""
     times = 1
     while rows and rows % (2 * times) == 0 and 2 * times * channels <= WIDEST:
@@ -116,34 +119,42 @@ def _fold(rows: int, channels: int) -> tuple[int, int]:
     return rows // times, channels * times
 
 
-def _output(o: Lowering, slot: str, like: Buffer) -> Buffer:
+def output_or_scratch(o: Lowering, slot: str, like: Buffer) -> Buffer:
     return o.output(slot) if o.has(slot) else o.scratch(like.size, like.dtype)
+
+
+def statistics(o: Lowering, x: Buffer) -> tuple[Buffer, Buffer]:
+    """Append the calls that write all statistics of a batch_norm-like op, and return the mean and 1 / deviation to use."""
+    mean, variance = o.input("Mean"), o.input("Variance")
+    n, channels, size = sizes_of(o, x)
+    epsilon = o.attrs["epsilon"]
+    saved, inverse = output_or_scratch(o, "SavedMean", mean), output_or_scratch(o, "SavedVariance", variance)
+    new_mean, new_variance = output_or_scratch(o, "MeanOut", mean), output_or_scratch(o, "VarianceOut", variance)
+    if o.attrs["is_test"] or o.attrs["use_global_stats"]:
+        o.call(statistics_given, mean, variance, saved, inverse, channels, epsilon)
+        if o.has("MeanOut") and new_mean is not mean:
+            o.call(copy_two, mean, new_mean, variance, new_variance, channels)
+        return saved, inverse
+    both = (mean, variance, new_mean, new_variance, saved, inverse)
+    if size == 1:
+        rows, width = fold(n, channels)
+        doubles = [o.scratch(width, "float64") for _ in range(2)]
+        parts = [o.scratch(width, x.dtype) for _ in range(2)]
+        o.call(statistics_last, x, *both, *doubles, *parts, rows, width, channels, o.attrs["momentum"], epsilon)
+    else:
+        o.call(statistics_first, x, *both, n, channels, size, o.attrs["momentum"], epsilon)
+    return saved, inverse
 
 
 @batch_norm.lower("cpu")
 def batch_norm_cpu(o: Lowering) -> None:
     """Statistics, then values."""
-    x, mean, variance, y = o.input("X"), o.input("Mean"), o.input("Variance"), o.output("Y")
-    n, channels, size = _sizes(o, x)
-    epsilon = o.attrs["epsilon"]
-    saved, inverse = _output(o, "SavedMean", mean), _output(o, "SavedVariance", variance)
-    new_mean, new_variance = _output(o, "MeanOut", mean), _output(o, "VarianceOut", variance)
-    if o.attrs["is_test"] or o.attrs["use_global_stats"]:
-        o.call(statistics_given, mean, variance, saved, inverse, channels, epsilon)
-        if o.has("MeanOut") and new_mean is not mean:
-            o.call(copy_two, mean, new_mean, variance, new_variance, channels)
-    else:
-        both = (mean, variance, new_mean, new_variance, saved, inverse)
-        if size == 1:
-            rows, width = _fold(n, channels)
-            doubles = [o.scratch(width, "float64") for _ in range(2)]
-            parts = [o.scratch(width, x.dtype) for _ in range(2)]
-            o.call(statistics_last, x, *both, *doubles, *parts, rows, width, channels, o.attrs["momentum"], epsilon)
-        else:
-            o.call(statistics_first, x, *both, n, channels, size, o.attrs["momentum"], epsilon)
+    x, y = o.input("X"), o.output("Y")
+    saved, inverse = statistics(o, x)
+    n, channels, size = sizes_of(o, x)
     scale, bias = o.input("Scale"), o.input("Bias")
     if size == 1:
-        rows, width = _fold(n, channels)
+        rows, width = fold(n, channels)
         table = o.scratch(3 * width, x.dtype)
         o.call(normalise_last, x, saved, inverse, scale, bias, y, table, rows, width, channels)
     else:
@@ -155,13 +166,13 @@ def batch_norm_grad_cpu(o: Lowering) -> None:
     """Sums for Bias and Scale; X' loses its mean and its slope on X, where the statistics are the batch's."""
     x, scale, g = o.input("X"), o.input("Scale"), o.input("Y@GRAD")
     saved, inverse = o.input("SavedMean"), o.input("SavedVariance")
-    n, channels, size = _sizes(o, x)
-    dscale, dbias = _output(o, "Scale@GRAD", scale), _output(o, "Bias@GRAD", scale)
-    rows, width = _fold(n, channels)
+    n, channels, size = sizes_of(o, x)
+    dscale, dbias = output_or_scratch(o, "Scale@GRAD", scale), output_or_scratch(o, "Bias@GRAD", scale)
+    rows, width = fold(n, channels)
     batch = int(not (o.attrs["is_test"] or o.attrs["use_global_stats"]))
     if batch or o.has("Scale@GRAD") or o.has("Bias@GRAD"):
         if size == 1:
-            sums, table = o.scratch(2 * width, "float64"), o.scratch(3 * width, x.dtype)
+            sums, table = o.scratch(2 * width, "float64"), o.scratch(3 * BLOCK, x.dtype)
             o.call(gradient_sums_last, x, g, saved, inverse, dscale, dbias, sums, table, rows, width, channels)
         else:
             o.call(gradient_sums_first, x, g, saved, inverse, dscale, dbias, n, channels, size)

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.core.types import DTYPES, TensorType
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Kernel, Ptr, kernel
 from pe_cli.ops.broadcast import broadcast, call_binary, truth_kernel
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.elementwise import AXIS, check_dtypes
 from pe_cli.ops.lowering import Lowering
-from pe_cli.ops.registry import Sample, op
+from pe_cli.ops.registry import OPS, Sample, op
 
 _DOC = """{title}
 
@@ -145,3 +147,10 @@ def logical_not_cpu(o: Lowering) -> None:
     """One loop."""
     out = o.output("Out")
     o.call(invert, o.input("X"), out, out.size)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(invert)
+also_on_cuda(*(found for found in OPS.values() if found.module == __name__))

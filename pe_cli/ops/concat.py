@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 from pe_cli.ops.reshape import normal_axis
@@ -293,3 +294,9 @@ def unstack_grad_cpu(o: Lowering) -> None:
     """Join the gradients."""
     out, parts = o.output("X@GRAD"), o.inputs("Y@GRAD")
     _parts(o, out, parts, [1] * len(parts), o.attrs["axis"] % len(out.shape), gather=True)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+also_on_cuda(concat, split, stack, unstack)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.assign import copy, write_integers
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.registry import Attr, Sample, op
 from pe_cli.ops.strided import copy_box, row_major
@@ -138,3 +140,21 @@ def shape_cpu(o: Lowering) -> None:
     """The sizes are known when a batch is planned."""
     out = o.output("Out")
     o.call(write_integers, Numbers(o.input("Input").shape), out, out.size)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@on_cuda(add_copies)
+def add_copies_cuda(x: Ptr, out: Ptr, outer: Int, count: Int, chunk: Int, n: Int):
+    """One thread an element of out."""
+    for e in range(outer * ((count + chunk - 1) // chunk) * n):
+        chunks = (count + chunk - 1) // chunk
+        o, c, i = e // (chunks * n), e // n % chunks, e % n
+        total = T(0)
+        for k in range(c * chunk, min(count, c * chunk + chunk)):
+            total += x[(o * count + k) * n + i]
+        out[e] = total
+
+
+also_on_cuda(expand, shape_op)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T, kernel
 from pe_cli.kernels.moments import piece_rows, run_moments
 from pe_cli.ops.cross_entropy import same_sizes
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 
@@ -188,3 +190,29 @@ def layer_norm_grad_cpu(o: Lowering) -> None:
         dscale, dbias = (_output(o, slot, n, x.dtype) for slot in ("Scale@GRAD", "Bias@GRAD"))
         sums, part = o.scratch(2 * n, "float64"), o.scratch(2 * n, x.dtype)
         o.call(position_sums, x, g, mean, variance, dscale, dbias, sums, part, rows, n, epsilon)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(normalise_rows, normalise_rows_back)
+
+
+@on_cuda(position_sums)
+def position_sums_cuda(
+    x: Ptr, g: Ptr, mean: Ptr, variance: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, part: Ptr, rows: Int, n: Int,
+    epsilon: Real,
+):  # fmt: skip
+    """One thread a position, which needs no scratch."""
+    for i in range(n):
+        a = 0.0
+        b = 0.0
+        for r in range(rows):
+            at = r * n + i
+            a += g[at]
+            b += g[at] * ((x[at] - mean[r]) * T(1.0 / (variance[r] + epsilon) ** 0.5))
+        dbias[i] = T(a)
+        dscale[i] = T(b)
+
+
+also_on_cuda(layer_norm)

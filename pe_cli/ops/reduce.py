@@ -10,12 +10,14 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, T, kernel
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.elementary import scale
 from pe_cli.ops.fill import fill
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.reduction import ADD, LARGEST, SMALLEST, TIMES, Reduction, reduce_with, spread, sum_axes
-from pe_cli.ops.registry import Attr, OpDef, Sample, op
+from pe_cli.ops.registry import OPS, Attr, OpDef, Sample, op
 
 NUMBERS = (*FLOATS, "int32", "int64")
 
@@ -297,3 +299,10 @@ def prod_grad_cpu(o: Lowering) -> None:
     spread(o, zeros, zero, kept, x.shape)
     spread(o, o.input("Out@GRAD"), out, kept, x.shape)
     o.call(product_back, x, rest, zero, out, out.size)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(keep_equal, split_zeros, product_back)
+also_on_cuda(*(found for found in list(OPS.values()) if found.module == __name__))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, Real, T, kernel
 from pe_cli.kernels.vecmath import absolute
 from pe_cli.ops.cross_entropy import same_sizes
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 
@@ -329,3 +331,23 @@ def huber_loss_grad_cpu(o: Lowering) -> None:
     for slot, sign in (("X@GRAD", -1.0), ("Y@GRAD", 1.0)):
         if o.has(slot):
             o.call(huber_back, residual, g, o.output(slot), product(residual.shape), o.attrs["delta"], sign)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(squares, squares_back, smooth_l1, smooth_l1_back, huber, huber_back)
+
+
+@on_cuda(mean_square)
+def mean_square_cuda(x: Ptr, y: Ptr, out: Ptr, n: Int):
+    """One thread; the order of the CPU without its chunks."""
+    for r in range(1):
+        total = 0.0
+        for i in range(n):
+            d = x[i] - y[i]
+            total += d * d
+        out[r] = T(total / n)
+
+
+also_on_cuda(square_error_cost, mse_loss, huber_loss, smooth_l1_loss)

@@ -10,6 +10,7 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.ops.assign import copy
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.registry import Attr, OpDef, Sample, op
 
@@ -199,3 +200,9 @@ _FAMILY: tuple[OpDef, ...] = (reshape, flatten, squeeze, unsqueeze)
 for _op in _FAMILY:
     _op.lower("cpu")(_copy_cpu("X", "Out"))
     _op.grad(alias=SHARED_BACK).lower("cpu")(_copy_cpu("Out@GRAD", "X@GRAD"))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+also_on_cuda(*_FAMILY)

@@ -6,9 +6,11 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, Real, T, helper, kernel
 from pe_cli.kernels.vecmath import log, sigmoid, softplus
 from pe_cli.ops.cross_entropy import same_sizes
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 
@@ -250,3 +252,10 @@ def log_loss_grad_cpu(o: Lowering) -> None:
     """One loop."""
     x, dx = o.input("Predicted"), o.output("Predicted@GRAD")
     o.call(log_loss_back, x, o.input("Labels"), o.input("Loss@GRAD"), dx, product(x.shape), o.attrs["epsilon"])
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(bce, bce_back, log_loss_forward, log_loss_back, sigmoid_loss, sigmoid_loss_back)
+also_on_cuda(sigmoid_cross_entropy_with_logits, bce_loss, log_loss)

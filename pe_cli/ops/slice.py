@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.fill import fill
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.registry import Attr, Sample, op
@@ -202,3 +203,9 @@ def reverse_cpu(o: Lowering) -> None:
 def reverse_grad_cpu(o: Lowering) -> None:
     """The same again."""
     _turn(o, "Out@GRAD", "X@GRAD")
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+also_on_cuda(slice_op, pad)

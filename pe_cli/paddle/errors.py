@@ -8,19 +8,27 @@ from contextlib import contextmanager
 from pe_cli.core.errors import PeError
 
 
-class FluidValueError(PeError, ValueError):
+class FluidError(PeError):
+    """Base: one line, because scripts print what they catch."""
+
+    def __str__(self) -> str:
+        text = self.message if self.at is None else f"{self.at}: {self.message}"
+        return f"{text} (hint: {self.hint})" if self.hint else text
+
+
+class FluidValueError(FluidError, ValueError):
     """A value that does not fit."""
 
 
-class FluidTypeError(PeError, TypeError):
+class FluidTypeError(FluidError, TypeError):
     """A value of the wrong type."""
 
 
-class EnforceNotMet(PeError, RuntimeError):
+class EnforceNotMet(FluidError, RuntimeError):
     """What the original raises when a step fails."""
 
 
-class NotThereYet(PeError, NotImplementedError):
+class NotThereYet(FluidError, NotImplementedError):
     """A wish that the core cannot act on yet."""
 
 
@@ -30,7 +38,7 @@ def raised_as(kind: type[PeError]) -> Iterator[None]:
     try:
         yield
     except PeError as error:
-        if isinstance(error, (FluidValueError, FluidTypeError, EnforceNotMet, NotThereYet)):
+        if isinstance(error, FluidError):
             raise
         made = kind(error.message, at=error.at, hint=error.hint, notes=error.notes, code=error.code)
         raise made from None

@@ -16,6 +16,7 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.data import Dataset, Feed, Loader, open_reader
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor, merge, run_startup
+from pe_cli.graph.replicate import shared_variables
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.averages import Averages
@@ -63,6 +64,7 @@ class Job:
         else:
             self.places, self.devices = tuple(places), f"{len(places)} {places[0].kind}"
         self.scope = Scope(self.places)
+        self.scope.share(shared_variables(self.program, self.places, run.build_strategy))
         self._datasets: dict[str, Dataset] = {}
         self._made_up: set[str] = set()
         self._executors: dict[str, Executor] = {}
@@ -233,6 +235,7 @@ class Job:
             execution=self.run.exec_strategy,
             seed=self.run.executor.seed,
             progress=self.observer.compiling,
+            watchdog=self.run.executor.watchdog,
         )
 
     def variable(self, name: str) -> str:

@@ -232,31 +232,34 @@ HEAD = "model: model.yaml\n"
             id="two numbers of threads",
         ),
         pytest.param(
-            HEAD + "build_strategy: {sync_batch_norm: true}\n",
+            HEAD + "build_strategy: {enable_cuda_graph: true}\n",
             """\
-            run.yaml:2:18: error: build_strategy.sync_batch_norm is not available in this version
-                  build_strategy: {sync_batch_norm: true}
-                                   ^^^^^^^^^^^^^^^
+            run.yaml:2:18: error: build_strategy.enable_cuda_graph is not available in this version
+                  build_strategy: {enable_cuda_graph: true}
+                                   ^^^^^^^^^^^^^^^^^
             hint: remove it""",
             id="an option of fluid's that is not there yet",
         ),
         pytest.param(
-            HEAD + "build_strategy: {reduce_strategy: Reduce}\n",
+            HEAD + "build_strategy: {reduce_strategy: Reduce, fuse_all_reduce_ops: true}\n",
             """\
-            run.yaml:2:35: error: build_strategy.reduce_strategy: 'Reduce' is not available in this version
-                  build_strategy: {reduce_strategy: Reduce}
+            run.yaml:2:64: error: fuse_all_reduce_ops is true, but reduce_strategy Reduce updates each parameter at its owner
+                  build_strategy: {reduce_strategy: Reduce, fuse_all_reduce_ops: true}
+                                                                                 ^^^^
+            run.yaml:2:35: note: the strategy is here
+                  build_strategy: {reduce_strategy: Reduce, fuse_all_reduce_ops: true}
                                                     ^^^^^^
-            hint: only 'AllReduce'""",
-            id="a value of fluid's that is not there yet",
+            hint: leave fuse_all_reduce_ops out""",
+            id="two wishes that contradict each other",
         ),
         pytest.param(
-            HEAD + "build_strategy: {fuse_all_reduce_ops: false}\n",
+            HEAD + "build_strategy: {fuse_broadcast_ops: true}\n",
             """\
-            run.yaml:2:39: error: build_strategy.fuse_all_reduce_ops: false is not available in this version
-                  build_strategy: {fuse_all_reduce_ops: false}
-                                                        ^^^^^
-            hint: only true""",
-            id="fusion cannot be switched off",
+            run.yaml:2:38: error: fuse_broadcast_ops is true, but reduce_strategy AllReduce has no broadcasts
+                  build_strategy: {fuse_broadcast_ops: true}
+                                                       ^^^^
+            hint: leave fuse_broadcast_ops out""",
+            id="broadcasts where there are none",
         ),
         pytest.param(
             HEAD + "build_strategy: {memory_optimize: yes}\n",
@@ -268,11 +271,11 @@ HEAD = "model: model.yaml\n"
             id="yes is no truth",
         ),
         pytest.param(
-            HEAD + "exec_strategy: {allow_op_delay: true}\n",
+            HEAD + "exec_strategy: {use_thread_barrier: true}\n",
             """\
-            run.yaml:2:17: error: exec_strategy.allow_op_delay is not available in this version
-                  exec_strategy: {allow_op_delay: true}
-                                  ^^^^^^^^^^^^^^
+            run.yaml:2:17: error: exec_strategy.use_thread_barrier is not available in this version
+                  exec_strategy: {use_thread_barrier: true}
+                                  ^^^^^^^^^^^^^^^^^^
             hint: remove it""",
             id="a scheduling option of fluid's that is not there yet",
         ),

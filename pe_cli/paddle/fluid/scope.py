@@ -81,6 +81,7 @@ class Scope:
         self._host: dict[str, np.ndarray[Any, Any]] = {}
         self._stores: dict[Places, Store] = {}
         self._newest: dict[str, set[Places | None]] = {}
+        self.trained_on: Places | None = None
 
     # --- what scripts call --------------------------------------------------------------------------------------------
 
@@ -183,6 +184,12 @@ class Scope:
                 raise FluidValueError(f"variable '{name}' is {list(value.shape)} in the scope and {kind} in the program")
             self._stores[places].scope.set(name, value.astype(kind.numpy))
             where.add(places)
+
+    def drop_temporaries(self, program: Any, places: Places) -> None:
+        """Forget the plans of a program on some places, with their temporaries."""
+        if places in self._stores:
+            for prepared in self._stores[places].executors.get(program, {}).values():
+                prepared.executor.drop()
 
     def wrote(self, places: Places, names: list[str]) -> None:
         """Say that a run wrote variables."""

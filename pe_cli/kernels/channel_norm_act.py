@@ -1,0 +1,229 @@
+"""Normalisation by channel with relu, and with the sum of another image before relu, in the passes that the normalisation makes anyway.
+
+Without a sum the gradient finds out again where relu cut, by the same expression that the values came from: nothing is read for it.
+With a sum it reads the values. Memory as in `channel_norm`: channels last in rows of channels over and over, or channels first.
+"""
+
+from __future__ import annotations
+
+from pe_cli.kernels.lang import Int, Ptr, PtrF64, T, address, helper, kernel
+from pe_cli.kernels.moments import piece_rows
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@helper
+def fill_table(mean, inverse, scale, bias, table, width, channels):
+    """Write the mean, the factor and the bias of every column, one after the other."""
+    for j in range(width):
+        c = j % channels
+        table[j] = mean[c]
+        table[width + j] = inverse[c] * scale[c]
+        table[2 * width + j] = bias[c]
+
+
+@kernel
+def normalise_relu_last(
+    x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int, channels: Int
+):
+    """y = relu((x - mean) * inverse * scale + bias) on [rows, width]; table holds 3 * width numbers."""
+    fill_table(mean, inverse, scale, bias, table, width, channels)
+    for r in range(rows):
+        at = r * width
+        for j in range(width):
+            v = (x[at + j] - table[j]) * table[width + j] + table[2 * width + j]
+            y[at + j] = T(0) if v <= T(0) else v
+
+
+@kernel
+def normalise_add_relu_last(
+    x: Ptr, z: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int,
+    channels: Int,
+):
+    """y = relu((x - mean) * inverse * scale + bias + z) on [rows, width]; y may be z; table holds 3 * width numbers."""
+    fill_table(mean, inverse, scale, bias, table, width, channels)
+    if address(z) == address(y):  # one pointer: the test that guards a vector loop over two would fail
+        for r in range(rows):
+            at = r * width
+            for j in range(width):
+                v = (x[at + j] - table[j]) * table[width + j] + table[2 * width + j]
+                v = v + y[at + j]
+                y[at + j] = T(0) if v <= T(0) else v
+    else:
+        for r in range(rows):
+            at = r * width
+            for j in range(width):
+                v = (x[at + j] - table[j]) * table[width + j] + table[2 * width + j]
+                v = v + z[at + j]
+                y[at + j] = T(0) if v <= T(0) else v
+
+
+@kernel
+def normalise_relu_first(
+    x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, samples: Int, channels: Int, size: Int
+):
+    """y = relu(normalised x) on [samples, channels, size]."""
+    for p in range(samples * channels):
+        c = p % channels
+        m, f, b = mean[c], inverse[c] * scale[c], bias[c]
+        for i in range(p * size, p * size + size):
+            v = (x[i] - m) * f + b
+            y[i] = T(0) if v <= T(0) else v
+
+
+@kernel
+def normalise_add_relu_first(
+    x: Ptr, z: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, samples: Int, channels: Int, size: Int
+):
+    """y = relu(normalised x + z) on [samples, channels, size]; y may be z."""
+    for p in range(samples * channels):
+        c = p % channels
+        m, f, b = mean[c], inverse[c] * scale[c], bias[c]
+        if address(z) == address(y):
+            for i in range(p * size, p * size + size):
+                v = (x[i] - m) * f + b + y[i]
+                y[i] = T(0) if v <= T(0) else v
+        else:
+            for i in range(p * size, p * size + size):
+                v = (x[i] - m) * f + b + z[i]
+                y[i] = T(0) if v <= T(0) else v
+
+
+# --- gradient of relu(normalised x) -----------------------------------------------------------------------------------
+
+
+@helper
+def write_sums(sums, inverse, dscale, dbias, width, channels):
+    """Join the columns of a channel: dbias from the first width sums, dscale from the others."""
+    for c in range(channels):
+        for j in range(c + channels, width, channels):
+            sums[c] += sums[j]
+            sums[width + c] += sums[width + j]
+        dbias[c] = T(sums[c])
+        dscale[c] = T(sums[width + c] * inverse[c])
+
+
+@kernel
+def relu_sums_last(
+    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, table: Ptr,
+    part: Ptr, rows: Int, width: Int, channels: Int,
+):
+    """dbias and dscale, as `gradient_sums_last` of g where relu let x through; sums and part hold 2 * width, table 3 * width."""
+    fill_table(mean, inverse, scale, bias, table, width, channels)
+    for j in range(2 * width):
+        sums[j] = 0.0
+    step = piece_rows(width)
+    for first in range(0, rows, step):
+        for j in range(2 * width):
+            part[j] = T(0)
+        last = min(rows, first + step)
+        whole = last - (last - first) % 2
+        for r in range(first, whole, 2):
+            a = r * width
+            b = a + width
+            for j in range(width):
+                d = x[a + j] - table[j]
+                e = x[b + j] - table[j]
+                u = g[a + j] if d * table[width + j] + table[2 * width + j] > T(0) else T(0)
+                v = g[b + j] if e * table[width + j] + table[2 * width + j] > T(0) else T(0)
+                part[j] += u + v
+                part[width + j] += u * d + v * e
+        for r in range(whole, last):
+            at = r * width
+            for j in range(width):
+                d = x[at + j] - table[j]
+                u = g[at + j] if d * table[width + j] + table[2 * width + j] > T(0) else T(0)
+                part[j] += u
+                part[width + j] += u * d
+        for j in range(2 * width):
+            sums[j] += part[j]
+    write_sums(sums, inverse, dscale, dbias, width, channels)
+
+
+@kernel
+def relu_gradient_last(
+    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, table: Ptr,
+    rows: Int, width: Int, channels: Int, batch: Int,
+):
+    """dx, as `gradient_last` of g where relu let x through; dx may be g; table holds 5 * width numbers."""
+    fill_table(mean, inverse, scale, bias, table, width, channels)
+    share = T(batch / max(1, rows * (width // channels)))
+    for j in range(width):
+        c = j % channels
+        f = scale[c] * inverse[c]
+        table[3 * width + j] = f * inverse[c] * dscale[c] * share
+        table[4 * width + j] = f * dbias[c] * share
+    if address(g) == address(dx):
+        for r in range(rows):
+            at = r * width
+            for j in range(width):
+                d = x[at + j] - table[j]
+                u = dx[at + j] if d * table[width + j] + table[2 * width + j] > T(0) else T(0)
+                dx[at + j] = table[width + j] * u - table[3 * width + j] * d - table[4 * width + j]
+    else:
+        for r in range(rows):
+            at = r * width
+            for j in range(width):
+                d = x[at + j] - table[j]
+                u = g[at + j] if d * table[width + j] + table[2 * width + j] > T(0) else T(0)
+                dx[at + j] = table[width + j] * u - table[3 * width + j] * d - table[4 * width + j]
+
+
+@kernel
+def relu_back_first(
+    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, out: Ptr, samples: Int, channels: Int, size: Int
+):
+    """out = g where relu let x through, else 0, on [samples, channels, size]; out may be g."""
+    for p in range(samples * channels):
+        c = p % channels
+        m, f, b = mean[c], inverse[c] * scale[c], bias[c]
+        if address(g) == address(out):
+            for i in range(p * size, p * size + size):
+                out[i] = out[i] if (x[i] - m) * f + b > T(0) else T(0)
+        else:
+            for i in range(p * size, p * size + size):
+                out[i] = g[i] if (x[i] - m) * f + b > T(0) else T(0)
+
+
+# --- gradient of relu(normalised x + z) -------------------------------------------------------------------------------
+
+
+@kernel
+def add_relu_sums_last(
+    x: Ptr, y: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, dz: Ptr, sums: PtrF64, table: Ptr,
+    rows: Int, width: Int, channels: Int,
+):
+    """dz = g where y > 0, else 0, with its dbias and dscale; dz may be g; sums hold 2 * width numbers, table 3 * width."""
+    for j in range(width):
+        table[2 * width + j] = mean[j % channels]
+    for j in range(2 * width):
+        sums[j] = 0.0
+    step = piece_rows(width)
+    same = address(g) == address(dz)
+    for first in range(0, rows, step):
+        for j in range(2 * width):
+            table[j] = T(0)
+        last = min(rows, first + step)
+        begin, end = first * width, last * width
+        if same:
+            for i in range(begin, end):
+                dz[i] = dz[i] if y[i] > T(0) else T(0)
+        else:
+            for i in range(begin, end):
+                dz[i] = g[i] if y[i] > T(0) else T(0)
+        whole = last - (last - first) % 2
+        for r in range(first, whole, 2):  # what was just written is in the first cache
+            a = r * width
+            b = a + width
+            for j in range(width):
+                m = table[2 * width + j]
+                table[j] += dz[a + j] + dz[b + j]
+                table[width + j] += dz[a + j] * (x[a + j] - m) + dz[b + j] * (x[b + j] - m)
+        for r in range(whole, last):
+            at = r * width
+            for j in range(width):
+                table[j] += dz[at + j]
+                table[width + j] += dz[at + j] * (x[at + j] - table[2 * width + j])
+        for j in range(2 * width):
+            sums[j] += table[j]
+    write_sums(sums, inverse, dscale, dbias, width, channels)

@@ -1,0 +1,54 @@
+"""append_backward and gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.program import backward as core
+from pe_cli.program.ir import Variable
+
+
+def _names(given: Any) -> set[str] | None:
+    return None if given is None else {v.name if isinstance(v, Variable) else v for v in given}
+
+
+def append_backward(
+    loss: Variable,
+    parameter_list: Any = None,
+    no_grad_set: Any = None,
+    callbacks: Any = None,
+    checkpoints: Any = None,
+) -> list[tuple[Any, Variable]]:
+    """Append gradient ops.
+
+    Args:
+        loss: one number.
+        parameter_list: parameters or names; default: all trainable ones.
+        no_grad_set: variables or names that gradients do not flow through.
+        callbacks: without effect.
+        checkpoints: without effect: activations are kept.
+
+    Returns:
+        (parameter, gradient) pairs; empty where every parameter is left out.
+    """
+    stop = _names(no_grad_set) or set()
+    wanted = _names(parameter_list)
+    block = loss.block
+    trained = [p.name for p in block.parameters() if p.trainable and (wanted is None or p.name in wanted)]
+    chosen = [name for name in trained if name not in stop]
+    if trained and not chosen:
+        return []
+    return list(core.append_backward(loss, chosen, stop))
+
+
+def gradients(targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None) -> list[Any]:
+    """Append the ops that compute the gradients of targets with respect to inputs; None where there is no dependence."""
+    given = [None if g is None else g for g in _list(target_gradients)] if target_gradients is not None else None
+    return core.gradients(_list(targets), _list(inputs), given, _names(no_grad_set))
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+__all__ = ["append_backward", "gradients"]

@@ -1,0 +1,270 @@
+"""CompiledProgram, and what it shares with ParallelExecutor: a program run on several devices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import did_you_mean
+from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, raised_as
+from pe_cli.paddle.fluid import feeding, running
+from pe_cli.paddle.fluid.lod_tensor import LoDTensor
+from pe_cli.paddle.fluid.places import CUDAPlace, core_places, cpu_places, cuda_places
+from pe_cli.paddle.fluid.reader import next_feed
+from pe_cli.paddle.fluid.scope import Places, Scope
+from pe_cli.paddle.fluid.strategy import BuildStrategy, ExecutionStrategy
+from pe_cli.program.ir import Program, Role, Variable
+
+
+class DataParallel:
+    """A program on devices.
+
+    Args:
+        program: training or evaluation.
+        places: devices.
+        loss: variable or name of the loss; needed where the program has gradient ops.
+        build: strategy of the graph; frozen here.
+        execution: strategy of the schedule; frozen here.
+        share: another one, which must have run before, whose variables this one uses.
+        checks_loss: one device needs no loss.
+
+    Raises:
+        FluidValueError: the loss is missing or unknown; a ValueError.
+    """
+
+    def __init__(  # noqa: PLR0917
+        self,
+        program: Program,
+        places: Places,
+        loss: Any = None,
+        build: BuildStrategy | None = None,
+        execution: ExecutionStrategy | None = None,
+        share: DataParallel | None = None,
+        *,
+        checks_loss: bool = True,
+    ) -> None:
+        self.program = program
+        self.places = places
+        self.share = share
+        self.loss = loss_of(program, loss) if checks_loss else None
+        build, execution = build or BuildStrategy(), execution or ExecutionStrategy()
+        build.freeze()
+        execution.freeze()
+        self.times = execution.num_iteration_per_run
+        self.setting = running.Setting(places, build.core(), execution.core(len(places)))
+        self.has_run = False
+        if build.debug_graphviz_path:
+            write_pictures(program, self.setting)
+
+    def run(self, scope: Scope, feed: Any, fetch_list: Any, return_numpy: bool, merge: bool = True) -> list[Any]:
+        """Run one step and return one value for every entry of the fetch list.
+
+        Raises:
+            FluidValueError: a feed or fetch that does not fit; a ValueError.
+            FluidTypeError: a list feed with an element that is no dict, or a wrong element type; a TypeError.
+            EnforceNotMet: a variable without a value, or an op fails; a RuntimeError.
+        """
+        if self.share is not None and not self.share.has_run:
+            hint = "run the executor whose variables are shared once before this one"
+            raise EnforceNotMet("share_vars_from has not run yet: there are no variables to share", hint=hint)
+        parts = self.parts(feed)
+        names = running.names_of(self.program, fetch_list)
+        self._warn_of_copies(scope.root())
+        with raised_as(EnforceNotMet):
+            for _ in range(max(1, self.times)):
+                values = running.run(self.program, scope, self.setting, parts, names)
+        self.has_run = True
+        return [_fetched([v[n] for v in values], return_numpy, merge) for n in names]
+
+    def parts(self, feed: Any) -> list[dict[str, LoDTensor]]:
+        """Return what each device is fed.
+
+        Raises:
+            FluidValueError, FluidTypeError: see `run`.
+        """
+        devices = len(self.places)
+        if feed is None:
+            feed = next_feed(self.program)
+        if isinstance(feed, (list, tuple)):
+            feeding.check_list(feed, devices)
+            return [feeding.check(self.program, part) for part in feed]
+        if not isinstance(feed, dict):
+            hint = "feed a dict of name -> batch, or a list with a dict for each device"
+            raise FluidValueError(f"feed is {type(feed).__name__}", hint=hint)
+        checked = feeding.check(self.program, feed)
+        return [checked] if devices == 1 else feeding.split(checked, devices)
+
+    def _warn_of_copies(self, root: Scope) -> None:
+        if running.has_backward(self.program):
+            root.trained_on = self.places
+        elif len(self.places) > 1 and self.share is None and root.trained_on and not self.has_run:
+            warnings.warn(
+                "this executor evaluates what another one trains, without share_vars_from: its variables follow the "
+                "scope here, but in PaddlePaddle only those of device 0 do",
+                UserWarning,
+                stacklevel=4,
+            )
+
+
+def loss_of(program: Program, loss: Any) -> str | None:
+    """Return the name of the loss.
+
+    Raises:
+        FluidValueError: it is missing though the program has gradient ops, or unknown; a ValueError.
+    """
+    starts = [n for op in program.global_block().ops if op.role is Role.LOSS for n in op.input_names()]
+    if loss is None:
+        if running.has_backward(program):
+            hint = f"loss_name='{starts[0]}'" if starts else "loss_name=loss.name"
+            raise FluidValueError("the program has gradient ops, but loss_name is missing", hint=hint)
+        return None
+    name = loss.name if isinstance(loss, Variable) else loss
+    known = program.global_block().vars
+    if not isinstance(name, str) or name not in known:
+        raise FluidValueError(f"loss_name: there is no variable {name!r}", hint=did_you_mean(str(name), known))
+    if starts and name not in starts:
+        raise FluidValueError(f"loss_name is '{name}', but the program's gradients start at '{starts[0]}'")
+    return name
+
+
+def _fetched(values: Sequence[np.ndarray[Any, Any]], return_numpy: bool, merge: bool) -> Any:
+    if not merge:
+        return [v if return_numpy else LoDTensor(v) for v in values]
+    try:
+        joined = running.merged(values)
+    except ValueError:
+        shapes = ", ".join(str(list(v.shape)) for v in values)
+        message = f"the devices' values cannot be joined along axis 0: {shapes}"
+        raise FluidValueError(message, hint="return_merged=False") from None
+    return joined if return_numpy else LoDTensor(joined)
+
+
+def write_pictures(program: Program, setting: running.Setting) -> None:
+    """Write the graph as dot text: as it is, after passes, and over all devices.
+
+    Raises:
+        FluidValueError: the folder is not there; a ValueError.
+    """
+    from pe_cli.graph.dot import to_dot
+    from pe_cli.graph.pipeline import apply_passes
+    from pe_cli.graph.replicate import replicate
+
+    fused = apply_passes(program, setting.build, [])
+    stages = {
+        "original": replicate(program, setting.places[:1], setting.build),
+        "fused": replicate(fused, setting.places[:1], setting.build),
+        "multi_devices": replicate(fused, setting.places, setting.build),
+    }
+    for stage, graph in stages.items():
+        path = Path(f"{setting.build.debug_graphviz_path}_{stage}_graph")
+        try:
+            path.write_text(to_dot(graph, title=stage), encoding="utf-8")
+        except OSError as error:
+            raise FluidValueError(f"debug_graphviz_path: {path}: {error.strerror}") from None
+
+
+def default_places(use_cuda: bool) -> Places:
+    """Return all GPUs, or as many CPU devices as CPU_NUM says."""
+    return core_places(cuda_places() if use_cuda else cpu_places())
+
+
+class CompiledProgram:
+    """A program with wishes on how its graph is built; `Executor.run` takes it.
+
+    Args:
+        program_or_graph: a program.
+        build_strategy: default: all defaults.
+
+    Raises:
+        FluidTypeError: no program; a TypeError.
+    """
+
+    def __init__(self, program_or_graph: Any, build_strategy: BuildStrategy | None = None) -> None:
+        if not isinstance(program_or_graph, Program):
+            raise FluidTypeError(f"CompiledProgram takes a Program, got {type(program_or_graph).__name__}")
+        self._program = program_or_graph
+        self._build = build_strategy
+        self._execution: ExecutionStrategy | None = None
+        self._loss: Any = None
+        self._share: CompiledProgram | None = None
+        self._given_places: list[Any] | None = None
+        self._parallel = False
+        self._runner: DataParallel | None = None
+
+    def with_data_parallel(
+        self,
+        loss_name: Any = None,
+        build_strategy: BuildStrategy | None = None,
+        exec_strategy: ExecutionStrategy | None = None,
+        share_vars_from: CompiledProgram | None = None,
+        places: Any = None,
+    ) -> CompiledProgram:
+        """Ask for several devices.
+
+        Args:
+            loss_name: needed for training.
+            build_strategy: goes before the constructor's.
+            exec_strategy: default: all defaults.
+            share_vars_from: a training program whose variables an evaluation program uses.
+            places: default: by the executor's place all GPUs, or CPU_NUM.
+
+        Returns:
+            Itself.
+
+        Raises:
+            FluidTypeError: share_vars_from is no data-parallel CompiledProgram; a TypeError.
+            FluidValueError: called twice; a ValueError.
+        """
+        if self._parallel:
+            raise FluidValueError("with_data_parallel was called already")
+        if share_vars_from is not None and not (
+            isinstance(share_vars_from, CompiledProgram) and share_vars_from._parallel
+        ):
+            kind = type(share_vars_from).__name__
+            raise FluidTypeError(f"share_vars_from must be a data-parallel CompiledProgram, got {kind}")
+        self._parallel = True
+        self._loss, self._execution, self._share = loss_name, exec_strategy, share_vars_from
+        self._build = build_strategy or self._build
+        if places is not None:
+            self._given_places = list(places) if isinstance(places, (list, tuple)) else [places]
+        return self
+
+    def with_inference_optimize(self, config: Any = None) -> CompiledProgram:
+        """Ask for prediction: what the plan does for every program is all there is to do.
+
+        Returns:
+            Itself.
+
+        Raises:
+            FluidValueError: with_data_parallel was called; a ValueError.
+        """
+        if self._parallel:
+            raise FluidValueError("a data-parallel program cannot be optimized for inference")
+        return self
+
+    def run_on(
+        self, place: Any, scope: Scope, feed: Any, fetch_list: Any, return_numpy: bool, merge: bool
+    ) -> list[Any]:
+        """Run one step; `Executor.run` calls this."""
+        if self._runner is None:
+            self._runner = self._made(place)
+        return self._runner.run(scope, feed, fetch_list, return_numpy, merge)
+
+    def _made(self, place: Any) -> DataParallel:
+        if not self._parallel:
+            return DataParallel(self._program, core_places([place]), build=self._build, checks_loss=False)
+        share = None
+        if self._share is not None:
+            if self._share._runner is None:
+                hint = "run the training program once before this one"
+                raise EnforceNotMet("share_vars_from has not run yet: there are no variables to share", hint=hint)
+            share = self._share._runner
+        places = core_places(self._given_places) if self._given_places else default_places(isinstance(place, CUDAPlace))
+        return DataParallel(self._program, places, self._loss, self._build, self._execution, share)
+
+
+__all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy"]

@@ -1,0 +1,41 @@
+"""What scripts take from `fluid.core`: places, tensors, element types and errors."""
+
+from __future__ import annotations
+
+from pe_cli.paddle.errors import EnforceNotMet
+from pe_cli.paddle.fluid.lod_tensor import LoDTensor, LoDTensorArray
+from pe_cli.paddle.fluid.places import (
+    CPUPlace,
+    CUDAPinnedPlace,
+    CUDAPlace,
+    cuda_device_count,
+    is_compiled_with_cuda,
+)
+from pe_cli.paddle.fluid.reader import EOFException
+from pe_cli.paddle.fluid.scope import Scope
+
+get_cuda_device_count = cuda_device_count
+Tensor = LoDTensor
+
+
+class VarDesc:
+    """Holds the element types and kinds of variables."""
+
+    class VarType:
+        """Element types by the original's names: the core's texts."""
+
+        BOOL = "bool"
+        UINT8 = "uint8"
+        INT32 = "int32"
+        INT64 = "int64"
+        FP32 = "float32"
+        FP64 = "float64"
+        LOD_TENSOR = "lod_tensor"
+        LOD_TENSOR_ARRAY = "lod_tensor_array"
+        SELECTED_ROWS = "selected_rows"
+
+
+__all__ = [
+    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "EOFException", "EnforceNotMet", "LoDTensor", "LoDTensorArray", "Scope",
+    "Tensor", "VarDesc", "get_cuda_device_count", "is_compiled_with_cuda",
+]  # fmt: skip

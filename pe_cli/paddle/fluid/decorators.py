@@ -1,0 +1,113 @@
+"""Functions on readers: a reader is a function without arguments that returns an iterator of samples."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from pe_cli.paddle.errors import FluidValueError
+
+Reader = Callable[[], Iterable[Any]]
+
+
+class ComposeNotAligned(ValueError):
+    """Readers that are composed have different lengths."""
+
+
+def batch(reader: Reader, batch_size: int, drop_last: bool = False) -> Reader:
+    """Return a reader of lists of samples; the last list may be shorter."""
+    if batch_size < 1:
+        raise FluidValueError(f"batch_size must be at least 1, got {batch_size}")
+
+    def made() -> Iterator[list[Any]]:
+        samples = iter(reader())
+        while part := list(itertools.islice(samples, batch_size)):
+            if len(part) == batch_size or not drop_last:
+                yield part
+
+    return made
+
+
+def map_readers(func: Callable[..., Any], *readers: Reader) -> Reader:
+    """Return a reader of func(sample of the first, sample of the second, ...)."""
+    return lambda: map(func, *(r() for r in readers))
+
+
+def firstn(reader: Reader, n: int) -> Reader:
+    """Return a reader of the first n samples."""
+    return lambda: itertools.islice(reader(), n)
+
+
+def chain(*readers: Reader) -> Reader:
+    """Return a reader of one reader's samples after the other's."""
+    return lambda: itertools.chain(*(r() for r in readers))
+
+
+def cache(reader: Reader) -> Reader:
+    """Return a reader that reads once and keeps all samples."""
+    kept = tuple(reader())
+    return lambda: iter(kept)
+
+
+def compose(*readers: Reader, check_alignment: bool = True) -> Reader:
+    """Return a reader of tuples with a sample of every reader, tuples among them flattened.
+
+    Raises:
+        ComposeNotAligned: while reading: one ends before another, and check_alignment is set.
+    """
+
+    def made() -> Iterator[tuple[Any, ...]]:
+        missing = object()
+        for parts in itertools.zip_longest(*(r() for r in readers), fillvalue=missing):
+            if any(p is missing for p in parts):
+                if check_alignment:
+                    raise ComposeNotAligned("readers that are composed have different lengths")
+                return
+            yield tuple(v for p in parts for v in (p if isinstance(p, tuple) else (p,)))
+
+    return made
+
+
+def shuffle(reader: Reader, buf_size: int) -> Reader:
+    """Return a reader that shuffles buf_size samples at a time."""
+
+    def made() -> Iterator[Any]:
+        generator = np.random.default_rng()
+        samples = iter(reader())
+        while part := list(itertools.islice(samples, buf_size)):
+            for i in generator.permutation(len(part)):
+                yield part[i]
+
+    return made
+
+
+def buffered(reader: Reader, size: int) -> Reader:
+    """Return a reader that keeps up to size samples ready."""
+
+    def made() -> Iterator[Any]:
+        samples = iter(reader())
+        ready = list(itertools.islice(samples, size))
+        for sample in samples:
+            ready.append(sample)
+            yield ready.pop(0)
+        yield from ready
+
+    return made
+
+
+def xmap_readers(
+    mapper: Callable[[Any], Any], reader: Reader, process_num: int, buffer_size: int, order: bool = False
+) -> Reader:
+    """Return a reader of mapper(sample) by a pool of threads."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def made() -> Iterator[Any]:
+        with ThreadPoolExecutor(process_num) as pool:
+            samples = iter(reader())
+            while part := list(itertools.islice(samples, max(1, buffer_size))):
+                yield from pool.map(mapper, part)
+
+    return made

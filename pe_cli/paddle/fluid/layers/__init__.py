@@ -1,0 +1,48 @@
+"""fluid.layers: the core's catalogue, and what scripts of the original call beside it.
+
+A name of the core's catalogue goes before one of the modules here: when the core learns a layer, that one is used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.layers.registry import discover
+from pe_cli.optim.schedule import (
+    cosine_decay,
+    exponential_decay,
+    inverse_time_decay,
+    linear_lr_warmup,
+    natural_exp_decay,
+    noam_decay,
+    piecewise_decay,
+    polynomial_decay,
+)
+from pe_cli.paddle.fluid.layers import catalogue, composed, io, ops, tensor
+from pe_cli.paddle.names import missing
+
+_SCHEDULES = (
+    cosine_decay,
+    exponential_decay,
+    inverse_time_decay,
+    linear_lr_warmup,
+    natural_exp_decay,
+    noam_decay,
+    piecewise_decay,
+    polynomial_decay,
+)
+#: Layers that scripts call with more than the core's has: these go before the catalogue.
+_WIDER = {"data", "assign", "topk", "cross_entropy", "stack", "fill_constant", "reduce_mean", "scale"}
+
+
+def _collected() -> dict[str, Any]:
+    found: dict[str, Any] = {f.__name__: f for f in _SCHEDULES}
+    for module in (composed, io, ops, tensor):
+        found |= {name.rstrip("_"): getattr(module, name) for name in module.__all__}
+    core = {name: catalogue.adapt(definition) for name, definition in discover().items()}
+    return {**found, **{name: fn for name, fn in core.items() if name not in _WIDER or name not in found}}
+
+
+globals().update(_collected())
+
+__getattr__ = missing("fluid.layers", lambda: globals())

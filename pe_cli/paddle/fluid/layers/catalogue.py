@@ -1,0 +1,80 @@
+"""The core's layers by the original's signatures: same names, and arguments in the original's order."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pe_cli.layers.registry import LayerDef
+from pe_cli.paddle.errors import FluidTypeError, NotThereYet
+from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
+from pe_cli.paddle.fluid.layers.constants import sizes_of
+from pe_cli.program.ir import Variable
+
+#: Where the original's order differs from the core's: all arguments in order.
+ORDER = {
+    "conv2d": "input num_filters filter_size stride padding dilation groups param_attr bias_attr use_cudnn act name data_format",
+    "pool2d": "input pool_size pool_type pool_stride pool_padding global_pooling use_cudnn ceil_mode name exclusive data_format",
+    "batch_norm": "input act is_test momentum epsilon param_attr bias_attr data_layout in_place name moving_mean_name "
+    "moving_variance_name do_model_average_for_mean_and_var use_global_stats",
+    "embedding": "input size is_sparse is_distributed padding_idx param_attr dtype",
+    "fill_constant": "shape dtype value force_cpu out",
+    "zeros": "shape dtype force_cpu",
+    "ones": "shape dtype force_cpu",
+    "softmax": "input use_cudnn name axis",
+    "reshape": "x shape actual_shape act inplace name",
+    "gather": "input index overwrite",
+    "one_hot": "input depth allow_out_of_range",
+}
+#: Arguments of the original's that say how, not what: nothing to do.
+IDLE = {"use_cudnn", "use_mkldnn", "in_place", "inplace", "is_distributed", "force_cpu", "is_test_fc", "overwrite", "stop_gradient"}
+#: Arguments that only some values of are there: name -> those.
+ONLY = {"actual_shape": (None,), "allow_out_of_range": (False,)}
+
+
+def adapt(definition: LayerDef) -> Callable[..., Any]:
+    """Return a layer with the original's order of arguments."""
+    names = ORDER.get(definition.name, "").split() or [
+        p.name for p in inspect.signature(definition.fn).parameters.values()
+    ]
+
+    @functools.wraps(definition.fn)
+    def layer(*args: Any, **given: Any) -> Any:
+        ensure_defaults()
+        if len(args) > len(names):
+            raise FluidTypeError(f"{definition.name} takes at most {len(names)} arguments, got {len(args)}")
+        for name, value in zip(names, args, strict=False):
+            if name in given:
+                raise FluidTypeError(f"{definition.name} got '{name}' twice")
+            given[name] = value
+        values = {k: _plain(definition, k, v) for k, v in given.items() if not _idle(definition, k, v)}
+        return definition.fn(**values)
+
+    return layer
+
+
+def _idle(definition: LayerDef, name: str, value: Any) -> bool:
+    if name in ONLY and name not in definition.args:
+        if value not in ONLY[name]:
+            raise NotThereYet(f"{definition.name}: {name}={value!r} is not there yet", hint=f"leave {name} out")
+        return True
+    return name in IDLE and name not in definition.args
+
+
+def _plain(definition: LayerDef, name: str, value: Any) -> Any:
+    """Return an argument as the core wants it."""
+    argument = definition.args.get(name)
+    kind = argument.kind if argument else ""
+    if name in ("dtype", "out_dtype"):
+        return as_dtype(value)
+    if name == "sigma" and value is None:
+        return 1.0
+    if kind in ("ints", "int_or_ints", "int") and not isinstance(value, (int, str, type(None))):
+        return sizes_of(definition.name, name, value, single=kind == "int")
+    if kind == "float" and isinstance(value, (Variable, np.generic)):
+        return float(sizes_of(definition.name, name, value, single=True))
+    return value

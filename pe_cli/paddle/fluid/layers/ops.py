@@ -1,0 +1,93 @@
+"""Layers that are one op of the core without a layer of the catalogue: comparisons, logic, increments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pe_cli.layers.helper import LayerHelper
+from pe_cli.paddle.fluid.framework import ensure_defaults
+from pe_cli.program.ir import Variable
+
+
+def _into(op: str, inputs: dict[str, Any], attrs: dict[str, Any], out: Variable | None) -> Variable:
+    ensure_defaults()
+    helper = LayerHelper(op)
+    if out is None:
+        return helper.one(op, inputs, attrs)
+    helper.op(op, inputs, attrs, (), {"Out": out})
+    return out
+
+
+def _comparison(op: str) -> Callable[..., Variable]:
+    def made(x: Variable, y: Variable, force_cpu: Any = None, cond: Variable | None = None) -> Variable:
+        if isinstance(force_cpu, Variable) and cond is None:
+            cond = force_cpu
+        return _into(op, {"X": x, "Y": y}, {}, cond)
+
+    made.__name__ = made.__qualname__ = op
+    made.__doc__ = f"Append `{op}` of two tensors and return its bool result; cond is written where it is given."
+    return made
+
+
+def _logic(op: str) -> Callable[..., Variable]:
+    def made(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
+        return _into(op, {"X": x, "Y": y}, {}, out)
+
+    made.__name__ = made.__qualname__ = op
+    made.__doc__ = f"Append `{op}` of two bool tensors."
+    return made
+
+
+less_than, less_equal = _comparison("less_than"), _comparison("less_equal")
+greater_than, greater_equal = _comparison("greater_than"), _comparison("greater_equal")
+equal, not_equal = _comparison("equal"), _comparison("not_equal")
+logical_and, logical_or, logical_xor = _logic("logical_and"), _logic("logical_or"), _logic("logical_xor")
+
+
+def elementwise_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Tell where two tensors agree."""
+    return equal(x, y)
+
+
+def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
+    """Turn true into false and false into true."""
+    return _into("logical_not", {"X": x}, {}, out)
+
+
+def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
+    """Add a number to a [1] variable, in place unless asked otherwise."""
+    ensure_defaults()
+    helper = LayerHelper("increment")
+    if not in_place:
+        return helper.one("increment", {"X": x}, {"step": float(value)})
+    helper.op("increment", {"X": x}, {"step": float(value)}, (), {"Out": x})
+    return x
+
+
+def argmin(x: Variable, axis: int = 0) -> Variable:
+    """Find where the smallest element is."""
+    return _into("arg_min", {"X": x}, {"axis": axis}, None)
+
+
+def shape(input: Variable) -> Variable:
+    """Return the sizes of a tensor as int32 [axes]."""
+    ensure_defaults()
+    return _into("shape", {"Input": input}, {}, None)
+
+
+def elementwise_floordiv(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """Divide and round down."""
+    return _into("elementwise_floordiv", {"X": x, "Y": y}, {"axis": axis}, None)
+
+
+def elementwise_mod(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """Return the remainder of a division that is rounded down."""
+    return _into("elementwise_mod", {"X": x, "Y": y}, {"axis": axis}, None)
+
+
+__all__ = [
+    "argmin", "elementwise_equal", "elementwise_floordiv", "elementwise_mod", "equal", "greater_equal", "greater_than",
+    "increment", "less_equal", "less_than", "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal",
+    "shape",
+]  # fmt: skip

@@ -1,0 +1,214 @@
+"""Tensors that layers of the catalogue do not make: parameters, counters, constants of a pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.types import TensorType
+from pe_cli.layers.helper import LayerHelper
+from pe_cli.layers.registry import find
+from pe_cli.paddle.errors import FluidTypeError
+from pe_cli.paddle.fluid.framework import as_dtype, as_sizes, default_main_program, default_startup_program, ensure_defaults
+from pe_cli.paddle.fluid.layers.constants import sizes_of
+from pe_cli.program.initializer import Constant
+from pe_cli.program.ir import Role, Variable
+from pe_cli.program.param_attr import ParamAttr
+
+
+def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Any:
+    """Make a variable without a shape: it takes the type of what is first written to it."""
+    program = default_main_program()
+    name = name or program.unique("create_tensor")
+    return program.global_block().create_var(name=name, dtype=as_dtype(dtype), persistable=persistable)
+
+
+def create_parameter(
+    shape: Any,
+    dtype: Any,
+    name: str | None = None,
+    attr: Any = None,
+    is_bias: bool = False,
+    default_initializer: Any = None,
+) -> Any:
+    """Make a parameter of a shape, shared by its name."""
+    ensure_defaults()
+    helper = LayerHelper("create_parameter")
+    attr = attr or ParamAttr(name=name)
+    return helper.parameter(attr, as_sizes(shape), as_dtype(dtype), is_bias=is_bias, default=default_initializer)
+
+
+def create_global_var(
+    shape: Any, value: float, dtype: Any, persistable: bool = False, force_cpu: bool = False, name: str | None = None
+) -> Any:
+    """Make a variable that the startup program fills with a number."""
+    program = default_main_program()
+    facts = {"persistable": True, "stop_gradient": True}
+    name = name or program.unique("global_var")
+    made = program.global_block().create_var(name=name, shape=as_sizes(shape), dtype=as_dtype(dtype), **facts)
+    Constant(float(value))(made, default_startup_program().global_block())
+    return made
+
+
+def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, step: int = 1) -> Any:
+    """Return an int64 [1] counter: begin in the first run, step more in each later one."""
+    program = default_main_program()
+    block = program.global_block()
+    name = counter_name or "@STEP_COUNTER@"
+    if name not in block.vars:
+        made = block.create_var(name, TensorType((1,), "int64"), persistable=True, stop_gradient=True)
+        Constant(float(begin - step))(made, default_startup_program().global_block())
+        with program.role(Role.LR_SCHED):
+            block._prepend_op(type="increment", inputs={"X": made}, outputs={"Out": made}, attrs={"step": float(step)})
+    return block.var(name)
+
+
+def assign(input: Any, output: Any = None) -> Any:
+    """Copy a variable, or write an array's values.
+
+    Args:
+        input: a variable, or an array of numbers.
+        output: a variable to write to; None makes one.
+
+    Raises:
+        FluidTypeError: anything else; a TypeError.
+    """
+    ensure_defaults()
+    if isinstance(input, Variable):
+        return find("assign").fn(input, output)
+    if not isinstance(input, np.ndarray):
+        raise FluidTypeError(f"assign takes a variable or an array, got {type(input).__name__}")
+    dtype = input.dtype.name if output is None else output.dtype
+    attrs = {"shape": list(input.shape), "dtype": dtype, "values": input.ravel().tolist()}
+    helper = LayerHelper("assign_value")
+    if output is None:
+        return helper.one("assign_value", {}, attrs)
+    helper.op("assign_value", {}, attrs, (), {"Out": output})
+    return output
+
+
+def full(
+    shape: Any,
+    fill_value: Any,
+    out: Any = None,
+    dtype: Any = "float32",
+    device: str | None = None,
+    stop_gradient: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Make a tensor of one value."""
+    ensure_defaults()
+    value = float(sizes_of("full", "fill_value", fill_value, single=True))
+    return find("fill_constant").fn(list(sizes_of("full", "shape", shape)), as_dtype(dtype or "float32"), value, out)
+
+
+def full_like(x: Variable, fill_value: float, dtype: Any = None, name: str | None = None) -> Any:
+    """Make a tensor of one value in the shape of another."""
+    ensure_defaults()
+    made = LayerHelper("full_like").one("fill_like", {"X": x}, {"value": float(fill_value)})
+    return made if dtype is None or as_dtype(dtype) == x.dtype else find("cast").fn(made, as_dtype(dtype))
+
+
+def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, out: Any = None) -> Any:
+    """Make a tensor of one value; sizes and value may be constant variables."""
+    return full(shape, value, out, dtype)
+
+
+def eye(
+    num_rows: int, num_columns: int | None = None, batch_shape: Sequence[int] | None = None, dtype: Any = "float32"
+) -> Any:
+    """Make ones on the diagonal and zeros elsewhere, once for every element of batch_shape."""
+    one = np.eye(num_rows, num_columns, dtype=as_dtype(dtype))
+    return assign(np.broadcast_to(one, (*(batch_shape or ()), *one.shape)))
+
+
+def diag(diagonal: Any) -> Any:
+    """Make a square matrix with a constant diagonal."""
+    found = np.asarray(diagonal if isinstance(diagonal, np.ndarray) else sizes_of("diag", "diagonal", diagonal))
+    return assign(np.diag(found).astype(found.dtype))
+
+
+def linspace(start: Any, stop: Any, num: Any, dtype: Any = "float32") -> Any:
+    """Make num numbers from start to stop, evenly apart."""
+    first, last, count = (sizes_of("linspace", "a number", v, single=True) for v in (start, stop, num))
+    return assign(np.linspace(first, last, int(count)).astype(as_dtype(dtype)))
+
+
+def range_(start: Any, end: Any, step: Any, dtype: Any) -> Any:
+    """Make numbers from start up to, not including, end."""
+    first, last, by = (sizes_of("range", "a number", v, single=True) for v in (start, end, step))
+    return assign(np.arange(first, last, by).astype(as_dtype(dtype)))
+
+
+def randn(
+    shape: Any,
+    out: Any = None,
+    dtype: Any = None,
+    device: str | None = None,
+    stop_gradient: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Draw standard normal numbers at every step."""
+    ensure_defaults()
+    made = find("gaussian_random").fn(list(sizes_of("randn", "shape", shape)), dtype=as_dtype(dtype or "float32"))
+    return made if out is None else find("assign").fn(made, out)
+
+
+def _like(layer: str, input: Variable, shape: Any, input_dim_idx: int, output_dim_idx: int) -> list[int]:
+    sizes = list(sizes_of(layer, "shape", shape))
+    sizes[output_dim_idx] = input.shape[input_dim_idx]
+    return sizes
+
+
+def fill_constant_batch_size_like(
+    input: Variable, shape: Any, dtype: Any, value: float, input_dim_idx: int = 0, output_dim_idx: int = 0, force_cpu: bool = False
+) -> Any:
+    """Make a tensor of one value whose batch axis is another tensor's."""
+    sizes = _like("fill_constant_batch_size_like", input, shape, input_dim_idx, output_dim_idx)
+    if -1 not in sizes:
+        return full(sizes, value, None, dtype)
+    rows = find("reduce_max").fn(input, [a for a, _ in enumerate(input.shape) if a != input_dim_idx] or None)
+    rows = find("reshape").fn(rows, [-1 if i == output_dim_idx else 1 for i, _ in enumerate(sizes)])
+    made = find("expand").fn(full_like(rows, value), [1 if s == -1 else s for s in sizes])
+    return made if made.dtype == as_dtype(dtype) else find("cast").fn(made, as_dtype(dtype))
+
+
+def uniform_random_batch_size_like(
+    input: Variable,
+    shape: Any,
+    dtype: Any = "float32",
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    min: float = -1.0,
+    max: float = 1.0,
+    seed: int = 0,
+) -> Any:
+    """Draw uniform numbers in a shape with another tensor's batch axis, whose size must be known."""
+    ensure_defaults()
+    sizes = _like("uniform_random_batch_size_like", input, shape, input_dim_idx, output_dim_idx)
+    return find("uniform_random").fn(sizes, as_dtype(dtype), min, max, seed)
+
+
+def gaussian_random_batch_size_like(
+    input: Variable,
+    shape: Any,
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    mean: float = 0.0,
+    std: float = 1.0,
+    seed: int = 0,
+    dtype: Any = "float32",
+) -> Any:
+    """Draw normal numbers in a shape with another tensor's batch axis, whose size must be known."""
+    ensure_defaults()
+    sizes = _like("gaussian_random_batch_size_like", input, shape, input_dim_idx, output_dim_idx)
+    return find("gaussian_random").fn(sizes, mean, std, seed, as_dtype(dtype))
+
+
+__all__ = [
+    "assign", "autoincreased_step_counter", "create_global_var", "create_parameter", "create_tensor", "diag", "eye",
+    "fill_constant", "fill_constant_batch_size_like", "full", "full_like", "gaussian_random_batch_size_like",
+    "linspace", "randn", "range_", "uniform_random_batch_size_like",
+]  # fmt: skip

@@ -1,0 +1,104 @@
+"""Optimizers of the core by the original's names, with and without its suffix."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from pe_cli.optim import rules
+from pe_cli.optim.optimizer import Optimizer
+from pe_cli.paddle.fluid.framework import default_startup_program, program_guard
+from pe_cli.paddle.names import missing
+from pe_cli.program.ir import Operator, Program, Variable
+
+Pairs = list[tuple[Any, Variable]]
+
+
+class _Adapter(Optimizer):
+    """What the original's optimizers take beside the core's arguments."""
+
+    def __init__(self, *args: Any, parameter_list: Sequence[Any] | None = None, **given: Any) -> None:
+        self._parameters = parameter_list
+        for idle in ("lazy_mode", "multi_precision"):
+            given.pop(idle, None)
+        if given.get("parameters") is not None:
+            self._parameters = given.pop("parameters")
+        given.pop("parameters", None)
+        decay = given.pop("weight_decay", None)
+        if decay is not None:
+            from pe_cli.optim.regularizer import L2Decay
+
+            given["regularization"] = L2Decay(decay) if isinstance(decay, (int, float)) else decay
+        super().__init__(*args, **given)
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Any = None,
+        no_grad_set: Any = None,
+        grad_clip: Any = None,
+    ) -> tuple[list[Operator], Pairs]:
+        """Append everything that makes the loss smaller, once a step; arguments of the core's optimizer.
+
+        Args:
+            loss: one number.
+            startup_program: gets first values; default: the default startup program.
+            parameter_list: parameters or names; default: the constructor's, or all trainable ones.
+            no_grad_set: variables or names that gradients do not flow through.
+            grad_clip: the older place of the constructor's argument.
+        """
+        if grad_clip is not None:
+            self.grad_clip = grad_clip
+        startup = startup_program or default_startup_program()
+        with program_guard(loss.block.program, startup):
+            return super().minimize(loss, startup, parameter_list or self._parameters, no_grad_set)
+
+    def backward(
+        self,
+        loss: Variable,
+        startup_program: Any = None,
+        parameter_list: Any = None,
+        no_grad_set: Any = None,
+        callbacks: Any = None,
+    ) -> Pairs:
+        """Append gradient ops and return (parameter, gradient) pairs."""
+        # The core's method takes parameters where the original's takes the startup program.
+        if startup_program is not None and not isinstance(startup_program, Program):
+            parameter_list, no_grad_set = startup_program, parameter_list
+        return super().backward(loss, parameter_list or self._parameters, no_grad_set)
+
+    def apply_gradients(self, params_grads: Pairs, startup_program: Program | None = None) -> list[Operator]:
+        """Append clipping, weight decay and updates."""
+        return super().apply_gradients(params_grads, startup_program or default_startup_program())
+
+    def apply_optimize(self, loss: Variable, startup_program: Program | None, params_grads: Pairs) -> list[Operator]:
+        """Append clipping, weight decay and updates to the loss's program."""
+        with program_guard(loss.block.program, startup_program):
+            return self.apply_gradients(params_grads, startup_program)
+
+
+def _adapted(base: type[Optimizer]) -> type[Optimizer]:
+    return type(base.__name__, (_Adapter, base), {"__doc__": base.__doc__, "__module__": __name__})
+
+
+for _name in rules.OPTIMIZERS:
+    if not _name.endswith("Optimizer"):
+        globals()[_name] = globals()[f"{_name}Optimizer"] = _adapted(getattr(rules, _name))
+
+
+class RecomputeOptimizer:
+    """Wraps an optimizer; the same numbers, and activations are kept: memory is planned, not recomputed."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+
+    def _set_checkpoints(self, checkpoints: Any) -> None:
+        warnings.warn("recomputation is not there yet: activations are kept", UserWarning, stacklevel=2)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._optimizer, name)
+
+
+__getattr__ = missing("fluid.optimizer", lambda: globals())

@@ -1,0 +1,201 @@
+"""PyReader and DataLoader: feed programs from readers, with or without the script's own loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.types import TensorType
+from pe_cli.paddle.errors import FluidValueError
+from pe_cli.paddle.fluid.decorators import batch
+from pe_cli.paddle.fluid.lod_tensor import LoDTensor
+from pe_cli.program.ir import Program, Variable, default_main_program
+
+
+class EOFException(Exception):
+    """A reader that feeds a program has no more batches."""
+
+
+def to_feed(variables: Sequence[Variable], samples: Iterable[Sequence[Any]]) -> dict[str, Any]:
+    """Return name -> batch for samples with one entry a variable; sequences become LoDTensors.
+
+    Raises:
+        FluidValueError: a sample with another number of entries, or sizes that do not fit; a ValueError.
+    """
+    rows = [tuple(s) if isinstance(s, (list, tuple)) else (s,) for s in samples]
+    for row in rows:
+        if len(row) != len(variables):
+            raise FluidValueError(f"a sample has {len(row)} entries, the feed list has {len(variables)} variables")
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(variables)
+    return {v.name: _column(v, column) for v, column in zip(variables, columns, strict=True)}
+
+
+def _column(v: Variable, values: Sequence[Any]) -> Any:
+    levels = getattr(v, "lod_level", 0)
+    if levels:
+        return _sequences(v, values, levels)
+    array = np.asarray(values, dtype=v.type.numpy) if values else np.zeros((0, *map(abs, v.shape[1:])), v.type.numpy)
+    return _shaped(v.name, array, v.type)
+
+
+def _shaped(name: str, array: np.ndarray[Any, Any], kind: TensorType) -> np.ndarray[Any, Any]:
+    sizes = kind.shape[1:] if len(kind.shape) > 1 else ()
+    if array.ndim == len(kind.shape) or -1 in sizes:
+        return array
+    try:
+        return array.reshape(-1, *sizes)
+    except ValueError:
+        raise FluidValueError(f"feed '{name}' should be {kind}, got {list(array.shape)}", hint="reshape it") from None
+
+
+def _sequences(v: Variable, values: Sequence[Any], levels: int) -> LoDTensor:
+    lengths: list[list[int]] = []
+    flat: Sequence[Any] = values
+    for _ in range(levels):
+        lengths.append([len(s) for s in flat])
+        flat = [item for s in flat for item in s]
+    array = np.asarray(flat, dtype=v.type.numpy)
+    return LoDTensor(_shaped(v.name, array, v.type), lengths)
+
+
+def next_feed(program: Program) -> dict[str, Any]:
+    """Return the next batch of the readers that were started for a program; nothing where there is none.
+
+    Raises:
+        EOFException: a started reader has no more batches.
+    """
+    out: dict[str, Any] = {}
+    for reader in getattr(program, "readers", ()):
+        out |= reader.next_batch()
+    return out
+
+
+class GeneratorLoader:
+    """Feeds variables from a generator.
+
+    Args:
+        feed_list: variables, in the order of the generator's entries.
+        capacity: batches kept ready; without effect here.
+        iterable: the script loops over it; otherwise the executor takes batches after `start`.
+        return_list: the script gets lists instead of dicts.
+        drop_last: leave out a last batch that is shorter.
+    """
+
+    def __init__(  # noqa: PLR0917 (fluid's arguments)
+        self,
+        feed_list: Sequence[Variable] | None = None,
+        capacity: int | None = None,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
+        drop_last: bool = True,
+    ) -> None:
+        self.feed_list = list(feed_list or [])
+        self.iterable, self.return_list, self.drop_last = iterable, return_list, drop_last
+        self._batches: Callable[[], Iterable[Any]] | None = None
+        self._running: Iterator[Any] | None = None
+        if not iterable:
+            program = self.feed_list[0].block.program if self.feed_list else default_main_program()
+            getattr(program, "readers", []).append(self)
+
+    def set_sample_generator(self, reader: Any, batch_size: int, drop_last: bool = True, places: Any = None) -> Any:
+        """Take a generator of samples, and make batches of them."""
+        return self.set_sample_list_generator(batch(reader, batch_size, drop_last), places)
+
+    def set_sample_list_generator(self, reader: Any, places: Any = None) -> Any:
+        """Take a generator of lists of samples."""
+        self._batches = lambda: (to_feed(self.feed_list, samples) for samples in reader())
+        return self
+
+    def set_batch_generator(self, reader: Any, places: Any = None) -> Any:
+        """Take a generator of batches: dicts, or one array a variable."""
+
+        def batches() -> Iterator[Any]:
+            for given in reader():
+                if isinstance(given, dict):
+                    yield given
+                else:
+                    arrays = given if isinstance(given, (list, tuple)) else [given]
+                    yield {v.name: a for v, a in zip(self.feed_list, arrays, strict=True)}
+
+        self._batches = batches
+        return self
+
+    decorate_sample_generator = set_sample_generator
+    decorate_sample_list_generator = decorate_paddle_reader = set_sample_list_generator
+    decorate_batch_generator = decorate_tensor_provider = set_batch_generator
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._batches is None:
+            raise FluidValueError("the reader has no generator yet", hint="call set_sample_list_generator first")
+        for feed in self._batches():
+            yield list(feed.values()) if self.return_list else [feed] if self._wraps() else feed
+
+    def __call__(self) -> Iterator[Any]:
+        return iter(self)
+
+    def _wraps(self) -> bool:
+        return self.iterable
+
+    def start(self) -> None:
+        """Begin to feed the program."""
+        if self._batches is None:
+            raise FluidValueError("the reader has no generator yet", hint="call set_sample_list_generator first")
+        self._running = iter(self._batches())
+
+    def reset(self) -> None:
+        """Stop feeding the program."""
+        self._running = None
+
+    def next_batch(self) -> dict[str, Any]:
+        """Return the next batch for the executor.
+
+        Raises:
+            EOFException: there is none.
+        """
+        if self._running is None:
+            return {}
+        found = next(self._running, None)
+        if found is None:
+            raise EOFException("the reader has no more batches: call reset, then start")
+        return dict(found)
+
+
+class PyReader(GeneratorLoader):
+    """The older name; arguments of `GeneratorLoader`."""
+
+    def __init__(
+        self,
+        feed_list: Sequence[Variable] | None = None,
+        capacity: int | None = None,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
+    ) -> None:
+        super().__init__(feed_list, capacity, use_double_buffer, iterable, return_list)
+
+
+class DataLoader:
+    """Makes loaders."""
+
+    @staticmethod
+    def from_generator(
+        feed_list: Sequence[Variable] | None = None,
+        capacity: int | None = None,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
+        use_multiprocess: bool = False,
+        drop_last: bool = True,
+    ) -> GeneratorLoader:
+        """Return a loader that is given a generator later."""
+        return GeneratorLoader(feed_list, capacity, use_double_buffer, iterable, return_list, drop_last)
+
+    @staticmethod
+    def from_dataset(dataset: Any, places: Any, drop_last: bool = True) -> Any:
+        """Return a loader over a dataset's batches."""
+        made = GeneratorLoader(dataset.use_vars)
+        made.set_batch_generator(dataset.batches)
+        return made

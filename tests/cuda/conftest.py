@@ -1,0 +1,19 @@
+"""device/ needs a CUDA device: a real one, or numba's simulator, in which test_simulator.py runs it; it is left out where neither is."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pe_cli.devices.cuda import cuda_count
+
+collect_ignore = [] if cuda_count()[0] else ["device"]
+
+
+def pytest_configure(config):
+    """Make the simulator fast and quiet."""
+    if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
+        # It polls its threads in a busy loop, which would hold the interpreter for 5 ms at a time.
+        sys.setswitchinterval(2e-5)
+        # NumPy warns of overflow where a GPU wraps or gives infinity without a word.
+        config.addinivalue_line("filterwarnings", "ignore::RuntimeWarning")

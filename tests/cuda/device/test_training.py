@@ -1,0 +1,136 @@
+"""Whole models: a training step on CUDA is the CPU's, to rounding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pe_cli.build.build import load_and_build
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import Place, TensorType
+from pe_cli.devices.cuda import DEVICE
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.executor import Executor, run_startup
+
+MLP = """
+name: mlp
+feeds:
+  image: {shape: [9], dtype: float32}
+  label: {shape: [1], dtype: int64}
+layers:
+  hidden: {type: fc, input: image, size: 8, act: tanh}
+  kept:   {type: dropout, dropout_prob: 0.25, dropout_implementation: upscale_in_train}
+  logits: {type: fc, size: 3}
+  xent:   {type: softmax_with_cross_entropy, logits: logits, label: label}
+  loss:   {type: mean, x: xent}
+  prob:   {type: softmax, input: logits}
+  acc:    {type: accuracy, input: prob, label: label}
+fetches: [loss, acc]
+"""
+LENET = """
+name: lenet
+feeds:
+  image: {shape: [1, 8, 8], dtype: float32}
+  label: {shape: [1], dtype: int64}
+layers:
+  conv1:  {type: conv2d, input: image, num_filters: 3, filter_size: 3, act: relu}
+  pool1:  {type: pool2d, pool_size: 2, pool_stride: 2}
+  conv2:  {type: conv2d, num_filters: 4, filter_size: 2, act: relu}
+  pool2:  {type: pool2d, pool_size: 2, pool_stride: 1, pool_type: avg}
+  hidden: {type: fc, size: 5, act: relu}
+  logits: {type: fc, size: 3}
+  xent:   {type: softmax_with_cross_entropy, logits: logits, label: label}
+  loss:   {type: mean, x: xent}
+fetches: [loss]
+"""
+ADAM = "{type: Adam, learning_rate: 0.05}"
+MOMENTUM = (
+    "{type: Momentum, momentum: 0.9, learning_rate: {type: piecewise_decay, boundaries: [2], values: [0.1, 0.02]}, "
+    "regularization: {type: L2Decay, regularization_coeff: 1e-3}}"
+)
+
+
+def batch(shape: tuple[int, ...], seed: int, classes: int = 3) -> dict[str, np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(seed)
+    return {
+        "image": rng.standard_normal((4, *shape)).astype("float32"),
+        "label": rng.integers(0, classes, (4, 1)),
+    }
+
+
+def train(folder: Path, model: str, optimizer: str, place: Place, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Return the losses of four steps and the parameters after them."""
+    (folder / "model.yaml").write_text(model)
+    (folder / "run.yaml").write_text(
+        f"model: model.yaml\ntrain: {{loss: loss, epochs: 1, batch_size: 4, optimizer: {optimizer}}}\n"
+        "executor: {seed: 3}\n"
+    )
+    run, built = load_and_build(folder / "run.yaml")
+    scope = Scope([place])
+    run_startup(built.startup, scope, run.executor.seed)
+    assert built.train is not None
+    executor = Executor(built.train, scope, build=run.build_strategy, seed=run.executor.seed)
+    name = built.fetches["loss"]
+    losses = [float(executor.run(batch(shape, step), [name], step)[0][0][name].item()) for step in range(4)]
+    return losses, {name: scope.get(name) for name in scope}
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer", "shape"),
+    [
+        pytest.param(MLP, ADAM, (9,), id="a perceptron with dropout and Adam"),
+        pytest.param(LENET, MOMENTUM, (1, 8, 8), id="a small LeNet with momentum, decay and a schedule"),
+    ],
+)
+def test_four_steps_are_those_of_the_cpu(tmp_path, model: str, optimizer: str, shape: tuple[int, ...]):
+    expected, weights = train(tmp_path, model, optimizer, Place("cpu", 0), shape)
+    found, moved = train(tmp_path, model, optimizer, Place("cuda", 0), shape)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert set(moved) == set(weights)
+    for name, value in weights.items():
+        np.testing.assert_allclose(moved[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_a_label_out_of_range_is_the_same_error_as_on_the_cpu(tmp_path):
+    (tmp_path / "model.yaml").write_text(MLP)
+    (tmp_path / "run.yaml").write_text(
+        f"model: model.yaml\ntrain: {{loss: loss, epochs: 1, batch_size: 4, optimizer: {ADAM}}}\n"
+    )
+    run, built = load_and_build(tmp_path / "run.yaml")
+    messages = []
+    for place in (Place("cpu", 0), Place("cuda", 0)):
+        scope = Scope([place])
+        run_startup(built.startup, scope, 0)
+        assert built.train is not None
+        executor = Executor(built.train, scope, build=run.build_strategy)
+        good, bad = batch((9,), 0), batch((9,), 0)
+        bad["label"][2] = 12
+        with pytest.raises(PeError) as caught:
+            executor.run(bad, [], 7)
+        assert caught.value.code == ExitCode.DATA
+        messages.append(str(caught.value))
+        executor.run(good, [], 8)  # the report does not stay
+    assert messages[0] == messages[1]
+    assert "12" in messages[1]
+
+
+def test_a_second_device_is_refused():
+    with pytest.raises(PeError, match="cuda:1: more than one CUDA device") as caught:
+        DEVICE.allocate(1, 64)
+    assert caught.value.code == ExitCode.DEVICE
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int32", "uint8", "bool"])
+def test_memory_gives_back_what_was_written(dtype: str):
+    memory = DEVICE.allocate(0, 256)
+    kind = TensorType((3, 4), dtype)
+    assert not memory.read(64, kind).any(), "memory starts as zeros"
+    value = np.arange(12).reshape(3, 4).astype(dtype)
+    memory.write(64, kind, value)
+    np.testing.assert_array_equal(memory.read(64, kind), value)
+    memory.write(64, kind, value.T.reshape(4, 3).T)  # any order of memory
+    np.testing.assert_array_equal(memory.read(64, kind), value.T.reshape(4, 3).T)
+    assert memory.read(0, TensorType((0, 4), dtype)).shape == (0, 4)
