@@ -34,10 +34,11 @@ check: $(VENV)/.test ## lint, types and the layers of the packages
 	$(BIN)/lint-imports --no-cache
 
 bench: $(VENV)/.dev ## measure speed, beside PyTorch
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py --write
 
-docs: $(VENV)/.run ## write docs/ops from the registry of ops
+docs: $(VENV)/.run ## write docs/ops and the tables of docs/config.md and docs/data.md from the code
 	$(BIN)/pe ops --write docs/ops
+	$(BIN)/python docs/make_config.py
 
 clean: ## remove the environment and all caches, keep runs/
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

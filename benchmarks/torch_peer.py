@@ -58,6 +58,16 @@ def resnet20(p: dict, x: torch.Tensor) -> torch.Tensor:
     return functional.linear(x.mean((2, 3)), p["fc.w"], p["fc.b"])
 
 
+def branches(p: dict, x: torch.Tensor) -> torch.Tensor:
+    total = None
+    for tower in range(8):
+        h = x
+        for depth in range(4):
+            h = torch.relu(functional.linear(h, p[f"b{tower}d{depth}.w"], p[f"b{tower}d{depth}.b"]))
+        total = h if total is None else total + h
+    return total.square().mean()
+
+
 def chain(x: torch.Tensor) -> torch.Tensor:
     for i in range(workloads.CHAIN_OPS):
         x = x * 1.0001 if i % 2 == 0 else x + 0.0001
@@ -82,7 +92,7 @@ def tensors() -> tuple[dict, list]:
 def main() -> None:
     feed = workloads.batch(ARGS.workload, ARGS.batch)
     p, trained = tensors()
-    momentum = 0.0 if ARGS.workload == "mlp" else 0.9
+    momentum = 0.9 if ARGS.workload in ("lenet", "resnet20") else 0.0
     optimizer = torch.optim.SGD(trained, workloads.LEARNING_RATE, momentum=momentum, fused=True) if trained else None
 
     def step() -> float:
@@ -92,8 +102,11 @@ def main() -> None:
                 return chain(x).mean().item()
         if ARGS.channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
-        logits = {"mlp": mlp, "lenet": lenet, "resnet20": resnet20}[ARGS.workload](p, x)
-        loss = functional.cross_entropy(logits, torch.from_numpy(feed["y"]).reshape(-1))
+        if ARGS.workload == "branches":
+            loss = branches(p, x)
+        else:
+            logits = {"mlp": mlp, "lenet": lenet, "resnet20": resnet20}[ARGS.workload](p, x)
+            loss = functional.cross_entropy(logits, torch.from_numpy(feed["y"]).reshape(-1))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()

@@ -13,16 +13,18 @@ from pathlib import Path
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
-NAMES = ("mlp", "lenet", "resnet20", "chain")
+NAMES = ("mlp", "lenet", "resnet20", "chain", "branches")
 #: Sizes that are compared, by workload.
-BATCHES = {"mlp": (64, 256), "lenet": (64, 256), "resnet20": (64,), "chain": (1,)}
+BATCHES = {"mlp": (64, 256), "lenet": (64, 256), "resnet20": (64,), "chain": (1,), "branches": (128,)}
 LEARNING_RATE = 0.01
 CHAIN_OPS = 500
 
 
 def batch(name: str, size: int, seed: int = 7) -> Arrays:
-    """Return one batch: x float32, y int64 [size, 1] (none for the chain)."""
+    """Return one batch: x float32, y int64 [size, 1] where the workload has labels."""
     draw = np.random.RandomState(seed)
+    if name == "branches":
+        return {"x": draw.randn(size, 256).astype("float32")}
     if name == "chain":
         return {"x": draw.rand(64).astype("float32").reshape(1, 64)}
     x = (
@@ -81,6 +83,10 @@ def parameters(name: str, seed: int = 11) -> Arrays:
                 filters(f"{key}s", made, channels, 1)
                 norm(f"{key}s_bn", made)
         dense("fc", 64, 10, 1.0)
+    elif name == "branches":
+        for tower in range(8):
+            for depth in range(4):
+                dense(f"b{tower}d{depth}", 256, 256)
     return out
 
 

@@ -1,7 +1,8 @@
-"""CUDA devices through numba-cuda: memory, and plans as launches on one stream. The only module that imports numba.cuda."""
+"""CUDA devices through numba-cuda: memory, and plans as launches on one stream. Nothing else imports numba.cuda."""
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.devices.protocol import Progress, Spot, Work
+from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
 from pe_cli.kernels.cuda import Built, build, forms
 from pe_cli.kernels.lang import POINTERS
@@ -23,6 +24,8 @@ SIMULATED_BLOCK, SIMULATED_GRID = 2, 2
 AXIS_BLOCKS = (2**31 - 1, 65535, 65535)
 #: int64 words of an error report.
 REPORT = 8
+#: Seconds between two looks at a step that is watched.
+WATCH_EVERY = 2e-5
 #: Bytes zeroed at a time.
 CHUNK = 1 << 24
 
@@ -162,7 +165,14 @@ class Compiler:
             return self.cuda.jit(fn)[grid, block, stream]
         key = self._key(call)
         if key not in self._compiled:
-            self._compiled[key] = self.cuda.jit(fn).specialize(*args)
+            try:
+                self._compiled[key] = self.cuda.jit(fn).specialize(*args)
+            except ImportError as error:  # libnvvm or libnvrtc
+                raise PeError(
+                    f"place: cuda, but numba-cuda cannot compile: {str(error).strip().splitlines()[0]}",
+                    hint="pip install 'numba-cuda[cu12]', or [cu13], whichever the driver has",
+                    code=ExitCode.DEVICE,
+                ) from None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numba warns of small grids; a small layer has one
             return self._compiled[key][grid, block, stream]
@@ -213,6 +223,8 @@ class CudaStep:
         self._reporters = [i for i, c in calls if STATUS in c.args]
         self._reports = self._cuda.to_device(np.zeros(max(1, len(self._reporters)) * REPORT, np.int64))
         self._counts = any(STEP in c.args for _, c in calls)
+        self._works = [i for i, _ in calls]
+        self._watch: tuple[float, Callable[[Stalled], PeError]] | None = None
         self.launches = self._prepare([c for _, c in calls], progress)
 
     def _prepare(self, calls: Sequence[Call], progress: Progress | None) -> list[tuple[Any, tuple[Any, ...]]]:
@@ -235,13 +247,48 @@ class CudaStep:
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Launch everything, wait, and return None or the first work that reported an error with its report."""
+        self._count(step)
+        for launch, args in self.launches:
+            launch(*args)
+        self._wait()
+        return self._failure() if self._reporters else None
+
+    def run_timed(self, step: int) -> tuple[tuple[int, list[int]] | None, Timeline]:
+        """Run like `run`, but wait for each launch, so that the host's clock sees how long it takes."""
+        self._count(step)
+        times = np.zeros((2, len(self.launches)), np.int64)
+        start = time.perf_counter_ns()
+        for i, (launch, args) in enumerate(self.launches):
+            times[0, i] = time.perf_counter_ns()
+            launch(*args)
+            self._wait()
+            times[1, i] = time.perf_counter_ns()
+        stop = time.perf_counter_ns()
+        works = np.array(self._works, np.int64)
+        timeline = Timeline(times[0], times[1], np.zeros(len(works), np.int64), works, start, stop, 1)
+        return (self._failure() if self._reporters else None), timeline
+
+    def watch(self, seconds: float, tell: Callable[[Stalled], PeError]) -> None:
+        """End every later step whose launches are not done after so long, with the error that `tell` makes."""
+        self._watch = seconds, tell
+
+    def _count(self, step: int) -> None:
         if self._counts:
             self._host_step[0] = step
             self._step.copy_to_device(self._host_step, stream=self._stream)
-        for launch, args in self.launches:
-            launch(*args)
-        self._stream.synchronize()
-        return self._failure() if self._reporters else None
+
+    def _wait(self) -> None:
+        if self._watch is None or self._compiler.simulated:  # the simulator is done when a launch returns
+            self._stream.synchronize()
+            return
+        seconds, tell = self._watch
+        done = self._cuda.event(timing=False)
+        done.record(self._stream)
+        end = time.monotonic() + seconds
+        while not done.query():
+            if time.monotonic() > end:
+                raise tell(Stalled(seconds, (), (), 0))
+            time.sleep(WATCH_EVERY)
 
     def _failure(self) -> tuple[int, list[int]] | None:
         reports = self._reports.copy_to_host().reshape(-1, REPORT)
@@ -258,7 +305,9 @@ class CudaStep:
             return self._step
         if isinstance(arg, Table):
             raise PeError(
-                f"{call.kernel} takes a list of buffers, which CUDA has not", hint="use place: cpu", code=ExitCode.DEVICE
+                f"{call.kernel} takes a list of buffers, which CUDA has not",
+                hint="use place: cpu",
+                code=ExitCode.DEVICE,
             )
         if kind == "Real":
             return np.dtype(call.dtype).type(arg) if call.dtype in ("float32", "float64") else float(arg)

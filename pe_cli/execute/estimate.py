@@ -101,7 +101,7 @@ def estimate_memory(
     tasks = low.run()
     request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))
     kept = sum(aligned(v.type.nbytes) for v in program.list_vars() if v.persistable)
-    found = plan_devices(graph, request, low, tasks, strategy.memory_optimize)
+    found = plan_devices(graph, request, low, tasks, strategy)
     out = []
     for d, memory in enumerate(found):
         kernels = {(c.kernel.name, c.dtype, c.second) for t in tasks if t.home == d for c in t.calls}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -176,31 +177,48 @@ class Executor:
             array = array.astype(kind.numpy)
         return array
 
-    def split(self, feed: Feed) -> tuple[list[dict[str, Array]], list[int]]:
-        """Split a batch over the devices along axis 0; views, no copies.
+    def split(self, feed: Feed | Sequence[Feed]) -> tuple[list[dict[str, Array]], list[int]]:
+        """Give every device its part of a batch; views, no copies.
+
+        Args:
+            feed: one mapping, whose arrays are cut along axis 0 (those without a batch axis go to every device whole), or a mapping
+                for each device.
 
         Returns:
             Per device its part, and the samples of each.
+
+        Raises:
+            PeError: a wrong feed, or a list that has not one mapping a device.
         """
+        devices = len(self.places)
+        if not isinstance(feed, Mapping):
+            if len(feed) != devices:
+                raise PeError(f"{len(feed)} feeds for {devices} devices", hint="one a device", code=ExitCode.DATA)
+            parts = [self.check_feed(f) for f in feed]
+            return parts, [self._samples(part) for part in parts]
         arrays = self.check_feed(feed)
+        if not self._batched & set(arrays):
+            return [dict(arrays) for _ in self.places], [1] * devices
+        sizes = split_sizes(self._samples(arrays), devices)
+        begins = itertools.accumulate(sizes, initial=0)
+        ranges = [slice(begin, begin + n) for begin, n in zip(begins, sizes, strict=False)]
+        return [{k: a[r] if k in self._batched else a for k, a in arrays.items()} for r in ranges], sizes
+
+    def _samples(self, arrays: Mapping[str, Array]) -> int:
+        """Return the samples of a batch, 1 where no feed has a batch axis."""
         lengths = {name: a.shape[0] for name, a in arrays.items() if name in self._batched}
         if len(set(lengths.values())) > 1:
             listed = ", ".join(f"{name} has {n}" for name, n in lengths.items())
             raise PeError(f"feeds of one batch differ in length: {listed}", code=ExitCode.DATA)
-        samples = next(iter(lengths.values()), 1)
-        sizes = split_sizes(samples, len(self.places))
-        parts: list[dict[str, Array]] = []
-        start = 0
-        for n in sizes:
-            parts.append({k: a[start : start + n] if k in lengths else a for k, a in arrays.items()})
-            start += n
-        return parts, sizes
+        return next(iter(lengths.values()), 1)
 
-    def run(self, feed: Feed, fetches: Sequence[str] = (), step: int = 0) -> tuple[list[dict[str, Array]], list[int]]:
+    def run(
+        self, feed: Feed | Sequence[Feed], fetches: Sequence[str] = (), step: int = 0
+    ) -> tuple[list[dict[str, Array]], list[int]]:
         """Run one step.
 
         Args:
-            feed: name -> batch.
+            feed: see `split`.
             fetches: names.
             step: its number, for random ops.
 

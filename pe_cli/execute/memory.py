@@ -52,6 +52,7 @@ def plan_memory(
     *,
     share: bool = True,
     inplace: bool = True,
+    ancestors: Sequence[int] | None = None,
 ) -> tuple[MemoryPlan, dict[Buffer, Buffer]]:
     """Plan one device's arena.
 
@@ -62,6 +63,8 @@ def plan_memory(
         pinned: buffers laid out first, one after the other, never shared (gradients that are all-reduced).
         share: whether temporaries share bytes.
         inplace: whether an op's output may take over the bytes of an input that nobody needs any more.
+        ancestors: for tasks that may run in another order: bit i of entry j says that task i is always done before task j. Then only
+            buffers share bytes of which one is dead before the other is born in every order, so that reuse adds no waiting.
 
     Returns:
         The plan, and for every buffer that is the same bytes as a placed one, that one.
@@ -95,7 +98,7 @@ def plan_memory(
             fits = out not in fixed and out.type.nbytes == source.type.nbytes and written[out] == i
             if share and inplace and free and not other and fits:
                 join(out, source)
-    return _offsets(tasks, groups, placed, kept, pinned, share)
+    return _offsets(tasks, groups, placed, kept, pinned, _Lives(tasks, groups, kept, share, ancestors))
 
 
 def _first_write(tasks: Sequence[Task]) -> dict[Buffer, int]:
@@ -114,30 +117,66 @@ def _last_use(tasks: Sequence[Task]) -> dict[Buffer, int]:
     return last
 
 
+class _Lives:
+    """When groups of buffers live.
+
+    Args:
+        tasks: in order.
+        groups: buffers that are the same bytes.
+        kept: buffers that live all the time.
+        share: if not, everything lives all the time.
+        ancestors: see `plan_memory`.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        groups: _Groups,
+        kept: Collection[Buffer],
+        share: bool,
+        ancestors: Sequence[int] | None,
+    ) -> None:
+        self.span: dict[Buffer, list[int]] = {}
+        self.size: dict[Buffer, int] = {}
+        self._users: dict[Buffer, int] = {}
+        self._ancestors = ancestors
+        for i, task in enumerate(tasks):
+            for b in (*task.reads, *task.writes, *task.scratch):
+                root = groups.find(b)
+                self.span.setdefault(root, [i, i])[1] = i
+                self._users[root] = self._users.get(root, 0) | 1 << i
+                self._grow(root, b)
+        for b in kept:
+            root = groups.find(b)
+            self.span[root] = [-1, len(tasks)]
+            self._grow(root, b)
+        if not share:
+            self.span = {root: [-1, len(tasks)] for root in self.span}
+
+    def _grow(self, root: Buffer, b: Buffer) -> None:
+        self.size[root] = max(self.size.get(root, 0), aligned(b.type.nbytes))
+
+    def apart(self, a: Buffer, b: Buffer) -> bool:
+        """Whether two groups never live at the same time."""
+        (a_first, a_last), (b_first, b_last) = self.span[a], self.span[b]
+        if a_last >= b_first and b_last >= a_first:
+            return False
+        if self._ancestors is None:
+            return True
+        early, late = (a, b) if a_last < b_first else (b, a)
+        return not self._users[early] & ~self._ancestors[self.span[late][0]]
+
+
 def _offsets(
     tasks: Sequence[Task],
     groups: _Groups,
     placed: Collection[Buffer],
     kept: Collection[Buffer],
     pinned: Sequence[Buffer],
-    share: bool,
+    lives: _Lives,
 ) -> tuple[MemoryPlan, dict[Buffer, Buffer]]:
-    life: dict[Buffer, list[int]] = {}
-    size: dict[Buffer, int] = {}
-    everyone: dict[Buffer, None] = {}
-    for i, task in enumerate(tasks):
-        for b in (*task.reads, *task.writes, *task.scratch):
-            everyone[b] = None
-            root = groups.find(b)
-            span = life.setdefault(root, [i, i])
-            span[1] = i
-            size[root] = max(size.get(root, 0), aligned(b.type.nbytes))
-    end = len(tasks)
-    for b in kept:
-        everyone[b] = None
-        root = groups.find(b)
-        life[root] = [-1, end]
-        size[root] = max(size.get(root, 0), aligned(b.type.nbytes))
+    everyone = dict.fromkeys(b for task in tasks for b in (*task.reads, *task.writes, *task.scratch))
+    everyone |= dict.fromkeys(kept)
     elsewhere = {groups.find(b): b for b in placed}
     roots: dict[Buffer, int] = {}
     total = 0
@@ -147,22 +186,20 @@ def _offsets(
             roots[root] = total
             total += aligned(b.type.nbytes)
     base = total
-    unshared = base
-    occupied: list[tuple[int, int, int, int]] = []  # begin, end, first, last; sorted
-    todo = [r for r in life if r not in roots and r not in elsewhere]
-    for root in sorted(todo, key=lambda r: (-size[r], life[r][0])):
-        first, final = life[root] if share else (-1, end)
-        unshared += size[root]
-        at = base
-        for low, high, begin, stop in occupied:
-            if stop < first or final < begin:
+    todo = [r for r in lives.span if r not in roots and r not in elsewhere]
+    occupied: list[tuple[int, int, int, Buffer]] = []  # begin, end, tie-break, group; sorted
+    for n, root in enumerate(sorted(todo, key=lambda r: (-lives.size[r], lives.span[r][0]))):
+        at, size = base, lives.size[root]
+        for low, high, _, other in occupied:
+            if lives.apart(root, other):
                 continue
-            if at + size[root] <= low:
+            if at + size <= low:
                 break
             at = max(at, high)
         roots[root] = at
-        bisect.insort(occupied, (at, at + size[root], first, final))
-        total = max(total, at + size[root])
+        bisect.insort(occupied, (at, at + size, n, root))
+        total = max(total, at + size)
+    unshared = base + sum(lives.size[r] for r in todo)
     offsets = {b: roots[groups.find(b)] for b in everyone if groups.find(b) in roots}
     shared = {b: elsewhere[groups.find(b)] for b in everyone if groups.find(b) in elsewhere}
     return MemoryPlan(offsets, total, unshared), shared

@@ -20,6 +20,7 @@ from pe_cli.graph.ssa import Graph
 from pe_cli.kernels.calls import Buffer, Call
 from pe_cli.kernels.nothing import nothing
 from pe_cli.ops.status import failure
+from pe_cli.program.ir import Role
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Plan:
         self._lowering = GraphLowering(graph, types, request.sizes, seed, len(graph.places))
         self.tasks = self._lowering.run()
         self._strategy = build or BuildStrategy()
+        self._threads = threads
         self._place()
         self._build(threads, execution or ExecutionStrategy(), progress)
 
@@ -72,8 +74,8 @@ class Plan:
 
     def _place(self) -> None:
         strategy = self._strategy
-        share, inplace = strategy.memory_optimize, strategy.enable_inplace
-        self.memory = plan_devices(self.graph, self.request, self._lowering, self.tasks, share, inplace)
+        ancestors = _ancestors(self.tasks) if self._threads > len(self.graph.places) else None
+        self.memory = plan_devices(self.graph, self.request, self._lowering, self.tasks, strategy, ancestors)
         self._spots: dict[Buffer, Spot] = {}
         for d, found in enumerate(self.memory):
             place = self.graph.places[d]
@@ -173,6 +175,10 @@ class Plan:
         value: np.ndarray[Any, Any] = spot.memory.read(spot.offset, b.type)
         return value
 
+    def type_of(self, name: str, device: int) -> TensorType:
+        """Return the type of a variable on a device, all sizes known."""
+        return self._lowering.types[device][name]
+
     def where(self, b: Buffer) -> str:
         """Return `scope` or a buffer's byte offset in its device's arena."""
         spot = self._spots[b]
@@ -200,7 +206,12 @@ class DeviceMemory:
 
 
 def plan_devices(
-    graph: Graph, request: Request, low: GraphLowering, tasks: Sequence[Task], share: bool, inplace: bool = True
+    graph: Graph,
+    request: Request,
+    low: GraphLowering,
+    tasks: Sequence[Task],
+    strategy: BuildStrategy,
+    ancestors: Sequence[int] | None = None,
 ) -> list[DeviceMemory]:
     """Plan the memory of every device; allocates nothing.
 
@@ -224,10 +235,42 @@ def plan_devices(
         placed = [b for b, n in mine.items() if block.var(n).persistable]
         kept = [b for b, n in mine.items() if (n in feeds or n in request.fetches) and b not in set(placed)]
         pinned = [low.buffer(n, d) for n in reduced]
-        own = [_only(t, mine, d) for t in tasks if t.home == d or any(b in mine for b in (*t.reads, *t.writes))]
-        plan, same = plan_memory(own, placed, kept, pinned, share=share, inplace=inplace)
+        index = [i for i, t in enumerate(tasks) if t.home == d or any(b in mine for b in (*t.reads, *t.writes))]
+        own = [_only(tasks[i], mine, d) for i in index]
+        before = None if ancestors is None else [_pick(ancestors[i], index) for i in index]
+        plan, same = plan_memory(
+            own,
+            placed,
+            kept,
+            pinned,
+            share=strategy.memory_optimize,
+            inplace=strategy.enable_inplace,
+            ancestors=before,
+        )
         out.append(DeviceMemory(plan, tuple(placed), same))
     return out
+
+
+def _ancestors(tasks: Sequence[Task]) -> list[int]:
+    """Return for every task, as bits, the tasks that the data makes come before it."""
+
+    def ranges(task: Task) -> tuple[list[Range], list[Range]]:
+        return [(id(b), 0, 1) for b in task.reads], [(id(b), 0, 1) for b in task.writes]
+
+    found: list[int] = []
+    for waits in dependencies(tasks, [Role.FORWARD] * len(tasks), ranges, Rules()):
+        bits = 0
+        for before in waits:
+            bits |= found[before] | 1 << before
+        found.append(bits)
+    return found
+
+
+def _pick(bits: int, index: Sequence[int]) -> int:
+    """Return the bits of some tasks, renumbered."""
+    if index and index[-1] == len(index) - 1:
+        return bits
+    return sum(1 << k for k, i in enumerate(index) if bits >> i & 1)
 
 
 def _only(task: Task, mine: Mapping[Buffer, str], device_index: int) -> Task:

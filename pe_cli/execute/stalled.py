@@ -31,7 +31,8 @@ def stalled(plan: Plan, found: Stalled) -> PeError:
         f"no progress for {found.seconds:.3g} s: {running or 'no kernel runs'};"
         f" {found.done} ops are done, {count} {'waits' if count == 1 else 'wait'}",
         at=one.at if one else None,
-        hint="; ".join(waiting) + "\n      executor.watchdog sets after how many seconds a step is ended" if waiting
+        hint="; ".join(waiting) + "\n      executor.watchdog sets after how many seconds a step is ended"
+        if waiting
         else "executor.watchdog sets after how many seconds a step is ended",
         code=ExitCode.STALLED,
     )

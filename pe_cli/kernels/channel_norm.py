@@ -123,11 +123,6 @@ def normalise_first(
 # --- gradient ---------------------------------------------------------------------------------------------------------
 
 
-#: Columns that the sums of a gradient take at a time. Tables that lie a constant apart need no test against each other, and LLVM
-#: vectorises a loop with a few such tests only.
-BLOCK = 256
-
-
 @helper
 def join_columns(sums, inverse, dscale, dbias, width, channels):
     """Write dbias from the first width sums and dscale from the others, the columns of a channel together."""
@@ -139,47 +134,27 @@ def join_columns(sums, inverse, dscale, dbias, width, channels):
         dscale[c] = T(sums[width + c] * inverse[c])
 
 
-@helper
-def add_part(table, sums, begin, n, width):
-    """Add the sums of a piece of rows to those of all, and clear them."""
-    for j in range(n):
-        sums[begin + j] += table[j]
-        sums[width + begin + j] += table[BLOCK + j]
-    for j in range(2 * BLOCK):
-        table[j] = T(0)
-
-
 @kernel
 def gradient_sums_last(
     x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, table: Ptr, rows: Int, width: Int,
     channels: Int,
 ):
-    """dbias = sum(g), dscale = sum(g * normalised x) on [rows, width]; sums hold 2 * width numbers, table 3 * BLOCK."""
-    for j in range(2 * width):
+    """dbias = sum(g), dscale = sum(g * normalised x) on [rows, width]; sums hold 2 * width numbers, table 3 * width."""
+    for j in range(width):
+        table[2 * width + j] = mean[j % channels]
         sums[j] = 0.0
-    for j in range(2 * BLOCK):
-        table[j] = T(0)
-    for begin in range(0, width, BLOCK):
-        n = min(BLOCK, width - begin)
-        for j in range(n):
-            table[2 * BLOCK + j] = mean[(begin + j) % channels]
-        step = piece_rows(n)
-        for first in range(0, rows, step):
-            last = min(rows, first + step)
-            whole = last - (last - first) % 2
-            for r in range(first, whole, 2):
-                a = r * width + begin
-                b = a + width
-                for j in range(n):
-                    m = table[2 * BLOCK + j]
-                    table[j] += g[a + j] + g[b + j]
-                    table[BLOCK + j] += g[a + j] * (x[a + j] - m) + g[b + j] * (x[b + j] - m)
-            for r in range(whole, last):
-                at = r * width + begin
-                for j in range(n):
-                    table[j] += g[at + j]
-                    table[BLOCK + j] += g[at + j] * (x[at + j] - table[2 * BLOCK + j])
-            add_part(table, sums, begin, n, width)
+        sums[width + j] = 0.0
+    step = piece_rows(width)
+    for first in range(0, rows, step):
+        for j in range(2 * width):
+            table[j] = T(0)
+        for r in range(first, min(rows, first + step)):
+            at = r * width
+            for j in range(width):
+                table[j] += g[at + j]
+                table[width + j] += g[at + j] * (x[at + j] - table[2 * width + j])
+        for j in range(2 * width):
+            sums[j] += table[j]
     join_columns(sums, inverse, dscale, dbias, width, channels)
 
 

@@ -6,6 +6,7 @@ With a sum it reads the values. Memory as in `channel_norm`: channels last in ro
 
 from __future__ import annotations
 
+from pe_cli.kernels.channel_norm import join_columns
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, T, address, helper, kernel
 from pe_cli.kernels.moments import piece_rows
 
@@ -92,17 +93,6 @@ def normalise_add_relu_first(
 # --- gradient of relu(normalised x) -----------------------------------------------------------------------------------
 
 
-@helper
-def write_sums(sums, inverse, dscale, dbias, width, channels):
-    """Join the columns of a channel: dbias from the first width sums, dscale from the others."""
-    for c in range(channels):
-        for j in range(c + channels, width, channels):
-            sums[c] += sums[j]
-            sums[width + c] += sums[width + j]
-        dbias[c] = T(sums[c])
-        dscale[c] = T(sums[width + c] * inverse[c])
-
-
 @kernel
 def relu_sums_last(
     x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, table: Ptr,
@@ -116,19 +106,7 @@ def relu_sums_last(
     for first in range(0, rows, step):
         for j in range(2 * width):
             part[j] = T(0)
-        last = min(rows, first + step)
-        whole = last - (last - first) % 2
-        for r in range(first, whole, 2):
-            a = r * width
-            b = a + width
-            for j in range(width):
-                d = x[a + j] - table[j]
-                e = x[b + j] - table[j]
-                u = g[a + j] if d * table[width + j] + table[2 * width + j] > T(0) else T(0)
-                v = g[b + j] if e * table[width + j] + table[2 * width + j] > T(0) else T(0)
-                part[j] += u + v
-                part[width + j] += u * d + v * e
-        for r in range(whole, last):
+        for r in range(first, min(rows, first + step)):
             at = r * width
             for j in range(width):
                 d = x[at + j] - table[j]
@@ -137,7 +115,7 @@ def relu_sums_last(
                 part[width + j] += u * d
         for j in range(2 * width):
             sums[j] += part[j]
-    write_sums(sums, inverse, dscale, dbias, width, channels)
+    join_columns(sums, inverse, dscale, dbias, width, channels)
 
 
 @kernel
@@ -211,19 +189,11 @@ def add_relu_sums_last(
         else:
             for i in range(begin, end):
                 dz[i] = g[i] if y[i] > T(0) else T(0)
-        whole = last - (last - first) % 2
-        for r in range(first, whole, 2):  # what was just written is in the first cache
-            a = r * width
-            b = a + width
-            for j in range(width):
-                m = table[2 * width + j]
-                table[j] += dz[a + j] + dz[b + j]
-                table[width + j] += dz[a + j] * (x[a + j] - m) + dz[b + j] * (x[b + j] - m)
-        for r in range(whole, last):
+        for r in range(first, last):  # what was just written is in the first cache
             at = r * width
             for j in range(width):
                 table[j] += dz[at + j]
                 table[width + j] += dz[at + j] * (x[at + j] - table[2 * width + j])
         for j in range(2 * width):
             sums[j] += table[j]
-    write_sums(sums, inverse, dscale, dbias, width, channels)
+    join_columns(sums, inverse, dscale, dbias, width, channels)

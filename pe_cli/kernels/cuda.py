@@ -1,14 +1,15 @@
-"""The CUDA side of the kernel language: which kernels run on a GPU, and the Python functions that numba-cuda makes of them.
+"""The CUDA side of the kernel language: what of it runs on a GPU, and the functions that numba-cuda compiles for it.
 
 A kernel of the CPU runs on CUDA from the same text, in one of two ways:
 
     as it is    one thread does everything: right for kernels that compute one number (schedules, counters)
     `deal`      the outermost loops are dealt over all threads of the grid: thread t does iterations t, t + threads, ...
 
-`deal` is a promise that an iteration of an outermost loop reads nothing that another writes, except what the iteration of the same
-number wrote in an earlier loop. Where the CPU's text does not fit, `on_cuda(kernel)` gives another with the same parameters, or several
-that run one after the other; ops whose calls differ altogether write `cuda_kernel` functions. Both are dealt, unless they say the shape
-of a block: those are taken as they are and see `cuda` (threadIdx, shared memory, syncthreads).
+`deal` is a promise that an iteration of an outermost loop reads nothing that another writes, except what the iteration
+of the same number wrote in an earlier loop. Where the CPU's text does not fit, `on_cuda(kernel)` gives another with the
+same parameters, or several that run one after the other; ops whose calls differ altogether write `cuda_kernel`
+functions. Both are dealt, unless they say the shape of a block: those are taken as they are and see `cuda` (threadIdx,
+shared memory, syncthreads).
 
 Nothing here imports numba: `build` gets the module. One text serves the GPU and numba's simulator.
 """
@@ -17,24 +18,18 @@ from __future__ import annotations
 
 import ast
 import inspect
-import math
 import textwrap
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from pe_cli.kernels import vecmath
-from pe_cli.kernels.lang import Helper, Intrinsic, Kernel, PerType, T, helper, parameter_kinds
+from pe_cli.kernels.cuda_math import meaning
+from pe_cli.kernels.lang import Helper, Intrinsic, Kernel, PerType, parameter_kinds
 
 
 class _Module:
     """Stands for numba.cuda in the globals of kernels until they are built."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"cuda.{name} is there inside a kernel only")
 
 
 cuda: Any = _Module()
@@ -58,7 +53,8 @@ class CudaKernel:
         name: `module:function`.
         text: source, for functions made by `exec`.
         block: threads of a block along x (and y, z) of a kernel that works by blocks; empty where the outermost loops are dealt.
-        threads: how many threads have something to do along each, as expressions of the integer parameters; empty for a whole grid.
+        threads: how many threads have something to do along each, as expressions of the integer parameters; empty for
+            a whole grid.
     """
 
     fn: types.FunctionType
@@ -99,7 +95,7 @@ def deal(*kernels: Kernel) -> None:
 
 
 def on_cuda(kernel: Kernel, **how: Any) -> Callable[[Any], CudaKernel]:
-    """Give a kernel another text on CUDA, with the same parameters; given twice, the second runs after the first is done.
+    """Give a kernel another text on CUDA, with the same parameters; of two, the second runs when the first is done.
 
     Args:
         kernel: of the CPU.
@@ -113,78 +109,6 @@ def on_cuda(kernel: Kernel, **how: Any) -> Callable[[Any], CudaKernel]:
         return made
 
     return make
-
-
-# --- functions --------------------------------------------------------------------------------------------------------
-
-#: Helper or intrinsic (by name) -> its text on CUDA.
-_TEXTS: dict[Any, Helper] = {}
-#: Those of them that the simulator does without.
-_GPU_ONLY: set[Any] = set()
-#: Likewise -> (function on the GPU, function in the simulator, where Python's math would raise on overflow).
-_FUNCTIONS: dict[Any, tuple[Any, Any]] = {
-    vecmath.exp: (math.exp, np.exp),
-    vecmath.expm1: (math.expm1, np.expm1),
-    vecmath.log: (math.log, np.log),
-    vecmath.log1p: (math.log1p, np.log1p),
-    vecmath.tanh: (math.tanh, np.tanh),
-    vecmath.erf: (math.erf, math.erf),
-    "sqrt": (math.sqrt, np.sqrt),
-    "fabs": (math.fabs, np.abs),
-    "copysign": (math.copysign, np.copysign),
-}
-
-
-def replaces(original: Any, *, simulated: bool = True) -> Callable[[Any], Helper]:
-    """Give a helper or intrinsic another text on CUDA; in the simulator too, unless it has to see `cuda`."""
-
-    def make(fn: Any) -> Helper:
-        made = helper(fn)
-        key = original.name if isinstance(original, Intrinsic) else original
-        _TEXTS[key] = made
-        if not simulated:
-            _GPU_ONLY.add(key)
-        return made
-
-    return make
-
-
-@replaces(vecmath.sigmoid)
-def _sigmoid(x):
-    return T(1) / (T(1) + vecmath_exp(-x))
-
-
-@replaces(vecmath.softplus)
-def _softplus(x):
-    return (x if x > T(0) or x != x else T(0)) + vecmath_log1p(vecmath_exp(-vecmath_absolute(x)))
-
-
-@replaces(vecmath.fma)
-def _fma(a, b, c):
-    return a * b + c
-
-
-@replaces(vecmath.add)
-def _add(a, b):
-    return a + b
-
-
-@replaces(vecmath.subtract)
-def _subtract(a, b):
-    return a - b
-
-
-@replaces(vecmath.multiply)
-def _multiply(a, b):
-    return a * b
-
-
-@replaces(vecmath.divide)
-def _divide(a, b):
-    return a / b
-
-
-vecmath_exp, vecmath_log1p, vecmath_absolute = vecmath.exp, vecmath.log1p, vecmath.absolute
 
 
 # --- building ---------------------------------------------------------------------------------------------------------
@@ -209,7 +133,7 @@ class Built:
     loops: bool
 
     def wanted(self, args: Sequence[Any]) -> tuple[int, ...] | None:
-        """Return how many threads have something to do along each axis; None where the integers among the arguments don't tell."""
+        """Return how many threads have something to do along each axis, None where the arguments don't tell."""
         if not self.threads:
             return None if self.block else (1,)
         numbers = {name: arg for name, arg in zip(self.names, args, strict=True) if isinstance(arg, int)}
@@ -324,12 +248,9 @@ class _Resolver:
             return self.module
         if not isinstance(value, (Helper, Intrinsic)):
             return value
-        key = value.name if isinstance(value, Intrinsic) else value
-        if key in _FUNCTIONS:
-            return _FUNCTIONS[key][int(self.simulated)]
         if id(value) not in self._made:
-            text = value if self.simulated and key in _GPU_ONLY else _TEXTS.get(key, value)
-            self._made[id(value)] = self._helper(text)
+            found = meaning(value, self.simulated)
+            self._made[id(value)] = self._helper(found) if isinstance(found, (Helper, Intrinsic)) else found
         return self._made[id(value)]
 
     def _helper(self, value: Helper | Intrinsic) -> Any:

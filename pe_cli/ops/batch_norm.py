@@ -5,7 +5,6 @@ from __future__ import annotations
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.channel_norm import (
-    BLOCK,
     copy_two,
     gradient_first,
     gradient_last,
@@ -172,7 +171,7 @@ def batch_norm_grad_cpu(o: Lowering) -> None:
     batch = int(not (o.attrs["is_test"] or o.attrs["use_global_stats"]))
     if batch or o.has("Scale@GRAD") or o.has("Bias@GRAD"):
         if size == 1:
-            sums, table = o.scratch(2 * width, "float64"), o.scratch(3 * BLOCK, x.dtype)
+            sums, table = o.scratch(2 * width, "float64"), o.scratch(3 * width, x.dtype)
             o.call(gradient_sums_last, x, g, saved, inverse, dscale, dbias, sums, table, rows, width, channels)
         else:
             o.call(gradient_sums_first, x, g, saved, inverse, dscale, dbias, n, channels, size)

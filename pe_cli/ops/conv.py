@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.conv import (
@@ -177,7 +179,7 @@ def flops(x: TensorType, w: TensorType, *, data_format: str, **attrs: object) ->
     return 2 * out.size * w.shape[1] * w.shape[2] * w.shape[3]
 
 
-class _Images:
+class Images:
     """Sizes of one convolution, and its images in channels-last order."""
 
     def __init__(self, o: Lowering, x: Buffer, w: Buffer, y: Buffer) -> None:
@@ -225,7 +227,7 @@ class _Images:
 def conv2d_cpu(o: Lowering) -> None:
     """Direct convolution by microkernels."""
     x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
-    images = _Images(o, x, w, y)
+    images = Images(o, x, w, y)
     source, target = images.inward(x), images.target(y)
     o.call(forward, source, w, target, images.filter_scratch(w), images.geometry, images.n)
     images.outward(target, y)
@@ -234,7 +236,7 @@ def conv2d_cpu(o: Lowering) -> None:
 def conv2d_grad_cpu(o: Lowering) -> None:
     """The gradient of the filters, then of the images where it is wanted."""
     x, w, dy = o.input("Input"), o.input("Filter"), o.input("Output@GRAD")
-    images = _Images(o, x, w, dy)
+    images = Images(o, x, w, dy)
     upstream = images.inward(dy)
     if o.has("Filter@GRAD"):
         dw = o.output("Filter@GRAD")
@@ -265,7 +267,7 @@ depthwise_conv2d.grad(uses="Input Filter").lower("cpu")(conv2d_grad_cpu)
 
 
 #: Threads that add up the gradient of one weight.
-ADDERS = Tuned(128, 2)
+ADDERS: Any = Tuned(128, 2)
 
 
 @on_cuda(forward)

@@ -6,7 +6,8 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import cuda, deal, on_cuda, replaces
+from pe_cli.kernels.cuda import cuda, deal, on_cuda
+from pe_cli.kernels.cuda_math import replaces
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
 from pe_cli.kernels.vecmath import log
 from pe_cli.ops.cuda import also_on_cuda

@@ -7,7 +7,8 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import deal, replaces
+from pe_cli.kernels.cuda import deal
+from pe_cli.kernels.cuda_math import replaces
 from pe_cli.kernels.lang import Int, Ptr, Real, T, intrinsic, kernel
 from pe_cli.kernels.vecmath import absolute, copysign, exp, log, rsqrt, square_root
 from pe_cli.ops.cuda import also_on_cuda

@@ -363,7 +363,7 @@ def shorten_by(x: Ptr, out: Ptr, square: PtrF64, n: Int, limit: Real):
     """As shorten, with the squared length given."""
     length = math.sqrt(square[0])
     factor = T(limit / length) if length > limit else T(1)
-    if length != length:  # noqa: PLR0124 - a NaN is what differs from itself
+    if length != length:
         factor = T(length)
     for i in range(n):
         out[i] = factor * x[i]

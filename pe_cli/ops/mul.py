@@ -321,8 +321,8 @@ def matmul_flops(x: TensorType, y: TensorType, **attrs: Any) -> int:
 
 #: A block computes a square of the product, tile by tile of the factors; a tile's rows are one longer, so that its columns lie in
 #: different banks of shared memory.
-TILE = Tuned(16, 6)
-LINE = Tuned(17, 7)
+TILE: Any = Tuned(16, 6)
+LINE: Any = Tuned(17, 7)
 
 
 @on_cuda(products)

@@ -263,7 +263,7 @@ def max_backward_cuda(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, left: Ptr, g: PtrI64, n:
         v = x[e]
         total = T(0)
         for i in range(max(0, (h + g[9] - g[5] + g[7]) // g[7]), min(OH, (h + g[9]) // g[7] + 1)):
-            r0, r1 = _window(i, g[7], g[9], g[5], H)
+            r0, _ = _window(i, g[7], g[9], g[5], H)
             for j in range(max(0, (w + g[10] - g[6] + g[8]) // g[8]), min(OW, (w + g[10]) // g[8] + 1)):
                 c0, c1 = _window(j, g[8], g[10], g[6], W)
                 out = ((image * OH + i) * OW + j) * C + c

@@ -8,7 +8,8 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.cuda import deal, on_cuda, replaces
+from pe_cli.kernels.cuda import deal, on_cuda
+from pe_cli.kernels.cuda_math import replaces
 from pe_cli.kernels.lang import Int, Ptr, T, helper, intrinsic, kernel
 from pe_cli.kernels.vecmath import exp, log
 from pe_cli.ops.cuda import also_on_cuda

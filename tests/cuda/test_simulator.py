@@ -45,9 +45,10 @@ def test_a_command_that_needs_no_gpu_does_not_import_numba_cuda(command: str):
 
 
 def test_training_on_the_cpu_does_not_import_numba_cuda(tmp_path):
-    assert modules_after(
-        ["train", "configs/digits.yaml", "-o", "train.epochs=1", "-o", f"output.dir={tmp_path}"]
-    ) == (0, False)
+    assert modules_after(["train", "configs/digits.yaml", "-o", "train.epochs=1", "-o", f"output.dir={tmp_path}"]) == (
+        0,
+        False,
+    )
 
 
 def test_place_cuda_without_a_gpu_says_so(monkeypatch):

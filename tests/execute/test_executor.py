@@ -209,3 +209,19 @@ def test_merging_weighs_by_samples():
     assert merge([np.array([1.0]), np.array([4.0])], [2, 1], "mean").tolist() == [2.0]
     assert merge([np.array([1.0]), np.array([4.0])], [2, 1], "sum").tolist() == [5.0]
     assert merge([np.array([[1.0]]), np.array([[4.0]])], [1, 1], "concat").tolist() == [[1.0], [4.0]]
+
+
+def test_a_list_feeds_each_device_its_own_batch():
+    feed = batch(9, 0)
+    parts = [{k: v[:2] for k, v in feed.items()}, {k: v[2:] for k, v in feed.items()}]
+    apart, together = make(2), make(1)
+    out, sizes = apart.run(parts, ["loss"])
+    assert sizes == [2, 7]
+    expected, _ = together.run(feed, ["loss"])
+    np.testing.assert_allclose(merge([v["loss"] for v in out], sizes, "mean"), expected[0]["loss"], rtol=1e-6)
+    np.testing.assert_allclose(apart.scope.get("w0"), together.scope.get("w0"), rtol=1e-5, atol=1e-7)
+
+
+def test_a_list_of_the_wrong_length_is_an_error():
+    with pytest.raises(PeError, match="3 feeds for 2 devices"):
+        make(2).run([batch(4, 0)] * 3, ["loss"])

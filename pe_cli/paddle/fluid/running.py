@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from pe_cli.execute.executor import Executor as CoreExecutor
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import feeding
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
+from pe_cli.paddle.fluid.profiler import RECORDER
 from pe_cli.paddle.fluid.scope import Places, Scope, Store
 from pe_cli.program.ir import Program, Role, Variable
 
@@ -52,12 +54,14 @@ class Setting:
         build: strategy of the graph.
         execution: strategy of the schedule.
         change: applied to the program before it is prepared.
+        worker: a number for each of several threads that run one program at once; each gets its own temporaries.
     """
 
     places: Places
     build: BuildStrategy = field(default_factory=BuildStrategy)
     execution: ExecutionStrategy = field(default_factory=ExecutionStrategy)
     change: Callable[[Program], None] | None = None
+    worker: int = 0
 
 
 def names_of(program: Program, fetch_list: Any) -> list[str]:
@@ -106,7 +110,8 @@ def run(
     root = scope.root()
     if not program.global_block().ops and not fetches:
         return [{} for _ in parts]
-    ready = _prepare(program, root, setting, frozenset(parts[0]))
+    with _PREPARING:
+        ready = _prepare(program, root, setting, frozenset(parts[0]))
     for name, kind in ready.reads.items():
         if not root.has_value(name):
             hint = "run the startup program in this scope first"
@@ -115,8 +120,10 @@ def run(
     arrays = [{name: np.asarray(t) for name, t in part.items() if _is_fed(ready, name, fetches)} for part in parts]
     types = [{name: TensorType(a.shape, str(a.dtype)) for name, a in part.items()} for part in arrays]
     sizes = [feeding.samples_of(part) or 1 for part in parts]
-    plan = ready.executor.plan(types, sizes, fetches)
-    values = plan.run(arrays, _step(ready, program))
+    with _PREPARING:
+        plan = ready.executor.plan(types, sizes, fetches)
+    with RECORDER.step(program.name or "program"):
+        values = plan.run(arrays, _step(ready, program))
     ready.steps += 1
     every = setting.execution.num_iteration_per_drop_scope
     if every > 0 and ready.steps % every == 0:
@@ -151,8 +158,10 @@ def _prepare(program: Program, root: Scope, setting: Setting, fed: frozenset[str
     return kept[key]
 
 
+#: Kernels are compiled by one thread at a time.
+_PREPARING = threading.RLock()
 #: Forms of one program that are kept for one set of places.
-MOST = 8
+MOST = 64
 
 
 def _used(v: Variable) -> bool:

@@ -134,3 +134,25 @@ def test_memory_gives_back_what_was_written(dtype: str):
     memory.write(64, kind, value.T.reshape(4, 3).T)  # any order of memory
     np.testing.assert_array_equal(memory.read(64, kind), value.T.reshape(4, 3).T)
     assert memory.read(0, TensorType((0, 4), dtype)).shape == (0, 4)
+
+
+def test_a_timed_step_gives_the_same_and_says_when_each_kernel_ran(tmp_path):
+    (tmp_path / "model.yaml").write_text(MLP)
+    (tmp_path / "run.yaml").write_text(
+        f"model: model.yaml\ntrain: {{loss: loss, epochs: 1, batch_size: 4, optimizer: {ADAM}}}\n"
+    )
+    run, built = load_and_build(tmp_path / "run.yaml")
+    scope = Scope([Place("cuda", 0)])
+    run_startup(built.startup, scope, 0)
+    executor = Executor(built.eval, scope, build=run.build_strategy)
+    name = built.fetches["loss"]
+    feed = batch((9,), 0)
+    ((plain,), sizes) = executor.run(feed, [name])
+    types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in feed.items()}]
+    plan = executor.plan(types, sizes, [name])
+    plan.watch(60.0)  # a watched step that gets on is not ended
+    (timed,), when = plan.run_timed([feed], 0)
+    np.testing.assert_array_equal(timed[name], plain[name])
+    assert len(when.work) > 0
+    assert (when.begin[1:] >= when.end[:-1]).all(), "launches follow each other"
+    assert when.start <= when.begin[0] <= when.end[-1] <= when.stop

@@ -1,0 +1,210 @@
+"""Write the tables of docs/config.md and docs/data.md from the code that checks configs: `python docs/make_config.py`.
+
+Text between `<!-- generated: NAME -->` and `<!-- end of NAME -->` is replaced; the rest of a page is written by hand.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from pe_cli.build import objects
+from pe_cli.build.values import WORDS
+from pe_cli.config import expand, mistakes, nodes, sections, substitute
+from pe_cli.config.model import FeedDeclaration
+from pe_cli.config.period import Period
+from pe_cli.core.types import DTYPES
+from pe_cli.data import READERS
+from pe_cli.data.readers.synthetic import FieldOptions
+from pe_cli.data.registry import ReaderOptions
+from pe_cli.program.param_attr import ParamAttr
+
+HERE = Path(__file__).resolve().parent
+PAGES = ("config.md", "data.md")
+_BLOCK = re.compile(r"<!-- generated: (?P<name>[^>]+?) -->\n.*?<!-- end of (?P=name) -->", re.DOTALL)
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def written(value: Any) -> str:
+    """Return a default as YAML writes it."""
+    if value is None:
+        return "none"
+    if isinstance(value, Period):
+        return f"`{value}`"
+    if isinstance(value, str):
+        return f"`{value}`" if value else "empty"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def takes(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:  # noqa: C901, PLR0911 - one case a type
+    """Return what a key takes, in words, from its JSON Schema."""
+    if "$ref" in schema:
+        name = str(schema["$ref"]).rpartition("/")[2]
+        return "a mapping, see below" if definitions.get(name, {}).get("type") == "object" else "text"
+    if "anyOf" in schema:
+        kinds = [s for s in schema["anyOf"] if s.get("type") != "null"]
+        return " or ".join(dict.fromkeys(takes(kind, definitions) for kind in kinds))
+    if "const" in schema:
+        return written(schema["const"])
+    if "enum" in schema:
+        return ", ".join(f"`{option}`" for option in schema["enum"])
+    if "examples" in schema:
+        return "like " + " or ".join(f"`{example}`" for example in schema["examples"])
+    kind = schema.get("type")
+    if kind in ("integer", "number"):
+        word = "whole number" if kind == "integer" else "number"
+        limits = [f"at least {schema['minimum']}"] if "minimum" in schema else []
+        limits += [f"at most {schema['maximum']}"] if "maximum" in schema else []
+        return ", ".join([word, *limits])
+    if kind == "array":
+        return f"list of {takes(schema.get('items', {}), definitions)}s"
+    if kind == "object":
+        inner = schema.get("additionalProperties")
+        return f"name -> {takes(inner, definitions)}" if isinstance(inner, Mapping) and inner else "mapping"
+    return {"boolean": "`true` or `false`", "string": "text"}.get(str(kind), "anything")
+
+
+def keys(section: type[BaseModel], leave: tuple[str, ...] = ()) -> str:
+    """Return the table of a section's keys."""
+    schema = section.model_json_schema(by_alias=True)
+    rows = []
+    for name, field in section.model_fields.items():
+        key = field.alias or name
+        if key in leave:
+            continue
+        value = None if field.is_required() else field.get_default(call_default_factory=True)
+        default = "**required**" if field.is_required() else written(value)
+        if isinstance(value, (BaseModel, dict)):
+            default = "see below" if value and isinstance(value, BaseModel) else "`{}`"
+        definitions = schema.get("$defs", {})
+        what = takes(schema["properties"][key], definitions)
+        rows.append((f"`{key}`", what, default, field.description or about(schema["properties"][key], definitions)))
+    return table(("key", "takes", "default", "meaning"), rows)
+
+
+def about(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    """Return what a section that a schema refers to says of itself."""
+    for option in (schema, *schema.get("anyOf", ())):
+        found = definitions.get(str(option.get("$ref", "")).rpartition("/")[2], {})
+        if "description" in found:
+            return str(found["description"]).strip().partition("\n")[0].rstrip(".")
+    return ""
+
+
+def refused() -> str:
+    """Return fluid's keys and values of strategies that this version cannot act on."""
+    lines = []
+    for name, section in (("build_strategy", sections.BuildSection), ("exec_strategy", sections.ExecSection)):
+        lines.append(f"- `{name}`: " + ", ".join(f"`{key}`" for key in sorted(section.UNAVAILABLE)))
+        for key, values in section.UNAVAILABLE_VALUES.items():
+            lines.append(f"- `{name}.{key}`: the values " + ", ".join(written(value) for value in values))
+    return "\n".join(lines)
+
+
+def catalogue(found: objects.Table) -> str:
+    """Return the table of things that are named by `type`, with their arguments and defaults."""
+    rows = []
+    for name, maker in found.makers.items():
+        if any(name != other and name.startswith(other) for other in found.makers):
+            continue  # another name of the same thing, as fluid has it
+        arguments = []
+        for parameter in inspect.signature(maker).parameters.values():
+            if parameter.name in ("name", "parameter_list", "self"):
+                continue
+            given = "" if parameter.default is parameter.empty else f" = {_plain(parameter.default)}"
+            arguments.append(f"`{parameter.name}{given}`")
+        summary = (inspect.getdoc(maker) or "").partition("\n")[0]
+        rows.append((f"`{name}`", ", ".join(arguments) or "none", summary.partition("; argu")[0].rstrip(".") + "."))
+    return table(("type", "arguments", "does"), rows)
+
+
+def _plain(value: Any) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def parameters() -> str:
+    """Return the keys of `param_attr` and `bias_attr`."""
+    known = inspect.signature(ParamAttr).parameters
+    rows = [(f"`{key}`", written(known[key].default)) for key in objects._PARAM_ATTR if key in known]
+    return table(("key", "default"), rows)
+
+
+def limits() -> str:
+    """Return the table of limits."""
+    rows = [
+        (f"{nodes.MAX_BYTES:,} bytes", "a file"),
+        (f"{nodes.MAX_DEPTH}", "levels of nesting"),
+        (f"{nodes.MAX_NODES:,}", "values in a file, with aliases and `${...}` put in"),
+        (f"{substitute.MAX_MADE:,}", "values of a model that blocks and `${...}` make"),
+        (f"{substitute.MAX_TEXT:,}", "characters of one text, with `${...}` put in"),
+        (f"{expand.MAX_LAYERS:,}", "layers of a model, with blocks written out"),
+        (f"{expand.MAX_CALLS}", "blocks inside blocks"),
+        (f"{mistakes.MOST}", "mistakes that are reported in one run"),
+    ]
+    return table(("at most", "of"), rows)
+
+
+def reader(name: str) -> str:
+    """Return a reader's own keys."""
+    return keys(READERS[name].options, tuple(ReaderOptions.model_fields))
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "feed of a model": lambda: keys(FeedDeclaration),
+    "element types": lambda: ", ".join(f"`{name}`" for name in DTYPES),
+    "kinds": lambda: "\n".join(f"- {word}" for word in dict.fromkeys(WORDS.values())),
+    "run file": lambda: keys(sections.RunFile),
+    "model": lambda: keys(sections.ModelSection),
+    "data": lambda: keys(sections.DataSection),
+    "feeds": lambda: keys(sections.FeedSection),
+    "train": lambda: keys(sections.TrainSection),
+    "fetches": lambda: keys(sections.FetchSection),
+    "executor": lambda: keys(sections.ExecutorSection),
+    "build_strategy": lambda: keys(sections.BuildSection),
+    "exec_strategy": lambda: keys(sections.ExecSection),
+    "refused": refused,
+    "output": lambda: keys(sections.OutputSection),
+    "checkpoint": lambda: keys(sections.CheckpointSection),
+    "best": lambda: keys(sections.BestSection),
+    "optimizers": lambda: catalogue(objects.OPTIMIZER),
+    "schedules": lambda: catalogue(objects.SCHEDULE),
+    "regularizers": lambda: catalogue(objects.REGULARIZER),
+    "clips": lambda: catalogue(objects.CLIP),
+    "initializers": lambda: catalogue(objects.INITIALIZER),
+    "parameters": parameters,
+    "limits": limits,
+    "readers": lambda: keys(ReaderOptions),
+    **{f"reader {name}": lambda name=name: reader(name) for name in READERS},
+    "synthetic fields": lambda: keys(FieldOptions),
+}
+
+
+def render(text: str) -> str:
+    """Return a page with its generated blocks as they should be."""
+
+    def block(found: re.Match[str]) -> str:
+        name = found["name"]
+        return f"<!-- generated: {name} -->\n\n{GENERATED[name]()}\n\n<!-- end of {name} -->"
+
+    return _BLOCK.sub(block, text)
+
+
+def main() -> None:
+    """Write the pages."""
+    for name in PAGES:
+        path = HERE / name
+        path.write_text(render(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""pe profile: where the time of a training step goes, as a table and as a timeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pe_cli.cli.common import json_option, override_option, path_argument, path_option
+
+if TYPE_CHECKING:
+    from pe_cli.execute.profile import Profile, Row, Use
+    from pe_cli.session.job import Job
+
+FIELDS = ("op", "layer", "role", "calls", "ms", "share", "gflops", "gbytes", "at")
+
+
+@click.command()
+@path_argument("config")
+@click.option("--steps", type=click.IntRange(min=1), default=10, show_default=True, help="Steps that are recorded.")
+@path_option("--trace", "trace_file", metavar="FILE", help="Write a timeline for ui.perfetto.dev or chrome://tracing.")
+@click.option("--by", type=click.Choice(["layer", "op"]), default="layer", show_default=True, help="A row a layer, or an op.")
+@click.option("--top", type=click.IntRange(min=0), default=25, show_default=True, help="Rows of the table; 0: all.")
+@override_option
+@json_option
+def command(
+    config: Path, steps: int, trace_file: Path | None, by: str, top: int, overrides: tuple[str, ...], as_json: bool
+) -> None:
+    """Show where the time of a training step of CONFIG goes.
+
+    The first batch is run again and again, as in pe bench. Times are means over the recorded steps; a step lasts as long
+    as its slowest thread, so that the times of ops on several threads add up to more. GFLOP/s are shown where an op
+    counts its operations; bytes are those of the variables that it reads and writes.
+    """
+    import json
+
+    from pe_cli.cli.common import print_json
+    from pe_cli.execute.profile import rows, use
+    from pe_cli.execute.trace import trace
+    from pe_cli.io import atomic
+
+    job, found = measure(config, overrides, steps)
+    listed, threads = rows(found, by), use(found)
+    if trace_file is not None:
+        atomic.write_text(trace_file, json.dumps(trace(found, job.run.model.name)))
+    if as_json:
+        print_json(_json(job, found, listed, threads))
+        return
+    click.echo(headline(job, found))
+    click.echo(_table(listed, top))
+    for line in describe_use(threads, found):
+        click.echo(line)
+    if trace_file is not None:
+        click.echo(f"timeline of {steps} steps -> {trace_file}")
+
+
+def measure(config: Path, overrides: tuple[str, ...], steps: int) -> tuple[Job, Profile]:
+    """Prepare a config's training step, or its evaluation step where it says nothing of training, and profile it."""
+    from pe_cli.cli.progress import Quiet
+    from pe_cli.execute.profile import run_profile
+    from pe_cli.session.job import Job
+
+    job = Job.open(config, overrides, Quiet())
+    job.initialise()
+    program = job.built.train or job.built.eval
+    split = "train" if job.built.train is not None else "eval"
+    executor = job.executor(program)
+    feed = next(iter(job.loader(split, program, job.batch_size).epoch(0)))
+    fetches = list(dict.fromkeys(job.numbers(program).values()))
+    return job, run_profile(executor, feed, fetches, steps)
+
+
+def headline(job: Job, found: Profile) -> str:
+    """Return what was measured, in a line."""
+    import statistics
+
+    devices = len(job.places)
+    return (
+        f"{job.run.model.name}, batch {sum(found.plan.request.sizes)}, {devices} device{'s' * (devices > 1)},"
+        f" {found.threads} thread{'s' * (found.threads > 1)}:"
+        f" {statistics.median(found.plain_ms):.4g} ms a step, {found.step_ms:.4g} ms while it is recorded"
+    )
+
+
+def _table(listed: list[Row], top: int) -> str:
+    from pe_cli.cli.common import columns
+
+    shown = listed[:top] if top else listed
+    table: list[tuple[object, ...]] = [("op", "layer", "role", "calls", "ms", "share", "GFLOP/s", "GB/s")]
+    for r in shown:
+        rate = "-" if r.gflops is None else f"{r.gflops:.3g}"
+        table.append((r.op, r.layer or "-", r.role, f"{r.calls:g}", f"{r.ms:.4f}", f"{r.share:.1%}", rate, f"{r.gbytes:.3g}"))
+    rest = listed[len(shown) :]
+    if rest:
+        ms, share = sum(r.ms for r in rest), sum(r.share for r in rest)
+        table.append((f"{len(rest)} more", "", "", f"{sum(r.calls for r in rest):g}", f"{ms:.4f}", f"{share:.1%}", "", ""))
+    ms, calls = sum(r.ms for r in listed), sum(r.calls for r in listed)
+    table.append(("total", "", "", f"{calls:g}", f"{ms:.4f}", "100.0%", "", ""))
+    return columns(table, right=(3, 4, 5, 6, 7))
+
+
+def describe_use(threads: Use, found: Profile) -> list[str]:
+    """Return sentences about threads and sums over devices."""
+    lines = []
+    for t, (busy, idle) in enumerate(zip(threads.busy_ms, threads.idle_ms, strict=True)):
+        lines.append(f"thread {t}: {busy:.4f} ms in kernels, {idle:.4f} ms idle ({idle / threads.wall_ms:.1%} of the step)")
+    if len(threads.busy_ms) > 1:
+        lines.append(f"{threads.busy_threads:.2f} of {len(threads.busy_ms)} threads compute at a time, on average")
+    if threads.collective_ms:
+        total = threads.collective_ms
+        lines.append(
+            f"sums over devices: {total:.4f} ms, {threads.hidden_ms / total:.1%} of it while another thread computes"
+            f" ({threads.backward_ms / total:.1%} gradients), {total - threads.hidden_ms:.4f} ms exposed"
+        )
+    elif len(found.plan.graph.places) > 1:
+        lines.append("sums over devices: none")
+    return lines
+
+
+def _json(job: Job, found: Profile, listed: list[Row], threads: Use) -> dict[str, Any]:
+    import statistics
+    from dataclasses import asdict
+
+    from pe_cli.execute.profile import as_json
+
+    return {
+        "model": job.run.model.name,
+        "batch_size": sum(found.plan.request.sizes),
+        "devices": len(job.places),
+        "threads": found.threads,
+        "steps": len(found.timelines),
+        "ms_per_step": {"plain": statistics.median(found.plain_ms), "recorded": found.step_ms},
+        "ops": [as_json(row, FIELDS) for row in listed],
+        "use": asdict(threads),
+    }

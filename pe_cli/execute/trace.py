@@ -1,0 +1,79 @@
+"""A profile as a trace for chrome://tracing and ui.perfetto.dev: a process a device, a lane a thread.
+
+Source: "Trace Event Format" (Google, 2016): complete events (ph X) with ts and dur in microseconds, metadata events (ph M) for names.
+Events of one lane may only nest; here they never overlap, for a thread runs one kernel at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.execute.profile import Profile, is_collective
+from pe_cli.graph.ssa import label_of
+
+#: Process of the lane that shows steps; devices are 1, 2, ...
+STEPS = 0
+
+
+def trace(profile: Profile, name: str = "") -> dict[str, Any]:
+    """Return a trace as what JSON is made of.
+
+    Args:
+        profile: of some steps.
+        name: of the model.
+    """
+    plan = profile.plan
+    origin = profile.timelines[0].start
+    events: list[dict[str, Any]] = []
+    lanes: set[tuple[int, int]] = set()
+    for step, line in enumerate(profile.timelines):
+        events.append(_event(f"step {step}", "step", line.start - origin, line.stop - line.start, (STEPS, 0), {}))
+        for i, work in enumerate(line.work.tolist()):
+            lane = (1 + plan.tasks[work].home, int(line.thread[i]))
+            lanes.add(lane)
+            begin, end = int(line.begin[i]), int(line.end[i])
+            events.append(_call(profile, work, begin - origin, end - begin, lane, step))
+    return {
+        "traceEvents": [*_names(profile, sorted(lanes)), *sorted(events, key=lambda e: e["ts"])],
+        "displayTimeUnit": "ns",
+        "otherData": {"model": name, "threads": profile.threads, "devices": len(plan.graph.places)},
+    }
+
+
+def _call(profile: Profile, work: int, begin: int, duration: int, lane: tuple[int, int], step: int) -> dict[str, Any]:
+    plan = profile.plan
+    task = plan.tasks[work]
+    node = plan.graph.nodes[task.node]
+    label = label_of(node)
+    layer = label["scope"].strip("/")
+    facts: dict[str, Any] = {"role": label["role"], "step": step}
+    facts |= {"layer": layer} if layer else {}
+    facts |= {"at": label["at"]} if label["at"] else {}
+    facts["kernels"] = ", ".join(dict.fromkeys(c.kernel.name.rpartition(":")[2] for c in task.calls))
+    facts["writes"] = ", ".join(f"{b.name}: {b.type}" for b in task.writes[:4])
+    title = f"{label['title']} {layer}".strip()
+    return _event(title, "collective" if is_collective(node) else label["role"], begin, duration, lane, facts)
+
+
+def _event(
+    name: str, category: str, begin: int, duration: int, lane: tuple[int, int], facts: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a complete event; times in ns."""
+    pid, tid = lane
+    made = {"name": name, "cat": category, "ph": "X", "ts": begin / 1e3, "dur": duration / 1e3, "pid": pid, "tid": tid}
+    return {**made, "args": facts} if facts else made
+
+
+def _names(profile: Profile, lanes: list[tuple[int, int]]) -> list[dict[str, Any]]:
+    out = [_meta("process_name", STEPS, 0, {"name": "steps"}), _meta("process_sort_index", STEPS, 0, {"sort_index": 0})]
+    for d, place in enumerate(profile.plan.graph.places):
+        out.append(_meta("process_name", 1 + d, 0, {"name": str(place)}))
+        out.append(_meta("process_sort_index", 1 + d, 0, {"sort_index": 1 + d}))
+    for pid, tid in lanes:
+        out.append(_meta("thread_name", pid, tid, {"name": f"thread {tid}"}))
+        out.append(_meta("thread_sort_index", pid, tid, {"sort_index": tid}))
+    return out
+
+
+def _meta(kind: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": args}

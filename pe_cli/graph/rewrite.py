@@ -1,0 +1,142 @@
+"""Patterns in a block: who reads and writes what, and how a group of operators becomes one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from pe_cli.program.ir import Operator, Program
+
+
+class Rewriter:
+    """A copy of a program whose operators are found by place and replaced in groups.
+
+    Places are indices into the block as it was; they stay valid while operators are replaced.
+
+    Attributes:
+        block: of the copy.
+        ops: place -> operator, None where one was taken away.
+        reasons: why something that looked like the pattern was left alone -> how often.
+    """
+
+    def __init__(self, program: Program, fetches: Collection[str]) -> None:
+        self.program = program.clone()
+        self.block = self.program.global_block()
+        self.ops: list[Operator | None] = list(self.block.ops)
+        self.reasons: Counter[str] = Counter()
+        self._fetches = set(fetches)
+        self._readers: dict[str, set[int]] = {}
+        self._writers: dict[str, set[int]] = {}
+        for place, op in enumerate(self.block.ops):
+            self._enter(place, op)
+
+    def _enter(self, place: int, op: Operator) -> None:
+        for name in op.input_names():
+            self._readers.setdefault(name, set()).add(place)
+        for name in op.output_names():
+            self._writers.setdefault(name, set()).add(place)
+
+    def places(self, *types: str) -> list[tuple[int, Operator]]:
+        """Return the operators of these types with their places, in order."""
+        return [(place, op) for place, op in enumerate(self.ops) if op is not None and op.type in types]
+
+    def op(self, place: int) -> Operator:
+        """Return the operator of a place that has one."""
+        found = self.ops[place]
+        assert found is not None
+        return found
+
+    def readers(self, name: str) -> list[int]:
+        """Return the places of the operators that read a variable."""
+        return sorted(self._readers.get(name, ()))
+
+    def writer(self, name: str) -> int | None:
+        """Return the place of the only operator that writes a variable; None for none and for several."""
+        found = self._writers.get(name, set())
+        return next(iter(found)) if len(found) == 1 else None
+
+    def only_for(self, name: str, places: Collection[int]) -> str:
+        """Return why a variable cannot vanish, were it not for readers at these places; empty where it can."""
+        v = self.block.var(name)
+        if name in self._fetches:
+            return "is fetched"
+        if v.persistable or v.is_data or len(self._writers.get(name, ())) != 1:
+            return "is kept or written twice"
+        others = sorted({self.op(p).type for p in self.readers(name) if p not in places})
+        return f"is also read by {' and '.join(others)}" if others else ""
+
+    def unchanged(self, name: str, first: int, last: int) -> bool:
+        """Whether no operator between two places writes a variable."""
+        return not any(first < p < last for p in self._writers.get(name, ()))
+
+    def meeting_point(self, group: Sequence[int]) -> int | None:
+        """Return the place, the last or the first of a group, that all its operators may move to; None where there is none."""
+        ends = (max(group), min(group))
+        return next((p for p in ends if all(self._moves(q, p, group) for q in group)), None)
+
+    def replace(self, group: Sequence[int], made: Operator) -> bool:
+        """Put one operator in the place of a group: of its last if dataflow allows, else of its first; False where neither does.
+
+        Args:
+            group: places, in order.
+            made: reads what the group reads from outside, and writes what others read of it.
+        """
+        group = sorted(group)
+        target = self.meeting_point(group)
+        if target is None:
+            return False
+        for place in group:
+            self._leave(place)
+            self.ops[place] = None
+        self.ops[target] = made
+        self._enter(target, made)
+        return True
+
+    def _leave(self, place: int) -> None:
+        op = self.op(place)
+        for table, names in ((self._readers, op.input_names()), (self._writers, op.output_names())):
+            for name in names:
+                table.get(name, set()).discard(place)
+
+    def _moves(self, source: int, target: int, group: Collection[int]) -> bool:
+        """Whether an operator may move past all that stand between, those of its group apart."""
+        op = self.op(source)
+        between = set(range(min(source, target) + 1, max(source, target))) - set(group)
+        writes = any(self._writers.get(n, set()) & between for n in (*op.input_names(), *op.output_names()))
+        return not writes and not any(self._readers.get(n, set()) & between for n in op.output_names())
+
+    def finish(self) -> Program:
+        """Return the rewritten program, without the variables that nobody uses any more."""
+        before = {n for op in self.block.ops for n in (*op.input_names(), *op.output_names())}
+        self.block.ops = [op for op in self.ops if op is not None]
+        after = {n for op in self.block.ops for n in (*op.input_names(), *op.output_names())}
+        for name in before - after:
+            v = self.block.vars[name]
+            if not (v.persistable or v.is_data):
+                del self.block.vars[name]
+        return self.program
+
+
+def joined(ops: Sequence[Operator], type: str, inputs: dict[str, list[str]], outputs: dict[str, list[str]], attrs: dict[str, object]) -> Operator:
+    """Return the operator that stands for several: place in the file and scope of the first, role variables of all."""
+    first = ops[0]
+    role_vars = [n for op in ops for n in op.role_vars]
+    made = Operator(type, inputs, outputs, {}, first.role, role_vars, first.at, first.scope)
+    made.attrs = made.definition.check_attrs(attrs)
+    return made
+
+
+def sentence(name: str, forward: int, backward: int, reasons: Counter[str], nothing: str) -> str:
+    """Return what a fusing pass did.
+
+    Args:
+        name: of the pass.
+        forward: places fused before the loss.
+        backward: gradients fused.
+        reasons: why other places were not, with counts.
+        nothing: why, where nothing even looked like the pattern.
+    """
+    why = "; ".join(f"{count} x {text}" for text, count in sorted(reasons.items()))
+    if not forward and not backward:
+        return f"{name}: nothing fused: {why or nothing}"
+    return f"{name}: {forward} places fused, {backward} gradients" + (f"; not {why}" if why else "")

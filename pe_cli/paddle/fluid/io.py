@@ -1,0 +1,291 @@
+"""Saving and loading: parameters as safetensors files, inference models as JSON with their values beside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import PeError
+from pe_cli.io import atomic
+from pe_cli.io.tensors import read_safetensors, write_safetensors
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
+from pe_cli.paddle.fluid.compiler import CompiledProgram
+from pe_cli.paddle.fluid.decorators import (
+    batch,
+    buffered,
+    cache,
+    chain,
+    compose,
+    firstn,
+    map_readers,
+    shuffle,
+    xmap_readers,
+)
+from pe_cli.paddle.fluid.framework import adopt, default_main_program
+from pe_cli.paddle.fluid.reader import DataLoader, PyReader
+from pe_cli.paddle.fluid.scope import global_scope
+from pe_cli.paddle.names import missing
+from pe_cli.program.ir import Parameter, Program, Variable
+from pe_cli.program.prune import prune
+from pe_cli.program.serialize import from_dict, to_dict
+
+Array = np.ndarray[Any, Any]
+
+
+def is_parameter(var: Variable) -> bool:
+    """Return whether a variable is a parameter."""
+    return isinstance(var, Parameter)
+
+
+def is_persistable(var: Variable) -> bool:
+    """Return whether a variable lives between steps."""
+    return var.persistable
+
+
+def get_program_parameter(program: Program) -> list[Variable]:
+    """Return a program's parameters."""
+    return [v for v in program.list_vars() if is_parameter(v)]
+
+
+def get_program_persistable_vars(program: Program) -> list[Variable]:
+    """Return a program's persistable variables."""
+    return [v for v in program.list_vars() if v.persistable]
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def _inside(folder: Any, name: str) -> Path:
+    """Return the file of a name in a folder.
+
+    Raises:
+        FluidValueError: the name leads out of the folder; a ValueError.
+    """
+    base = Path(folder).resolve()
+    path = (base / name).resolve()
+    if base not in path.parents:
+        raise FluidValueError(f"'{name}' leads out of {folder}")
+    return path
+
+
+def _write(path: Path, arrays: Mapping[str, Array]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with raised_as(FluidValueError), atomic.temporary(path) as part:
+        write_safetensors(part, arrays)
+
+
+def _read(path: Path) -> dict[str, Array]:
+    with raised_as(FluidValueError):
+        return read_safetensors(path)
+
+
+def _chosen(program: Any, names: Any, predicate: Callable[[Variable], bool] | None) -> list[Variable]:
+    if isinstance(program, CompiledProgram):
+        program = program._program
+    program = default_main_program() if program is None else program
+    if not isinstance(program, Program):
+        raise FluidTypeError(f"main_program must be a Program, got {type(program).__name__}")
+    if names is not None:
+        block = program.global_block()
+        return [block.var(v) if isinstance(v, str) else v for v in names]
+    return [v for v in program.list_vars() if predicate is None or predicate(v)]
+
+
+def save_vars(
+    executor: Any,
+    dirname: Any,
+    main_program: Any = None,
+    vars: Any = None,
+    predicate: Callable[[Variable], bool] | None = None,
+    filename: str | None = None,
+) -> None:
+    """Save variables' values.
+
+    Args:
+        executor: without effect: values are taken from the global scope.
+        dirname: folder, made where it is not there.
+        main_program: default: the default main program.
+        vars: variables or names; default: those that predicate picks.
+        predicate: picks variables.
+        filename: one file for all; default: one file each, called as the variable.
+
+    Raises:
+        FluidValueError: a variable without a value (a RuntimeError), or a name that leads out of the folder.
+    """
+    scope = global_scope().root()
+    arrays = {v.name: scope.read(v.name) for v in _chosen(main_program, vars, predicate) if not v.is_data}
+    if filename is not None:
+        _write(_inside(dirname, filename), arrays)
+    else:
+        for name, value in arrays.items():
+            _write(_inside(dirname, name), {name: value})
+
+
+def save_params(executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None) -> None:
+    """Save parameters; arguments of `save_vars`."""
+    save_vars(executor, dirname, main_program, None, is_parameter, filename)
+
+
+def save_persistables(executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None) -> None:
+    """Save everything that lives between steps; arguments of `save_vars`."""
+    save_vars(executor, dirname, main_program, None, is_persistable, filename)
+
+
+def load_vars(
+    executor: Any,
+    dirname: Any,
+    main_program: Any = None,
+    vars: Any = None,
+    predicate: Callable[[Variable], bool] | None = None,
+    filename: str | None = None,
+) -> None:
+    """Load what `save_vars` saved; same arguments.
+
+    Raises:
+        FluidValueError: a file or variable is missing, or a shape does not fit; a ValueError.
+    """
+    chosen = [v for v in _chosen(main_program, vars, predicate) if not v.is_data]
+    found = _read(_inside(dirname, filename)) if filename is not None else {}
+    if filename is None:
+        for v in chosen:
+            found |= _read(_inside(dirname, v.name))
+    _set(chosen, found)
+
+
+def load_params(executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None) -> None:
+    """Load parameters; arguments of `save_vars`."""
+    load_vars(executor, dirname, main_program, None, is_parameter, filename)
+
+
+def load_persistables(executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None) -> None:
+    """Load everything that lives between steps; arguments of `save_vars`."""
+    load_vars(executor, dirname, main_program, None, is_persistable, filename)
+
+
+def _set(chosen: Iterable[Variable], values: Mapping[str, Array]) -> None:
+    scope = global_scope().root()
+    for v in chosen:
+        if v.name not in values:
+            raise FluidValueError(f"the file has no value for '{v.name}'")
+        value = values[v.name]
+        if value.shape != v.shape or value.dtype != v.type.numpy:
+            raise FluidValueError(f"'{v.name}' is {value.dtype}{list(value.shape)} in the file and {v.type} in the program")
+        scope.write(v.name, value)
+
+
+# --- inference models -----------------------------------------------------------------------------------------------
+
+
+def save_inference_model(  # noqa: PLR0917 (fluid's arguments)
+    dirname: Any,
+    feeded_var_names: Any,
+    target_vars: Any,
+    executor: Any,
+    main_program: Any = None,
+    model_filename: str | None = None,
+    params_filename: str | None = None,
+    export_for_deployment: bool = True,
+    program_only: bool = False,
+) -> list[str]:
+    """Save the part of a program that targets need, and its values.
+
+    Args:
+        dirname: folder.
+        feeded_var_names: names of what is fed.
+        target_vars: variables to compute.
+        executor: without effect.
+        main_program: default: the default main program.
+        model_filename: default: `__model__`.
+        params_filename: one file for all values; default: one file each.
+        export_for_deployment: without effect.
+        program_only: do not save values.
+
+    Returns:
+        Names of the targets.
+    """
+    program = main_program._program if isinstance(main_program, CompiledProgram) else main_program
+    program = default_main_program() if program is None else program
+    feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else list(feeded_var_names)
+    targets = [v.name for v in (target_vars if isinstance(target_vars, (list, tuple)) else [target_vars])]
+    needed = prune(program.clone(for_test=True), targets)
+    model = {"program": to_dict(needed), "feeds": feeds, "fetches": targets}
+    path = _inside(dirname, model_filename or "__model__")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_text(path, json.dumps(model))
+    if not program_only:
+        save_persistables(executor, dirname, needed, params_filename)
+    return targets
+
+
+def load_inference_model(
+    dirname: Any,
+    executor: Any,
+    model_filename: str | None = None,
+    params_filename: str | None = None,
+    pserver_endpoints: Any = None,
+) -> list[Any]:
+    """Load what `save_inference_model` saved.
+
+    Returns:
+        [program, names of what is fed, variables to fetch].
+
+    Raises:
+        FluidValueError: there is no such folder, or it holds no model; a ValueError.
+    """
+    path = _inside(dirname, model_filename or "__model__")
+    if not path.is_file():
+        raise FluidValueError(f"there is no model {path}")
+    try:
+        model = json.loads(path.read_text(encoding="utf-8"))
+        program = adopt(from_dict(model["program"]))
+        feeds, fetches = list(model["feeds"]), list(model["fetches"])
+    except (ValueError, KeyError, TypeError, PeError) as error:
+        raise FluidValueError(f"{path} is no inference model: {error}") from None
+    load_persistables(executor, dirname, program, params_filename)
+    return [program, feeds, [program.global_block().var(name) for name in fetches]]
+
+
+# --- whole programs -------------------------------------------------------------------------------------------------
+
+
+def save(program: Program, model_path: str) -> None:
+    """Save parameters to PATH.pdparams, other persistable variables to PATH.pdopt, the program to PATH.pdmodel."""
+    scope = global_scope().root()
+    parameters = {v.name: scope.read(v.name) for v in get_program_parameter(program)}
+    others = {v.name: scope.read(v.name) for v in get_program_persistable_vars(program) if not is_parameter(v)}
+    _write(Path(f"{model_path}.pdparams"), parameters)
+    _write(Path(f"{model_path}.pdopt"), others)
+    atomic.write_text(Path(f"{model_path}.pdmodel"), json.dumps(to_dict(program)))
+
+
+def load_program_state(model_path: str, var_list: Any = None) -> dict[str, Array]:
+    """Return name -> value of what `save` saved."""
+    found = _read(Path(f"{model_path}.pdparams"))
+    optional = Path(f"{model_path}.pdopt")
+    if optional.is_file():
+        found |= _read(optional)
+    return found if var_list is None else {v.name: found[v.name] for v in var_list}
+
+
+def set_program_state(program: Program, state_dict: Mapping[str, Array]) -> None:
+    """Write values to a program's persistable variables that are among them."""
+    chosen = [v for v in get_program_persistable_vars(program) if v.name in state_dict]
+    _set(chosen, {k: np.asarray(v) for k, v in state_dict.items()})
+
+
+def load(program: Program, model_path: str, executor: Any = None, var_list: Any = None) -> None:
+    """Load what `save` saved."""
+    set_program_state(program, load_program_state(model_path, var_list))
+
+
+__all__ = [
+    "DataLoader", "PyReader", "batch", "buffered", "cache", "chain", "compose", "firstn", "get_program_parameter",
+    "get_program_persistable_vars", "load", "load_inference_model", "load_params", "load_persistables",
+    "load_program_state", "load_vars", "map_readers", "save", "save_inference_model", "save_params",
+    "save_persistables", "save_vars", "set_program_state", "shuffle", "xmap_readers",
+]  # fmt: skip
+__getattr__ = missing("fluid.io", lambda: globals())

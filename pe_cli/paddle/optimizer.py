@@ -1,0 +1,10 @@
+"""optimizer of 2.x: the same classes as fluid's, with weight_decay and parameters as its arguments are called."""
+
+from __future__ import annotations
+
+from pe_cli.paddle.fluid import optimizer as fluid
+from pe_cli.paddle.names import missing
+
+_NAMES = ("SGD", "Momentum", "Adagrad", "Adam", "Adamax", "Lamb", "RMSProp", "Adadelta")
+globals().update({name: getattr(fluid, name) for name in _NAMES})
+__getattr__ = missing("paddle.optimizer", lambda: globals())

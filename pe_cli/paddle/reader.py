@@ -1,0 +1,19 @@
+"""Functions on readers."""
+
+from __future__ import annotations
+
+from pe_cli.paddle.fluid.decorators import (
+    ComposeNotAligned,
+    buffered,
+    cache,
+    chain,
+    compose,
+    firstn,
+    map_readers,
+    shuffle,
+    xmap_readers,
+)
+
+__all__ = [
+    "ComposeNotAligned", "buffered", "cache", "chain", "compose", "firstn", "map_readers", "shuffle", "xmap_readers",
+]  # fmt: skip

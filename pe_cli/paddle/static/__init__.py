@@ -1,0 +1,42 @@
+"""static: the static-graph interface of PaddlePaddle 2.x, the same classes as fluid's."""
+
+from __future__ import annotations
+
+from pe_cli.paddle.fluid import (
+    BuildStrategy,
+    CompiledProgram,
+    ExecutionStrategy,
+    Executor,
+    ParallelExecutor,
+    Program,
+    Variable,
+    append_backward,
+    cpu_places,
+    cuda_places,
+    data,
+    default_main_program,
+    default_startup_program,
+    device_guard,
+    global_scope,
+    gradients,
+    load,
+    load_program_state,
+    name_scope,
+    program_guard,
+    save,
+    scope_guard,
+    set_program_state,
+)
+from pe_cli.paddle.fluid.layers.tensor import create_global_var, create_parameter
+from pe_cli.paddle.names import missing
+from pe_cli.paddle.static import nn
+from pe_cli.paddle.static.inference import load_inference_model, save_inference_model
+
+__all__ = [
+    "BuildStrategy", "CompiledProgram", "ExecutionStrategy", "Executor", "ParallelExecutor", "Program", "Variable",
+    "append_backward", "cpu_places", "create_global_var", "create_parameter", "cuda_places", "data",
+    "default_main_program", "default_startup_program", "device_guard", "global_scope", "gradients", "load",
+    "load_inference_model", "load_program_state", "name_scope", "nn", "program_guard", "save", "save_inference_model",
+    "scope_guard", "set_program_state",
+]  # fmt: skip
+__getattr__ = missing("paddle.static", lambda: globals())

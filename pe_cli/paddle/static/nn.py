@@ -1,0 +1,48 @@
+"""static.nn: layers by 2.x's arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.paddle.fluid import layers
+from pe_cli.paddle.fluid.layers.composed import bilinear_tensor_product, group_norm, instance_norm, prelu
+from pe_cli.paddle.names import missing
+
+batch_norm = layers.batch_norm
+conv2d = layers.conv2d
+layer_norm = layers.layer_norm
+
+
+def fc(
+    x: Any,
+    size: int,
+    num_flatten_dims: int = 1,
+    weight_attr: Any = None,
+    bias_attr: Any = None,
+    activation: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """Connect every input to every output; see `fluid.layers.fc`."""
+    return layers.fc(x, size, num_flatten_dims, weight_attr, bias_attr, activation, name)
+
+
+def embedding(
+    input: Any,
+    size: Any,
+    is_sparse: bool = False,
+    is_distributed: bool = False,
+    padding_idx: int | None = None,
+    param_attr: Any = None,
+    dtype: Any = "float32",
+) -> Any:
+    """Look up a learned row for every id; see `fluid.embedding`."""
+    from pe_cli.paddle.fluid.input import embedding as look_up
+
+    return look_up(input, size, is_sparse, is_distributed, padding_idx, param_attr, dtype)
+
+
+__all__ = [
+    "batch_norm", "bilinear_tensor_product", "conv2d", "embedding", "fc", "group_norm", "instance_norm", "layer_norm",
+    "prelu",
+]  # fmt: skip
+__getattr__ = missing("paddle.static.nn", lambda: globals())

@@ -1,0 +1,71 @@
+"""Tensor functions of 2.x's top level, on static variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pe_cli.paddle.fluid import layers
+
+#: 2.x's name -> fluid's, where the arguments have the same order.
+SAME = {
+    **{
+        name: name
+        for name in (
+            "abs", "acos", "asin", "assign", "atan", "cast", "ceil", "concat", "cos", "equal", "exp", "eye", "flip", "floor", "gather",
+            "greater_equal", "greater_than", "increment", "is_empty", "isfinite", "less_equal", "less_than", "linspace", "log",
+            "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "multiplex", "not_equal", "ones", "ones_like",
+            "reciprocal", "reshape", "round", "rsqrt", "scale", "shape", "sign", "sin", "split", "sqrt", "square", "squeeze",
+            "stack", "stanh", "strided_slice", "tanh", "transpose", "tril", "triu", "unbind", "unsqueeze", "unstack", "zeros",
+            "zeros_like", "full_like", "cumsum", "where", "slice", "randperm", "rank", "scatter", "gather_nd", "topk", "erf",
+        )
+    },
+    "add": "elementwise_add",
+    "subtract": "elementwise_sub",
+    "multiply": "elementwise_mul",
+    "divide": "elementwise_div",
+    "maximum": "elementwise_max",
+    "minimum": "elementwise_min",
+    "floor_divide": "elementwise_floordiv",
+    "mod": "elementwise_mod",
+    "mm": "matmul",
+    "add_n": "sums",
+    "arange": "range",
+}  # fmt: skip
+_REDUCED = {"sum": "reduce_sum", "max": "reduce_max", "min": "reduce_min", "prod": "reduce_prod", "all": "reduce_all", "any": "reduce_any"}
+
+
+def mean(x: Any, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Any:
+    """Average all elements to [1], or those along axes."""
+    return layers.mean(x) if axis is None else layers.reduce_mean(x, axis, keepdim)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """Make a tensor of one value."""
+    return layers.full(shape, fill_value, None, dtype or "float32")
+
+
+def pow(x: Any, y: Any, name: str | None = None) -> Any:
+    """Raise to a power: a number or a tensor."""
+    return layers.pow(x, y) if isinstance(y, (int, float)) else layers.elementwise_pow(x, y)
+
+
+def clip(x: Any, min: float | None = None, max: float | None = None, name: str | None = None) -> Any:
+    """Limit values to a range."""
+    low, high = (-3.4e38 if min is None else min), (3.4e38 if max is None else max)
+    return layers.clip(x, low, high)
+
+
+def _reduced(name: str) -> Callable[..., Any]:
+    def made(x: Any, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Any:
+        return getattr(layers, _REDUCED[key])(x, axis, keepdim)
+
+    key = made.__name__ = made.__qualname__ = name
+    made.__doc__ = f"Append `{_REDUCED[name]}` along axes."
+    return made
+
+
+def functions() -> dict[str, Any]:
+    """Return every function that is there."""
+    same = {name: getattr(layers, other) for name, other in SAME.items() if hasattr(layers, other)}
+    return {**same, **{n: _reduced(n) for n in _REDUCED}, "mean": mean, "full": full, "pow": pow, "clip": clip}

@@ -1,0 +1,165 @@
+"""The documentation: its examples run, its generated parts are up to date, its commands and links exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from pe_cli.cli.catalogue import write_pages
+from pe_cli.cli.main import cli
+from pe_cli.cli.main import run as run_command_line
+from pe_cli.io.run_folder import RunFolder
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMED = {"ids": lambda p: p.name if isinstance(p, Path) else None}
+_EXAMPLE = re.compile(r"<!-- (complete|tested): (\S+) -->\n```\w+\n(.*?)```\n", re.DOTALL)
+
+
+def examples(page: Path, kind: str) -> dict[str, str]:
+    return {path: text for found, path, text in _EXAMPLE.findall(page.read_text(encoding="utf-8")) if found == kind}
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+
+
+# --- examples ---------------------------------------------------------------------------------------------------------
+
+COMPLETE = [(page, path) for page in PAGES for path in examples(page, "complete")]
+
+
+@pytest.mark.parametrize(("page", "path"), COMPLETE, ids=[f"{path} of {page.name}" for page, path in COMPLETE])
+def test_every_complete_example_has_no_mistakes(page: Path, path: str, tmp_path: Path) -> None:
+    write(tmp_path, examples(page, "complete"))
+    shutil.copytree(ROOT / "configs" / "data", tmp_path / "configs" / "data")
+    assert run_command_line(["check", str(tmp_path / path)]) == 0
+
+
+CONFIGS = [(page, path) for page, path in COMPLETE if path.startswith("configs/")]
+
+
+@pytest.mark.parametrize(("page", "path"), CONFIGS, ids=[f"{path} of {page.name}" for page, path in CONFIGS])
+def test_every_complete_config_trains(page: Path, path: str, tmp_path: Path) -> None:
+    write(tmp_path, examples(page, "complete"))
+    shutil.copytree(ROOT / "configs" / "data", tmp_path / "configs" / "data")
+    runs = tmp_path / "runs"
+    assert run_command_line(["train", str(tmp_path / path), "--quiet", "-o", f"output.dir={runs}"]) == 0
+    (folder,) = runs.iterdir()
+    newest = [m for m in RunFolder(folder).metrics() if m["split"] == "eval"][-1]
+    # ten digits: chance is 0.1
+    assert float(str(newest["acc"])) > 0.9
+
+
+def test_the_worked_example_of_an_op_passes_its_tests(tmp_path: Path) -> None:
+    files = examples(ROOT / "docs" / "adding-an-op.md", "tested")
+    assert len(files) == 3
+    write(tmp_path, files)
+    # as if the files stood in pe_cli/; a process of its own, because registries are for good
+    places = "\n".join(
+        f"import pe_cli.{package}\npe_cli.{package}.__path__.append({str(tmp_path / package)!r})"
+        for package in ("ops", "layers")
+    )
+    (tmp_path / "conftest.py").write_text(f"{places}\nfrom tests.conftest import rng\n")
+    check = "from pe_cli.layers.registry import find\n\n\ndef test_its_layer_is_found():\n    assert find('log_cosh_cost').doc\n"
+    (tmp_path / "test_layer.py").write_text(check)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# --- generated parts --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["config.md", "data.md"])
+def test_the_tables_say_what_the_code_checks(name: str) -> None:
+    spec = importlib.util.spec_from_file_location("make_config", ROOT / "docs" / "make_config.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert "<!-- generated: " in text
+    assert module.render(text) == text, "run make docs"
+
+
+def test_the_pages_of_ops_are_those_of_the_registry(tmp_path: Path) -> None:
+    write_pages(tmp_path)
+    made = {p.name: p.read_text(encoding="utf-8") for p in tmp_path.iterdir()}
+    kept = {p.name: p.read_text(encoding="utf-8") for p in (ROOT / "docs" / "ops").iterdir()}
+    assert sorted(made) == sorted(kept), "run make docs"
+    assert [name for name in made if made[name] != kept[name]] == [], "run make docs"
+
+
+def test_the_table_of_benchmarks_can_be_replaced() -> None:
+    lines = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8").splitlines()
+    assert lines.count("<!-- table: made by benchmarks/run.py -->") == 1
+    assert lines.count("<!-- end of table -->") == 1
+
+
+# --- nothing is promised that is not there ----------------------------------------------------------------------------
+
+_CALL = re.compile(r"(?:^|[`$ ;])pe ([a-z]+)((?: [^`\n#|]*)?)", re.MULTILINE)
+
+
+def calls(text: str) -> list[tuple[str, list[str]]]:
+    """Return the commands in code: name and options."""
+    code = re.findall(r"```(?:sh)?\n(.*?)```|`(pe [^`]+)`", text, re.DOTALL)
+    found = []
+    for block, line in code:
+        for name, rest in _CALL.findall(block or line):
+            found.append((name, re.findall(r"(?<!\S)(--?[a-z]+)", rest)))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, **NAMED)
+def test_every_command_and_option_exists(page: Path) -> None:
+    context = click.Context(cli)
+    for name, options in calls(page.read_text(encoding="utf-8")):
+        command = cli.get_command(context, name)
+        assert command is not None, f"pe {name}"
+        known = {o for p in command.params for o in p.opts} | {"--help", "-h"}
+        assert set(options) <= known, f"pe {name} {options}"
+
+
+def test_the_readme_names_options_that_exist() -> None:
+    context = click.Context(cli)
+    for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines():
+        found = re.match(r"\| `pe ([a-z]+)[^|]*\|", line)
+        if found:
+            command = cli.get_command(context, found[1])
+            assert command is not None, line
+            known = {o for p in command.params for o in p.opts}
+            assert set(re.findall(r"--[a-z]+", line)) <= known, line
+
+
+_LINK = re.compile(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", PAGES, **NAMED)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for path, anchor in _LINK.findall(page.read_text(encoding="utf-8")):
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        if anchor:
+            heads = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+            assert anchor[1:] in slugs, f"{path}{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, **NAMED)
+def test_files_that_are_named_exist(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for path in re.findall(r"`((?:pe_cli|benchmarks|tests|docs)/[\w./-]+)`", text):
+        assert (ROOT / path).exists(), path
