@@ -78,7 +78,7 @@ class Layers:
             raise PeError(
                 f"'{name}' is computed only later", hint="move it up", notes=[(later.at, f"'{name}' is made here")]
             )
-        known = [n for n in scope.known() if n not in self.broken]
+        known = scope.known()
         raise PeError(
             f"there is no variable '{name}'", hint=did_you_mean(name, known) or f"there are {', '.join(known[-12:])}"
         )

@@ -39,7 +39,11 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     warnings += _memory(source)
     for line in warnings:
         click.echo(f"warning: {line}", err=True)
-    click.echo(f"{config}: no mistakes" + (f", {len(warnings)} warnings" if warnings else ""))
+    click.echo(f"{config}: no mistakes" + (f", {_count(warnings)}" if warnings else ""))
+
+
+def _count(warnings: list[str]) -> str:
+    return f"{len(warnings)} warning{'s' * (len(warnings) > 1)}"
 
 
 def _data(source: Source, mistakes: Mistakes) -> list[str]:

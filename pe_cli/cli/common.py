@@ -123,7 +123,7 @@ def _is_model(path: Path) -> bool:
 def places_of(source: Source, devices: int | None = None) -> tuple[Place, ...]:
     """Return the places that a config asks for; with devices, so many of its kind."""
     from pe_cli.core.types import Place
-    from pe_cli.session.devices import resolve_places
+    from pe_cli.session.devices import place_of_devices, resolve_places
 
     executor = source.run.executor if source.run else None
     kind = executor.place if executor else "cpu"
@@ -131,7 +131,7 @@ def places_of(source: Source, devices: int | None = None) -> tuple[Place, ...]:
         return tuple(Place(kind, i) for i in range(devices))
     if executor is None:
         return (Place(kind, 0),)
-    return resolve_places(kind, executor.devices, executor.at_of("devices"))[0]
+    return resolve_places(kind, executor.devices, place_of_devices(executor))[0]
 
 
 def open_trained(

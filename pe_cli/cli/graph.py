@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,10 @@ import click
 from pe_cli.cli.common import Source, override_option, path_argument, path_option
 
 if TYPE_CHECKING:
-    from pe_cli.core.types import Place
-    from pe_cli.graph.ssa import Graph
+    from pe_cli.core.types import Place, TensorType
+    from pe_cli.execute.plan import Plan
+    from pe_cli.graph.picture import Picture
+    from pe_cli.graph.ssa import Graph, VarNode
 
 STAGES = ("program", "ssa", "fused", "multi_device", "plan")
 
@@ -21,6 +24,10 @@ STAGES = ("program", "ssa", "fused", "multi_device", "plan")
 @click.option("--stage", type=click.Choice(STAGES), help="What to show; program, and multi_device for pictures.")
 @path_option("--dot", metavar="FILE", help="Write the graph as Graphviz text.")
 @path_option("--svg", metavar="FILE", help="Write the graph as a picture; needs Graphviz.")
+@click.option("--only", multiple=True, metavar="ROLE|TYPE", help="Draw ops of a role or type only. May be given again.")
+@click.option("--around", metavar="VAR", help="Draw the ops around a variable only.")
+@click.option("--radius", type=click.IntRange(min=1), default=1, show_default=True, help="How many ops around it.")
+@click.option("--full", is_flag=True, help="Draw every op of a large graph, not a box a name scope.")
 @click.option("--eval", "evaluation", is_flag=True, help="The evaluation program instead of the training program.")
 @click.option("--devices", type=click.IntRange(min=1), help="Number of devices instead of the config's.")
 @override_option
@@ -29,6 +36,10 @@ def command(
     stage: str | None,
     dot: Path | None,
     svg: Path | None,
+    only: tuple[str, ...],
+    around: str | None,
+    radius: int,
+    full: bool,
     evaluation: bool,
     devices: int | None,
     overrides: tuple[str, ...],
@@ -52,23 +63,19 @@ def command(
     source = open_source(config, overrides)
     draws = dot is not None or svg is not None
     stage = stage or ("multi_device" if draws else "program")
-    if draws and stage in ("program", "plan"):
-        raise PeError(
-            f"the stage {stage} is text, there is no picture of it",
-            hint="use --stage ssa, or leave out --dot and --svg",
-        )
-    if stage == "program":
-        click.echo(print_program(source.program(evaluation)), nl=False)
-        return
+    if not draws and (only or around or full):
+        raise PeError("--only, --around and --full choose what a picture shows", hint="add --dot FILE or --svg FILE")
     places = places_of(source, devices)
-    if stage == "plan":
-        click.echo(_plan(source, places, evaluation), nl=False)
-        return
-    graph = _graph(source, stage, places, evaluation)
     if draws:
-        _draw(graph, f"{source.model.name}: {stage}", dot, svg)
+        _draw(_picture(source, stage, places, evaluation), (only, around, radius, full), dot, svg)
+    elif stage == "program":
+        click.echo(print_program(source.program(evaluation)), nl=False)
+    elif stage == "plan":
+        from pe_cli.execute.describe import describe_plan
+
+        click.echo(describe_plan(_plan(source, places, evaluation)), nl=False)
     else:
-        click.echo(describe(graph), nl=False)
+        click.echo(describe(_graph(source, stage, places, evaluation)), nl=False)
 
 
 def _graph(source: Source, stage: str, places: tuple[Place, ...], evaluation: bool) -> Graph:
@@ -78,28 +85,67 @@ def _graph(source: Source, stage: str, places: tuple[Place, ...], evaluation: bo
 
     program = source.program(evaluation)
     strategy = source.run.build_strategy if source.run else BuildStrategy()
-    if stage != "ssa":
+    if stage not in ("program", "ssa"):
         program = apply_passes(program, strategy, list(source.built.fetches.values()))
     return replicate(program, places if stage == "multi_device" else places[:1], strategy)
 
 
-def _draw(graph: Graph, title: str, dot: Path | None, svg: Path | None) -> None:
+def _picture(source: Source, stage: str, places: tuple[Place, ...], evaluation: bool) -> Picture:
+    title = f"{source.model.name}: {stage}"
+    if stage == "plan":
+        from pe_cli.execute.picture import plan_picture
+
+        return plan_picture(_plan(source, places, evaluation), title)
+    from pe_cli.graph.picture import picture_of
+
+    graph = _graph(source, stage, places, evaluation)
+    return picture_of(graph, _types(source, graph), title, versions=stage != "program")
+
+
+def _types(source: Source, graph: Graph) -> Callable[[VarNode], TensorType] | None:
+    """Return the types for the config's batch, all sizes known; None where only data shows them."""
+    from pe_cli.core.errors import PeError
+    from pe_cli.execute.estimate import feed_types, split_types
+    from pe_cli.execute.executor import split_sizes
+    from pe_cli.execute.lower import concrete_types
+
+    try:
+        whole = feed_types(graph.program, source.batch_size)
+        parts = split_types(whole, graph.program, split_sizes(source.batch_size, len(graph.places)))
+        types = [concrete_types(graph.program, part) for part in parts]
+    except PeError:
+        return None
+    return lambda v: types[v.device][v.name]
+
+
+def _draw(
+    picture: Picture, choice: tuple[tuple[str, ...], str | None, int, bool], dot: Path | None, svg: Path | None
+) -> None:
     """Write the files; the text first, because it needs no renderer."""
-    from pe_cli.graph.dot import render_svg, to_dot
+    from pe_cli.graph import filter
+    from pe_cli.graph.collapse import collapse_large
+    from pe_cli.graph.dot import render_svg, write_dot
     from pe_cli.io import atomic
 
-    text = to_dot(graph, title=title)
+    only, around, radius, full = choice
+    if around:
+        picture = filter.around(picture, around, radius)
+    if only:
+        picture = filter.only(picture, only)
+    if not full:
+        picture = collapse_large(picture)
+    text = write_dot(picture)
+    said = ", ".join((f"{picture.ops()} boxes", *picture.notes))
     if dot is not None:
         atomic.write_text(dot, text)
-        click.echo(f"{len(graph.nodes)} ops -> {dot}")
+        click.echo(f"{said} -> {dot}")
     if svg is not None:
         atomic.write_bytes(svg, render_svg(text))
-        click.echo(f"{len(graph.nodes)} ops -> {svg}")
+        click.echo(f"{said} -> {svg}")
 
 
-def _plan(source: Source, places: tuple[Place, ...], evaluation: bool) -> str:
+def _plan(source: Source, places: tuple[Place, ...], evaluation: bool) -> Plan:
     from pe_cli.devices.scope import Scope
-    from pe_cli.execute.describe import describe_plan
     from pe_cli.execute.estimate import feed_types, split_types
     from pe_cli.execute.executor import Executor, split_sizes
 
@@ -115,4 +161,4 @@ def _plan(source: Source, places: tuple[Place, ...], evaluation: bool) -> str:
     sizes = split_sizes(source.batch_size, len(places))
     parts = split_types(feed_types(program, source.batch_size), program, sizes)
     fetches = list(dict.fromkeys(source.built.fetches.values()))
-    return describe_plan(executor.plan(parts, sizes, fetches))
+    return executor.plan(parts, sizes, fetches)

@@ -186,7 +186,7 @@ def watch(*, quiet: bool = False) -> Quiet:
 
 def headline(start: Start) -> str:
     """Return a line on what starts."""
-    length = f"{start.epochs} epochs" if start.epochs else ""
+    length = f"{start.epochs} epoch{'s' * (start.epochs != 1)}" if start.epochs else ""
     steps = f"{start.steps} steps" if start.steps else ""
     extent = ", ".join(part for part in (length, steps) if part)
     return f"{start.model}: {start.parameters:,} parameters, {extent}, on {start.devices}, into {start.folder}"

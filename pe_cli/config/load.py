@@ -87,6 +87,10 @@ def read_run(path: Path, overrides: Sequence[str], mistakes: Mistakes) -> RunSpe
     except PeError as error:
         mistakes.add(error)
         return None
+    if isinstance(tree, MapNode) and "layers" in tree.entries and "model" not in tree.entries:
+        at = tree.entries["layers"].at
+        mistakes.say(f"{path} is a model file, not a config", at, "name a config whose model: is this file")
+        return None
     if isinstance(tree, MapNode):
         return _Run(path, text, apply_overrides(tree, overrides, mistakes), mistakes).read()
     if not mistakes:

@@ -1,15 +1,16 @@
-"""Pictures: a graph as Graphviz dot text, and as SVG where a renderer is installed."""
+"""Pictures as Graphviz dot text, and as SVG where a renderer is installed."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.graph.ssa import Graph, OpNode, VarNode, label_of
+from pe_cli.graph.picture import Arrow, Box, Datum, Picture, picture_of
+from pe_cli.graph.ssa import Graph, VarNode
 
 #: Fill colour of an op's box by role.
 COLOURS = {
@@ -20,14 +21,54 @@ COLOURS = {
     "lr_sched": "#e2d9f3",
     "dist": "#f5c2c7",
 }
+#: Shape and fill colour by kind; an op's colour is its role's.
+SHAPES = {
+    "op": ("box", ""),
+    "group": ("folder", ""),
+    "collective": ("octagon", ""),
+    "variable": ("ellipse", "white"),
+    "persistable": ("cylinder", "#eeeeee"),
+    "feed": ("parallelogram", "#fff3cd"),
+}
+MEANINGS = {
+    "op": "op",
+    "group": "ops of a name scope",
+    "collective": "joins devices",
+    "variable": "variable",
+    "persistable": "kept between steps",
+    "feed": "fed",
+}
 #: Seconds that rendering may take.
 RENDER_SECONDS = 120
+#: Characters of a line in a label.
+LINE = 60
+#: Boxes from which Graphviz is told to spend less on a beautiful layout.
+MANY = 600
+
+
+def plain(text: object) -> str:
+    """Return text that XML can hold: control characters and lone surrogates are shown as U+FFFD."""
+    return "".join("\ufffd" if _hidden(c) else c for c in str(text))
+
+
+def _hidden(c: str) -> bool:
+    code = ord(c)
+    return (code < 32 and c != "\n") or 127 <= code < 160 or 0xD800 <= code < 0xE000 or code in (0xFFFE, 0xFFFF)
 
 
 def quote(text: object) -> str:
-    """Return text as a quoted dot string."""
-    escaped = str(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    """Return text as a quoted dot string that means exactly this text, as a name.
+
+    >>> print(quote('a "b" -> c'))
+    "a \\"b\\" -> c"
+    """
+    escaped = plain(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
+
+
+def quote_label(text: object) -> str:
+    """Return text as a quoted dot string that is shown as exactly this text: labels know entities such as `&lt;`, names don't."""
+    return quote(str(text).replace("&", "&amp;"))
 
 
 def size_text(nbytes: int) -> str:
@@ -40,91 +81,117 @@ def size_text(nbytes: int) -> str:
     return f"{value:.1f} GiB"
 
 
-def to_dot(graph: Graph, type_of: Callable[[str], TensorType] | None = None, title: str = "") -> str:
-    """Draw a graph: ops are boxes coloured by role, variables ellipses with shapes, devices clusters, collectives between them.
+def to_dot(graph: Graph, type_of: Callable[[VarNode], TensorType] | None = None, title: str = "") -> str:
+    """Draw a graph, whole; see `picture_of` and `write_dot`."""
+    return write_dot(picture_of(graph, type_of, title))
 
-    Args:
-        graph: of any stage.
-        type_of: type of a variable by name; default: as the program declares it.
-        title: over the picture.
 
-    Returns:
-        Dot text; node names are stable, so that two pictures can be compared.
+def write_dot(picture: Picture) -> str:
+    """Return a picture as dot text: clusters for devices, colours for roles, sizes at arrows, and a legend.
+
+    Names of nodes are stable, so that two pictures can be compared.
     """
-    variables = graph.program.global_block().vars
-    kind_of = type_of or (lambda name: variables[name].type)
+    title = "\n".join([picture.title, *picture.notes])
     lines = [
         "digraph pe {",
-        f"  graph [label={quote(title or graph.program.name or 'program')}, labelloc=t, fontname=Helvetica, rankdir=TB, newrank=true];",
+        f"  graph [label={quote_label(title)}, labelloc=t, fontname=Helvetica, rankdir=TB];",
         "  node [fontname=Helvetica, fontsize=10];",
         "  edge [color=gray40, fontname=Helvetica, fontsize=8];",
     ]
-    nodes = list(graph.nodes)
-    seen = {v for node in nodes for v in (*node.inputs, *node.outputs)}
-    for d, place in enumerate(graph.places):
-        inside = [
-            *(f"    {_op(node)}" for node in nodes if node.device == d and not _joins(node)),
-            *(f"    {_variable(v, kind_of)}" for v in sorted(seen, key=str) if v.device == d),
-        ]
-        if len(graph.places) > 1:
-            lines += [
-                f"  subgraph cluster_{d} {{",
-                f"    label={quote(place)}; color=gray60; style=rounded;",
-                *inside,
-                "  }",
-            ]
+    if len(picture.boxes) > MANY:
+        lines.append("  graph [nslimit=2, nslimit1=2, mclimit=0.2, splines=line];")
+    split = len(picture.clusters) > 1
+    for d, name in enumerate(picture.clusters):
+        inside = [f"    {_box(b)}" for b in picture.boxes if b.cluster == d]
+        if split and inside:
+            lines += [f"  subgraph cluster_{d} {{", f"    label={quote_label(name)}; color=gray60; style=rounded;"]
+            lines += [*inside, "  }"]
         else:
             lines += inside
-    lines += [f"  {_op(node)}" for node in nodes if _joins(node)]
-    for node in nodes:
-        lines += [f"  {_name(v)} -> op{node.index};" for v in node.inputs]
-        lines += [f"  op{node.index} -> {_name(v)};" for v in node.outputs]
-        lines += [
-            f"  op{before} -> op{node.index} [style=dashed, color=gray70, constraint=false];" for before in node.after
-        ]
+    inside_any = range(len(picture.clusters))
+    lines += [f"  {_box(b)}" for b in picture.boxes if b.cluster not in inside_any]
+    lines += [f"  {_arrow(a)}" for a in picture.arrows]
+    lines += _legend(picture.boxes)
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _joins(node: OpNode) -> bool:
-    return node.kind.endswith("all_reduce")
+def _box(box: Box) -> str:
+    text = "\n".join(_short(line) for line in (box.title, *box.lines))
+    return f"{quote(box.key)} [{_look(box)}, label={quote_label(text)}, tooltip={quote_label(box.tip or box.title)}];"
 
 
-def _op(node: OpNode) -> str:
-    label = label_of(node)
-    text = label["title"] + (f"\n{label['scope'].strip('/')}" if label["scope"] else "")
-    shape = "box" if node.kind == "computation" else "octagon"
-    colour = COLOURS.get(label["role"], "white")
-    tip = label["at"] or text
-    look = f"shape={shape}, style=filled, fillcolor={quote(colour)}"
-    return f"op{node.index} [{look}, label={quote(text)}, tooltip={quote(tip)}];"
+def _look(box: Box) -> str:
+    shape, colour = SHAPES[box.kind]
+    if box.is_op:
+        colour = COLOURS.get(box.role, "white")
+    twice = ", peripheries=2" if box.fused else ""
+    return f"shape={shape}, style=filled, fillcolor={quote(colour)}{twice}"
 
 
-def _name(v: VarNode) -> str:
-    return quote(f"{v.name}/{v.device}/{v.version}")
+def _arrow(arrow: Arrow) -> str:
+    ends = f"{quote(arrow.source)} -> {quote(arrow.target)}"
+    if arrow.order:
+        return f"{ends} [style=dashed, color=gray70, constraint=false];"
+    text = _flow(arrow.data) if arrow.shown else ""
+    if text and not _names_variable(arrow):
+        text = f"{_short(arrow.data[0].name)}\n{text}" if len(arrow.data) == 1 else text
+    return f"{ends} [label={quote_label(text)}];" if text else f"{ends};"
 
 
-def _variable(v: VarNode, kind_of: Callable[[str], TensorType]) -> str:
-    try:
-        kind = kind_of(v.name)
-    except KeyError:
-        return f"{_name(v)} [shape=ellipse, label={quote(v.name)}];"
-    sizes = "x".join("batch" if s < 0 else str(s) for s in kind.shape)
-    bytes_ = f"\n{size_text(kind.nbytes)}" if kind.nbytes >= 0 else ""
-    version = f" v{v.version}" if v.version else ""
-    return f"{_name(v)} [shape=ellipse, label={quote(f'{v.name}{version}')}, xlabel={quote(f'{kind.dtype} {sizes}{bytes_}')}];"
+def _names_variable(arrow: Arrow) -> bool:
+    """Whether a box at one of the ends is the variable, so that the arrow need not name it."""
+    start = f"{arrow.data[0].name}/"
+    return arrow.source.startswith(start) or arrow.target.startswith(start)
+
+
+def _flow(data: Sequence[Datum]) -> str:
+    """Return shapes and bytes of what flows."""
+    sizes = [d.type.nbytes if d.type else -1 for d in data]
+    total = size_text(sum(sizes)) if sizes and min(sizes) >= 0 else ""
+    if len(data) == 1:
+        kind = str(data[0].type) if data[0].type else ""
+        return "\n".join(part for part in (kind, total) if part)
+    return f"{len(data)} variables" + (f"\n{total}" if total else "")
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= LINE else f"{line[: LINE // 2]}…{line[-LINE // 2 + 1 :]}"
+
+
+def _legend(boxes: Sequence[Box]) -> list[str]:
+    """Return a cluster with the colours and shapes that the picture uses."""
+    ops = [b for b in boxes if b.is_op]
+    rows = [Box("", role, "op", role) for role in COLOURS if any(b.role == role for b in ops)]
+    kinds = [k for k in SHAPES if k != "op" and any(b.kind == k for b in boxes)]
+    rows += [Box("", MEANINGS[kind], kind) for kind in kinds]
+    if any(b.fused for b in ops):
+        rows.append(Box("", "fused", "op", fused=True))
+    if not rows:
+        return []
+    lines = ["  subgraph cluster_legend {", "    label=legend; color=gray60; style=dotted; fontsize=10;"]
+    for i, row in enumerate(rows):
+        lines.append(f"    {quote(f'legend {i}')} [{_look(row)}, label={quote_label(row.title)}, fontsize=8, height=0.2];")
+    links = " -> ".join(quote(f"legend {i}") for i in range(len(rows)))
+    return [*lines, *([f"    {links} [style=invis];"] if len(rows) > 1 else []), "  }"]
 
 
 def render_svg(dot: str) -> bytes:
     """Render dot text as SVG, by the `dot` command or by pygraphviz.
 
     Raises:
-        PeError: neither is installed (exit code 2), or it failed.
+        PeError: neither is installed, it takes too long (exit code 2), or it failed.
     """
     command = shutil.which("dot")
     if command:
-        done = subprocess.run(
-            [command, "-Tsvg"], input=dot.encode(), capture_output=True, timeout=RENDER_SECONDS, check=False
-        )
+        try:
+            done = subprocess.run(
+                [command, "-Tsvg"], input=dot.encode(), capture_output=True, timeout=RENDER_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise PeError(
+                f"Graphviz did not finish within {RENDER_SECONDS} s",
+                hint="leave out --full, or draw a part with --only or --around",
+            ) from None
         if done.returncode == 0:
             return done.stdout
         raise PeError(f"Graphviz failed: {done.stderr.decode(errors='replace').strip()[:200]}", code=ExitCode.BUG)

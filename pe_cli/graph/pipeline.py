@@ -1,11 +1,24 @@
-"""From a strategy to the passes that it asks for, applied to a program before it is replicated."""
+"""From a strategy to the passes that it asks for, applied to a program before it is replicated.
+
+The order is fixed: the layout of images first, so that patterns are matched once images are channels-last; then fusions, those that
+take the most operators first: batch_norm + sum + relu, batch_norm + relu, relu + depthwise_conv2d, elementwise_add + activation (a relu
+between batch_norm and a depthwise_conv2d goes to batch_norm, where it costs nothing); updates last.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 
 from pe_cli.core.strategy import BuildStrategy
-from pe_cli.graph.passes import fuse_optimizer, layout
+from pe_cli.graph.passes import (
+    fuse_bn_act,
+    fuse_bn_add_act,
+    fuse_elewise_add_act,
+    fuse_optimizer,
+    fuse_relu_depthwise,
+    layout,
+)
 from pe_cli.program.ir import Program
 
 Pass = Callable[[Program, Sequence[str]], tuple[Program, str]]
@@ -16,9 +29,25 @@ def passes(strategy: BuildStrategy) -> list[Pass]:
     found: list[Pass] = []
     if strategy.data_layout == "auto":
         found.append(layout.run)
+    if strategy.fuse_bn_add_act_ops:
+        found.append(_unless_synchronised(strategy, fuse_bn_add_act))
+    if strategy.fuse_bn_act_ops:
+        found.append(_unless_synchronised(strategy, fuse_bn_act))
+    if strategy.fuse_relu_depthwise_conv:
+        found.append(fuse_relu_depthwise.run)
+    if strategy.fuse_elewise_add_act_ops:
+        found.append(fuse_elewise_add_act.run)
     if strategy.fuse_all_optimizer_ops:
         found.append(fuse_optimizer.run)
     return found
+
+
+def _unless_synchronised(strategy: BuildStrategy, of: ModuleType) -> Pass:
+    """Return a pass that fuses batch_norm, or one that leaves it alone where sync_batch_norm is going to replace it."""
+    if not strategy.sync_batch_norm:
+        run: Pass = of.run
+        return run
+    return lambda program, fetches: (program, f"{of.NAME}: nothing fused: sync_batch_norm takes the batch_norm ops")
 
 
 def apply_passes(

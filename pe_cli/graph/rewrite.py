@@ -117,7 +117,13 @@ class Rewriter:
         return self.program
 
 
-def joined(ops: Sequence[Operator], type: str, inputs: dict[str, list[str]], outputs: dict[str, list[str]], attrs: dict[str, object]) -> Operator:
+def joined(
+    ops: Sequence[Operator],
+    type: str,
+    inputs: dict[str, list[str]],
+    outputs: dict[str, list[str]],
+    attrs: dict[str, object],
+) -> Operator:
     """Return the operator that stands for several: place in the file and scope of the first, role variables of all."""
     first = ops[0]
     role_vars = [n for op in ops for n in op.role_vars]

@@ -167,7 +167,7 @@ def relu_back_first(
 
 
 @kernel
-def add_relu_sums_last(
+def add_relu_sums_last(  # noqa: C901 - a loop a case of memory
     x: Ptr, y: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, dz: Ptr, sums: PtrF64, table: Ptr,
     rows: Int, width: Int, channels: Int,
 ):

@@ -7,7 +7,7 @@ import struct
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType, check_dtype, product
 from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, T, kernel
+from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, T, address, kernel
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering, Numbers
 from pe_cli.ops.registry import Attr, GradRequest, OpDesc, Sample, op
@@ -15,7 +15,9 @@ from pe_cli.ops.registry import Attr, GradRequest, OpDesc, Sample, op
 
 @kernel
 def copy(x: Ptr, out: Ptr, n: Int):
-    """out = x."""
+    """out = x; nothing where the plan gave both the same bytes."""
+    if address(x) == address(out):
+        return
     for i in range(n):
         out[i] = x[i]
 

@@ -175,7 +175,10 @@ def _joined(out: Shape, x: Shape, y: Shape) -> list[tuple[int, int, int]]:
     return found or [(1, 1, 1)]
 
 
-def call_binary(o: Lowering, kernel: Kernel, x: Buffer, y: Buffer, out: Buffer, axis: int, full: Shape | None = None) -> None:
+def call_binary(
+    o: Lowering, kernel: Kernel, x: Buffer, y: Buffer, out: Buffer, axis: int, full: Shape | None = None, *,
+    more: Sequence[Buffer] = (), values: Sequence[float] = (),
+) -> None:  # fmt: skip
     """Append the calls of a binary kernel.
 
     Args:
@@ -186,6 +189,8 @@ def call_binary(o: Lowering, kernel: Kernel, x: Buffer, y: Buffer, out: Buffer, 
         out: result; its memory may be x's.
         axis: see `aligned`.
         full: shape of the result where out is scratch.
+        more: further results of the kernel, like out, after it.
+        values: numbers that the kernel takes last.
     """
     shape = out.shape if full is None else full
     if math.prod(shape) == 0:
@@ -195,27 +200,30 @@ def call_binary(o: Lowering, kernel: Kernel, x: Buffer, y: Buffer, out: Buffer, 
     if len(axes) == 2 and axes[1][2] == 1 and axes[0][2] == 0 and axes[0][1] == axes[1][0]:
         (rows, _, _), (n, _, _) = axes
         if n <= WIDE // 4 and rows >= 4 * (WIDE // n):
-            _call_narrow(o, kernel, x, y, out, rows, n)
+            _call_narrow(o, kernel, x, y, (out, *more), rows, n, values)
             return
     *others, (n, xs, ys) = axes
     mode = BOTH if xs == ys else (Y_STILL if ys == 0 else X_STILL)
     rows, xr, yr = others.pop() if others else (1, 0, 0)
     geometry = Numbers(tuple(v for triple in reversed(others) for v in triple))
     blocks = math.prod(size for size, _, _ in others)
-    o.call(kernel, x, y, out, geometry, len(others), blocks, rows, n, xr, yr, mode)
+    o.call(kernel, x, y, out, *more, geometry, len(others), blocks, rows, n, xr, yr, mode, *values)
 
 
-def _call_narrow(o: Lowering, kernel: Kernel, x: Buffer, y: Buffer, out: Buffer, rows: int, n: int) -> None:
+def _call_narrow(
+    o: Lowering, kernel: Kernel, x: Buffer, y: Buffer, outs: Sequence[Buffer], rows: int, n: int, values: Sequence[float]
+) -> None:
     """Combine many narrow rows with one: repeat that until it is wide."""
     times = WIDE // n
     wide, left = divmod(rows, times)
     repeated = o.scratch(times * n, y.dtype)
     copy_box(o, y, repeated, (times, n), (0, 1), (n, 1))
     none = Numbers(())
-    o.call(kernel, x, repeated, out, none, 0, 1, wide, times * n, times * n, 0, BOTH)
+    o.call(kernel, x, repeated, *outs, none, 0, 1, wide, times * n, times * n, 0, BOTH, *values)
     if left:
         done = wide * times * n
-        o.call(kernel, Offset(x, done), repeated, Offset(out, done), none, 0, 1, 1, left * n, 0, 0, BOTH)
+        rest = [Offset(out, done) for out in outs]
+        o.call(kernel, Offset(x, done), repeated, *rest, none, 0, 1, 1, left * n, 0, 0, BOTH, *values)
 
 
 def expanded(o: Lowering, x: Buffer, full: Shape, axis: int) -> Buffer:

@@ -11,11 +11,12 @@ from pe_cli.kernels.conv import (
     conv_backward_data_scratch,
     conv_backward_weight,
     conv_forward,
+    conv_forward_scratch,
     hwio_to_oihw,
     oihw_to_hwio,
 )
 from pe_cli.kernels.cuda import Tuned, cuda, on_cuda
-from pe_cli.kernels.lang import Addr, Int, PtrI64, T, helper, kernel
+from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, T, helper, kernel
 from pe_cli.kernels.transpose import transpose_batch
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers
@@ -31,9 +32,10 @@ def _geometry(g):
 
 @kernel
 def forward(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
-    """y = convolution of x with w; filters is scratch for w with its output channels last."""
-    oihw_to_hwio(w, filters, g[5], g[2] // g[14], g[6], g[7])
-    conv_forward(x, filters, y, 0, n, _geometry(g), filters)
+    """y = convolution of x with w; filters is scratch for w with its output channels last, and for what `conv_forward` wants."""
+    per = g[2] // g[14]
+    oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
+    conv_forward(x, filters, y, 0, n, _geometry(g), filters + SIZE * g[5] * per * g[6] * g[7])
 
 
 @kernel
@@ -202,7 +204,9 @@ class Images:
         self.geometry = Numbers(sizes)
 
     def filter_scratch(self, w: Buffer) -> Buffer:
-        return self.o.scratch(w.size, w.dtype)
+        """Return scratch for filters with their output channels last, and behind them what `conv_forward` wants."""
+        extra = conv_forward_scratch(self.image[2], self.out[2], w.shape[2], w.shape[3], self.o.attrs["groups"])
+        return self.o.scratch(w.size + extra, w.dtype)
 
     def inward(self, b: Buffer) -> Buffer:
         """Return an image buffer with channels last."""

@@ -32,8 +32,13 @@ ATTRS = {**PLAIN_ATTRS, "act_type": Attr("relu", "activation after it", ("relu",
 
 def _sample(name: str, *shape: int, add: bool = False, **attrs: object) -> Sample:
     channels = shape[-1] if attrs.get("data_layout") == "NHWC" else shape[1]
-    each = {name: (channels,) for name in ("Scale", "Bias", "Mean")}
-    inputs = {"X": shape, **({"Z": shape} if add else {}), **each, "Variance": lambda rng: rng.uniform(0.5, 2.0, channels)}
+    each = dict.fromkeys(("Scale", "Bias", "Mean"), (channels,))
+    inputs = {
+        "X": shape,
+        **({"Z": shape} if add else {}),
+        **each,
+        "Variance": lambda rng: rng.uniform(0.5, 2.0, channels),
+    }
     return Sample(inputs, attrs, name)
 
 
@@ -87,7 +92,9 @@ Source:
 # --- batch_norm + relu ------------------------------------------------------------------------------------------------
 
 
-def _infer_act(x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, variance: TensorType, **attrs: Any) -> Any:
+def _infer_act(
+    x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, variance: TensorType, **attrs: Any
+) -> Any:
     del attrs["act_type"]
     assert batch_norm.infer is not None
     return batch_norm.infer(x, scale, bias, mean, variance, **attrs)
@@ -170,7 +177,13 @@ def _back_first(o: Lowering, x: Buffer, g: Buffer, sums: tuple[Buffer, Buffer], 
 
 
 def _infer_add(
-    x: TensorType, z: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, variance: TensorType, **attrs: Any
+    x: TensorType,
+    z: TensorType,
+    scale: TensorType,
+    bias: TensorType,
+    mean: TensorType,
+    variance: TensorType,
+    **attrs: Any,
 ) -> Any:
     if z.dtype != x.dtype or not same_sizes(z.shape, x.shape):
         raise PeError(f"fused_bn_add_activation needs X and Z of one type, X is {x} and Z is {z}")

@@ -17,8 +17,9 @@ from pe_cli.kernels.conv import (
     oihw_to_hwio,
 )
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, T, helper, kernel, pointer
-from pe_cli.ops.conv import ATTRS, IMAGES, Images, depthwise_conv2d
-from pe_cli.ops.lowering import Lowering
+from pe_cli.ops.activation import relu
+from pe_cli.ops.conv import ATTRS, IMAGES, Images, backward_data, backward_weight, depthwise_conv2d, forward
+from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.registry import Sample, op
 
 
@@ -39,11 +40,13 @@ def _cut(x, out, n):
 @kernel
 def relu_forward(x: Addr, w: Addr, y: Addr, filters: Addr, image: Addr, g: PtrI64, n: Int):
     """y = convolution of relu(x) with w; filters and image are scratch for one of each."""
-    oihw_to_hwio(w, filters, g[5], g[2] // g[14], g[6], g[7])
+    per = g[2] // g[14]
+    oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
+    scratch = filters + SIZE * g[5] * per * g[6] * g[7]
     size = g[0] * g[1] * g[2]
     for i in range(n):
         _cut(x + SIZE * i * size, image, size)
-        conv_forward(image, filters, y + SIZE * i * g[3] * g[4] * g[5], 0, 1, _shape(g), filters)
+        conv_forward(image, filters, y + SIZE * i * g[3] * g[4] * g[5], 0, 1, _shape(g), scratch)
 
 
 @kernel
@@ -83,7 +86,9 @@ def _away_from_zero(arrays: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     layout=IMAGES,
     kinks=_away_from_zero,
     samples=[
-        Sample({"Input": (2, 3, 5, 5), "Filter": (6, 1, 3, 3)}, {"groups": 3, "paddings": [1, 1]}, "two filters a channel"),
+        Sample(
+            {"Input": (2, 3, 5, 5), "Filter": (6, 1, 3, 3)}, {"groups": 3, "paddings": [1, 1]}, "two filters a channel"
+        ),
         Sample(
             {"Input": (2, 6, 5, 4), "Filter": (4, 1, 3, 3)},
             {"groups": 4, "paddings": [1, 1], "strides": [2, 2], "data_format": "NHWC"},
@@ -126,7 +131,10 @@ def fused_relu_depthwise_conv2d_cpu(o: Lowering) -> None:
     images.outward(target, y)
 
 
-@fused_relu_depthwise_conv2d.grad(uses="Input Filter").lower("cpu")
+gradient = fused_relu_depthwise_conv2d.grad(uses="Input Filter")
+
+
+@gradient.lower("cpu")
 def fused_relu_depthwise_conv2d_grad_cpu(o: Lowering) -> None:
     """As for depthwise_conv2d, with relu's part done image by image."""
     x, w, dy = o.input("Input"), o.input("Filter"), o.input("Output@GRAD")
@@ -135,11 +143,54 @@ def fused_relu_depthwise_conv2d_grad_cpu(o: Lowering) -> None:
     if o.has("Filter@GRAD"):
         image = o.scratch(x.size // max(1, images.n), x.dtype)
         filters = images.filter_scratch(w)
-        o.call(relu_backward_weight, source, upstream, o.output("Filter@GRAD"), filters, image, images.geometry, images.n)
+        o.call(
+            relu_backward_weight, source, upstream, o.output("Filter@GRAD"), filters, image, images.geometry, images.n
+        )
     if o.has("Input@GRAD"):
         dx = o.output("Input@GRAD")
         target = images.target(dx)
         extra = conv_backward_data_scratch(images.image[2], images.out[2], w.shape[2], w.shape[3], o.attrs["groups"])
         scratch = (images.filter_scratch(w), o.scratch(extra, w.dtype))
         o.call(relu_backward_data, source, upstream, w, target, *scratch, images.geometry, images.n)
+        images.outward(target, dx)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+def _cut_whole(o: Lowering, x: Buffer) -> Buffer:
+    """Append relu of all images into scratch."""
+    made = o.scratch(x.size, x.dtype)
+    if x.size:
+        o.call(relu.kernel, x, made, x.size)
+    return made
+
+
+@fused_relu_depthwise_conv2d.lower("cuda")
+def fused_relu_depthwise_conv2d_cuda(o: Lowering) -> None:
+    """As the separate ops."""
+    x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
+    images = Images(o, x, w, y)
+    source, target = images.inward(x), images.target(y)
+    o.call(forward, _cut_whole(o, source), w, target, images.filter_scratch(w), images.geometry, images.n)
+    images.outward(target, y)
+
+
+@gradient.lower("cuda")
+def fused_relu_depthwise_conv2d_grad_cuda(o: Lowering) -> None:
+    """As the separate ops."""
+    x, w, dy = o.input("Input"), o.input("Filter"), o.input("Output@GRAD")
+    images = Images(o, x, w, dy)
+    upstream, source = images.inward(dy), images.inward(x)
+    if o.has("Filter@GRAD"):
+        dw, filters = o.output("Filter@GRAD"), images.filter_scratch(w)
+        o.call(backward_weight, _cut_whole(o, source), upstream, dw, filters, images.geometry, images.n)
+    if o.has("Input@GRAD"):
+        dx = o.output("Input@GRAD")
+        target = images.target(dx)
+        scratch = (images.filter_scratch(w), o.scratch(1, w.dtype))
+        o.call(backward_data, upstream, w, target, *scratch, images.geometry, images.n)
+        assert relu.back_kernel is not None
+        if x.size:
+            o.call(relu.back_kernel, target, source, target, x.size)
         images.outward(target, dx)

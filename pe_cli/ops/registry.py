@@ -84,6 +84,7 @@ class Sample:
         name: a sentence for the test's id.
         grad: whether gradients are checked on this sample.
         outputs: number of variables of an output slot, where it is not 1.
+        keep: slots whose element type does not follow the others'.
     """
 
     inputs: Mapping[str, Any]
@@ -91,6 +92,7 @@ class Sample:
     name: str = ""
     grad: bool = True
     outputs: Mapping[str, int] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ device order, so every device gets the same bits.
 
 from __future__ import annotations
 
+from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.channel_norm import finish, gradient_first, gradient_last, normalise_first, normalise_last
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, Real, T, kernel, pointer_f64
@@ -135,6 +136,12 @@ def _sizes(o: Lowering, x: Buffer) -> tuple[int, int, int, int]:
     return samples, channels, x.size // (samples * channels) if samples * channels else 0, 0
 
 
+def _check(sums: list[TensorType]) -> None:
+    for found in sums:
+        if found.dtype != "float64":
+            raise PeError(f"Sums must be float64, got {found}")
+
+
 _VECTOR = (3,)
 
 
@@ -192,7 +199,8 @@ def sums_cpu(o: Lowering) -> None:
                 "Mean": _VECTOR,
                 "Variance": _VECTOR,
                 "Sums": [_sums, _sums],
-            }
+            },
+            keep=("Sums",),
         )
     ],
 )
@@ -216,9 +224,13 @@ def sync_batch_norm(
     Returns:
         Y, MeanOut, VarianceOut, SavedMean, SavedVariance: as for batch_norm.
 
+    Raises:
+        PeError: Sums that are not float64.
+
     Source:
         batch_norm with fluid's sync_batch_norm.
     """
+    _check(sums)
     return x, mean, variance, mean, variance
 
 
@@ -304,7 +316,8 @@ def gradient_sums_cpu(o: Lowering) -> None:
                 "SavedVariance": _VECTOR,
                 "Y@GRAD": (4, 3),
                 "Sums": [_sums],
-            }
+            },
+            keep=("Sums",),
         )
     ],
 )
@@ -329,6 +342,7 @@ def sync_batch_norm_grad(
     Source:
         batch_norm_grad with fluid's sync_batch_norm.
     """
+    _check(sums)
     return x
 
 

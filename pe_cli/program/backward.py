@@ -42,7 +42,11 @@ def append_backward(
     found = _Walk(block, {p.name for p in wanted}, set(no_grad_set or ())).run([loss.name], None)
     pairs = [(p, block.vars[found[p.name]]) for p in wanted if p.name in found]
     if not pairs:
-        raise PeError(f"the loss '{loss.name}' depends on no trainable parameter", at=loss.at)
+        raise PeError(
+            f"the loss '{loss.name}' depends on no trainable parameter, or on none through ops with a gradient",
+            at=loss.at,
+            hint="name the mean of a cost, such as softmax_with_cross_entropy",
+        )
     _mark_role_vars(block.program, pairs)
     return pairs
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 from typing import Literal
 
+from pe_cli.config.sections import ExecutorSection
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.core.types import Place
 from pe_cli.devices.cuda import cuda_count
 from pe_cli.execute.executor import usable_cores
+
+
+def place_of_devices(executor: ExecutorSection) -> Span | None:
+    """Return the place in a config that a missing device is blamed on: the number asked for, else the kind."""
+    return executor.at_of("place" if executor.devices == "auto" else "devices")
 
 
 def resolve_places(kind: str, devices: int | Literal["auto"], at: Span | None = None) -> tuple[tuple[Place, ...], str]:

@@ -20,7 +20,7 @@ from pe_cli.graph.replicate import shared_variables
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.averages import Averages
-from pe_cli.session.devices import resolve_places
+from pe_cli.session.devices import place_of_devices, resolve_places
 from pe_cli.session.observer import Observer
 
 Array = np.ndarray[Any, Any]
@@ -60,7 +60,7 @@ class Job:
         self.built: Built = built or build(run.model, run)
         executor = run.executor
         if places is None:
-            self.places, self.devices = resolve_places(executor.place, executor.devices, executor.at_of("devices"))
+            self.places, self.devices = resolve_places(executor.place, executor.devices, place_of_devices(executor))
         else:
             self.places, self.devices = tuple(places), f"{len(places)} {places[0].kind}"
         self.scope = Scope(self.places)

@@ -163,3 +163,75 @@ def test_files_that_are_named_exist(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for path in re.findall(r"`((?:pe_cli|benchmarks|tests|docs)/[\w./-]+)`", text):
         assert (ROOT / path).exists(), path
+
+
+# --- exit codes -------------------------------------------------------------------------------------------------------
+
+
+def _provoked() -> list[object]:
+    """Return the rows of the table that are a command to type."""
+    text = (ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \|.*\| `pe ([^`]+)`", text, re.MULTILINE)
+    return [pytest.param(int(code), command.split(), id=f"{code}: pe {command}") for code, command in rows]
+
+
+@pytest.mark.parametrize(("code", "arguments"), _provoked())
+def test_the_examples_of_exit_codes_end_with_them(
+    code: int, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pe_cli.devices.cuda import cuda_count
+
+    if "executor.place=cuda" in arguments and cuda_count()[0]:
+        pytest.skip("a GPU is here")
+    monkeypatch.chdir(ROOT)
+    runs = ["-o", f"output.dir={tmp_path}", "--quiet"] if arguments[0] == "train" else []
+    assert run_command_line([*arguments, *runs]) == code
+
+
+def _sessions() -> list[tuple[str, str, int]]:
+    """Return the examples of a terminal: command, what it says, exit code."""
+    text = (ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8")
+    found = re.findall(r"```\n\$ pe (.*)\n(.*?)\$ echo \$\?\n(\d+)\n```", text, re.DOTALL)
+    return [(command, said, int(code)) for command, said, code in found]
+
+
+@pytest.mark.parametrize(("command", "said", "code"), _sessions(), ids=[s[0] for s in _sessions()])
+def test_the_examples_of_errors_read_as_they_are_shown(
+    command: str,
+    said: str,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("CPU_NUM", "2")
+    runs = ["-o", f"output.dir={tmp_path}"] if command.startswith("train") else []
+    capfd.readouterr()
+    assert run_command_line([*command.split(), *runs]) == code
+    assert capfd.readouterr().err == said.replace("/home/you/pe", str(ROOT))
+
+
+# --- messages that a newcomer meets -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["train", "models/mlp.yaml"], "models/mlp.yaml is a model file, not a config", id="a model as config"),
+        pytest.param(
+            ["check", "configs/digits.yaml", "-o", "executor.place=cuda", "-o", "train.loss=los"],
+            "did you mean 'loss'?",
+            id="a loss with a typing error",
+        ),
+        pytest.param(
+            ["check", "configs/digits.yaml", "-o", "train.loss=acc"], "hint: name the mean of a cost", id="no gradient"
+        ),
+    ],
+)
+def test_messages_say_what_to_do(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert run_command_line(arguments) == 2
+    assert said in capfd.readouterr().err

@@ -128,11 +128,13 @@ def sample_arrays(definition: OpDef, sample: Sample, dtype: str, seed: int = 3) 
     """Return a sample's inputs: shapes become normal numbers of dtype; makers `f(rng)` are called (floats are cast to dtype)."""
     rng = np.random.default_rng(seed)
 
-    def one(spec: Any) -> np.ndarray[Any, Any]:
+    def one(slot: str, spec: Any) -> np.ndarray[Any, Any]:
         made = np.asarray(spec(rng)) if callable(spec) else rng.standard_normal(spec)
-        return made.astype(dtype) if made.dtype.kind == "f" else made
+        return made.astype(dtype) if made.dtype.kind == "f" and slot not in sample.keep else made
 
-    return {s: [one(v) for v in spec] if isinstance(spec, list) else [one(spec)] for s, spec in sample.inputs.items()}
+    return {
+        s: [one(s, v) for v in spec] if isinstance(spec, list) else [one(s, spec)] for s, spec in sample.inputs.items()
+    }
 
 
 def directional_error(definition: OpDef, sample: Sample, outputs: Mapping[str, int] | None = None) -> float:

@@ -36,7 +36,10 @@ def test_float32_agrees_with_float64(definition, sample):
     if definition.random:
         return
     wide = sample_arrays(definition, sample, "float64")
-    narrow = {s: [a.astype("float32") if a.dtype == np.float64 else a for a in v] for s, v in wide.items()}
+    small = {s for s in wide if s not in sample.keep}
+    narrow = {
+        s: [a.astype("float32") if a.dtype == np.float64 and s in small else a for a in v] for s, v in wide.items()
+    }
     a = run_op(definition.name, narrow, sample.attrs, sample.outputs)
     b = run_op(definition.name, wide, sample.attrs, sample.outputs)
     for slot in a if isinstance(a, dict) else ["Out"]:

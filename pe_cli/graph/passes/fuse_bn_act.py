@@ -66,7 +66,11 @@ def _backward(r: Rewriter, source: int, back: Operator, at: int) -> int:
     norm, middle = r.op(source), back.outputs["X@GRAD"][0]
     readers = r.readers(middle)
     second = r.op(readers[0]) if len(readers) == 1 else None
-    if second is None or second.type != "batch_norm_grad" or second.inputs["SavedMean"] != norm.outputs.get("SavedMean"):
+    if (
+        second is None
+        or second.type != "batch_norm_grad"
+        or second.inputs["SavedMean"] != norm.outputs.get("SavedMean")
+    ):
         others = sorted({r.op(p).type for p in readers if r.op(p).type != "batch_norm_grad"})
         return refuse(r, "the gradient of relu", f"is read by {' and '.join(others) or 'several operators'}")
     if why := r.only_for(middle, readers):
@@ -75,4 +79,6 @@ def _backward(r: Rewriter, source: int, back: Operator, at: int) -> int:
         return refuse(r, "the bias of batch_norm", "is overwritten before the gradient")
     inputs = {s: second.inputs[s] for s in ("X", "Scale", "SavedMean", "SavedVariance")}
     inputs |= {"Bias": norm.inputs["Bias"], "Y@GRAD": back.inputs["Out@GRAD"]}
-    return fuse(r, (at, readers[0]), joined([back, second], "fused_batch_norm_act_grad", inputs, second.outputs, second.attrs))
+    return fuse(
+        r, (at, readers[0]), joined([back, second], "fused_batch_norm_act_grad", inputs, second.outputs, second.attrs)
+    )

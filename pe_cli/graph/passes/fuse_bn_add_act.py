@@ -39,7 +39,10 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
 
 def _operand(r: Rewriter, add: Operator) -> tuple[int | None, str]:
     """Return the batch_norm that makes an operand, the later of two, and the operand's slot."""
-    if r.block.var(add.inputs["X"][0]).shape != r.block.var(add.inputs["Y"][0]).shape or add.inputs["X"] == add.inputs["Y"]:
+    if (
+        r.block.var(add.inputs["X"][0]).shape != r.block.var(add.inputs["Y"][0]).shape
+        or add.inputs["X"] == add.inputs["Y"]
+    ):
         return None, ""
     found: list[tuple[int, str]] = []
     for slot in ("X", "Y"):

@@ -19,7 +19,9 @@ class _Site:
     """A relu, the one convolution that reads it, and the gradients of both."""
 
     forward: tuple[int, int]
-    backward: list[tuple[int, ...]] = field(default_factory=list)  # (gradient of the convolution, gradient of relu where there is one)
+    backward: list[tuple[int, ...]] = field(
+        default_factory=list
+    )  # (gradient of the convolution, gradient of relu where there is one)
 
 
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
@@ -42,7 +44,11 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
         r.replace(site.forward, joined([act, conv], FUSED, inputs, conv.outputs, conv.attrs))
         forward, backward = forward + 1, backward + len(site.backward)
     found = [kind for kind in ("relu", CONV) if r.places(kind)]
-    nothing = "no relu is read by a depthwise_conv2d" if len(found) == 2 else "the program has no depthwise_conv2d after a relu"
+    nothing = (
+        "no relu is read by a depthwise_conv2d"
+        if len(found) == 2
+        else "the program has no depthwise_conv2d after a relu"
+    )
     return (r.finish() if forward else program), sentence(NAME, forward, backward, r.reasons, nothing)
 
 
@@ -58,6 +64,9 @@ def _site(r: Rewriter, place: int, act: Operator) -> _Site | None:
     relu_grads = [p for p, op in readers.items() if op.type == "relu_grad" and op.inputs["Out"] == [name]]
     if why := r.only_for(name, [*convs, *conv_grads, *relu_grads]):
         refuse(r, "the output of relu", why)
+        return None
+    if not all(r.unchanged(act.inputs["X"][0], place, p) for p in (*convs, *conv_grads)):
+        refuse(r, "the input of relu", "is overwritten before its last use")
         return None
     site = _Site((place, convs[0]))
     for at in conv_grads:

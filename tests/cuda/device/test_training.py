@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from pe_cli.build.build import load_and_build
+from pe_cli.cli.main import run as command
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.cuda import DEVICE
@@ -156,3 +158,27 @@ def test_a_timed_step_gives_the_same_and_says_when_each_kernel_ran(tmp_path):
     assert len(when.work) > 0
     assert (when.begin[1:] >= when.end[:-1]).all(), "launches follow each other"
     assert when.start <= when.begin[0] <= when.end[-1] <= when.stop
+
+
+def test_the_command_trains_evaluates_and_saves_on_cuda(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "data.npz",
+        image=rng.standard_normal((12, 9)).astype("float32"),
+        label=rng.integers(0, 3, (12, 1)),
+    )
+    (tmp_path / "model.yaml").write_text(MLP)
+    (tmp_path / "run.yaml").write_text(
+        "model: model.yaml\n"
+        "data: {train: {reader: npz, file: data.npz}, eval: {reader: npz, file: data.npz}}\n"
+        "feeds: {image: image, label: label}\n"
+        f"train: {{loss: loss, epochs: 2, batch_size: 4, optimizer: {ADAM}}}\n"
+        "executor: {place: cuda, devices: 1, seed: 1}\n"
+        f"output: {{dir: {tmp_path / 'runs'}, checkpoint: {{every: 1 epoch}}}}\n"
+    )
+    code = command(["train", str(tmp_path / "run.yaml")])
+    assert code == ExitCode.DONE, capsys.readouterr().err
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert list((folder / "checkpoints").iterdir())
+    losses = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert losses

@@ -1,0 +1,179 @@
+"""What a picture shows, before it is text: boxes with a role, arrows with the data that flows, clusters for devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pe_cli.core.types import TensorType
+from pe_cli.graph.ssa import Graph, OpNode, VarNode
+from pe_cli.program.ir import Role, Variable
+
+#: Kinds of boxes: what computes, what joins devices, several ops in one, and variables by what they are for.
+OPS = ("op", "collective", "group")
+VARIABLES = ("variable", "persistable", "feed")
+
+
+@dataclass(frozen=True)
+class Datum:
+    """A variable that flows along an arrow.
+
+    Args:
+        name: of the variable.
+        type: None where it is not known.
+    """
+
+    name: str
+    type: TensorType | None
+
+
+@dataclass(frozen=True)
+class Box:
+    """An op, a variable, or a group of ops.
+
+    Args:
+        key: unique, the same in every picture of a graph.
+        title: op type, or name of the variable.
+        kind: of OPS or VARIABLES.
+        role: of an op: forward, backward, ...; empty for variables.
+        cluster: index of the device; None for what joins devices.
+        scope: name scope, such as `stage1/0/`.
+        lines: shown under the title.
+        tip: shown when pointed at.
+        names: variables that an op touches, or the variable itself.
+        fused: joins what the model writes as several ops.
+    """
+
+    key: str
+    title: str
+    kind: str
+    role: str = ""
+    cluster: int | None = None
+    scope: str = ""
+    lines: tuple[str, ...] = ()
+    tip: str = ""
+    names: frozenset[str] = frozenset()
+    fused: bool = False
+
+    @property
+    def is_op(self) -> bool:
+        """Whether it computes."""
+        return self.kind in OPS
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """From what makes data to what takes it.
+
+    Args:
+        source, target: keys of boxes.
+        data: what flows; empty for order alone.
+        shown: whether the data is written at it.
+        order: says only that one runs after the other.
+    """
+
+    source: str
+    target: str
+    data: tuple[Datum, ...] = ()
+    shown: bool = True
+    order: bool = False
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Boxes and arrows.
+
+    Args:
+        title: over the picture.
+        clusters: a name for each device.
+        boxes: by order of appearance.
+        arrows: between them.
+        notes: under the title, such as what was left out.
+    """
+
+    title: str
+    clusters: tuple[str, ...]
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    def ops(self) -> int:
+        """Return how many boxes compute."""
+        return sum(b.is_op for b in self.boxes)
+
+
+def picture_of(
+    graph: Graph, type_of: Callable[[VarNode], TensorType] | None = None, title: str = "", *, versions: bool = True
+) -> Picture:
+    """Return the picture of a graph: ops and variables, each written once.
+
+    Args:
+        graph: of any stage.
+        type_of: type of a variable on a device; default: as the program declares it.
+        title: over the picture.
+        versions: False draws every variable once, as a program names it, however often it is written.
+    """
+    variables = graph.program.global_block().vars
+    kind_of = type_of or (lambda v: variables[v.name].type)
+    made: dict[str, Box] = {}
+    arrows: dict[Arrow, None] = {}
+    produced = {v for node in graph.nodes for v in node.outputs}
+    for node in graph.nodes:
+        box = _op(node)
+        made[box.key] = box
+        for v, reads in [*((v, True) for v in node.inputs), *((v, False) for v in node.outputs)]:
+            at = v if versions else VarNode(v.name, v.device, 0)
+            key = _key(at)
+            made.setdefault(key, _variable(at, variables.get(v.name)))
+            datum = (Datum(v.name, _known(kind_of, v)),)
+            if reads:
+                arrows.setdefault(Arrow(key, box.key, datum, shown=v not in produced), None)
+            else:
+                arrows.setdefault(Arrow(box.key, key, datum), None)
+        for before in node.after if versions else ():
+            arrows.setdefault(Arrow(f"op{before}", box.key, order=True), None)
+    name = title or graph.program.name or "program"
+    return Picture(name, tuple(map(str, graph.places)), tuple(made.values()), tuple(arrows))
+
+
+def _known(kind_of: Callable[[VarNode], TensorType], v: VarNode) -> TensorType | None:
+    try:
+        return kind_of(v)
+    except KeyError:
+        return None
+
+
+def _op(node: OpNode) -> Box:
+    collective = node.op.role is Role.DIST
+    title = node.op.type if node.kind in ("computation", "sync") else node.kind
+    scope = node.op.scope
+    lines = [scope.strip("/")] if scope else []
+    if node.kind == "sync":
+        lines.append("reads all devices")
+    if collective and len(node.op.inputs.get("X", ())) > 1:
+        lines.append(f"{len(node.op.inputs['X'])} gradients")
+    names = frozenset(v.name for v in (*node.inputs, *node.outputs))
+    return Box(
+        f"op{node.index}",
+        title,
+        "collective" if collective else "op",
+        node.op.role.value,
+        None if collective else node.device,
+        scope,
+        tuple(lines),
+        str(node.op.at or ""),
+        names,
+        "fused" in title.split("_"),
+    )
+
+
+def _key(v: VarNode) -> str:
+    return f"{v.name}/{v.device}/{v.version}"
+
+
+def _variable(v: VarNode, found: Variable | None) -> Box:
+    kind = "variable"
+    if found is not None and (found.persistable or found.is_data):
+        kind = "feed" if found.is_data else "persistable"
+    lines = (f"version {v.version}",) if v.version > 1 else ()
+    return Box(_key(v), v.name, kind, "", v.device, "", lines, v.name, frozenset([v.name]))

@@ -1,0 +1,355 @@
+"""fused_elemwise_activation: the sum of two tensors and an activation of it in one pass, and their gradients in one.
+
+Kernels are made from the scalar functions of every pointwise op that has a gradient, as `pointwise` makes its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.types import FLOATS, TensorType
+from pe_cli.kernels.lang import Helper, Kernel, T, address, make_kernel
+from pe_cli.ops import activation, activation_smooth, elementary  # they fill POINTWISE
+from pe_cli.ops.assign import copy
+from pe_cli.ops.broadcast import aligned, broadcast, call_binary
+from pe_cli.ops.elementwise import ADD, check_dtypes, sum_into
+from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset
+from pe_cli.ops.pointwise import POINTWISE, Pointwise
+from pe_cli.ops.reduction import WIDE, sum_rows
+from pe_cli.ops.registry import Attr, Sample, Slot, op
+from pe_cli.ops.strided import place_of
+
+FILLED_BY = (activation, activation_smooth, elementary)
+NAME = "fused_elemwise_activation"
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+_HEAD = "from __future__ import annotations\n"
+#: As `broadcast` walks two tensors, with the activation of the sum; each loop over one pointer too, for calls in place.
+_FORWARD = """
+def loop(x: Ptr, y: Ptr, out: Ptr, {saved}geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int, mode: Int{params}):
+    for b in range(blocks):
+        xb = place_of(b, rank, geometry, 1)
+        yb = place_of(b, rank, geometry, 2)
+        ob = b * rows * n
+        for r in range(rows):
+            o = ob + r * n
+            p = xb + r * xr
+            q = yb + r * yr
+            if mode == 0:
+                if address(x) == address(out):
+                    for i in range(n):
+                        s = T(out[o + i] + y[q + i])
+                        {keep}out[o + i] = f(s{args})
+                else:
+                    for i in range(n):
+                        s = T(x[p + i] + y[q + i])
+                        {keep}out[o + i] = f(s{args})
+            elif mode == 1:
+                still = y[q]
+                for i in range(n):
+                    s = T(x[p + i] + still)
+                    {keep}out[o + i] = f(s{args})
+            else:
+                still = x[p]
+                for i in range(n):
+                    s = T(still + y[q + i])
+                    {keep}out[o + i] = f(s{args})
+"""
+#: Both gradients of operands of one shape.
+_BACK_TWO = """
+def loop(g: Ptr, value: Ptr, dx: Ptr, dy: Ptr, n: Int{params}):
+    if address(g) == address(dx):
+        for i in range(n):
+            d = f(dx[i], value[i]{args})
+            dx[i] = d
+            dy[i] = d
+    else:
+        for i in range(n):
+            d = f(g[i], value[i]{args})
+            dx[i] = d
+            dy[i] = d
+"""
+#: The gradient of X, and of a Y that is one row, summed as `reduction.sum_rows` sums: eight rows are in cache for both.
+_BACK_ROWS = """
+def loop(g: Ptr, value: Ptr, dx: Ptr, out: Ptr, total: PtrF64, rows: Int, n: Int{params}):
+    same = address(g) == address(dx)
+    for i in range(n):
+        total[i] = 0.0
+    for r in range(0, rows, 8):
+        last = min(rows, r + 8)
+        b = r * n
+        if same:
+            for i in range(b, last * n):
+                dx[i] = f(dx[i], value[i]{args})
+        else:
+            for i in range(b, last * n):
+                dx[i] = f(g[i], value[i]{args})
+        if last - r == 8:
+            for i in range(n):
+                low = (dx[b + i] + dx[b + n + i]) + (dx[b + 2 * n + i] + dx[b + 3 * n + i])
+                high = (dx[b + 4 * n + i] + dx[b + 5 * n + i]) + (dx[b + 6 * n + i] + dx[b + 7 * n + i])
+                total[i] += low + high
+        else:
+            for k in range(r, last):
+                for i in range(n):
+                    total[i] += dx[k * n + i]
+    for i in range(n):
+        out[i] = T(total[i])
+"""
+
+
+@functools.cache
+def _loop(template: str, attributes: int) -> types.FunctionType:
+    names = [f"a{k}" for k in range(attributes)]
+    params, args = "".join(f", {n}: Real" for n in names), "".join(f", {n}" for n in names)
+    space: dict[str, Any] = {}
+    exec(
+        _HEAD + template.replace("{params}", params).replace("{args}", args), space
+    )  # our own text: nothing comes from outside
+    made: types.FunctionType = space["loop"]
+    return made
+
+
+def _kernel(template: str, name: str, f: Helper) -> Kernel:
+    assert f.fn is not None
+    own = 2 if template in (_BACK_TWO, _BACK_ROWS) else 1  # arguments of f that are no attributes
+    shape = _loop(template, f.fn.__code__.co_argcount - own)
+    space = {**shape.__globals__, "f": f, "T": T, "address": address, "place_of": place_of}
+    loop = types.FunctionType(shape.__code__, space, shape.__name__)
+    loop.__annotations__ = shape.__annotations__
+    return make_kernel(loop, f"{__name__}:{name}")
+
+
+class Fused:
+    """Kernels of the sum with one activation.
+
+    Attributes:
+        forward, forward_saved: without and with the sum as a second result.
+        back_two, back_rows: see their text.
+    """
+
+    def __init__(self, act: str, of: Pointwise) -> None:
+        assert of.f_back is not None
+        self.forward = _kernel(_FORWARD.replace("{saved}", "").replace("{keep}", ""), f"{act}", of.f)
+        saved = _FORWARD.replace("{saved}", "saved: Ptr, ").replace("{keep}", "saved[o + i] = s; ")
+        self.forward_saved = _kernel(saved, f"{act}_saved", of.f)
+        self.back_two = _kernel(_BACK_TWO, f"{act}_back_two", of.f_back)
+        self.back_rows = _kernel(_BACK_ROWS, f"{act}_back_rows", of.f_back)
+
+
+FUSED = {name: Fused(name, of) for name, of in sorted(POINTWISE.items()) if of.f_back is not None}
+
+
+# --- the op -----------------------------------------------------------------------------------------------------------
+
+
+def activation_of(functors: Sequence[str]) -> str:
+    """Return the activation of a functor list.
+
+    Raises:
+        PeError: the list is not [activation, elementwise_add], or the activation has no gradient or does not exist.
+    """
+    if len(functors) != 2 or functors[1] != "elementwise_add":
+        raise PeError(
+            f"{NAME}: functor_list must be [activation, elementwise_add], the last applied first, got {list(functors)}"
+        )
+    if functors[0] not in FUSED:
+        raise PeError(f"{NAME} knows no activation '{functors[0]}'", hint=did_you_mean(functors[0], FUSED))
+    return str(functors[0])
+
+
+def _of(shape: tuple[int, ...]) -> Any:
+    return lambda rng: np.where(np.abs(v := rng.standard_normal(shape)) < 0.05, 0.5, v)
+
+
+def _samples() -> list[Sample]:
+    cases: list[tuple[str, tuple[int, ...], tuple[int, ...], int]] = [
+        ("one shape", (3, 4), (3, 4), -1),
+        ("a bias over the last axis", (5, 7), (7,), -1),
+        ("a bias over narrow rows", (300, 3), (3,), -1),
+        ("a bias over the channels", (2, 3, 4, 5), (3,), 1),
+        ("a column", (3, 3), (3,), 0),
+        ("one number", (3, 5), (1,), -1),
+        ("X is the smaller one", (4,), (3, 4), -1),
+        ("both are broadcast", (3, 1), (1, 4), -1),
+        ("one element", (1,), (1,), -1),
+        ("an empty batch", (0, 3), (3,), -1),
+    ]
+    found = []
+    for functor, saved, given in (
+        ("tanh", False, {}),
+        ("leaky_relu", True, {"alpha": 0.3}),
+        ("gelu", True, {"approximate": True}),
+    ):
+        attrs = {"functor_list": [functor, "elementwise_add"], "save_intermediate_out": saved, "functor_attrs": given}
+        for name, x, y, axis in cases if functor == "tanh" else cases[:4]:
+            found.append(Sample({"X": _of(x), "Y": _of(y)}, {**attrs, "axis": axis}, f"{functor}, {name}"))
+    return found
+
+
+@op(
+    NAME,
+    inputs="X Y",
+    outputs="Out IntermediateOut?",
+    attrs={
+        "functor_list": Attr(["relu", "elementwise_add"], "the activation, and what it is applied to"),
+        "functor_attrs": Attr({}, "attributes of the activation that differ from its defaults"),
+        "axis": Attr(-1, "axis of X that Y's first axis stands for; -1 aligns the last axes"),
+        "save_intermediate_out": Attr(False, "give the sum too"),
+    },
+    inplace={"Out": "X"},
+    samples=_samples(),
+    kinks=lambda arrays: arrays,
+)
+def fused_elemwise_activation(
+    x: TensorType,
+    y: TensorType,
+    *,
+    functor_list: list[str],
+    functor_attrs: dict[str, Any],
+    axis: int,
+    save_intermediate_out: bool,
+) -> tuple[TensorType, TensorType | None]:
+    """Add two tensors and apply an activation to the sum.
+
+    Out = activation(X + Y), with Y broadcast as for elementwise_add. Values and gradients are those of the separate ops.
+
+    Args:
+        X: any shape, float32 or float64.
+        Y: dtype of X; sizes of X in a row, or 1.
+        functor_list: [activation, elementwise_add], outermost first as in fluid; the activation is any pointwise op with a gradient.
+        functor_attrs: of the activation.
+        axis: of X, that Y's first axis stands for.
+        save_intermediate_out: whether IntermediateOut is wanted; the gradient of an activation that uses its input needs it.
+
+    Returns:
+        Out: dtype of X, shape of the larger one.
+        IntermediateOut: type of Out; X + Y.
+
+    Raises:
+        PeError: the shapes do not fit, the dtypes differ, or functor_list is not of this form.
+
+    Source:
+        fluid.contrib.layers.fused_elemwise_activation, made by fuse_elewise_add_act_ops.
+    """
+    check_dtypes(NAME, x, y, FLOATS)
+    POINTWISE[activation_of(functor_list)].op.check_attrs(functor_attrs)
+    out = TensorType(broadcast(NAME, x.shape, y.shape, axis), x.dtype)
+    return out, out if save_intermediate_out else None
+
+
+def _activation(o: Lowering) -> tuple[Pointwise, Fused, Mapping[str, Any]]:
+    """Return the activation, its kernels, and its complete attributes."""
+    name = activation_of(o.attrs["functor_list"])
+    return POINTWISE[name], FUSED[name], POINTWISE[name].op.check_attrs(o.attrs["functor_attrs"])
+
+
+def _separate(o: Lowering) -> None:
+    """Append the calls of the separate ops."""
+    act, _, attrs = _activation(o)
+    out = o.output("Out")
+    middle = o.output("IntermediateOut") if o.has("IntermediateOut") else out
+    kernel, _, values = act.chosen(attrs)
+    call_binary(o, ADD, o.input("X"), o.input("Y"), middle, o.attrs["axis"])
+    if out.size:
+        o.call(kernel, middle, out, out.size, *values)
+
+
+@fused_elemwise_activation.lower("cpu")
+def fused_elemwise_activation_cpu(o: Lowering) -> None:
+    """One pass; the separate kernels where an activation has other ones for its attributes."""
+    act, fused, attrs = _activation(o)
+    kernel, _, values = act.chosen(attrs)
+    if kernel is not act.kernel:
+        _separate(o)
+        return
+    saved = [o.output("IntermediateOut")] if o.has("IntermediateOut") else []
+    chosen = fused.forward_saved if saved else fused.forward
+    call_binary(o, chosen, o.input("X"), o.input("Y"), o.output("Out"), o.attrs["axis"], more=saved, values=values)
+
+
+fused_elemwise_activation.lower("cuda")(_separate)
+gradient = fused_elemwise_activation.grad(inplace={"X@GRAD": "Out@GRAD"})
+gradient.inputs = (Slot("Out", True), Slot("IntermediateOut", True), *gradient.inputs)
+
+
+def _value(o: Lowering, act: Pointwise) -> Buffer:
+    """Return what the activation's gradient reads."""
+    slot = "Out" if act.uses == "Out" else "IntermediateOut"
+    if not o.has(slot):
+        name = o.attrs["functor_list"][0]
+        raise PeError(f"{NAME}: the gradient of {name} needs the sum", hint="set save_intermediate_out: true")
+    return o.input(slot)
+
+
+def _separate_back(o: Lowering) -> None:
+    """The activation's gradient, then its sums over broadcast axes."""
+    act, _, attrs = _activation(o)
+    _, kernel, values = act.chosen(attrs)
+    g, value = o.input("Out@GRAD"), _value(o, act)
+    assert kernel is not None
+    wanted = [s for s in ("X@GRAD", "Y@GRAD") if o.has(s)]
+    whole = [s for s in wanted if aligned(o.output(s).shape, len(g.shape), o.attrs["axis"]) == g.shape]
+    middle = o.output(whole[0]) if whole else o.scratch(g.size, g.dtype)
+    if g.size:
+        o.call(kernel, g, value, middle, g.size, *values)
+    for slot in wanted:
+        if o.output(slot) is not middle:
+            sum_into(o, slot, middle, g.shape)
+
+
+@gradient.lower("cpu")
+def fused_elemwise_activation_grad_cpu(o: Lowering) -> None:
+    """One pass where both operands have one shape or Y is one row; else as the separate ops."""
+    act, fused, attrs = _activation(o)
+    _, kernel, values = act.chosen(attrs)
+    g, value = o.input("Out@GRAD"), _value(o, act)
+    both = o.has("X@GRAD") and o.has("Y@GRAD") and g.size > 0 and kernel is act.back_kernel
+    if not both or o.output("X@GRAD").shape != g.shape:
+        _separate_back(o)
+        return
+    dx, dy = o.output("X@GRAD"), o.output("Y@GRAD")
+    own = aligned(dy.shape, len(g.shape), o.attrs["axis"])
+    first = next((k for k, size in enumerate(own) if size != 1), len(own))
+    n = math.prod(own)
+    if own == g.shape:
+        o.call(fused.back_two, g, value, dx, dy, g.size, *values)
+    elif n > 1 and own[first:] == g.shape[first:]:
+        _rows(o, fused, values, (g, value, dx, dy), n)
+    else:
+        _separate_back(o)
+
+
+def _rows(
+    o: Lowering, fused: Fused, values: Sequence[float], of: tuple[Buffer, Buffer, Buffer, Buffer], n: int
+) -> None:
+    """Append the pass over [rows, n]; rows that are narrow are taken side by side, exactly as `reduction.sum_axes` does."""
+    g, value, dx, dy = of
+    rows = g.size // n
+    times = WIDE // n
+    if n > WIDE // 4 or rows < 8 * times:
+        o.call(fused.back_rows, g, value, dx, dy, o.scratch(n, "float64"), rows, n, *values)
+        return
+    wide, left = divmod(rows, times)
+    few, total = o.scratch((times + left) * n, dy.dtype), o.scratch(times * n, "float64")
+    o.call(fused.back_rows, g, value, dx, few, total, wide, times * n, *values)
+    if left:
+        act, _, attrs = _activation(o)
+        _, kernel, _ = act.chosen(attrs)
+        assert kernel is not None
+        rest = wide * times * n
+        o.call(kernel, Offset(g, rest), Offset(value, rest), Offset(dx, rest), left * n, *values)
+        o.call(copy, Offset(dx, rest), Offset(few, times * n), left * n)
+    one = (Numbers(()), 0, 1)
+    o.call(sum_rows, few, dy, total, *one, *one, times + left, n, n, 1.0)
+
+
+gradient.lower("cuda")(_separate_back)
