@@ -94,7 +94,7 @@ def write_dot(picture: Picture) -> str:
     title = "\n".join([picture.title, *picture.notes])
     lines = [
         "digraph pe {",
-        f"  graph [label={quote_label(title)}, labelloc=t, fontname=Helvetica, rankdir=TB];",
+        f"  graph [label={quote_label(title)}, labelloc=t, fontname=Helvetica, rankdir=TB, newrank=true];",
         "  node [fontname=Helvetica, fontsize=10];",
         "  edge [color=gray40, fontname=Helvetica, fontsize=8];",
     ]

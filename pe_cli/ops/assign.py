@@ -6,7 +6,7 @@ import struct
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType, check_dtype, product
-from pe_cli.kernels.cuda import deal
+from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, T, address, kernel
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering, Numbers
@@ -128,5 +128,14 @@ def assign_value_cpu(o: Lowering) -> None:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-deal(copy, write_reals, write_integers)
+deal(write_reals, write_integers)
+
+
+@on_cuda(copy)
+def copy_cuda(x: Ptr, out: Ptr, n: Int):
+    """One thread an element."""
+    for i in range(n):
+        out[i] = x[i]
+
+
 also_on_cuda(assign, assign_value)

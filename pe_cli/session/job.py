@@ -64,7 +64,7 @@ class Job:
         else:
             self.places, self.devices = tuple(places), f"{len(places)} {places[0].kind}"
         self.scope = Scope(self.places)
-        self.scope.share(shared_variables(self.program, self.places, run.build_strategy))
+        self.scope.share(shared_variables(self.built.train or self.built.eval, self.places, run.build_strategy))
         self._datasets: dict[str, Dataset] = {}
         self._made_up: set[str] = set()
         self._executors: dict[str, Executor] = {}

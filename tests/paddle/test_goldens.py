@@ -8,17 +8,9 @@ import numpy as np
 import pytest
 
 import pe_cli.paddle.fluid as fluid
-from pe_cli.paddle.fluid.strategy import BUILD
 
 GOLDENS = {net: np.load(Path(__file__).parent / "goldens" / f"{net}.npz") for net in ("mlp", "convbn")}
 RUNS = sorted({key.split("|")[0] for found in GOLDENS.values() for key in found.files if "|" in key})
-#: What the core cannot do yet: runs whose strategies it does not act on. Empty once it does.
-LEFT_OUT = [
-    run
-    for run in RUNS
-    if ("reduce_" in run.replace("allreduce_", "") and "Reduce" not in BUILD["reduce_strategy"].can)
-    or ("_one/" in run and "One" not in BUILD["gradient_scale_strategy"].can)
-]
 #: Five steps of float32: single weights near 0 differ in the last bits of the step before.
 ABSOLUTE = 2e-7
 
@@ -80,7 +72,7 @@ def runner(kind: str, loss, monkeypatch):
     return lambda feed, fetch: parallel.run(fetch, feed=feed)
 
 
-@pytest.mark.parametrize("run", [r for r in RUNS if r not in LEFT_OUT])
+@pytest.mark.parametrize("run", RUNS)
 def test_equals_the_original(run, fresh, monkeypatch):
     net, opt, extra, kind, feeds = run.split("/")
     goldens = GOLDENS[net]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import did_you_mean
+from pe_cli.graph.passes import customized_gradient
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid import feeding, running
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
@@ -55,7 +56,9 @@ class DataParallel:
         build.freeze()
         execution.freeze()
         self.times = execution.num_iteration_per_run
-        self.setting = running.Setting(places, build.core(), execution.core(len(places)))
+        shared = share.setting.key[1] if share else None
+        self.setting = running.Setting(places, build.core(), execution.core(len(places)), shared=shared)
+        self._customized: Program | None = None
         self.has_run = False
         if build.debug_graphviz_path:
             write_pictures(program, self.setting)
@@ -86,21 +89,29 @@ class DataParallel:
         Raises:
             FluidValueError, FluidTypeError: see `run`.
         """
-        devices = len(self.places)
+        devices, fed = len(self.places), self._fed_program()
         if feed is None:
             feed = next_feed(self.program)
         if isinstance(feed, (list, tuple)):
             feeding.check_list(feed, devices)
-            return [feeding.check(self.program, part) for part in feed]
+            return [feeding.check(fed, part) for part in feed]
         if not isinstance(feed, dict):
             hint = "feed a dict of name -> batch, or a list with a dict for each device"
             raise FluidValueError(f"feed is {type(feed).__name__}", hint=hint)
-        checked = feeding.check(self.program, feed)
-        return [checked] if devices == 1 else feeding.split(checked, devices)
+        checked = feeding.check(fed, feed, devices)
+        return [checked] if devices == 1 else feeding.split(fed, checked, devices)
+
+    def _fed_program(self) -> Program:
+        """Return the program that says what is fed: with a customized scale the loss's gradient is."""
+        if self.setting.build.gradient_scale_strategy != "Customized":
+            return self.program
+        if self._customized is None:
+            self._customized = customized_gradient.run(self.program, ())[0]
+        return self._customized
 
     def _warn_of_copies(self, root: Scope) -> None:
         if running.has_backward(self.program):
-            root.trained_on = self.places
+            root.trained_on = self.setting.key
         elif len(self.places) > 1 and self.share is None and root.trained_on and not self.has_run:
             warnings.warn(
                 "this executor evaluates what another one trains, without share_vars_from: its variables follow the "

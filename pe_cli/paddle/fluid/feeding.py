@@ -30,8 +30,13 @@ def needed(program: Program) -> list[str]:
     return list(found)
 
 
-def check(program: Program, feed: Mapping[str, Any]) -> dict[str, LoDTensor]:
+def check(program: Program, feed: Mapping[str, Any], devices: int = 1) -> dict[str, LoDTensor]:
     """Return what a program is fed, of its types.
+
+    Args:
+        program: its variables say what fits.
+        feed: name -> value.
+        devices: that the batch is for: what has no batch axis may be given once for each.
 
     Raises:
         FluidValueError: an unknown or missing name, or a shape that does not fit; a ValueError.
@@ -44,7 +49,7 @@ def check(program: Program, feed: Mapping[str, Any]) -> dict[str, LoDTensor]:
             known = [v.name for v in block.vars.values() if v.is_data]
             hint = did_you_mean(str(name), known) or f"it has {', '.join(known) or 'none'}"
             raise FluidValueError(f"the program has no feed '{name}'", hint=hint)
-        out[str(name)] = _converted(name, block.vars[name].type, value)
+        out[str(name)] = _converted(name, block.vars[name].type, value, devices)
     for name in needed(program):
         if name not in out:
             _missing(program, name)
@@ -61,11 +66,14 @@ def _missing(program: Program, name: str) -> None:
     raise FluidValueError(f"'{name}' is read before any op writes it", hint="feed it, or make it persistable")
 
 
-def _converted(name: str, kind: TensorType, value: Any) -> LoDTensor:
+def _converted(name: str, kind: TensorType, value: Any, devices: int) -> LoDTensor:
     lengths = value.recursive_sequence_lengths() if isinstance(value, LoDTensor) else []
     plain = not isinstance(value, (np.ndarray, np.generic, LoDTensor))
     array = np.asarray(value)
-    fits = array.ndim == len(kind.shape) and all(w in (-1, g) for w, g in zip(kind.shape, array.shape, strict=True))
+    wanted = kind.shape
+    if devices > 1 and wanted[:1] != (-1,) and array.shape[:1] == tuple(devices * w for w in wanted[:1]):
+        wanted = array.shape[:1] + wanted[1:]
+    fits = array.ndim == len(wanted) and all(w in (-1, g) for w, g in zip(wanted, array.shape, strict=True))
     if not fits:
         raise FluidValueError(f"feed '{name}' should be {kind}, got {list(array.shape)}", hint="reshape it")
     if array.dtype != kind.numpy:
@@ -78,40 +86,49 @@ def _converted(name: str, kind: TensorType, value: Any) -> LoDTensor:
     return LoDTensor(array, lengths)
 
 
-def samples_of(feed: Mapping[str, LoDTensor]) -> int | None:
-    """Return how many samples (top-level sequences, or rows) a batch has; None for an empty feed.
+def samples_of(program: Program, feed: Mapping[str, LoDTensor], *, equal: bool = False) -> int:
+    """Return how many samples a batch has: top-level sequences, or rows of what has a batch axis; 1 without any.
 
     Raises:
-        FluidValueError: feeds of different lengths; a ValueError.
+        FluidValueError: equal is set and feeds have different lengths; a ValueError.
     """
-    counts = {name: _count(t) for name, t in feed.items() if np.array(t).ndim}
-    if len(set(counts.values())) > 1:
+    counts = {name: _count(t) for name, t in feed.items() if _batched(program, name, t)}
+    if equal and len(set(counts.values())) > 1:
         listed = ", ".join(f"'{name}' has {n}" for name, n in counts.items())
         raise FluidValueError(f"feeds of one batch differ in length: {listed}")
-    return next(iter(counts.values()), None)
+    return next(iter(counts.values()), 1)
+
+
+def _batched(program: Program, name: str, tensor: LoDTensor) -> bool:
+    return bool(tensor.lod()) or program.global_block().vars[name].shape[:1] == (-1,)
 
 
 def _count(tensor: LoDTensor) -> int:
     return len(tensor.lod()[0]) - 1 if tensor.lod() else len(tensor)
 
 
-def split(feed: Mapping[str, LoDTensor], devices: int) -> list[dict[str, LoDTensor]]:
+def split(program: Program, feed: Mapping[str, LoDTensor], devices: int) -> list[dict[str, LoDTensor]]:
     """Cut a batch for devices along axis 0, the remainder to the later ones, never inside a top-level sequence.
+
+    What has no batch axis goes to every device whole, or in equal parts where it is given once for each.
 
     Raises:
         FluidValueError: fewer samples than devices, or feeds of different lengths; a ValueError.
     """
-    samples = samples_of(feed)
-    if samples is None:
-        return [dict(feed) for _ in range(devices)]
-    if samples < devices:
+    batched = {name for name, t in feed.items() if _batched(program, name, t)}
+    samples = samples_of(program, feed, equal=True)
+    if batched and samples < devices:
         hint = "leave this batch out, or use fewer devices"
         raise FluidValueError(f"the feed has {samples} samples for {devices} devices", hint=hint)
-    parts = []
-    start = 0
-    for n in split_sizes(samples, devices):
-        parts.append({name: _cut(t, start, start + n) for name, t in feed.items()})
-        start += n
+    parts: list[dict[str, LoDTensor]] = [{} for _ in range(devices)]
+    for name, tensor in feed.items():
+        fixed = program.global_block().vars[name].shape[:1]
+        whole = name not in batched and (not fixed or len(tensor) == fixed[0])
+        begin = 0
+        sizes = split_sizes(samples if name in batched else 0 if whole else len(tensor), devices)
+        for part, n in zip(parts, sizes, strict=True):
+            part[name] = tensor if whole else _cut(tensor, begin, begin + n)
+            begin += n
     return parts
 
 

@@ -88,4 +88,4 @@ class ParallelExecutor:
 
     def drop_local_exe_scopes(self) -> None:
         """Free temporaries now; the next run makes them again."""
-        self._scope.root().drop_temporaries(self._runner.program, self._runner.places)
+        self._scope.root().drop_temporaries(self._runner.program, self._runner.setting.key)

@@ -18,7 +18,7 @@ from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import feeding
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 from pe_cli.paddle.fluid.profiler import RECORDER
-from pe_cli.paddle.fluid.scope import Places, Scope, Store
+from pe_cli.paddle.fluid.scope import Key, Places, Scope, Store
 from pe_cli.program.ir import Program, Role, Variable
 
 Array = np.ndarray[Any, Any]
@@ -55,6 +55,7 @@ class Setting:
         execution: strategy of the schedule.
         change: applied to the program before it is prepared.
         worker: a number for each of several threads that run one program at once; each gets its own temporaries.
+        shared: devices use one copy of the parameters; default: as the strategy says.
     """
 
     places: Places
@@ -62,6 +63,13 @@ class Setting:
     execution: ExecutionStrategy = field(default_factory=ExecutionStrategy)
     change: Callable[[Program], None] | None = None
     worker: int = 0
+    shared: bool | None = None
+
+    @property
+    def key(self) -> Key:
+        """Which core scope it runs in."""
+        alone = self.build.reduce_strategy == "Reduce" and len(self.places) > 1
+        return self.places, alone if self.shared is None else self.shared
 
 
 def names_of(program: Program, fetch_list: Any) -> list[str]:
@@ -116,10 +124,10 @@ def run(
         if not root.has_value(name):
             hint = "run the startup program in this scope first"
             raise EnforceNotMet(f"variable '{name}', {kind}, has no value yet", hint=hint)
-    root.bring(setting.places, ready.keeps)
+    root.bring(setting.key, ready.keeps)
     arrays = [{name: np.asarray(t) for name, t in part.items() if _is_fed(ready, name, fetches)} for part in parts]
     types = [{name: TensorType(a.shape, str(a.dtype)) for name, a in part.items()} for part in arrays]
-    sizes = [feeding.samples_of(part) or 1 for part in parts]
+    sizes = [feeding.samples_of(program, part) for part in parts]
     with _PREPARING:
         plan = ready.executor.plan(types, sizes, fetches)
     with RECORDER.step(program.name or "program"):
@@ -128,7 +136,7 @@ def run(
     every = setting.execution.num_iteration_per_drop_scope
     if every > 0 and ready.steps % every == 0:
         ready.executor.drop_unused()
-    root.wrote(setting.places, ready.writes)
+    root.wrote(setting.key, ready.writes)
     return values
 
 
@@ -146,7 +154,7 @@ def _step(ready: Prepared, program: Program) -> int:
 def _prepare(program: Program, root: Scope, setting: Setting, fed: frozenset[str]) -> Prepared:
     block = program.global_block()
     types = {v.name: v.type for v in block.vars.values() if v.persistable and v.type.known and _used(v)}
-    store: Store = root.store(setting.places, types)
+    store: Store = root.store(setting.key, types)
     kept = store.executors.setdefault(program, {})
     key = (getattr(program, "version", len(block.ops)), setting, fed, program.random_seed)
     if key not in kept:

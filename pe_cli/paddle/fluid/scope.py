@@ -21,6 +21,8 @@ from pe_cli.paddle.errors import EnforceNotMet, FluidValueError
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, LoDTensorArray
 
 Places = tuple[Place, ...]
+#: Which core scope: its places, and whether all devices share one copy of the parameters (Reduce on CPUs).
+Key = tuple[Places, bool]
 
 
 class ScopeTensor(LoDTensor):
@@ -79,9 +81,9 @@ class Scope:
         self._kids: list[Scope] = []
         self._variables: dict[str, ScopeVariable] = {}
         self._host: dict[str, np.ndarray[Any, Any]] = {}
-        self._stores: dict[Places, Store] = {}
-        self._newest: dict[str, set[Places | None]] = {}
-        self.trained_on: Places | None = None
+        self._stores: dict[Key, Store] = {}
+        self._newest: dict[str, set[Key | None]] = {}
+        self.trained_on: Key | None = None
 
     # --- what scripts call --------------------------------------------------------------------------------------------
 
@@ -138,7 +140,7 @@ class Scope:
             raise EnforceNotMet(f"variable '{name}' has no value yet", hint=hint)
         if None in where:
             return self._host[name].copy()
-        return self._stores[sorted(where, key=len)[0]].scope.get(name)  # type: ignore[arg-type]
+        return self._stores[next(iter(where))].scope.get(name)  # type: ignore[index]
 
     def write(self, name: str, value: np.ndarray[Any, Any]) -> None:
         """Write a value."""
@@ -146,57 +148,56 @@ class Scope:
         self._host[name] = value
         self._newest[name] = {None}
 
-    def store(self, places: Places, types: Mapping[str, TensorType]) -> Store:
-        """Return the core scope of some places, with room for variables of these types."""
-        found = self._stores.get(places)
+    def store(self, key: Key, types: Mapping[str, TensorType]) -> Store:
+        """Return a core scope whose variables are of these types, or not there yet."""
+        found = self._stores.get(key)
         if found and any(name in found.scope and found.scope.type(name) != kind for name, kind in types.items()):
-            self._move_out(places)
+            self._move_out(key)
             found = None
         if not found:
-            found = self._stores[places] = Store(places)
-        found.scope.allocate(types)
+            found = self._stores[key] = Store(key[0])
         return found
 
-    def _move_out(self, places: Places) -> None:
+    def _move_out(self, key: Key) -> None:
         """Keep what only one core scope has, and forget that: a variable changes its type."""
         for name, where in self._newest.items():
-            if places in where:
-                if where == {places}:
-                    self._host[name] = self._stores[places].scope.get(name)
+            if key in where:
+                if where == {key}:
+                    self._host[name] = self._stores[key].scope.get(name)
                     where.add(None)
-                where.discard(places)
-        del self._stores[places]
+                where.discard(key)
+        del self._stores[key]
 
-    def bring(self, places: Places, names: Mapping[str, TensorType]) -> None:
-        """Copy the newest values of variables to the core scope of some places.
+    def bring(self, key: Key, names: Mapping[str, TensorType]) -> None:
+        """Copy the newest values of variables to a core scope.
 
         Raises:
             FluidValueError: a value of another shape; a ValueError.
         """
         for name, kind in names.items():
             where = self._newest.get(name)
-            if not where or places in where:
+            if not where or key in where:
                 continue
             value = self.read(name)
             if value.size == kind.size and value.shape != kind.shape and {value.shape, kind.shape} <= {(), (1,)}:
                 value = value.reshape(kind.shape)
             if value.shape != kind.shape:
                 raise FluidValueError(f"variable '{name}' is {list(value.shape)} in the scope and {kind} in the program")
-            self._stores[places].scope.set(name, value.astype(kind.numpy))
-            where.add(places)
+            self._stores[key].scope.set(name, value.astype(kind.numpy))
+            where.add(key)
 
-    def drop_temporaries(self, program: Any, places: Places) -> None:
-        """Forget the plans of a program on some places, with their temporaries."""
-        if places in self._stores:
-            for prepared in self._stores[places].executors.get(program, {}).values():
+    def drop_temporaries(self, program: Any, key: Key) -> None:
+        """Forget the plans of a program, with their temporaries."""
+        if key in self._stores:
+            for prepared in self._stores[key].executors.get(program, {}).values():
                 prepared.executor.drop()
 
-    def wrote(self, places: Places, names: list[str]) -> None:
+    def wrote(self, key: Key, names: list[str]) -> None:
         """Say that a run wrote variables."""
         for name in names:
             self.var(name)
             self._host.pop(name, None)
-            self._newest[name] = {places}
+            self._newest[name] = {key}
 
 
 _STACK: list[Scope] = [Scope()]

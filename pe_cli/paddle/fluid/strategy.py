@@ -1,12 +1,12 @@
 """BuildStrategy and ExecutionStrategy with every attribute of the original's, and which of them the core acts on.
 
-`BUILD` and `EXECUTION` are the only places to touch when the core learns an option: name its field, and widen `can`.
+`BUILD` and `EXECUTION` map every attribute; what the core's strategies have a field for is passed on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -20,7 +20,6 @@ class ReduceStrategy(str, Enum):
 
     AllReduce = "AllReduce"
     Reduce = "Reduce"
-    _NoReduce = "_NoReduce"
 
 
 class GradientScaleStrategy(str, Enum):
@@ -37,64 +36,58 @@ class Option:
 
     Args:
         default: the original's.
-        can: values that the core acts on; () for all.
-        field: of the core's strategy; empty where there is nothing to pass on.
-        why: where `can` is () without a field: why there is nothing to do.
+        why: where the core has no field of that name: why there is nothing to do; empty where it cannot act on it yet.
+        kinds: types of its values; default: the default's.
     """
 
     default: Any
-    can: tuple[Any, ...] = ()
-    field: str = ""
     why: str = ""
+    kinds: tuple[type, ...] = ()
 
 
-def _later(default: Any) -> Option:
-    return Option(default, (default,))
-
-
+#: Attribute -> option. An attribute that is a field of the core's strategy is passed on; one that is not and has no `why`
+#: can only keep its default until the core has that field.
 BUILD: Mapping[str, Option] = {
-    "reduce_strategy": Option(ReduceStrategy.AllReduce, (ReduceStrategy.AllReduce,), "reduce_strategy"),
-    "gradient_scale_strategy": Option(
-        GradientScaleStrategy.CoeffNumDevice, (GradientScaleStrategy.CoeffNumDevice,), "gradient_scale_strategy"
-    ),
-    "debug_graphviz_path": Option("", field="debug_graphviz_path"),
-    "memory_optimize": Option(None, field="memory_optimize"),
-    "enable_inplace": _later(True),
-    "enable_addto": _later(False),
-    "fuse_elewise_add_act_ops": _later(False),
-    "fuse_bn_act_ops": _later(False),
-    "fuse_bn_add_act_ops": _later(False),
-    "fuse_relu_depthwise_conv": _later(False),
-    "fuse_all_optimizer_ops": _later(False),
-    "fuse_all_reduce_ops": _later(True),
-    "fuse_broadcast_ops": Option(True, why="there is no broadcast to fuse"),
-    "sync_batch_norm": _later(False),
-    "enable_auto_fusion": _later(False),
-    "enable_sequential_execution": _later(False),
-    "enable_backward_optimizer_op_deps": _later(True),
-    "remove_unnecessary_lock": Option(True, why="there is no lock to remove"),
-    "cache_runtime_context": Option(False, why="prepared operators are always kept"),
-    "enable_parallel_graph": _later(False),
-    "async_mode": _later(False),
-    "num_trainers": _later(1),
-    "trainer_id": _later(0),
-    "trainers_endpoints": _later([]),
-    "is_distribution": _later(False),
-    "nccl_comm_num": _later(1),
-    "use_hierarchical_allreduce": _later(False),
-    "hierarchical_allreduce_inter_nranks": _later(0),
-    "enable_cuda_graph": _later(False),
-    "mkldnn_enabled_op_types": Option(set(), (set(),)),
+    "reduce_strategy": Option(ReduceStrategy.AllReduce),
+    "gradient_scale_strategy": Option(GradientScaleStrategy.CoeffNumDevice),
+    "debug_graphviz_path": Option(""),
+    "memory_optimize": Option(None, kinds=(bool, type(None))),
+    "enable_inplace": Option(True),
+    "enable_addto": Option(False),
+    "fuse_elewise_add_act_ops": Option(False),
+    "fuse_bn_act_ops": Option(False),
+    "fuse_bn_add_act_ops": Option(False),
+    "fuse_relu_depthwise_conv": Option(False),
+    "fuse_all_optimizer_ops": Option(False),
+    "fuse_all_reduce_ops": Option(True),
+    "fuse_broadcast_ops": Option(True, kinds=(bool, type(None))),
+    "sync_batch_norm": Option(False),
+    "enable_auto_fusion": Option(False),
+    "enable_sequential_execution": Option(False),
+    "enable_backward_optimizer_op_deps": Option(True),
+    "remove_unnecessary_lock": Option(True, "there is no lock to remove"),
+    "cache_runtime_context": Option(False, "prepared operators are always kept"),
+    "enable_parallel_graph": Option(False),
+    "async_mode": Option(False),
+    "num_trainers": Option(1),
+    "trainer_id": Option(0),
+    "trainers_endpoints": Option([]),
+    "is_distribution": Option(False),
+    "nccl_comm_num": Option(1),
+    "use_hierarchical_allreduce": Option(False),
+    "hierarchical_allreduce_inter_nranks": Option(0),
+    "enable_cuda_graph": Option(False),
+    "mkldnn_enabled_op_types": Option(set()),
 }
 
 EXECUTION: Mapping[str, Option] = {
-    "num_threads": Option(0, field="num_threads"),
-    "num_iteration_per_drop_scope": Option(100, field="num_iteration_per_drop_scope"),
-    "num_iteration_per_run": Option(1, why="the executor of the original's name loops"),
-    "allow_op_delay": _later(False),
-    "use_thread_barrier": _later(False),
-    "use_cuda": Option(False, why="places say it"),
-    "dry_run": _later(False),
+    "num_threads": Option(0),
+    "num_iteration_per_drop_scope": Option(100),
+    "num_iteration_per_run": Option(1),
+    "allow_op_delay": Option(False),
+    "use_thread_barrier": Option(False),
+    "use_cuda": Option(False, "places say it"),
+    "dry_run": Option(False),
 }
 
 
@@ -102,6 +95,7 @@ class _Strategy:
     """Attributes by a table of options; frozen once something was built with them."""
 
     options: ClassVar[Mapping[str, Option]] = {}
+    fields: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self) -> None:
         object.__setattr__(self, "_values", {name: option.default for name, option in self.options.items()})
@@ -121,8 +115,8 @@ class _Strategy:
             hint = f"make a new {kind} for a new executor"
             raise EnforceNotMet(f"{kind} is frozen: a graph was built with it, {name} has no effect any more", hint=hint)
         option = self.options[name]
-        value = _checked(f"{kind}.{name}", option.default, value)
-        if option.can and value not in option.can:
+        value = _checked(f"{kind}.{name}", option, value)
+        if value != option.default and name not in self.fields and not option.why:
             hint = f"leave it at {_plain(option.default)!r}"
             raise NotThereYet(f"{kind}.{name} = {_plain(value)!r} is not there yet", hint=hint)
         self._values[name] = value
@@ -133,7 +127,7 @@ class _Strategy:
 
     def chosen(self) -> dict[str, Any]:
         """Return what the core is told: field -> value."""
-        return {o.field: _plain(self._values[name]) for name, o in self.options.items() if o.field}
+        return {name: _plain(self._values[name]) for name in self.options if name in self.fields}
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={_plain(v)!r}' for k, v in self._values.items())})"
@@ -143,35 +137,38 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
-def _checked(what: str, default: Any, value: Any) -> Any:
-    """Return a value of the default's type.
+def _checked(what: str, option: Option, value: Any) -> Any:
+    """Return a value of an option's type.
 
     Raises:
         FluidTypeError: another type; a TypeError.
         FluidValueError: a number below 0, or no member of the enumeration; a ValueError.
     """
-    if default is None or isinstance(default, bool):
-        if isinstance(value, bool) or (value is None and default is None):
-            return value
-        raise FluidTypeError(f"{what} must be True or False, got {value!r}")
+    default = option.default
     if isinstance(default, Enum):
         members = type(default)
-        if value not in [m.value for m in members] and not isinstance(value, members):
-            known = ", ".join(m.name for m in members if not m.name.startswith("_"))
+        if not isinstance(value, members) and value not in [m.value for m in members]:
+            known = ", ".join(m.name for m in members)
             kind = FluidValueError if isinstance(value, str) else FluidTypeError
             raise kind(f"{what} must be one of {known}, got {value!r}")
         return members(value)
-    if not isinstance(value, type(default)) or isinstance(value, bool):
-        raise FluidTypeError(f"{what} must be {type(default).__name__}, got {value!r}")
+    kinds = option.kinds or (type(default),)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise FluidTypeError(f"{what} must be {' or '.join(k.__name__ for k in kinds)}, got {value!r}")
     if isinstance(value, int) and value < 0:
         raise FluidValueError(f"{what} must be >= 0, got {value}")
     return value
+
+
+def _names(kind: type[Any]) -> frozenset[str]:
+    return frozenset(f.name for f in fields(kind))
 
 
 class BuildStrategy(_Strategy):
     """How the graph of a data-parallel program is built."""
 
     options = BUILD
+    fields = _names(core.BuildStrategy)
     ReduceStrategy = ReduceStrategy
     GradientScaleStrategy = GradientScaleStrategy
 
@@ -186,9 +183,11 @@ class ExecutionStrategy(_Strategy):
     """How a graph is scheduled."""
 
     options = EXECUTION
+    fields = _names(core.ExecutionStrategy)
 
     def core(self, devices: int) -> core.ExecutionStrategy:
         """Return the core's strategy; no number of threads means four for each device, as the documents say."""
         found = self.chosen()
         found["num_threads"] = found["num_threads"] or 4 * devices
+        found.pop("num_iteration_per_run", None)  # the executors of the original's names repeat the step themselves
         return core.ExecutionStrategy(**found)
