@@ -45,7 +45,7 @@ def ops(*, gradients: bool = False) -> dict[str, OpDef]:
     from pe_cli.ops.registry import discover
 
     found = discover()
-    return {name: found[name] for name in sorted(found) if gradients or found[name].is_grad_of is None}
+    return {name: found[name] for name in sorted(found) if gradients or not name.endswith("_grad")}
 
 
 def names() -> list[str]:

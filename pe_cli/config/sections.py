@@ -17,12 +17,16 @@ Name = Annotated[str, Field(strict=True, min_length=1)]
 DtypeName = Literal["float32", "float64", "int64", "int32", "uint8", "bool"]
 
 
+#: Devices and threads that a run may ask for; every one takes memory and a thread.
+MAX_DEVICES = 256
+
+
 def _devices(value: object) -> int | Literal["auto"]:
     if value == "auto":
         return "auto"
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_DEVICES:
         return value
-    raise ValueError("must be auto or a number of devices, at least 1")
+    raise ValueError(f"must be auto or a number of devices, 1 to {MAX_DEVICES}")
 
 
 def _always(value: object) -> bool:
@@ -36,8 +40,9 @@ def _always(value: object) -> bool:
 Devices = Annotated[
     int | Literal["auto"],
     PlainValidator(_devices),
-    WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
+    WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": MAX_DEVICES}]}),
 ]
+Threads = Annotated[int, Field(strict=True, ge=0, le=MAX_DEVICES)]
 Always = Annotated[bool, PlainValidator(_always), WithJsonSchema({"const": True})]
 
 
@@ -139,7 +144,7 @@ class ExecutorSection(Section):
 
     place: Literal["cpu", "cuda"] = Field(default="cpu", description="kind of device")
     devices: Devices = Field(default="auto", description="number of devices; auto: CPU_NUM, or else one per core")
-    num_threads: Natural | None = Field(default=None, description="the same as exec_strategy.num_threads")
+    num_threads: Threads | None = Field(default=None, description="the same as exec_strategy.num_threads")
     uneven_batch: Literal["weighted", "drop", "error"] = Field(
         default="weighted", description="what happens with a batch that cannot be split evenly"
     )
@@ -157,7 +162,7 @@ class BuildSection(Section):
     """How the multi-device graph is built; names and defaults are fluid's."""
 
     UNAVAILABLE = (
-        "enable_addto", "remove_unnecessary_lock", "cache_runtime_context", "num_trainers", "trainer_id", "use_hierarchical_allreduce",
+        "enable_addto", "num_trainers", "trainer_id", "use_hierarchical_allreduce",
         "hierarchical_allreduce_inter_nranks", "nccl_comm_num", "enable_cuda_graph",
     )  # fmt: skip
     reduce_strategy: Literal["AllReduce", "Reduce"] = Field(
@@ -190,6 +195,12 @@ class BuildSection(Section):
     data_layout: Literal["auto", "keep"] = Field(
         default="auto", description="auto: images run channels-last inside; keep: as the model writes them"
     )
+    remove_unnecessary_lock: StrictBool = Field(
+        default=True, description="false: steps of different executors never run at the same time"
+    )
+    cache_runtime_context: StrictBool = Field(
+        default=False, description="keep what was prepared for batch shapes that are not in use"
+    )
     fuse_all_reduce_ops: StrictBool = Field(default=True, description="gradients are summed in buckets")
     fuse_all_reduce_bytes: Count = Field(default=4 << 20, description="bytes of a bucket")
 
@@ -199,7 +210,7 @@ class ExecSection(Section):
 
     UNAVAILABLE = ("use_thread_barrier",)
 
-    num_threads: Natural = Field(default=0, description="native threads; 0: one per device, but no more than cores")
+    num_threads: Threads = Field(default=0, description="native threads; 0: one per device, but no more than cores")
     num_iteration_per_drop_scope: Count = Field(default=100, description="steps between drops of temporaries")
     num_iteration_per_run: Count = Field(default=1, description="steps that are done with each batch")
     allow_op_delay: StrictBool = Field(default=False, description="sums over devices wait for all other ready work")

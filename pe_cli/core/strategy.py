@@ -27,6 +27,8 @@ class BuildStrategy:
         sync_batch_norm: statistics over the samples of all devices.
         enable_sequential_execution: every device runs its ops in the program's order.
         enable_backward_optimizer_op_deps: no parameter is updated before all gradients are there.
+        remove_unnecessary_lock: if not, steps of different executors of the process never run at the same time.
+        cache_runtime_context: keep what was prepared for batch shapes that are not in use when temporaries are dropped.
         data_layout: `auto` runs image operators channels-last inside, `keep` as the model writes them.
     """
 
@@ -44,6 +46,8 @@ class BuildStrategy:
     sync_batch_norm: bool = False
     enable_sequential_execution: bool = False
     enable_backward_optimizer_op_deps: bool = True
+    remove_unnecessary_lock: bool = True
+    cache_runtime_context: bool = False
     memory_optimize: bool = True
     debug_graphviz_path: str = ""
     data_layout: str = "auto"

@@ -11,8 +11,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.devices.chains import chains
 from pe_cli.devices.memory import Arena
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
-from pe_cli.devices.stamps import StampedTape
 from pe_cli.devices.stall import StampedStep
+from pe_cli.devices.stamps import StampedTape
 from pe_cli.devices.tape import Instruction, Tape, word
 from pe_cli.devices.watchdog import Guard
 from pe_cli.kernels.cache import Instance, addresses

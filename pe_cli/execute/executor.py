@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,14 +17,16 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.plan import Plan, Request
-from pe_cli.graph.pipeline import apply_passes
 from pe_cli.graph.passes import customized_gradient
+from pe_cli.graph.pipeline import apply_passes
 from pe_cli.graph.replicate import replicate, shared_variables
 from pe_cli.graph.ssa import Graph
 from pe_cli.program.ir import Program
 
 Array = np.ndarray[Any, Any]
 Feed = Mapping[str, Array]
+#: Held during a step where `remove_unnecessary_lock` is off.
+_STEPS = threading.Lock()
 #: Plans kept for different batch shapes; the least recently used goes first.
 MAX_PLANS = 8
 
@@ -127,8 +131,9 @@ class Executor:
 
     def drop_unused(self) -> None:
         """Forget the plans, with their temporaries, that have not run since this was last called."""
-        for request in [r for r in self.plans if r not in self._used]:
-            del self.plans[request]
+        if not self.build.cache_runtime_context:
+            for request in [r for r in self.plans if r not in self._used]:
+                del self.plans[request]
         self._used.clear()
 
     def drop(self) -> None:
@@ -231,8 +236,9 @@ class Executor:
         types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in part.items()} for part in parts]
         plan = self.plan(types, sizes, fetches)
         times = self.execution.num_iteration_per_run
-        for i in range(times):
-            values = plan.run(parts, step * times + i)
+        with contextlib.nullcontext() if self.build.remove_unnecessary_lock else _STEPS:
+            for i in range(times):
+                values = plan.run(parts, step * times + i)
         return values, [n for n in sizes if n] or sizes[:1]
 
 

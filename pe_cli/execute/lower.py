@@ -16,7 +16,6 @@ from pe_cli.ops.lowering import Buffer, Call, Lowering
 from pe_cli.ops.registry import OpDef, find
 from pe_cli.program.ir import EMPTY, Operator, Program
 
-
 #: Kinds of nodes that sum gradients over devices.
 COLLECTIVES = ("all_reduce", "fused_all_reduce", "reduce")
 

@@ -22,7 +22,7 @@ def plan_picture(plan: Plan, title: str = "") -> Picture:
         boxes.append(_box(plan, i, task))
         implied = {w for b in waits[i] for w in waits[b]}
         for before in sorted(waits[i]):
-            written = {b: None for b in plan.tasks[before].writes}
+            written = dict.fromkeys(plan.tasks[before].writes)
             data = tuple(Datum(b.name, b.type) for b in dict.fromkeys(task.reads) if b in written)
             if data:
                 arrows.append(Arrow(f"task{before}", f"task{i}", data))

@@ -80,7 +80,7 @@ def _box(key: str, group: tuple[object, ...], inside: Sequence[Box]) -> Box:
 
 def _arrows(picture: Picture, owner: dict[str, str], feeds: set[str]) -> tuple[Arrow, ...]:
     """Return one arrow for all data between two boxes."""
-    writers: dict[str, set[str]] = defaultdict(set)
+    writers: dict[str, dict[str, None]] = defaultdict(dict)
     flows: dict[tuple[str, str], dict[Datum, None]] = defaultdict(dict)
     for a in picture.arrows:
         if a.order:
@@ -88,10 +88,10 @@ def _arrows(picture: Picture, owner: dict[str, str], feeds: set[str]) -> tuple[A
         if a.source in owner and a.target in owner:
             flows[owner[a.source], owner[a.target]] |= dict.fromkeys(a.data)
         elif a.source in owner:
-            writers[a.target].add(owner[a.source])
+            writers[a.target][owner[a.source]] = None
     for a in picture.arrows:
         if a.order or a.source in owner or a.target not in owner:
             continue
-        for source in {a.source} if a.source in feeds else writers[a.source]:
+        for source in [a.source] if a.source in feeds else writers[a.source]:
             flows[source, owner[a.target]] |= dict.fromkeys(a.data)
     return tuple(Arrow(s, t, tuple(data)) for (s, t), data in flows.items() if s != t)

@@ -9,7 +9,6 @@ from typing import Any
 from pe_cli.core.types import Place
 from pe_cli.program.ir import EMPTY, Operator, Program
 
-
 #: Slot -> (variable, device) pairs.
 Slots = dict[str, list[tuple[str, int]]]
 

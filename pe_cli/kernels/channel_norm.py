@@ -181,13 +181,9 @@ def gradient_sums_first(
         dscale[c] = T(product_ * inverse[c])
 
 
-@kernel
-def gradient_last(
-    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, table: Ptr, rows: Int,
-    width: Int, channels: Int, batch: Int,
-):
-    """dx on [rows, width]; batch: the statistics depend on x; dx may be g; table holds 4 * width numbers."""
-    share = T(batch / max(1, rows * (width // channels)))
+@helper
+def gradient_table(mean, inverse, scale, dscale, dbias, table, width, channels, share):
+    """Write the numbers of every column that make dx: mean, factor of g, factor of x - mean, and what is taken off."""
     for j in range(width):
         c = j % channels
         f = scale[c] * inverse[c]
@@ -195,6 +191,16 @@ def gradient_last(
         table[width + j] = f
         table[2 * width + j] = f * inverse[c] * dscale[c] * share
         table[3 * width + j] = f * dbias[c] * share
+
+
+@kernel
+def gradient_last(
+    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, table: Ptr, rows: Int,
+    width: Int, channels: Int, batch: Int,
+):
+    """dx on [rows, width]; batch: the statistics depend on x; dx may be g; table holds 4 * width numbers."""
+    share = T(batch / max(1, rows * (width // channels)))
+    gradient_table(mean, inverse, scale, dscale, dbias, table, width, channels, share)
     if address(g) == address(dx):  # a loop over one pointer: the test that guards a vector loop over two would fail
         for r in range(rows):
             at = r * width

@@ -6,7 +6,7 @@ With a sum it reads the values. Memory as in `channel_norm`: channels last in ro
 
 from __future__ import annotations
 
-from pe_cli.kernels.channel_norm import join_columns
+from pe_cli.kernels.channel_norm import gradient_table, join_columns
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, T, address, helper, kernel
 from pe_cli.kernels.moments import piece_rows
 
@@ -74,20 +74,23 @@ def normalise_relu_first(
 
 @kernel
 def normalise_add_relu_first(
-    x: Ptr, z: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, samples: Int, channels: Int, size: Int
+    x: Ptr, z: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, row: Ptr, samples: Int, channels: Int, size: Int
 ):
-    """y = relu(normalised x + z) on [samples, channels, size]; y may be z."""
+    """y = relu(normalised x + z) on [samples, channels, size]; y may be z; row holds size numbers."""
     for p in range(samples * channels):
         c = p % channels
         m, f, b = mean[c], inverse[c] * scale[c], bias[c]
+        at = p * size
+        for i in range(size):  # a loop of its own: in one, b + z may be added first, which rounds differently
+            row[i] = (x[at + i] - m) * f + b
         if address(z) == address(y):
-            for i in range(p * size, p * size + size):
-                v = (x[i] - m) * f + b + y[i]
-                y[i] = T(0) if v <= T(0) else v
+            for i in range(size):
+                v = row[i] + y[at + i]
+                y[at + i] = T(0) if v <= T(0) else v
         else:
-            for i in range(p * size, p * size + size):
-                v = (x[i] - m) * f + b + z[i]
-                y[i] = T(0) if v <= T(0) else v
+            for i in range(size):
+                v = row[i] + z[at + i]
+                y[at + i] = T(0) if v <= T(0) else v
 
 
 # --- gradient of relu(normalised x) -----------------------------------------------------------------------------------
@@ -121,30 +124,21 @@ def relu_sums_last(
 @kernel
 def relu_gradient_last(
     x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, table: Ptr,
-    rows: Int, width: Int, channels: Int, batch: Int,
+    part: Ptr, rows: Int, width: Int, channels: Int, batch: Int,
 ):
-    """dx, as `gradient_last` of g where relu let x through; dx may be g; table holds 5 * width numbers."""
-    fill_table(mean, inverse, scale, bias, table, width, channels)
+    """dx, as `gradient_last` of g where relu let x through; dx may be g; table holds 5 * width numbers, part width."""
     share = T(batch / max(1, rows * (width // channels)))
+    gradient_table(mean, inverse, scale, dscale, dbias, table, width, channels, share)
     for j in range(width):
-        c = j % channels
-        f = scale[c] * inverse[c]
-        table[3 * width + j] = f * inverse[c] * dscale[c] * share
-        table[4 * width + j] = f * dbias[c] * share
-    if address(g) == address(dx):
-        for r in range(rows):
-            at = r * width
-            for j in range(width):
-                d = x[at + j] - table[j]
-                u = dx[at + j] if d * table[width + j] + table[2 * width + j] > T(0) else T(0)
-                dx[at + j] = table[width + j] * u - table[3 * width + j] * d - table[4 * width + j]
-    else:
-        for r in range(rows):
-            at = r * width
-            for j in range(width):
-                d = x[at + j] - table[j]
-                u = g[at + j] if d * table[width + j] + table[2 * width + j] > T(0) else T(0)
-                dx[at + j] = table[width + j] * u - table[3 * width + j] * d - table[4 * width + j]
+        table[4 * width + j] = bias[j % channels]
+    for r in range(rows):
+        at = r * width
+        for j in range(width):  # a loop of its own: in one, the terms below may be added in another order
+            d = x[at + j] - table[j]
+            part[j] = g[at + j] if d * table[width + j] + table[4 * width + j] > T(0) else T(0)
+        for j in range(width):
+            d = x[at + j] - table[j]
+            dx[at + j] = table[width + j] * part[j] - table[2 * width + j] * d - table[3 * width + j]
 
 
 @kernel

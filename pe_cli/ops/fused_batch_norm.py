@@ -147,12 +147,13 @@ def fused_batch_norm_act_grad_cpu(o: Lowering) -> None:
         _back_first(o, x, cut, sums, (n, channels, size))
         return
     rows, width = fold(n, channels)
-    table = o.scratch(5 * width, x.dtype)
+    table, part = o.scratch(5 * width, x.dtype), o.scratch(2 * width, x.dtype)
     if _needs_sums(o):
-        doubles, part = o.scratch(2 * width, "float64"), o.scratch(2 * width, x.dtype)
+        doubles = o.scratch(2 * width, "float64")
         o.call(relu_sums_last, x, g, *each, *sums, doubles, table, part, rows, width, channels)
     if o.has("X@GRAD"):
-        o.call(relu_gradient_last, x, g, *each, *sums, o.output("X@GRAD"), table, rows, width, channels, _batch(o))
+        dx = o.output("X@GRAD")
+        o.call(relu_gradient_last, x, g, *each, *sums, dx, table, part, rows, width, channels, _batch(o))
 
 
 def _batch(o: Lowering) -> int:
@@ -221,7 +222,8 @@ def fused_bn_add_activation_cpu(o: Lowering) -> None:
         table = o.scratch(3 * width, x.dtype)
         o.call(normalise_add_relu_last, x, z, saved, inverse, scale, bias, y, table, rows, width, channels)
     else:
-        o.call(normalise_add_relu_first, x, z, saved, inverse, scale, bias, y, n, channels, size)
+        row = o.scratch(size, x.dtype)
+        o.call(normalise_add_relu_first, x, z, saved, inverse, scale, bias, y, row, n, channels, size)
 
 
 @fused_bn_add_activation.grad(uses="X Y Scale SavedMean SavedVariance", inplace={"Z@GRAD": "Y@GRAD"}).lower("cpu")

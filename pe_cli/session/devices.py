@@ -6,6 +6,7 @@ import os
 from typing import Literal
 
 from pe_cli.config.sections import ExecutorSection
+from pe_cli.config.sections import MAX_DEVICES
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.core.types import Place
 from pe_cli.devices.cuda import cuda_count
@@ -43,8 +44,9 @@ def resolve_places(kind: str, devices: int | Literal["auto"], at: Span | None = 
         return tuple(Place("cpu", i) for i in range(devices)), f"{devices} cpu (executor.devices)"
     text = os.environ.get("CPU_NUM")
     if text is not None:
-        if not text.strip().isdigit() or int(text) < 1:
-            raise PeError(f"the environment variable CPU_NUM is {text!r}", hint="a number of at least 1, or unset it")
+        if not text.strip().isdigit() or not 1 <= int(text) <= MAX_DEVICES:
+            hint = f"a number from 1 to {MAX_DEVICES}, or unset it"
+            raise PeError(f"the environment variable CPU_NUM is {text!r}", hint=hint)
         return tuple(Place("cpu", i) for i in range(int(text))), f"{int(text)} cpu (CPU_NUM)"
     cores = usable_cores()
     return tuple(Place("cpu", i) for i in range(cores)), f"{cores} cpu (cores of this process)"

@@ -189,7 +189,7 @@ HEAD = "model: model.yaml\n"
         pytest.param(
             HEAD + "executor: {devices: 0}\n",
             """\
-            run.yaml:2:21: error: executor.devices must be auto or a number of devices, at least 1, got 0
+            run.yaml:2:21: error: executor.devices must be auto or a number of devices, 1 to 256, got 0
                   executor: {devices: 0}
                                       ^""",
             id="no devices",

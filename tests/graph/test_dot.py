@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
 import xml.etree.ElementTree as xml
-from pathlib import Path
 
 import pytest
 
@@ -20,14 +18,7 @@ from pe_cli.graph.picture import Arrow, Box, Datum, Picture, picture_of
 from pe_cli.graph.replicate import replicate
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program, Role
-
-_SPEC = importlib.util.spec_from_file_location("dot_parser", Path(__file__).parent / "dot_parser.py")
-assert _SPEC is not None
-assert _SPEC.loader is not None
-_MODULE = importlib.util.module_from_spec(_SPEC)
-__import__("sys").modules["dot_parser"] = _MODULE
-_SPEC.loader.exec_module(_MODULE)
-parse_dot = _MODULE.parse_dot
+from tests.graph.dot_parser import parse_dot
 
 SVG = "{http://www.w3.org/2000/svg}"
 NASTY = [
@@ -279,9 +270,9 @@ def test_scopes_are_joined_further_up_when_there_are_too_many():
     assert [b.title for b in small.boxes if b.is_op] == ["stage0", "stage1", "stage2"]
     flows = [(a.source, a.target, [d.name for d in a.data]) for a in small.arrows]
     assert flows == [
+        ("x/0/0", "group 0", ["x"]),
         ("group 0", "group 1", ["v0_3_1"]),
         ("group 1", "group 2", ["v1_3_1"]),
-        ("x/0/0", "group 0", ["x"]),
     ]
     labels = [a["label"] for _, _, a in parse_dot(write_dot(small)).edges if "label" in a]
     assert "v0_3_1\\nfloat32[8]\\n32 B" in labels

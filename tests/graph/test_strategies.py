@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,8 @@ OPTIONS = [
     {"memory_optimize": False},
     {"enable_sequential_execution": True},
     {"enable_backward_optimizer_op_deps": False},
+    {"remove_unnecessary_lock": False},
+    {"cache_runtime_context": True},
 ]
 
 
@@ -127,6 +131,27 @@ def test_delayed_collectives_and_a_dry_run():
     assert np.array_equal(found["w1"], parameters["w1"])
     _, untouched, _ = run({}, {"dry_run": True})
     assert np.array_equal(untouched["w0"], values()["w0"])
+
+
+def test_dropping_temporaries_forgets_shapes_out_of_use_unless_their_context_is_cached():
+    for cached in (False, True):
+        _, _, executor = run({"cache_runtime_context": cached}, sizes=(4, 6, 8))
+        executor.drop_unused()
+        executor.run(batch(4, 0), ["loss"])
+        executor.drop_unused()
+        assert len(executor.plans) == (3 if cached else 1)
+        executor.drop()
+        assert not executor.plans
+
+
+def test_steps_exclude_each_other_where_locks_are_kept():
+    _, _, executor = run({"remove_unnecessary_lock": False}, sizes=(4,))
+    threads = [threading.Thread(target=executor.run, args=(batch(4, 0), ["loss"])) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert np.isfinite(executor.scope.get("w0")).all()
 
 
 def norm_program(momentum: float = 0.9):

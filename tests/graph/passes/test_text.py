@@ -1,0 +1,257 @@
+"""Each fusing pass on small programs: text in, text out, and what it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from pe_cli.core.errors import Span
+from pe_cli.core.strategy import BuildStrategy
+from pe_cli.graph.passes import fuse_bn_act, fuse_bn_add_act, fuse_elewise_add_act, fuse_relu_depthwise
+from pe_cli.graph.pipeline import apply_passes
+from pe_cli.program.parse import parse_program
+from pe_cli.program.verify import verify
+
+HEAD = 'program "p"\nblock 0\n'
+BIAS = """\
+  var x: float32[batch, 4] is_data stop_gradient
+  param w: float32[4, 3]
+  param b: float32[3]
+  forward mul(X=x, Y=w) -> Out=m: float32[batch, 3]
+  forward elementwise_add(X=m, Y=b) -> Out=s: float32[batch, 3] scope("fc/")
+"""
+IMAGE = """\
+  var x: float32[batch, 2, 4, 4] is_data stop_gradient
+  var z: float32[batch, 2, 4, 4] is_data stop_gradient
+  var mean: float32[2] persistable stop_gradient
+  var variance: float32[2] persistable stop_gradient
+  param scale: float32[2]
+  param bias: float32[2]
+"""
+NORM = (
+    "  forward {op}(X=x, {z}Scale=scale, Bias=bias, Mean=mean, Variance=variance) -> Y={y}: float32[batch, 2, 4, 4], "
+    "MeanOut=mean, VarianceOut=variance, SavedMean=m: float32[2], SavedVariance=v: float32[2]\n"
+)
+PLAIN = IMAGE + NORM.format(op="batch_norm", z="", y="n")
+
+
+def text(run, program: str, fetches=()) -> tuple[str, str]:
+    given = parse_program(HEAD + program)
+    verify(given)
+    before = given.to_string()
+    made, said = run(given, list(fetches))
+    verify(made)
+    assert given.to_string() == before, "the program given was changed"
+    return made.to_string().removeprefix(HEAD), said
+
+
+def test_elementwise_add_and_relu_become_one_op_with_the_first_one_s_scope():
+    made, said = text(fuse_elewise_add_act.run, BIAS + "  forward relu(X=s) -> Out=r: float32[batch, 3]\n")
+    assert made.splitlines()[4:] == [
+        '  forward fused_elemwise_activation(X=m, Y=b) -> Out=r: float32[batch, 3] {"axis": -1} scope("fc/")'.replace(' {"axis": -1}', "")
+    ]
+    assert said == "fuse_elewise_add_act_ops: 1 places fused, 0 gradients"
+
+
+def test_gradients_of_relu_and_the_sum_become_one_op_with_the_roles_of_both():
+    made, said = text(
+        fuse_elewise_add_act.run,
+        BIAS
+        + "  forward relu(X=s) -> Out=r: float32[batch, 3]\n"
+        + '  loss fill_like(X=r) -> Out=r@GRAD: float32[batch, 3] {"value": 1.0}\n'
+        + "  backward relu_grad(Out=r, Out@GRAD=r@GRAD) -> X@GRAD=s@GRAD: float32[batch, 3]\n"
+        + "  backward elementwise_add_grad(Out@GRAD=s@GRAD) -> X@GRAD=m@GRAD: float32[batch, 3], Y@GRAD=b@GRAD: float32[3] vars(b, b@GRAD)\n",
+    )
+    assert made.splitlines()[-1] == (
+        "  backward fused_elemwise_activation_grad(Out=r, Out@GRAD=r@GRAD) -> "
+        "X@GRAD=m@GRAD: float32[batch, 3], Y@GRAD=b@GRAD: float32[3] vars(b, b@GRAD)"
+    )
+    assert "s" not in [line.split(":")[0].strip() for line in made.splitlines()]
+    assert said == "fuse_elewise_add_act_ops: 1 places fused, 1 gradients"
+
+
+def test_an_activation_whose_gradient_reads_its_input_keeps_the_sum_for_it():
+    made, _ = text(
+        fuse_elewise_add_act.run,
+        BIAS
+        + '  forward leaky_relu(X=s) -> Out=r: float32[batch, 3] {"alpha": 0.5}\n'
+        + '  loss fill_like(X=r) -> Out=r@GRAD: float32[batch, 3] {"value": 1.0}\n'
+        + '  backward leaky_relu_grad(X=s, Out@GRAD=r@GRAD) -> X@GRAD=s@GRAD: float32[batch, 3] {"alpha": 0.5}\n'
+        + "  backward elementwise_add_grad(Out@GRAD=s@GRAD) -> Y@GRAD=b@GRAD: float32[3] vars(b, b@GRAD)\n",
+    )
+    attrs = '{"functor_list": ["leaky_relu", "elementwise_add"], "functor_attrs": {"alpha": 0.5}, "save_intermediate_out": true}'
+    assert made.splitlines()[4:] == [
+        f'  forward fused_elemwise_activation(X=m, Y=b) -> Out=r: float32[batch, 3], IntermediateOut=s: float32[batch, 3] {attrs} scope("fc/")',
+        '  loss fill_like(X=r) -> Out=r@GRAD: float32[batch, 3] {"value": 1.0}',
+        f"  backward fused_elemwise_activation_grad(IntermediateOut=s, Out@GRAD=r@GRAD) -> Y@GRAD=b@GRAD: float32[3] {attrs} vars(b, b@GRAD)",
+    ]
+
+
+RELU_S = "  forward relu(X=s) -> Out=r: float32[batch, 3]\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "fetches", "why"),
+    [
+        pytest.param(
+            BIAS + RELU_S + "  forward tanh(X=s) -> Out=t: float32[batch, 3]\n",
+            [],
+            "1 x the output of elementwise_add is also read by relu; 1 x the output of elementwise_add is also read by tanh",
+            id="another op reads the sum",
+        ),
+        pytest.param(BIAS + RELU_S, ["s"], "1 x the output of elementwise_add is fetched", id="the sum is fetched"),
+        pytest.param(
+            BIAS + "  forward relu(X=m) -> Out=r: float32[batch, 3]\n", [], "1 x the input of relu is made by mul", id="relu follows mul"
+        ),
+        pytest.param(BIAS, [], "the program has no activation", id="no activation"),
+        pytest.param(
+            "  var x: float32[batch, 4] is_data stop_gradient\n  forward relu(X=x) -> Out=r: float32[batch, 4]\n",
+            [],
+            "1 x the input of relu is made by no op or several",
+            id="relu of a feed",
+        ),
+        pytest.param(
+            "  var x: float32[3]\n  param b: float32[3]\n"
+            '  forward fill_constant() -> Out=x {"shape": [3], "value": 1.0}\n'
+            "  forward elementwise_add(X=x, Y=b) -> Out=s: float32[3]\n"
+            '  forward fill_constant() -> Out=x {"shape": [3], "value": 2.0}\n'
+            "  forward relu(X=s) -> Out=x\n",
+            [],
+            "1 x fused_elemwise_activation would move past operators that use the same variables",
+            id="the operand is overwritten before relu, and relu writes what is used in between",
+        ),
+    ],
+)
+def test_what_elementwise_add_and_an_activation_are_left_alone_for(program, fetches, why):
+    made, said = text(fuse_elewise_add_act.run, program, fetches)
+    assert made == program
+    assert said == f"fuse_elewise_add_act_ops: nothing fused: {why}"
+
+
+def test_batch_norm_and_relu_become_one_op():
+    made, said = text(fuse_bn_act.run, PLAIN + "  forward relu(X=n) -> Out=y: float32[batch, 2, 4, 4]\n")
+    assert made == IMAGE + NORM.format(op="fused_batch_norm_act", z="", y="y")
+    assert said == "fuse_bn_act_ops: 1 places fused, 0 gradients"
+
+
+NORM_GRAD = (
+    "  backward batch_norm_grad(X=x, Scale=scale, SavedMean=m, SavedVariance=v, Y@GRAD=n@GRAD) -> "
+    "Scale@GRAD=scale@GRAD: float32[2], Bias@GRAD=bias@GRAD: float32[2] vars(scale, scale@GRAD, bias, bias@GRAD)\n"
+)
+ONES = '  loss fill_like(X=y) -> Out=y@GRAD: float32[batch, 2, 4, 4] {"value": 1.0}\n'
+
+
+def test_gradients_of_batch_norm_and_relu_become_one_op():
+    made, said = text(
+        fuse_bn_act.run,
+        PLAIN
+        + "  forward relu(X=n) -> Out=y: float32[batch, 2, 4, 4]\n"
+        + ONES
+        + "  backward relu_grad(Out=y, Out@GRAD=y@GRAD) -> X@GRAD=n@GRAD: float32[batch, 2, 4, 4]\n"
+        + NORM_GRAD,
+    )
+    assert made == IMAGE + NORM.format(op="fused_batch_norm_act", z="", y="y") + ONES + (
+        "  backward fused_batch_norm_act_grad(X=x, Scale=scale, SavedMean=m, SavedVariance=v, Bias=bias, Y@GRAD=y@GRAD) -> "
+        "Scale@GRAD=scale@GRAD: float32[2], Bias@GRAD=bias@GRAD: float32[2] vars(scale, scale@GRAD, bias, bias@GRAD)\n"
+    )
+    assert said == "fuse_bn_act_ops: 1 places fused, 1 gradients"
+
+
+def test_a_fetched_output_of_batch_norm_stays_while_its_gradients_fuse():
+    program = (
+        PLAIN
+        + "  forward relu(X=n) -> Out=y: float32[batch, 2, 4, 4]\n"
+        + ONES
+        + "  backward relu_grad(Out=y, Out@GRAD=y@GRAD) -> X@GRAD=n@GRAD: float32[batch, 2, 4, 4]\n"
+        + NORM_GRAD
+    )
+    made, said = text(fuse_bn_act.run, program, ["n"])
+    assert "forward batch_norm(" in made
+    assert said == "fuse_bn_act_ops: 0 places fused, 1 gradients; not 1 x the output of batch_norm is fetched"
+    made, said = text(fuse_bn_act.run, program, ["n@GRAD"])
+    assert "backward relu_grad(" in made
+    assert said == "fuse_bn_act_ops: 1 places fused, 0 gradients; not 1 x the gradient of relu is fetched"
+
+
+@pytest.mark.parametrize("operands", ["X=n, Y=z", "X=z, Y=n"])
+def test_batch_norm_a_sum_and_relu_become_one_op_with_either_operand(operands):
+    grads = "X@GRAD=n@GRAD" if operands.startswith("X=n") else "Y@GRAD=n@GRAD"
+    made, said = text(
+        fuse_bn_add_act.run,
+        PLAIN
+        + f"  forward elementwise_add({operands}) -> Out=s: float32[batch, 2, 4, 4]\n"
+        + "  forward relu(X=s) -> Out=y: float32[batch, 2, 4, 4]\n"
+        + ONES
+        + "  backward relu_grad(Out=y, Out@GRAD=y@GRAD) -> X@GRAD=s@GRAD: float32[batch, 2, 4, 4]\n"
+        + f"  backward elementwise_add_grad(Out@GRAD=s@GRAD) -> {grads}: float32[batch, 2, 4, 4]\n"
+        + NORM_GRAD,
+    )
+    assert made == (
+        IMAGE
+        + NORM.format(op="fused_bn_add_activation", z="", y="y").replace("Variance=variance) ->", "Variance=variance, Z=z) ->")
+        + ONES
+        + "  backward fused_bn_add_activation_grad(X=x, Scale=scale, SavedMean=m, SavedVariance=v, Y=y, Y@GRAD=y@GRAD) -> "
+        "Scale@GRAD=scale@GRAD: float32[2], Bias@GRAD=bias@GRAD: float32[2] vars(scale, scale@GRAD, bias, bias@GRAD)\n"
+    )
+    assert said == "fuse_bn_add_act_ops: 1 places fused, 1 gradients"
+
+
+DEPTHWISE = """\
+  var x: float32[batch, 2, 4, 4] is_data
+  param k: float32[2, 1, 3, 3]
+  forward relu(X=x) -> Out=r: float32[batch, 2, 4, 4]
+  forward depthwise_conv2d(Input=r, Filter=k) -> Output=y: float32[batch, 2, 2, 2] {"groups": 2}
+"""
+
+
+def test_relu_and_depthwise_conv2d_become_one_op_with_their_gradients():
+    made, said = text(
+        fuse_relu_depthwise.run,
+        DEPTHWISE
+        + '  loss fill_like(X=y) -> Out=y@GRAD: float32[batch, 2, 2, 2] {"value": 1.0}\n'
+        + "  backward depthwise_conv2d_grad(Input=r, Filter=k, Output@GRAD=y@GRAD) -> "
+        'Input@GRAD=r@GRAD: float32[batch, 2, 4, 4], Filter@GRAD=k@GRAD: float32[2, 1, 3, 3] {"groups": 2} vars(k, k@GRAD)\n'
+        + "  backward relu_grad(Out=r, Out@GRAD=r@GRAD) -> X@GRAD=x@GRAD: float32[batch, 2, 4, 4]\n",
+    )
+    assert made.splitlines()[2:] == [
+        '  forward fused_relu_depthwise_conv2d(Input=x, Filter=k) -> Output=y: float32[batch, 2, 2, 2] {"groups": 2}',
+        '  loss fill_like(X=y) -> Out=y@GRAD: float32[batch, 2, 2, 2] {"value": 1.0}',
+        "  backward fused_relu_depthwise_conv2d_grad(Input=x, Filter=k, Output@GRAD=y@GRAD) -> "
+        'Input@GRAD=x@GRAD: float32[batch, 2, 4, 4], Filter@GRAD=k@GRAD: float32[2, 1, 3, 3] {"groups": 2} vars(k, k@GRAD)',
+    ]
+    assert said == "fuse_relu_depthwise_conv: 1 places fused, 1 gradients"
+
+
+@pytest.mark.parametrize(
+    ("more", "fetches", "why"),
+    [
+        pytest.param("  forward tanh(X=r) -> Out=t: float32[batch, 2, 4, 4]\n", [], "also read by tanh", id="tanh reads relu too"),
+        pytest.param("", ["r"], "fetched", id="relu is fetched"),
+    ],
+)
+def test_what_relu_and_depthwise_conv2d_are_left_alone_for(more, fetches, why):
+    made, said = text(fuse_relu_depthwise.run, DEPTHWISE + more, fetches)
+    assert made == DEPTHWISE + more
+    assert said == f"fuse_relu_depthwise_conv: nothing fused: 1 x the output of relu is {why}"
+
+
+def test_a_fused_op_keeps_the_place_of_the_first():
+    program = parse_program(HEAD + BIAS + RELU_S)
+    program.global_block().ops[1].at = place = Span("m.yaml", 3, 1, 2, "a: b")
+    made, _ = fuse_elewise_add_act.run(program, [])
+    assert made.global_block().ops[1].at == place
+
+
+def test_the_pipeline_runs_the_passes_in_order_and_says_what_each_did():
+    program = parse_program(HEAD + PLAIN + "  forward relu(X=n) -> Out=y: float32[batch, 2, 4, 4]\n")
+    said: list[str] = []
+    every = {"fuse_elewise_add_act_ops": True, "fuse_relu_depthwise_conv": True, "fuse_bn_act_ops": True, "fuse_bn_add_act_ops": True}
+    apply_passes(program, BuildStrategy(data_layout="keep", **every), ["y"], said)
+    assert said == [
+        "fuse_bn_add_act_ops: nothing fused: 1 x the input of relu is made by batch_norm",
+        "fuse_bn_act_ops: 1 places fused, 0 gradients",
+        "fuse_relu_depthwise_conv: nothing fused: the program has no depthwise_conv2d after a relu",
+        "fuse_elewise_add_act_ops: nothing fused: the program has no elementwise_add",
+    ]
+    said.clear()
+    apply_passes(program, BuildStrategy(data_layout="keep", sync_batch_norm=True, fuse_bn_act_ops=True), ["y"], said)
+    assert said == ["fuse_bn_act_ops: nothing fused: sync_batch_norm takes the batch_norm ops"]

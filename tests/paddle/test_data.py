@@ -1,0 +1,227 @@
+"""DataFeeder on devices, DataFeedDesc, MultiSlot files, AsyncExecutor and readers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pe_cli.paddle as paddle
+import pe_cli.paddle.fluid as fluid
+from tests.paddle.support import rows, trained
+
+PROTO = """
+name: "MultiSlotDataFeed"
+batch_size: 2
+multi_slot_desc {
+  slots { name: "words" type: "uint64" is_dense: false is_used: true }
+  slots { name: "skipped" type: "float" is_dense: false is_used: false }  # read, not fed
+  slots { name: "x" type: "float" is_dense: true is_used: true shape: 2 }
+}
+"""
+
+
+@pytest.fixture
+def proto(tmp_path):
+    path = tmp_path / "data.proto"
+    path.write_text(PROTO)
+    return path
+
+
+# --- DataFeeder -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def feeder(fresh):
+    return fluid.DataFeeder([fluid.layers.data("x", [2]), fluid.layers.data("y", [1], dtype="int64")], fluid.CPUPlace())
+
+
+def batches(n: int):
+    return [[([i, i], i), ([i, i], i)] for i in range(n)]
+
+
+def test_feed_parallel_gives_a_feed_for_each_device(feeder):
+    first, second = feeder.feed_parallel(batches(2), num_places=2)
+    assert first["x"].shape == (2, 2)
+    assert second["y"].tolist() == [[1], [1]]
+    with pytest.raises(ValueError, match="3 mini-batches for 2 devices"):
+        feeder.feed_parallel(batches(3), num_places=2)
+
+
+def test_a_decorated_reader_gives_lists_and_drops_the_tail(feeder):
+    reader = feeder.decorate_reader(lambda: iter(batches(5)), multi_devices=True, num_places=2)
+    assert [len(feeds) for feeds in reader()] == [2, 2]
+    keeps = feeder.decorate_reader(lambda: iter(batches(5)), multi_devices=True, num_places=2, drop_last=False)
+    with pytest.raises(ValueError, match="1 mini-batches are left for 2 devices"):
+        list(keeps())
+    single = feeder.decorate_reader(lambda: iter(batches(3)), multi_devices=False)
+    assert [sorted(feed) for feed in single()] == [["x", "y"]] * 3
+
+
+def test_a_feeder_refuses_what_does_not_fit(feeder):
+    with pytest.raises(ValueError, match="no variable 'z'"):
+        fluid.DataFeeder(["z"], fluid.CPUPlace())
+    with pytest.raises(ValueError, match="a sample has 1 entries, the feed list has 2"):
+        feeder.feed([([1, 2],)])
+    with pytest.raises(ValueError, match="reshape it"):
+        feeder.feed([([1, 2, 3], 0)])
+
+
+# --- DataFeedDesc ---------------------------------------------------------------------------------------------------
+
+
+def test_a_description_is_read_changed_and_printed(proto):
+    desc = fluid.DataFeedDesc(proto)
+    desc.set_batch_size(128)
+    desc.set_dense_slots(["words"])
+    desc.set_use_slots(["skipped"])
+    assert [(s.name, s.is_dense, s.is_used) for s in desc.slots] == [
+        ("words", True, True), ("skipped", False, True), ("x", True, True)
+    ]  # fmt: skip
+    expected = """name: "MultiSlotDataFeed"
+batch_size: 128
+multi_slot_desc {
+  slots {
+    name: "words"
+    type: "uint64"
+    is_dense: true
+    is_used: true
+  }
+"""
+    assert desc.desc().startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param('nane: "a"', "data.proto:1: there is no field 'nane'", id="an unknown field"),
+        pytest.param('name: "a"\nbatch_size: "2"', "data.proto:2: batch_size must be int", id="a wrong type"),
+        pytest.param("multi_slot_desc { slots {", "data.proto:1: there is no field 'the end'", id="an open brace"),
+        pytest.param("batch_size: 2 ?", "'[?]' is not understood", id="a stray sign"),
+    ],
+)
+def test_a_wrong_description(tmp_path, text, message):
+    path = tmp_path / "data.proto"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        fluid.DataFeedDesc(path)
+
+
+def test_unknown_slots_and_files(proto, tmp_path):
+    with pytest.raises(ValueError, match="no slot 'word'.*did you mean 'words'"):
+        fluid.DataFeedDesc(proto).set_use_slots(["word"])
+    with pytest.raises(ValueError, match="No such file"):
+        fluid.DataFeedDesc(tmp_path / "absent")
+
+
+# --- MultiSlot ------------------------------------------------------------------------------------------------------
+
+
+def test_slots_are_read_in_order(proto, tmp_path):
+    from pe_cli.paddle.fluid.multi_slot import batches as read
+
+    file = tmp_path / "part-0"
+    file.write_text("3 1926 8 17 1 0.5 2 1 2\n1 5 2 7 8 2 3 4\n1 6 1 0 2 5 6\n")
+    first, second = read([file], fluid.DataFeedDesc(proto).slots, 2)
+    assert sorted(first) == ["words", "x"]
+    assert np.array(first["words"]).ravel().tolist() == [1926, 8, 17, 5]
+    assert first["words"].recursive_sequence_lengths() == [[3, 1]]
+    assert first["x"].tolist() == [[1, 2], [3, 4]]
+    assert second["x"].tolist() == [[5, 6]]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        pytest.param("0 1 1 2 1 2", "part-0:1: slot 'words' needs a number of values of at least 1, got '0'", id="none"),
+        pytest.param("1 5 1 1 2 1", "slot 'x' should have 2 values, got 1", id="too few"),
+        pytest.param("1 5 1 1 2 1 2 9", "1 words are left", id="too many"),
+        pytest.param("1 a 1 1 2 1 2", "slot 'words' is uint64, got 'a'", id="no number"),
+        pytest.param("1  5 1 1 2 1 2", "slot 'words'", id="two spaces"),
+    ],
+)
+def test_a_wrong_line(proto, tmp_path, line, message):
+    from pe_cli.paddle.fluid.multi_slot import batches as read
+
+    file = tmp_path / "part-0"
+    file.write_text(line + "\n")
+    with pytest.raises(ValueError, match=message):
+        list(read([file], fluid.DataFeedDesc(proto).slots, 2))
+
+
+# --- AsyncExecutor --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("fresh")
+def test_threads_train_shared_parameters_and_print_what_is_fetched(proto, tmp_path, capfd):
+    x = fluid.layers.data("x", [2])
+    fluid.layers.data("words", [1], dtype="int64", lod_level=1)
+    loss = fluid.layers.mean(fluid.layers.fc(x, 1, bias_attr=False, param_attr=fluid.ParamAttr("w", fluid.initializer.Constant(1.0))))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    fluid.Executor(fluid.CPUPlace()).run(fluid.default_startup_program())
+    files = []
+    for i in range(4):
+        files.append(tmp_path / f"part-{i}")
+        files[-1].write_text("1 5 1 0 2 1 1\n" * 10)
+    executor = fluid.AsyncExecutor(fluid.CPUPlace())
+    result = executor.run(fluid.default_main_program(), fluid.DataFeedDesc(proto), files, 2, [loss], debug=True)
+    assert result is None
+    assert capfd.readouterr().out.count(f"{loss.name}: ") == 20
+    # every batch lowers both weights by 0.1; two threads may lose an update of the other
+    value = np.array(fluid.global_scope().find_var("w").get_tensor())
+    assert (value <= 1 - 0.1 * 10 + 1e-5).all()
+    assert (value >= 1 - 0.1 * 20 - 1e-5).all()
+
+
+def test_async_executors_are_for_the_cpu_and_need_files(proto, fresh):
+    loss, _ = trained()
+    with pytest.raises(ValueError, match="CPU only"):
+        fluid.AsyncExecutor(fluid.CUDAPlace(0))
+    with pytest.raises(ValueError, match="filelist is empty"):
+        fluid.AsyncExecutor().run(fluid.default_main_program(), fluid.DataFeedDesc(proto), [], 1, [loss])
+    with pytest.raises(TypeError, match="DataFeedDesc"):
+        fluid.AsyncExecutor().run(fluid.default_main_program(), str(proto), ["a"], 1, [loss])
+
+
+# --- readers --------------------------------------------------------------------------------------------------------
+
+
+def test_functions_on_readers():
+    def count():
+        return iter(range(5))
+
+    assert list(paddle.batch(count, 2)()) == [[0, 1], [2, 3], [4]]
+    assert list(paddle.batch(count, 2, drop_last=True)()) == [[0, 1], [2, 3]]
+    assert list(paddle.reader.firstn(count, 2)()) == [0, 1]
+    assert list(paddle.reader.compose(count, count)())[1] == (1, 1)
+    assert sorted(paddle.reader.shuffle(count, 3)()) == [0, 1, 2, 3, 4]
+    assert list(paddle.reader.map_readers(lambda a, b: a + b, count, count)()) == [0, 2, 4, 6, 8]
+    assert list(paddle.reader.buffered(count, 2)()) == [0, 1, 2, 3, 4]
+    assert list(paddle.reader.xmap_readers(lambda v: v * v, count, 2, 3)()) == [0, 1, 4, 9, 16]
+    with pytest.raises(paddle.reader.ComposeNotAligned):
+        list(paddle.reader.compose(count, lambda: iter([1]))())
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_reader_feeds_a_program_until_it_ends():
+    loss, executor = trained()
+    x = fluid.default_main_program().global_block().var("X")
+    reader = fluid.io.PyReader(feed_list=[x], capacity=4, iterable=False)
+    reader.decorate_sample_list_generator(paddle.batch(lambda: ((v,) for v in rows(6)), 2))
+    for _ in range(2):
+        reader.start()
+        steps = 0
+        with pytest.raises(fluid.core.EOFException):
+            while True:
+                executor.run(fetch_list=[loss])
+                steps += 1
+        reader.reset()
+        assert steps == 3
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_loader_is_looped_over():
+    loss, executor = trained()
+    x = fluid.default_main_program().global_block().var("X")
+    loader = fluid.io.DataLoader.from_generator(feed_list=[x], capacity=4)
+    loader.set_batch_generator(lambda: iter([rows(2), rows(3)]))
+    assert [executor.run(feed=feed, fetch_list=[x])[0].shape for feed in loader()] == [(2, 1), (3, 1)]

@@ -1,0 +1,109 @@
+"""LoDTensor: lengths outside, offsets inside; batches of sequences are split between sequences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pe_cli.paddle.fluid as fluid
+
+CPU = fluid.CPUPlace()
+
+
+def test_lengths_become_offsets():
+    tensor = fluid.create_lod_tensor(np.zeros((7, 2), "float32"), [[2, 1], [2, 2, 3]], CPU)
+    assert tensor.lod() == [[0, 2, 3], [0, 2, 4, 7]]
+    assert tensor.recursive_sequence_lengths() == [[2, 1], [2, 2, 3]]
+    assert tensor.shape() == [7, 2]
+    assert np.array(tensor).shape == (7, 2)
+
+
+def test_offsets_become_lengths():
+    tensor = fluid.LoDTensor()
+    tensor.set(np.zeros((5, 30)), CPU)
+    tensor.set_lod([[0, 2, 5]])
+    assert tensor.recursive_sequence_lengths() == [[2, 3]]
+    tensor.set_recursive_sequence_lengths([[4, 1]])
+    assert tensor.lod() == [[0, 4, 5]]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "valid"),
+    [
+        pytest.param([[2, 3]], True, id="rows add up"),
+        pytest.param([[2, 2]], False, id="a row is left"),
+        pytest.param([[1, 1], [2, 3]], True, id="levels fit"),
+        pytest.param([[1, 2], [2, 3]], False, id="a level names a sequence too many"),
+        pytest.param([], True, id="no sequences"),
+    ],
+)
+def test_validity(lengths, valid):
+    tensor = fluid.LoDTensor()
+    tensor.set(np.zeros((5, 1)), CPU)
+    tensor.set_recursive_sequence_lengths(lengths)
+    assert tensor.has_valid_recursive_sequence_lengths() is valid
+
+
+def test_lists_of_ids_become_one_column():
+    tensor = fluid.create_lod_tensor([[1, 2], [3, 4, 5]], [[2, 3]], CPU)
+    assert np.array(tensor).tolist() == [[1], [2], [3], [4], [5]]
+    assert np.array(tensor).dtype == np.int64
+    assert np.array(fluid.create_lod_tensor(tensor, [[5]], CPU)).shape == (5, 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "lengths", "kind"),
+    [
+        pytest.param(np.zeros((5, 1)), [[2, 2]], ValueError, id="lengths that do not add up"),
+        pytest.param([[1], [2]], [[2]], ValueError, id="a list with other lengths"),
+        pytest.param("words", [[5]], TypeError, id="a text"),
+    ],
+)
+def test_wrong_data(data, lengths, kind):
+    with pytest.raises(kind):
+        fluid.create_lod_tensor(data, lengths, CPU)
+
+
+def test_random_integers():
+    tensor = fluid.create_random_int_lodtensor([[2, 3]], [30], CPU, low=0, high=1)
+    assert tensor.shape() == [5, 30]
+    assert set(np.unique(np.array(tensor))) == {0, 1}
+
+
+def test_an_array_of_tensors():
+    found = fluid.LoDTensorArray()
+    found.append(fluid.create_lod_tensor(np.zeros((5, 1)), [[2, 3]], CPU))
+    assert len(found) == 1
+    with pytest.raises(TypeError):
+        found.append("tensor")
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_batch_is_split_between_sequences(monkeypatch):
+    monkeypatch.setenv("CPU_NUM", "2")
+    x = fluid.layers.data("x", [1], lod_level=1)
+    total = fluid.layers.reduce_sum(x)
+    feed = {"x": fluid.create_lod_tensor(np.arange(6, dtype="float32").reshape(6, 1), [[3, 1, 2]], CPU)}
+    rows, sums = fluid.ParallelExecutor(False).run([x, total], feed=feed)
+    assert rows.ravel().tolist() == [0, 1, 2, 3, 4, 5]
+    assert sums.tolist() == [3, 12]  # one sequence of 0 1 2, then 3 and 4 5
+
+
+@pytest.mark.usefixtures("fresh")
+def test_fewer_sequences_than_devices(monkeypatch):
+    monkeypatch.setenv("CPU_NUM", "2")
+    x = fluid.layers.data("x", [1], lod_level=1)
+    total = fluid.layers.reduce_sum(x)
+    feed = {"x": fluid.create_lod_tensor(np.zeros((6, 1), "float32"), [[6]], CPU)}
+    with pytest.raises(ValueError, match="1 samples for 2 devices"):
+        fluid.ParallelExecutor(False).run([total], feed=feed)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_feeder_makes_sequences():
+    words = fluid.layers.data("words", [1], dtype="int64", lod_level=1)
+    nested = fluid.layers.data("nested", [1], dtype="int64", lod_level=2)
+    feed = fluid.DataFeeder([words, nested], CPU).feed([([1, 2], [[1], [2, 3]]), ([3], [[4, 5]])])
+    assert feed["words"].recursive_sequence_lengths() == [[2, 1]]
+    assert np.array(feed["words"]).tolist() == [[1], [2], [3]]
+    assert feed["nested"].recursive_sequence_lengths() == [[2, 1], [1, 2, 2]]
