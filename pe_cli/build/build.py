@@ -10,6 +10,7 @@ from pe_cli.build.model import BrokenError, Layers
 from pe_cli.build.objects import OPTIMIZER, Maker
 from pe_cli.config.load import read_run
 from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.sections import FeedSection
 from pe_cli.config.spec import ModelSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import TensorType
@@ -107,7 +108,7 @@ def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes) -> None:
         return
     at = run.at_of("train", "optimizer", "type")
     with loss.block.program.place(at):
-        optimizer = Maker(mistakes).make(OPTIMIZER, node, "train.optimizer")
+        optimizer = Maker(mistakes, loss.block).make(OPTIMIZER, node, "train.optimizer")
         if optimizer is None or mistakes:
             return
         with mistakes.catch():
@@ -148,10 +149,25 @@ class _References:
         found = {name: self.find(name, at) for name, at in wanted.items()}
         return {name: variable.name for name, variable in found.items() if variable}
 
+    def source(self, name: str, section: FeedSection, kind: TensorType | None) -> None:
+        """Check that a feed has one source, and one that fits."""
+        place = self.run.tree_key("feeds", name) if self.run else None
+        if (section.from_ is None) == (section.value is None):
+            self.mistakes.say(f"feed '{name}' needs either from or value", place, f"{name}: FIELD, or {name}: {{value: 0.1}}")
+        elif section.value is not None and kind is not None and not kind.known:
+            hint = "value is for feeds that the model declares with replicate: true"
+            self.mistakes.say(f"feed '{name}' has a batch axis and needs a field of the data", place, hint)
+        elif section.value is None and kind is not None and kind.known:
+            self.mistakes.say(f"feed '{name}' has no batch axis", place, f"give it a value: {name}: {{value: 0.1}}")
+
     def feeds(self, known: Mapping[str, TensorType]) -> None:
         """Check that the run feeds what the model takes."""
         assert self.run
-        for name in self.run.feeds:
+        start = f"{self.run.loss}@GRAD" if self.run.loss else ""
+        if self.run.build_strategy.gradient_scale_strategy == "Customized":
+            known = {**known, start: TensorType((1,))}
+        for name, section in self.run.feeds.items():
+            self.source(name, section, known.get(name))
             if name not in known and name not in self.layers.broken:
                 hint = did_you_mean(name, known) or f"it has {', '.join(known) or 'none'}"
                 self.mistakes.say(f"the model has no feed '{name}'", self.run.tree_key("feeds", name), hint)

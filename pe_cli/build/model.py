@@ -54,7 +54,7 @@ class Layers:
     def append_all(self) -> None:
         """Declare the feeds and append every layer."""
         for name, feed in self.model.feeds.items():
-            kind = TensorType((-1, *feed.shape), feed.dtype)
+            kind = TensorType(feed.shape if feed.replicate else (-1, *feed.shape), feed.dtype)
             self.block.create_var(name, kind, is_data=True, stop_gradient=True, at=feed.at)
         for layer in self.model.layers:
             self._append(layer)

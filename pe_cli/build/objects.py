@@ -17,6 +17,7 @@ from pe_cli.optim.regularizer import REGULARIZERS
 from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.optim.schedule import SCHEDULES
 from pe_cli.program.initializer import INITIALIZERS, Initializer
+from pe_cli.program.ir import Block, Variable
 from pe_cli.program.param_attr import ParamAttr
 
 
@@ -59,9 +60,11 @@ class Maker:
 
     Args:
         mistakes: where errors go.
+        block: whose variables a learning rate may name; None where there are none yet.
     """
 
     mistakes: Mistakes
+    block: Block | None = None
 
     def make(self, table: Table, node: Node, what: str) -> Any:
         """Return the object that a node describes, or None with its mistakes added.
@@ -176,12 +179,27 @@ class Maker:
         if key in _NESTED:
             return self._nested(key, node, what)
         if key == "learning_rate" and annotation != "float":
+            if isinstance(node, ScalarNode) and isinstance(node.value, str) and self.block is not None:
+                return self._rate(node.value, node)
             return self.make(SCHEDULE, node, what) if isinstance(node, MapNode) else convert("float", node, what)
         kind = KINDS.get(annotation.removesuffix(" | None").replace("Sequence[", "list["), "")
         if kind in WORDS:
             return convert(kind, node, what)
         # an annotation that no kind stands for: the object itself checks the value
         return to_data(node)
+
+    def _rate(self, name: str, node: ScalarNode) -> Variable:
+        """Return the variable that a learning rate is fed by."""
+        assert self.block is not None
+        found = self.block.vars.get(name)
+        if found is None:
+            fed = [v.name for v in self.block.vars.values() if v.is_data]
+            text = f"learning_rate must be a number, a schedule or the name of a feed, got '{name}'"
+            raise PeError(text, at=node.at, hint=did_you_mean(name, fed))
+        if found.shape != (1,):
+            hint = "declare it in the model: {shape: [1], replicate: true}"
+            raise PeError(f"a learning rate has shape [1], '{name}' is {found.type}", at=node.at, hint=hint)
+        return found
 
     def _nested(self, key: str, node: Node, what: str) -> Any:
         if isinstance(node, ScalarNode) and node.value is None:

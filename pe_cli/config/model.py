@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from pe_cli.config.check import check
 from pe_cli.config.expand import Expansion
@@ -28,6 +28,9 @@ class FeedDeclaration(Section):
 
     shape: list[Int] = Field(description="sizes of one sample, without the batch axis; -1 is not known yet")
     dtype: DtypeName = Field(default="float32", description="element type")
+    replicate: StrictBool = Field(
+        default=False, description="no batch axis: every device gets the whole, a learning rate for example"
+    )
 
 
 def read_model(path: Path, args: Mapping[str, Node], mistakes: Mistakes, at: Span | None = None) -> ModelSpec | None:
@@ -144,7 +147,7 @@ class _Model:
             if made is None:
                 self.broken.add(name)
             else:
-                found[name] = FeedSpec(tuple(made.shape), made.dtype, entry.at)
+                found[name] = FeedSpec(tuple(made.shape), made.dtype, entry.at, made.replicate)
         return found
 
     def read_feed(self, name: str, node: Node, at: Span, substitution: Substitution) -> FeedDeclaration | None:

@@ -102,7 +102,10 @@ class DataSections(Section):
 class FeedSection(Section):
     """How a field of the data becomes a feed of the model: one_hot(field * scale + shift), reshaped."""
 
-    from_: Name = Field(alias="from", description="field of the data")
+    from_: Name | None = Field(default=None, alias="from", description="field of the data")
+    value: Number | list[Number] | None = Field(
+        default=None, description="the same for every batch, instead of a field; for feeds with replicate: true"
+    )
     scale: Number = Field(default=1.0, description="factor, no unit")
     shift: Number = Field(default=0.0, description="added after scaling, no unit")
     reshape: list[Int] | None = Field(default=None, min_length=1, description="shape of one sample; one size may be -1")

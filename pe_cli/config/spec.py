@@ -20,11 +20,13 @@ class FeedSpec:
     Args:
         shape: sizes of one sample, without the batch axis; -1 is not known yet.
         dtype: element type.
+        replicate: whether it has no batch axis, and goes to every device whole.
     """
 
     shape: tuple[int, ...]
     dtype: str
     at: Span
+    replicate: bool = False
 
 
 @dataclass(frozen=True)

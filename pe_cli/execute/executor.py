@@ -53,6 +53,7 @@ class Executor:
         seed: of random ops.
         progress: called while kernels compile, with (done, total, name).
         watchdog: seconds without progress, after which a step is ended with an error that says what hangs; 0 for never.
+        constants: feeds that are the same at every step; those that the program does not know are left out.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Executor:
         seed: int = 0,
         progress: Callable[[int, int, str], None] | None = None,
         watchdog: float = 0.0,
+        constants: Mapping[str, Array] | None = None,
     ) -> None:
         self.watchdog = watchdog
         self.build = build or BuildStrategy()
@@ -81,6 +83,7 @@ class Executor:
         read = {n for op in program.global_block().ops for n in op.input_names()}
         data = {v.name: v.type for v in program.list_vars() if v.is_data}
         self._known = set(data)
+        self._constants = {name: value for name, value in (constants or {}).items() if name in data}
         self._wanted = {name: kind for name, kind in data.items() if name in read}
         self._batched = {name for name, kind in self._wanted.items() if kind.shape[:1] == (-1,)}
         scope.share(shared_variables(program, scope.places, self.build))
@@ -147,6 +150,7 @@ class Executor:
             PeError: a missing or unknown name, a wrong shape or element type; names the feed, what it should be and what it is.
         """
         wanted, known = self._wanted, self._known
+        feed = {**self._constants, **feed} if self._constants else feed
         for name in feed:
             if name not in known:
                 raise PeError(f"the program has no feed '{name}'", hint=did_you_mean(name, known), code=ExitCode.DATA)

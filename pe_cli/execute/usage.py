@@ -98,7 +98,8 @@ def _usage(executor: Executor, plan: Plan, d: int) -> Usage:
     for b in offsets:
         whole[kinds[b]] += aligned(b.type.nbytes)
     shown, at_peak = [], Counter[str]()
-    for nbytes, b in _owners(offsets, there):
+    fed = {b for b in there if kinds[b] == "feeds"}
+    for nbytes, b in _owners(offsets, [b for b in there if b not in fed] + [b for b in there if b in fed]):
         at_peak[kinds[b]] += nbytes
         shown.append(Alive(names[b], kinds[b], nbytes))
     shown.sort(key=lambda a: (-a.nbytes, a.name))
@@ -174,6 +175,6 @@ def _bytes(offsets: dict[Buffer, int], buffers: Sequence[Buffer]) -> dict[int, i
 
 
 def _owners(offsets: dict[Buffer, int], buffers: Sequence[Buffer]) -> list[tuple[int, Buffer]]:
-    """Return (bytes, buffer) for every place that is taken; where several names stand for it, the newest."""
-    newest = {offsets[b]: b for b in buffers}
-    return [(size, newest[at]) for at, size in _bytes(offsets, buffers).items()]
+    """Return (bytes, buffer) for every place that is taken; where several names stand for it, the last."""
+    last = {offsets[b]: b for b in buffers}
+    return [(size, last[at]) for at, size in _bytes(offsets, buffers).items()]

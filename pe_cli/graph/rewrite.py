@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
+from pe_cli.ops.registry import forward_name
 from pe_cli.program.ir import Operator, Program
 
 
@@ -55,15 +56,26 @@ class Rewriter:
         found = self._writers.get(name, set())
         return next(iter(found)) if len(found) == 1 else None
 
-    def only_for(self, name: str, places: Collection[int]) -> str:
-        """Return why a variable cannot vanish, were it not for readers at these places; empty where it can."""
+    def only_for(self, name: str, places: Collection[int], *, stays: bool = False) -> str:
+        """Return why a variable cannot vanish, were it not for readers at these places; empty where it can.
+
+        Args:
+            name: of the variable.
+            places: readers that do not count.
+            stays: it remains as another output, so that what is typed after it may remain too.
+        """
         v = self.block.var(name)
         if name in self._fetches:
             return "is fetched"
         if v.persistable or v.is_data or len(self._writers.get(name, ())) != 1:
             return "is kept or written twice"
         others = sorted({self.op(p).type for p in self.readers(name) if p not in places})
-        return f"is also read by {' and '.join(others)}" if others else ""
+        if others:
+            return f"is also read by {' and '.join(others)}"
+        gradients = (n for n in self._writers if n != name and forward_name(n) == name)
+        if not stays and any(self._writers[n] for n in gradients):
+            return "has a gradient that is not fused"
+        return ""
 
     def unchanged(self, name: str, first: int, last: int) -> bool:
         """Whether no operator between two places writes a variable."""

@@ -182,13 +182,30 @@ class Job:
     def _types(self, program: Program) -> dict[str, TensorType]:
         """Return the per-sample types of the feeds that a program reads."""
         read = {n for op in program.global_block().ops for n in op.input_names()}
-        return {v.name: TensorType(v.shape[1:], v.dtype) for v in program.list_vars() if v.is_data and v.name in read}
+        data = [v for v in program.list_vars() if v.is_data and v.name in read and not v.type.known]
+        return {v.name: TensorType(v.shape[1:], v.dtype) for v in data}
+
+    def constants(self) -> dict[str, Array]:
+        """Return the feeds that have a value in the run file, which is the same at every step."""
+        found = {}
+        for name, section in self.run.feeds.items():
+            if section.value is not None:
+                kind = self.built.feeds.get(name, TensorType((1,)))
+                value = np.asarray(section.value, kind.numpy)
+                try:
+                    found[name] = np.broadcast_to(value, kind.shape).copy()
+                except ValueError:
+                    text = f"feed '{name}' is {kind}, its value has shape {list(value.shape)}"
+                    raise PeError(text, at=section.at, hint="one number, or a list of that shape") from None
+        return found
 
     def _feed(self, name: str, split: str) -> Feed:
         section = None if split in self._made_up else self.run.feeds.get(name)
         if section is None:
             return Feed(name)
         reshape = None if section.reshape is None else tuple(section.reshape)
+        assert section.from_ is not None, "a feed with a value has no batch axis"
+        assert section.from_ is not None, "a feed with a value has no batch axis"
         return Feed(section.from_, section.scale, section.shift, reshape, section.one_hot, section.dtype, section.at)
 
     def loader(
@@ -236,6 +253,7 @@ class Job:
             seed=self.run.executor.seed,
             progress=self.observer.compiling,
             watchdog=self.run.executor.watchdog,
+            constants=self.constants(),
         )
 
     def variable(self, name: str) -> str:

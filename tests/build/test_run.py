@@ -116,7 +116,7 @@ def test_an_optimizer_with_everything(write: Callable[..., None]) -> None:
         pytest.param(
             with_optimizer("{type: SGD, learning_rate: fast}"),
             """\
-            run.yaml:2:85: error: optimizer 'SGD': learning_rate must be a number, got 'fast'
+            run.yaml:2:85: error: learning_rate must be a number, a schedule or the name of a feed, got 'fast'
                   train: {loss: loss, epochs: 1, batch_size: 2, optimizer: {type: SGD, learning_rate: fast}}
                                                                                                       ^^^^""",
             id="a learning rate that is text",

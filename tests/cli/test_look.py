@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import ROOT, Pe
+from tests.graph.dot_parser import parse_dot
 
 CONFIGS = sorted(ROOT.glob("configs/**/*.yaml"))
 MODELS = sorted(ROOT.glob("models/**/*.yaml"))
@@ -153,6 +154,27 @@ def test_graph_writes_dot(pe: Pe, config: Path, tmp_path: Path) -> None:
     text = (tmp_path / "g.dot").read_text()
     assert text.startswith("digraph pe {")
     assert "cluster_1" in text
+
+
+@pytest.mark.parametrize("stage", ["program", "ssa", "fused", "multi_device", "plan"])
+@pytest.mark.parametrize("full", [[], ["--full"]], ids=["large ones collapsed", "whole"])
+@pytest.mark.parametrize("path", ["configs/digits_cnn.yaml", "configs/resnet20_synthetic.yaml", "models/mlp.yaml"])
+def test_the_dot_of_every_stage_is_read_by_a_strict_reader(pe: Pe, tmp_path: Path, stage: str, full: list, path: str):
+    said = pe("graph", ROOT / path, "--stage", stage, "--dot", tmp_path / "g.dot", *full)
+    assert said.code == 0, said.err
+    found = parse_dot((tmp_path / "g.dot").read_text())
+    assert found.edges
+    if not full:
+        assert len([k for k in found.nodes if not k.startswith("legend")]) < 400
+
+
+@pytest.mark.parametrize("choice", [["--only", "sgd"], ["--around", "guess", "--radius", 2]], ids=["only", "around"])
+@pytest.mark.parametrize("stage", ["multi_device", "plan"])
+def test_parts_of_a_graph_are_drawn(pe: Pe, config: Path, tmp_path: Path, stage: str, choice: list) -> None:
+    assert pe("graph", config, "--stage", stage, "--dot", tmp_path / "whole.dot").code == 0
+    assert pe("graph", config, "--stage", stage, "--dot", tmp_path / "part.dot", *choice).code == 0
+    whole, part = (parse_dot((tmp_path / f"{name}.dot").read_text()) for name in ("whole", "part"))
+    assert set(part.nodes) < set(whole.nodes)
 
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")

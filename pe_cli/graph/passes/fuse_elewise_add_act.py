@@ -52,7 +52,7 @@ def _forward(r: Rewriter, group: tuple[int, int]) -> int:
     add, act = (r.op(p) for p in group)
     (middle,) = add.outputs["Out"]
     gradients = [p for p in r.readers(middle) if r.op(p).type in (f"{act.type}_grad", f"{NAME}_grad")]
-    if why := r.only_for(middle, [group[1], *gradients]):
+    if why := r.only_for(middle, [group[1], *gradients], stays=bool(gradients)):
         return refuse(r, "the output of elementwise_add", why)
     outputs = {"Out": act.outputs["Out"], **({"IntermediateOut": [middle]} if gradients else {})}
     return fuse(r, group, joined([add, act], NAME, add.inputs, outputs, _attrs(add, act, bool(gradients))))

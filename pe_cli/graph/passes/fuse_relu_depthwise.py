@@ -62,7 +62,7 @@ def _site(r: Rewriter, place: int, act: Operator) -> _Site | None:
         return None
     conv_grads = [p for p, op in readers.items() if op.type == CONV_GRAD]
     relu_grads = [p for p, op in readers.items() if op.type == "relu_grad" and op.inputs["Out"] == [name]]
-    if why := r.only_for(name, [*convs, *conv_grads, *relu_grads]):
+    if why := r.only_for(name, [*convs, *conv_grads, *relu_grads], stays=True):
         refuse(r, "the output of relu", why)
         return None
     if not all(r.unchanged(act.inputs["X"][0], place, p) for p in (*convs, *conv_grads)):

@@ -7,6 +7,7 @@ from typing import Any
 
 from pe_cli.core.types import FLOATS
 from pe_cli.layers.helper import LayerHelper
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.program.ir import Variable, program_guard
 
 
@@ -97,3 +98,42 @@ class Arithmetic:
 
     def __neg__(self: Any) -> Any:
         return self * -1
+
+    def __getitem__(self: Any, index: Any) -> Any:
+        with program_guard(self.block.program):
+            return _cut(self, index if isinstance(index, tuple) else (index,))
+
+    #: Indexing alone would make variables iterable without an end.
+    __iter__ = None
+
+
+def _cut(x: Variable, index: tuple[Any, ...]) -> Variable:
+    """Append the slice of `x[...]`: integers drop their axis, unless none is left."""
+    if len(index) > len(x.shape):
+        raise FluidValueError(f"'{x.name}' has {len(x.shape)} axes, the index has {len(index)}")
+    axes, starts, ends, dropped = [], [], [], []
+    for axis, part in enumerate(index):
+        if isinstance(part, slice):
+            if part.step not in (None, 1):
+                raise FluidValueError(f"'{x.name}': steps of a slice must be 1, got {part.step}", hint="strided_slice")
+            if part.start is None and part.stop is None:
+                continue
+            begin, end = part.start or 0, LAST if part.stop is None else part.stop
+        elif isinstance(part, int):
+            begin, end = part, part + 1 or LAST
+            dropped.append(axis)
+        else:
+            raise FluidTypeError(f"'{x.name}' is indexed by integers and slices, got {part!r:.40}")
+        axes.append(axis)
+        starts.append(begin)
+        ends.append(end)
+    if not axes:
+        return x
+    out = LayerHelper("slice").one("slice", {"Input": x}, {"axes": axes, "starts": starts, "ends": ends})
+    if dropped and len(dropped) < len(x.shape):
+        out = LayerHelper("squeeze").one("squeeze", {"X": out}, {"axes": dropped})
+    return out
+
+
+#: An end beyond every axis.
+LAST = 2**31 - 1

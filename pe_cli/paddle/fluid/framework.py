@@ -239,6 +239,8 @@ class Program(ir.Program):
 
     Attributes:
         version: counts changes; executors prepare a program again when it has changed.
+        readers: feed it where a run has no feed.
+        prints: variables that are shown after every run.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -246,6 +248,14 @@ class Program(ir.Program):
         self.blocks: list[ir.Block] = [Block(self, 0)]
         self.version = 0
         self.readers: list[Any] = []
+        self.prints: list[Any] = []
+
+    def clone(self, for_test: bool = False) -> Program:
+        """Return a copy; for_test switches ops to evaluation."""
+        made = super().clone(for_test)
+        assert isinstance(made, Program)
+        made.readers, made.prints = list(self.readers), list(self.prints)
+        return made
 
     def current_block(self) -> ir.Block:
         """Return the block that ops are appended to."""

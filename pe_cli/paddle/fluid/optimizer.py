@@ -8,6 +8,7 @@ from typing import Any
 
 from pe_cli.optim import rules
 from pe_cli.optim.optimizer import Optimizer
+from pe_cli.paddle.fluid.averages import ExponentialMovingAverage, ModelAverage
 from pe_cli.paddle.fluid.framework import default_startup_program, program_guard
 from pe_cli.paddle.names import missing
 from pe_cli.program.ir import Operator, Program, Variable
@@ -101,4 +102,5 @@ class RecomputeOptimizer:
         return getattr(self._optimizer, name)
 
 
+__all__ = ["ExponentialMovingAverage", "ModelAverage", "RecomputeOptimizer"]
 __getattr__ = missing("fluid.optimizer", lambda: globals())

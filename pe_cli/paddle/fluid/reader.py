@@ -42,10 +42,10 @@ def _column(v: Variable, values: Sequence[Any]) -> Any:
 
 def _shaped(name: str, array: np.ndarray[Any, Any], kind: TensorType) -> np.ndarray[Any, Any]:
     sizes = kind.shape[1:] if len(kind.shape) > 1 else ()
-    if array.ndim == len(kind.shape) or -1 in sizes:
+    if -1 in sizes:
         return array
     try:
-        return array.reshape(-1, *sizes)
+        return array.reshape(len(array), *sizes)
     except ValueError:
         raise FluidValueError(f"feed '{name}' should be {kind}, got {list(array.shape)}", hint="reshape it") from None
 

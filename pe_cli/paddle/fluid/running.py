@@ -116,6 +116,8 @@ def run(
         EnforceNotMet: a variable without a value, or a failing kernel; a RuntimeError.
     """
     root = scope.root()
+    shown = [p for p in getattr(program, "prints", ()) if p.first_n < 0 or p.count < p.first_n]
+    wanted, fetches = fetches, list(dict.fromkeys([*fetches, *(p.name for p in shown)]))
     if not program.global_block().ops and not fetches:
         return [{} for _ in parts]
     with _PREPARING:
@@ -137,7 +139,10 @@ def run(
     if every > 0 and ready.steps % every == 0:
         ready.executor.drop_unused()
     root.wrote(setting.key, ready.writes)
-    return values
+    for each in shown:
+        each.count += 1
+        print(each.text(merged([v[each.name] for v in values])))  # noqa: T201 (asked for)
+    return [{name: v[name] for name in wanted} for v in values]
 
 
 def _is_fed(ready: Prepared, name: str, fetches: Sequence[str]) -> bool:

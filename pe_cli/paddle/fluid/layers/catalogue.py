@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.layers.registry import LayerDef
+from pe_cli.layers.registry import LayerDef, find
 from pe_cli.paddle.errors import FluidTypeError, NotThereYet
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.constants import sizes_of
@@ -71,6 +71,8 @@ def _plain(definition: LayerDef, name: str, value: Any) -> Any:
     kind = argument.kind if argument else ""
     if name in ("dtype", "out_dtype"):
         return as_dtype(value)
+    if name == "input" and definition.name == "one_hot" and value.dtype == "int32":
+        return find("cast").fn(value, "int64")
     if name == "sigma" and value is None:
         return 1.0
     if kind in ("ints", "int_or_ints", "int") and not isinstance(value, (int, str, type(None))):

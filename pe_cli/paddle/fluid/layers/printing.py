@@ -1,0 +1,74 @@
+"""Print: show a variable after every step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.program.ir import Variable
+
+
+@dataclass
+class Printed:
+    """A variable that is shown after a step.
+
+    Args:
+        name: of the variable.
+        shown: its name for people.
+        message: in front.
+        first_n: steps that are shown; below 0 for all.
+        summarize: elements that are shown; below 0 for all.
+        facts: which of name, type, shape are shown.
+    """
+
+    name: str
+    shown: str
+    message: str
+    first_n: int
+    summarize: int
+    facts: tuple[bool, bool, bool]
+    count: int = 0
+
+    def text(self, value: np.ndarray[Any, Any]) -> str:
+        """Return the lines of one step."""
+        has_name, has_type, has_shape = self.facts
+        flat = value.ravel()
+        data = flat if self.summarize < 0 else flat[: self.summarize]
+        lines = [self.message, f"Variable: {self.shown}" if has_name else ""]
+        lines += [f"  shape: {list(value.shape)}" if has_shape else "", f"  dtype: {value.dtype}" if has_type else ""]
+        return "\n".join([*(line for line in lines if line), f"  data: {data.tolist()}"])
+
+
+def Print(  # noqa: N802, PLR0913, PLR0917 (fluid's name and arguments)
+    input: Variable,
+    first_n: int = -1,
+    message: str | None = None,
+    summarize: int = 20,
+    print_tensor_name: bool = True,
+    print_tensor_type: bool = True,
+    print_tensor_shape: bool = True,
+    print_tensor_lod: bool = True,
+    print_phase: str = "both",
+) -> Any:
+    """Return a copy of a variable that is shown after every step of an executor.
+
+    Args:
+        input: any.
+        first_n: steps that are shown; below 0 for all.
+        message: in front.
+        summarize: elements that are shown; below 0 for all.
+        print_tensor_name, print_tensor_type, print_tensor_shape: what else is shown.
+        print_tensor_lod: without effect.
+        print_phase: gradients are not shown.
+    """
+    out = call("scale", input) if input.dtype in ("float32", "float64") else call("assign", input)
+    facts = print_tensor_name, print_tensor_type, print_tensor_shape
+    shown = Printed(out.name, input.name, message or "", first_n, summarize, facts)
+    getattr(out.block.program, "prints", []).append(shown)
+    return out
+
+
+__all__ = ["Print"]
