@@ -69,7 +69,7 @@ def compare(name: str, size: int, args: argparse.Namespace, folder: Path) -> dic
         for threads in sorted({1, cores}):
             for last in (False, True) if name in ("lenet", "resnet20") else (False,):
                 peer = torch(name, size, args.steps, threads, last)
-                agree(mine, peer, f"{name} {size}")
+                agree(one, peer, f"{name} {size}")  # several devices normalise their own halves of a batch
                 key = f"{threads} thread{'s' * (threads > 1)}{', channels last' * last}"
                 theirs.setdefault(key, []).append(peer["ms_per_step"]["median"])
         row |= {"rss": mine["peak_rss_mb"], "peer_rss": peer["peak_rss_mb"], "peer": peer["peer"]}

@@ -87,8 +87,10 @@ def _path(parallel: Parallelism) -> list[str]:
     from pe_cli.cli.common import columns
 
     lines = [
-        f"{parallel.path_ms:.4g} ms of {parallel.work_ms:.4g} ms of work: no number of threads is faster,"
-        f" and more than {parallel.useful_threads:.2g} have nothing to do",
+        (
+            f"{parallel.path_ms:.4g} ms of {parallel.work_ms:.4g} ms of work: no number of threads is faster,"
+            f" and {parallel.useful_threads:.3g} of them could be busy on average at most"
+        ),
     ]
     most = sorted(parallel.path, key=lambda s: -s.ms)[:SHOWN]
     rows = [
@@ -101,8 +103,10 @@ def _threads(parallel: Parallelism) -> list[str]:
     p = parallel
     return [
         f"predicted: {p.predicted_ms:.4g} ms a step on {p.threads} threads, efficiency {p.predicted:.1%}",
-        f"measured:  {p.measured_ms:.4g} ms a step, efficiency {p.measured:.1%}"
-        f" ({p.recorded_ms:.4g} ms while kernels are timed)",
+        (
+            f"measured:  {p.measured_ms:.4g} ms a step, efficiency {p.measured:.1%}"
+            f" ({p.recorded_ms:.4g} ms while kernels are timed)"
+        ),
     ]
 
 

@@ -31,7 +31,7 @@ STAGES = ("program", "ssa", "fused", "multi_device", "plan")
 @click.option("--eval", "evaluation", is_flag=True, help="The evaluation program instead of the training program.")
 @click.option("--devices", type=click.IntRange(min=1), help="Number of devices instead of the config's.")
 @override_option
-def command(
+def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     config: Path,
     stage: str | None,
     dot: Path | None,
@@ -122,16 +122,17 @@ def _draw(
     picture: Picture, choice: tuple[tuple[str, ...], str | None, int, bool], dot: Path | None, svg: Path | None
 ) -> None:
     """Write the files; the text first, because it needs no renderer."""
-    from pe_cli.graph import filter
     from pe_cli.graph.collapse import collapse_large
     from pe_cli.graph.dot import render_svg, write_dot
+    from pe_cli.graph.filter import around as near
+    from pe_cli.graph.filter import only as chosen
     from pe_cli.io import atomic
 
     only, around, radius, full = choice
     if around:
-        picture = filter.around(picture, around, radius)
+        picture = near(picture, around, radius)
     if only:
-        picture = filter.only(picture, only)
+        picture = chosen(picture, only)
     if not full:
         picture = collapse_large(picture)
     text = write_dot(picture)

@@ -54,7 +54,7 @@ class StampedStep:
         lanes = tape.lanes()
         now, scale = tape.clock.now(), tape.clock.scale()[2]
         running = []
-        for i in np.flatnonzero(begun & ~ended):
+        for i in np.flatnonzero(begun & ~ended).tolist():
             kernel = tape.instructions[i].instance.kernel.name.rpartition(":")[2]
             seconds = float(now - stamps[i, BEGIN]) * scale / 1e9
             running.append((int(tape.work[i]), kernel, lanes.get(int(stamps[i, THREAD]), 0), seconds))

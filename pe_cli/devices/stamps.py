@@ -28,7 +28,7 @@ BASELINE = 0.01
 
 
 @kernel
-def stamped_call(target: Addr, record: Addr, stamp: PtrI64, stop: Addr, this_thread: Addr):
+def stamped_call(target: Addr, record: Addr, stamp: PtrI64, stop: Addr, this_thread: Addr) -> None:
     """Call a kernel between two stamps; do nothing once the stop word is set."""
     if atomic_load(stop) != 0:
         return
@@ -39,7 +39,7 @@ def stamped_call(target: Addr, record: Addr, stamp: PtrI64, stop: Addr, this_thr
 
 
 @kernel
-def read_counter(out: PtrI64):
+def read_counter(out: PtrI64) -> None:
     """Write the counter that stamps are taken from."""
     out[0] = cycles()
 

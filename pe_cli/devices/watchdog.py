@@ -91,6 +91,8 @@ class _Monitor:
     def __init__(self) -> None:
         self._guards: set[Guard] = set()
         self._work = threading.Event()
+        self._sooner = threading.Event()
+        self._pause = LOOK
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -102,6 +104,8 @@ class _Monitor:
                 self._thread.start()
         if not self._work.is_set():
             self._work.set()
+        if guard.seconds / 4 < self._pause:
+            self._sooner.set()
 
     def remove(self, guard: Guard) -> None:
         with self._lock:
@@ -117,7 +121,9 @@ class _Monitor:
             for guard in guards:
                 guard.look()
             if guards:
-                time.sleep(min(LOOK, min(g.seconds for g in guards) / 4))
+                self._pause = min(LOOK, min(g.seconds for g in guards) / 4)
+                self._sooner.wait(self._pause)
+                self._sooner.clear()
 
 
 _MONITOR = _Monitor()

@@ -178,9 +178,9 @@ def flops(plan: Plan, node: OpNode) -> int | None:
     if forward.flops is None:
         return None
     given = {s: [plan.type_of(*p) for p in pairs if p[0] != EMPTY] for s, pairs in node.ins.items()}
-    args = [(given.get(slot.name) or [None])[0] for slot in forward.inputs]
-    if any(a is None and not slot.optional for a, slot in zip(args, forward.inputs, strict=True)):
+    if not all(given.get(slot.name) or slot.optional for slot in forward.inputs):
         return None
+    args = [given[slot.name][0] if given.get(slot.name) else None for slot in forward.inputs]
     found = forward.flops(*args, **node.op.attrs)
     return None if found < 0 else found * times
 

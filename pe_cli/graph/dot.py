@@ -59,10 +59,10 @@ def _hidden(c: str) -> bool:
 
 
 def quote(text: object) -> str:
-    """Return text as a quoted dot string that means exactly this text, as a name.
+    r"""Return text as a quoted dot string that means exactly this text, as a name.
 
     >>> print(quote('a "b" -> c'))
-    "a \\"b\\" -> c"
+    "a \"b\" -> c"
     """
     escaped = plain(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

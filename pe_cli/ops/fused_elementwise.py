@@ -1,152 +1,25 @@
-"""fused_elemwise_activation: the sum of two tensors and an activation of it in one pass, and their gradients in one.
-
-Kernels are made from the scalar functions of every pointwise op that has a gradient, as `pointwise` makes its own.
-"""
+"""fused_elemwise_activation: the sum of two tensors and an activation of it in one pass, and their gradients in one."""
 
 from __future__ import annotations
 
-import functools
 import math
-import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.kernels.lang import Helper, Kernel, T, address, make_kernel
-from pe_cli.ops import activation, activation_smooth, elementary  # they fill POINTWISE
 from pe_cli.ops.assign import copy
 from pe_cli.ops.broadcast import aligned, broadcast, call_binary
 from pe_cli.ops.elementwise import ADD, check_dtypes, sum_into
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset
 from pe_cli.ops.pointwise import POINTWISE, Pointwise
+from pe_cli.ops.pointwise_sum import SumKernels
 from pe_cli.ops.reduction import WIDE, sum_rows
-from pe_cli.ops.registry import Attr, Sample, Slot, op
-from pe_cli.ops.strided import place_of
+from pe_cli.ops.registry import Attr, Sample, Slot, find, op
 
-FILLED_BY = (activation, activation_smooth, elementary)
 NAME = "fused_elemwise_activation"
-
-# --- kernels ----------------------------------------------------------------------------------------------------------
-
-_HEAD = "from __future__ import annotations\n"
-#: As `broadcast` walks two tensors, with the activation of the sum; each loop over one pointer too, for calls in place.
-_FORWARD = """
-def loop(x: Ptr, y: Ptr, out: Ptr, {saved}geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int, mode: Int{params}):
-    for b in range(blocks):
-        xb = place_of(b, rank, geometry, 1)
-        yb = place_of(b, rank, geometry, 2)
-        ob = b * rows * n
-        for r in range(rows):
-            o = ob + r * n
-            p = xb + r * xr
-            q = yb + r * yr
-            if mode == 0:
-                if address(x) == address(out):
-                    for i in range(n):
-                        s = T(out[o + i] + y[q + i])
-                        {keep}out[o + i] = f(s{args})
-                else:
-                    for i in range(n):
-                        s = T(x[p + i] + y[q + i])
-                        {keep}out[o + i] = f(s{args})
-            elif mode == 1:
-                still = y[q]
-                for i in range(n):
-                    s = T(x[p + i] + still)
-                    {keep}out[o + i] = f(s{args})
-            else:
-                still = x[p]
-                for i in range(n):
-                    s = T(still + y[q + i])
-                    {keep}out[o + i] = f(s{args})
-"""
-#: Both gradients of operands of one shape.
-_BACK_TWO = """
-def loop(g: Ptr, value: Ptr, dx: Ptr, dy: Ptr, n: Int{params}):
-    if address(g) == address(dx):
-        for i in range(n):
-            d = f(dx[i], value[i]{args})
-            dx[i] = d
-            dy[i] = d
-    else:
-        for i in range(n):
-            d = f(g[i], value[i]{args})
-            dx[i] = d
-            dy[i] = d
-"""
-#: The gradient of X, and of a Y that is one row, summed as `reduction.sum_rows` sums: eight rows are in cache for both.
-_BACK_ROWS = """
-def loop(g: Ptr, value: Ptr, dx: Ptr, out: Ptr, total: PtrF64, rows: Int, n: Int{params}):
-    same = address(g) == address(dx)
-    for i in range(n):
-        total[i] = 0.0
-    for r in range(0, rows, 8):
-        last = min(rows, r + 8)
-        b = r * n
-        if same:
-            for i in range(b, last * n):
-                dx[i] = f(dx[i], value[i]{args})
-        else:
-            for i in range(b, last * n):
-                dx[i] = f(g[i], value[i]{args})
-        if last - r == 8:
-            for i in range(n):
-                low = (dx[b + i] + dx[b + n + i]) + (dx[b + 2 * n + i] + dx[b + 3 * n + i])
-                high = (dx[b + 4 * n + i] + dx[b + 5 * n + i]) + (dx[b + 6 * n + i] + dx[b + 7 * n + i])
-                total[i] += low + high
-        else:
-            for k in range(r, last):
-                for i in range(n):
-                    total[i] += dx[k * n + i]
-    for i in range(n):
-        out[i] = T(total[i])
-"""
-
-
-@functools.cache
-def _loop(template: str, attributes: int) -> types.FunctionType:
-    names = [f"a{k}" for k in range(attributes)]
-    params, args = "".join(f", {n}: Real" for n in names), "".join(f", {n}" for n in names)
-    space: dict[str, Any] = {}
-    exec(
-        _HEAD + template.replace("{params}", params).replace("{args}", args), space
-    )  # our own text: nothing comes from outside
-    made: types.FunctionType = space["loop"]
-    return made
-
-
-def _kernel(template: str, name: str, f: Helper) -> Kernel:
-    assert f.fn is not None
-    own = 2 if template in (_BACK_TWO, _BACK_ROWS) else 1  # arguments of f that are no attributes
-    shape = _loop(template, f.fn.__code__.co_argcount - own)
-    space = {**shape.__globals__, "f": f, "T": T, "address": address, "place_of": place_of}
-    loop = types.FunctionType(shape.__code__, space, shape.__name__)
-    loop.__annotations__ = shape.__annotations__
-    return make_kernel(loop, f"{__name__}:{name}")
-
-
-class Fused:
-    """Kernels of the sum with one activation.
-
-    Attributes:
-        forward, forward_saved: without and with the sum as a second result.
-        back_two, back_rows: see their text.
-    """
-
-    def __init__(self, act: str, of: Pointwise) -> None:
-        assert of.f_back is not None
-        self.forward = _kernel(_FORWARD.replace("{saved}", "").replace("{keep}", ""), f"{act}", of.f)
-        saved = _FORWARD.replace("{saved}", "saved: Ptr, ").replace("{keep}", "saved[o + i] = s; ")
-        self.forward_saved = _kernel(saved, f"{act}_saved", of.f)
-        self.back_two = _kernel(_BACK_TWO, f"{act}_back_two", of.f_back)
-        self.back_rows = _kernel(_BACK_ROWS, f"{act}_back_rows", of.f_back)
-
-
-FUSED = {name: Fused(name, of) for name, of in sorted(POINTWISE.items()) if of.f_back is not None}
-
 
 # --- the op -----------------------------------------------------------------------------------------------------------
 
@@ -161,9 +34,10 @@ def activation_of(functors: Sequence[str]) -> str:
         raise PeError(
             f"{NAME}: functor_list must be [activation, elementwise_add], the last applied first, got {list(functors)}"
         )
-    if functors[0] not in FUSED:
-        raise PeError(f"{NAME} knows no activation '{functors[0]}'", hint=did_you_mean(functors[0], FUSED))
-    return str(functors[0])
+    name = find(functors[0]).name
+    if name not in POINTWISE or POINTWISE[name].with_sum is None:
+        raise PeError(f"{NAME}: '{name}' is no pointwise op with a gradient", hint="use the separate ops")
+    return name
 
 
 def _of(shape: tuple[int, ...]) -> Any:
@@ -246,10 +120,12 @@ def fused_elemwise_activation(
     return out, out if save_intermediate_out else None
 
 
-def _activation(o: Lowering) -> tuple[Pointwise, Fused, Mapping[str, Any]]:
+def _activation(o: Lowering) -> tuple[Pointwise, SumKernels, Mapping[str, Any]]:
     """Return the activation, its kernels, and its complete attributes."""
     name = activation_of(o.attrs["functor_list"])
-    return POINTWISE[name], FUSED[name], POINTWISE[name].op.check_attrs(o.attrs["functor_attrs"])
+    act = POINTWISE[name]
+    assert act.with_sum is not None
+    return act, act.with_sum, act.op.check_attrs(o.attrs["functor_attrs"])
 
 
 def _separate(o: Lowering) -> None:
@@ -329,7 +205,7 @@ def fused_elemwise_activation_grad_cpu(o: Lowering) -> None:
 
 
 def _rows(
-    o: Lowering, fused: Fused, values: Sequence[float], of: tuple[Buffer, Buffer, Buffer, Buffer], n: int
+    o: Lowering, fused: SumKernels, values: Sequence[float], of: tuple[Buffer, Buffer, Buffer, Buffer], n: int
 ) -> None:
     """Append the pass over [rows, n]; rows that are narrow are taken side by side, exactly as `reduction.sum_axes` does."""
     g, value, dx, dy = of

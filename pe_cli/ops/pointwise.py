@@ -26,6 +26,7 @@ from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Helper, Kernel, address, helper, make_kernel
 from pe_cli.ops.lowering import Lowering
+from pe_cli.ops.pointwise_sum import SumKernels
 from pe_cli.ops.registry import Attr, OpDef, Sample, op
 
 #: Every pointwise op by name, for passes that fuse them.
@@ -98,6 +99,7 @@ class Pointwise:
         f, kernel: the scalar function, and its loop `(x, out, n, *attributes)`.
         f_back, back_kernel: the scalar gradient `(g, value, *attributes)` and its loop `(g, value, out, n, *attributes)`; None without.
         uses: what value is, `X` or `Out`.
+        with_sum: kernels of the function of a sum; None without a gradient.
         values: attributes -> the numbers that the functions take.
         instead: attributes -> other kernels and their numbers where those are better, else None.
     """
@@ -112,12 +114,14 @@ class Pointwise:
         self.f, self.kernel = forward_kernel(fn)
         self.f_back: Helper | None = None
         self.back_kernel: Kernel | None = None
+        self.with_sum: SumKernels | None = None
         definition.lower("cpu")(self._forward)
         definition.lower("cuda")(self._forward)
 
     def back(self, fn: Any) -> Any:
         """Declare the gradient by decorating `(g, value, *attributes) -> gradient of X`."""
         self.f_back, self.back_kernel = backward_kernel(fn)
+        self.with_sum = SumKernels(f"{fn.__module__}:{self.op.name}", self.f, self.f_back)
         gradient = self.op.grad(uses=self.uses, inplace={"X@GRAD": "Out@GRAD"})
         gradient.lower("cpu")(self._backward)
         gradient.lower("cuda")(self._backward)

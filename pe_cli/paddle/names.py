@@ -30,6 +30,8 @@ def missing(module: str, there: Callable[[], Iterable[str]]) -> Callable[[str], 
         if name in known():
             raise AttributeError(f"{module}.{name} is a name of PaddlePaddle's reference that is not there yet")
         hint = did_you_mean(name, [n for n in there() if not n.startswith("_")])
-        raise AttributeError(f"{module} has no '{name}'" + (f" (hint: {hint})" if hint and not name.startswith("_") else ""))
+        raise AttributeError(
+            f"{module} has no '{name}'" + (f" (hint: {hint})" if hint and not name.startswith("_") else "")
+        )
 
     return getattribute

@@ -32,7 +32,14 @@ SAME = {
     "add_n": "sums",
     "arange": "range",
 }  # fmt: skip
-_REDUCED = {"sum": "reduce_sum", "max": "reduce_max", "min": "reduce_min", "prod": "reduce_prod", "all": "reduce_all", "any": "reduce_any"}
+_REDUCED = {
+    "sum": "reduce_sum",
+    "max": "reduce_max",
+    "min": "reduce_min",
+    "prod": "reduce_prod",
+    "all": "reduce_all",
+    "any": "reduce_any",
+}
 
 
 def mean(x: Any, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -124,7 +126,7 @@ def test_a_trace_keeps_the_rules_of_its_format(devices, threads):
             lanes.setdefault((e["pid"], e["tid"]), []).append((e["ts"], e["ts"] + e["dur"]))
     for spans in lanes.values():  # complete events of one lane must nest; a thread does one thing at a time
         spans.sort()
-        assert all(a[1] <= b[0] + 1e-3 for a, b in zip(spans, spans[1:], strict=False))
+        assert all(a[1] <= b[0] + 1e-3 for a, b in pairwise(spans))
     named = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert named == {0: "steps", **{1 + d: f"cpu:{d}" for d in range(devices)}}
     assert {p for p, _ in lanes} == set(named)
@@ -266,8 +268,8 @@ def test_the_watchdog_ends_a_step_that_hangs_and_names_it(monkeypatch):
     executor.run({"x": x}, ["loss"])
     (plan,) = executor.plans.values()
     tape = plan.step.tape
-    monkeypatch.setattr(type(tape), "run", lambda self: __import__("time").sleep(0.5))  # the schedule hangs, no kernel does
-    with pytest.raises(PeError, match="no progress for 0.*no kernel runs") as caught:
+    monkeypatch.setattr(type(tape), "run", lambda self: time.sleep(0.5))  # no kernel runs
+    with pytest.raises(PeError, match=r"no progress for 0.*no kernel runs") as caught:
         executor.run({"x": x}, ["loss"], 1)
     assert caught.value.code == ExitCode.STALLED
     monkeypatch.undo()

@@ -1,15 +1,20 @@
 """A strict reader of the part of the DOT language that pe writes, for machines without Graphviz.
 
-Source: "DOT Language" (graphviz.org/doc/info/lang.html): statements end with `;`, an ID is a name, a number or a quoted string in which only
-`\\"` is an escape, keywords are not IDs.
+Source: "DOT Language" (graphviz.org/doc/info/lang.html): statements end with `;`, an ID is a name, a number or a quoted
+string in which only `\\"` is an escape, keywords are not IDs.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-TOKEN = re.compile(r'\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<name>[A-Za-z_][A-Za-z_0-9]*)|(?P<number>-?(?:\.\d+|\d+(?:\.\d*)?))|(?P<sign>->|[{}\[\];,=]))', re.S)
+TOKEN = re.compile(
+    r"""\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<name>[A-Za-z_][A-Za-z_0-9]*)|(?P<number>-?(?:\.\d+|\d+(?:\.\d*)?))"""
+    r"""|(?P<sign>->|[{}\[\];,=]))""",
+    re.S,
+)
 KEYWORDS = {"node", "edge", "graph", "digraph", "subgraph", "strict"}
 
 
@@ -107,7 +112,7 @@ class Reader:
         if len(ids) == 1:
             assert ids[0] not in self.dot.nodes, f"{ids[0]!r} is declared twice"
             self.dot.nodes[ids[0]] = found
-        self.dot.edges += [(a, b, found) for a, b in zip(ids, ids[1:], strict=False)]
+        self.dot.edges += [(a, b, found) for a, b in pairwise(ids)]
 
 
 def parse_dot(text: str) -> Dot:

@@ -68,7 +68,8 @@ def test_the_activation_of_a_sum_and_its_gradients(functor, attrs, expected, x, 
     ("functors", "message"),
     [
         (["elementwise_add", "relu"], "functor_list must be [activation, elementwise_add]"),
-        (["rleu", "elementwise_add"], "knows no activation 'rleu'"),
+        (["softmax", "elementwise_add"], "'softmax' is no pointwise op with a gradient"),
+        (["rleu", "elementwise_add"], "there is no op 'rleu'"),
     ],
 )
 def test_functor_lists_of_another_form_are_refused(functors, message):

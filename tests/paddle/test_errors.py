@@ -31,9 +31,15 @@ def parallel(monkeypatch):
         pytest.param("X", ValueError, "feed is str", id="a text"),
         pytest.param({"x": rows(4)}, ValueError, "no feed 'x' .*did you mean 'X'", id="an unknown name"),
         pytest.param({}, ValueError, "'X' is missing", id="a missing name"),
-        pytest.param({"X": rows(4).astype("float64")}, TypeError, "'X' should be float32, got float64 .*astype", id="float64"),
-        pytest.param({"X": rows(4).astype("int64")}, TypeError, "should be float32, got int64", id="integers for floats"),
-        pytest.param({"X": np.zeros((4, 2), "float32")}, ValueError, r"float32\[batch, 1\], got \[4, 2\]", id="a wrong shape"),
+        pytest.param(
+            {"X": rows(4).astype("float64")}, TypeError, "'X' should be float32, got float64 .*astype", id="float64"
+        ),
+        pytest.param(
+            {"X": rows(4).astype("int64")}, TypeError, "should be float32, got int64", id="integers for floats"
+        ),
+        pytest.param(
+            {"X": np.zeros((4, 2), "float32")}, ValueError, r"float32\[batch, 1\], got \[4, 2\]", id="a wrong shape"
+        ),
         pytest.param({"X": rows(4)[:, 0]}, ValueError, r"got \[4\]", id="an axis too few"),
     ],
 )
@@ -78,7 +84,7 @@ def test_feed_dict_is_the_old_name_of_feed(parallel):
 
 
 def test_share_vars_from_another_kind(parallel):
-    executor, loss = parallel
+    executor, _ = parallel
     with pytest.raises(TypeError, match="must be a ParallelExecutor, got Executor"):
         fluid.ParallelExecutor(False, share_vars_from=fluid.Executor(fluid.CPUPlace()))
     compiled = fluid.CompiledProgram(fluid.default_main_program())

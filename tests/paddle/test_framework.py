@@ -93,12 +93,12 @@ def test_names_are_counted_over_programs_and_restart_in_a_guard():
 def test_seeds_repeat_a_startup_program():
     found = []
     for _ in range(2):
-        with fluid.scope_guard(fluid.Scope()), fluid.unique_name.guard():
-            with fluid.program_guard(fluid.Program(), fluid.Program()):
-                fluid.default_startup_program().random_seed = 5
-                _, executor = trained()
-                executor.run(fluid.default_startup_program())
-                found.append(np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()))
+        programs = fluid.Program(), fluid.Program()
+        with fluid.scope_guard(fluid.Scope()), fluid.unique_name.guard(), fluid.program_guard(*programs):
+            fluid.default_startup_program().random_seed = 5
+            _, executor = trained()
+            executor.run(fluid.default_startup_program())
+            found.append(np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()))
     assert np.array_equal(*found)
 
 
@@ -127,7 +127,7 @@ def test_scopes_hold_values_by_name():
 
 def test_a_value_written_to_the_scope_reaches_every_device(monkeypatch):
     monkeypatch.setenv("CPU_NUM", "2")
-    loss, executor = trained()
+    loss, _ = trained()
     parallel = fluid.ParallelExecutor(False, loss_name=loss.name)
     parallel.run([loss], feed={"X": rows(4)})
     bias = fluid.global_scope().find_var("fc_0.b_0").get_tensor()
@@ -182,12 +182,16 @@ def test_defaults_of_the_strategies():
     assert build.reduce_strategy == fluid.BuildStrategy.ReduceStrategy.AllReduce
     assert build.gradient_scale_strategy == build.GradientScaleStrategy.CoeffNumDevice
     execution = fluid.ExecutionStrategy()
-    assert (execution.num_threads, execution.num_iteration_per_drop_scope, execution.num_iteration_per_run) == (0, 100, 1)
+    assert (execution.num_threads, execution.num_iteration_per_drop_scope, execution.num_iteration_per_run) == (
+        0,
+        100,
+        1,
+    )
 
 
 def test_wrong_attributes_of_strategies():
     build = fluid.BuildStrategy()
-    with pytest.raises(AttributeError, match="no 'reduce_strategi'.*did you mean 'reduce_strategy'"):
+    with pytest.raises(AttributeError, match=r"no 'reduce_strategi'.*did you mean 'reduce_strategy'"):
         build.reduce_strategi = "Reduce"
     with pytest.raises(TypeError, match="must be bool, got 1"):
         build.sync_batch_norm = 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -72,7 +74,12 @@ def test_strategies_of_the_guide():
     test = fluid.default_main_program().clone(for_test=True)
     trainer = fluid.ParallelExecutor(False, loss_name=loss.name, build_strategy=build, exec_strategy=execution)
     tester = fluid.ParallelExecutor(
-        False, main_program=test, loss_name=loss.name, build_strategy=build, exec_strategy=execution, share_vars_from=trainer
+        False,
+        main_program=test,
+        loss_name=loss.name,
+        build_strategy=build,
+        exec_strategy=execution,
+        share_vars_from=trainer,
     )
     trainer.run([loss.name], feed={"X": rows(4)})
     assert np.isfinite(tester.run([loss.name], feed={"X": rows(4)})[0]).all()
@@ -133,7 +140,7 @@ def test_a_compiled_program_in_a_loop():
     loss, executor = trained(0.1)
     compiled = fluid.compiler.CompiledProgram(fluid.default_main_program()).with_data_parallel(loss_name=loss.name)
     values = [executor.run(compiled, feed={"X": rows(10)}, fetch_list=[loss.name])[0].mean() for _ in range(5)]
-    assert all(a > b for a, b in zip(values, values[1:], strict=False))
+    assert all(a > b for a, b in itertools.pairwise(values))
 
 
 def test_an_executor_with_adam_then_closed():
@@ -184,7 +191,7 @@ def test_a_temporary_startup_program():
 
 def test_data_feeder_on_samples():
     image = fluid.layers.data(name="image", shape=[1, 2, 2])
-    label = fluid.layers.data(name="label", shape=[1], dtype="int64")
+    fluid.layers.data(name="label", shape=[1], dtype="int64")
     feeder = fluid.DataFeeder([image, "label"], fluid.CPUPlace())
     feed = feeder.feed([([0, 1, 2, 3], 1), ([4, 5, 6, 7], 0)])
     assert feed["image"].shape == (2, 1, 2, 2)

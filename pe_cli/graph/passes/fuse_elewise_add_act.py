@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pe_cli.core.types import FLOATS
 from pe_cli.graph.passes.fuse_bn_act import fuse, refuse
 from pe_cli.graph.rewrite import Rewriter, joined, sentence
-from pe_cli.ops.fused_elementwise import FUSED, NAME
+from pe_cli.ops.fused_elementwise import NAME
 from pe_cli.ops.pointwise import POINTWISE
 from pe_cli.program.ir import Operator, Program
 
@@ -22,7 +22,8 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with fused operators, and a sentence on what was done."""
     r = Rewriter(program, fetches)
     forward = backward = 0
-    acts = [(p, op) for p, op in r.places(*FUSED) if r.block.var(op.inputs["X"][0]).dtype in FLOATS]
+    types = [name for name, of in POINTWISE.items() if of.with_sum is not None]
+    acts = [(p, op) for p, op in r.places(*types) if r.block.var(op.inputs["X"][0]).dtype in FLOATS]
     for place, act in acts:
         source = r.writer(act.inputs["X"][0])
         add = r.op(source) if source is not None else None

@@ -34,7 +34,7 @@ class AsyncExecutor:
             raise FluidValueError("AsyncExecutor runs on the CPU only", hint="AsyncExecutor(CPUPlace())")
         self._places = core_places([CPUPlace()])
 
-    def run(  # noqa: PLR0917 (fluid's arguments)
+    def run(
         self,
         program: Program | None,
         data_feed: DataFeedDesc,

@@ -88,7 +88,11 @@ class ExponentialMovingAverage(_Average):
         if self._steps is None:
             return constant
         steps = call("cast", self._steps, "float32")
-        return call("elementwise_min", constant, call("elementwise_div", call("scale", steps, 1.0, 1.0), call("scale", steps, 1.0, 10.0)))
+        return call(
+            "elementwise_min",
+            constant,
+            call("elementwise_div", call("scale", steps, 1.0, 1.0), call("scale", steps, 1.0, 10.0)),
+        )
 
     def _value(self, parameter: Parameter, scope: Scope) -> np.ndarray[Any, Any]:
         average, weight = (scope.read(v.name) for v in self._kept[parameter.name])
@@ -118,11 +122,13 @@ class ModelAverage(_Average):
         super().__init__()
         self._window = average_window_rate, min_average_window, max_average_window
         program = self._program
-        self._parameters = [p for p in program.global_block().parameters() if p.do_model_average is not False or p.trainable]
+        self._parameters = [p for p in program.global_block().parameters() if p.do_model_average or p.trainable]
         self._kept: dict[str, tuple[Any, Any]] = {}
         with program.role(Role.OPTIMIZE), program.name_scope("model_average"):
             one = call("fill_constant", [1], "float32", 1.0)
-            counts = [_keep(program, self._startup, f"{name or 'average'}_{n}", one) for n in ("steps", "window", "before")]
+            counts = [
+                _keep(program, self._startup, f"{name or 'average'}_{n}", one) for n in ("steps", "window", "before")
+            ]
             self._counts = counts
             steps, window, before = counts
             for count in (steps, window):

@@ -37,7 +37,7 @@ class DataParallel:
         FluidValueError: the loss is missing or unknown; a ValueError.
     """
 
-    def __init__(  # noqa: PLR0917
+    def __init__(
         self,
         program: Program,
         places: Places,
@@ -50,14 +50,16 @@ class DataParallel:
     ) -> None:
         self.program = program
         self.places = places
-        self.share = share
+        self.share: DataParallel | None = share
         self.loss = loss_of(program, loss) if checks_loss else None
         build, execution = build or BuildStrategy(), execution or ExecutionStrategy()
         build.freeze()
         execution.freeze()
         self.times = execution.num_iteration_per_run
         shared = share.setting.key[1] if share else None
-        self.setting = running.Setting(places, build.core(), execution.core(len(places)), shared=shared)
+        self.setting: running.Setting = running.Setting(
+            places, build.core(), execution.core(len(places)), shared=shared
+        )
         self._customized: Program | None = None
         self.has_run = False
         if build.debug_graphviz_path:

@@ -24,7 +24,9 @@ _FEED: dict[str, Any] = {
     "pv_batch_size": int,
     "input_type": int,
 }
-_TOKEN = re.compile(r'\s+|#[^\n]*|(?P<text>"(?:[^"\\\n]|\\.)*")|(?P<word>[A-Za-z_]\w*)|(?P<number>-?\d+)|(?P<sign>[{}:,;])')
+_TOKEN = re.compile(
+    r'\s+|#[^\n]*|(?P<text>"(?:[^"\\\n]|\\.)*")|(?P<word>[A-Za-z_]\w*)|(?P<number>-?\d+)|(?P<sign>[{}:,;])'
+)
 _TYPES = ("uint64", "float")
 
 
@@ -73,7 +75,9 @@ class DataFeedDesc:
         found = self._message.get("multi_slot_desc", {}).get("slots", [])
         for slot in found:
             if slot.get("type") not in _TYPES:
-                raise FluidValueError(f"slot '{slot.get('name')}' has type {slot.get('type')!r}", hint="uint64 or float")
+                raise FluidValueError(
+                    f"slot '{slot.get('name')}' has type {slot.get('type')!r}", hint="uint64 or float"
+                )
         return [Slot(**slot) for slot in found]
 
     @property

@@ -58,7 +58,11 @@ class DataFeeder:
         return len(cuda_places()) if isinstance(self.place, CUDAPlace) else cpu_num()
 
     def decorate_reader(
-        self, reader: Callable[[], Iterable[Any]], multi_devices: bool, num_places: int | None = None, drop_last: bool = True
+        self,
+        reader: Callable[[], Iterable[Any]],
+        multi_devices: bool,
+        num_places: int | None = None,
+        drop_last: bool = True,
     ) -> Callable[[], Iterator[Any]]:
         """Return a reader of feeds: one a batch, or lists with one for each device.
 

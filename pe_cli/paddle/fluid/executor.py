@@ -94,7 +94,7 @@ class Executor:
         """Run a program over a dataset without returning anything; arguments of `train_from_dataset`."""
         self.train_from_dataset(program, dataset, scope, **more)
 
-    def train_from_dataset(
+    def train_from_dataset(  # noqa: PLR0913, PLR0917 (fluid's arguments)
         self,
         program: Any = None,
         dataset: Any = None,

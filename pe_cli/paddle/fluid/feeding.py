@@ -152,6 +152,10 @@ def check_list(feed: Sequence[Any], devices: int) -> None:
     for i, part in enumerate(feed):
         if not isinstance(part, dict):
             hint = "feed a list of {name: value}, one for each device"
-            raise FluidTypeError(f"each element of a feed list should be a dict, element {i} is {type(part).__name__}", hint=hint)
+            raise FluidTypeError(
+                f"each element of a feed list should be a dict, element {i} is {type(part).__name__}", hint=hint
+            )
     if len(feed) != devices:
-        raise FluidValueError(f"the feed list has {len(feed)} elements for {devices} devices", hint="one for each device")
+        raise FluidValueError(
+            f"the feed list has {len(feed)} elements for {devices} devices", hint="one for each device"
+        )

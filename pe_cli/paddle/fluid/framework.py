@@ -4,125 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.errors import did_you_mean
 from pe_cli.core.types import TensorType
-from pe_cli.paddle.errors import FluidValueError
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import unique_name
-from pe_cli.paddle.fluid.arithmetic import Arithmetic
+from pe_cli.paddle.fluid.variable import Operator, Parameter, Variable, as_dtype, as_sizes
 from pe_cli.program import ir
 from pe_cli.program.ir import Role
-
-
-def as_dtype(given: Any) -> str:
-    """Return the core's name of an element type: a text, a NumPy type, or a member of `core.VarDesc.VarType`."""
-    if isinstance(given, str) and given in ("float32", "float64", "int64", "int32", "uint8", "bool"):
-        return str(given)
-    try:
-        return np.dtype(given).name
-    except TypeError:
-        return str(given)
-
-
-def as_sizes(shape: Any) -> tuple[int, ...]:
-    """Return sizes; None is -1."""
-    return tuple(-1 if s is None else int(s) for s in shape)
-
-
-@dataclass(eq=False)
-class Variable(Arithmetic, ir.Variable):  # type: ignore[misc]
-    """A variable with operators.
-
-    Attributes:
-        lod_level: levels of nested sequences; 0 for none.
-        undefined: made without a shape; takes its type from the first op that writes it.
-    """
-
-    lod_level: int = 0
-    undefined: bool = False
-
-    @property
-    def stop(self) -> bool:
-        """Whether gradients stop here."""
-        return self.stop_gradient
-
-    def astype(self, dtype: Any) -> ir.Variable:
-        """Append a cast to another element type."""
-        from pe_cli.layers.helper import LayerHelper
-
-        with ir.program_guard(self.block.program):
-            attrs = {"in_dtype": self.dtype, "out_dtype": as_dtype(dtype)}
-            return LayerHelper("cast").one("cast", {"X": self}, attrs)
-
-    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
-        """Return the variable as text."""
-        return str(self)
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.type}"
-
-    __repr__ = __str__
-
-
-@dataclass(eq=False, repr=False)
-class Parameter(Variable, ir.Parameter):
-    """A parameter with operators."""
-
-    @property
-    def optimize_attr(self) -> dict[str, float]:
-        """The factor on the optimizer's learning rate."""
-        return {"learning_rate": self.learning_rate}
-
-
-class Operator(ir.Operator):
-    """An operator with the original's accessors."""
-
-    @property
-    def input_arg_names(self) -> list[str]:
-        """Every variable read."""
-        return self.input_names()
-
-    @property
-    def output_arg_names(self) -> list[str]:
-        """Every variable written."""
-        return self.output_names()
-
-    def input(self, name: str) -> list[str]:
-        """Return the variables of an input slot."""
-        return list(self.inputs.get(name, []))
-
-    def output(self, name: str) -> list[str]:
-        """Return the variables of an output slot."""
-        return list(self.outputs.get(name, []))
-
-    def attr(self, name: str) -> Any:
-        """Return an attribute; `op_role` and `op_role_var` too."""
-        facts = self.all_attrs()
-        if name not in facts:
-            raise FluidValueError(f"op '{self.type}' has no attribute '{name}'", hint=did_you_mean(name, facts))
-        return facts[name]
-
-    def has_attr(self, name: str) -> bool:
-        """Return whether there is such an attribute."""
-        return name in self.all_attrs()
-
-    @property
-    def attr_names(self) -> list[str]:
-        """Names of all attributes."""
-        return list(self.all_attrs())
-
-    def all_attrs(self) -> dict[str, Any]:
-        """Return all attributes with `op_role` and `op_role_var`."""
-        return {**self.attrs, "op_role": self.role.value, "op_role_var": list(self.role_vars)}
-
-    def __str__(self) -> str:
-        from pe_cli.program.text import print_op
-
-        return print_op(self)
 
 
 class Block(ir.Block):
@@ -153,7 +44,7 @@ class Block(ir.Block):
 
     _var_recursive = var
 
-    def create_var(  # type: ignore[override]
+    def create_var(
         self, name: str | None = None, type: Any = None, shape: Any = None, dtype: Any = None, **facts: Any
     ) -> Any:
         """Add a variable, or return the one of that name where the types agree."""
@@ -228,7 +119,10 @@ class Block(ir.Block):
         """Return the block as text."""
         return self.program.to_string(throw_on_error, with_details)
 
-    __str__ = __repr__ = lambda self: self.to_string()
+    def __str__(self) -> str:
+        return self.to_string()
+
+    __repr__ = __str__
 
 
 _FACTS = ("persistable", "stop_gradient", "is_data", "lod_level", "at")
@@ -300,7 +194,10 @@ class Program(ir.Program):
         """Return the program of a text or JSON, with the original's accessors."""
         return adopt(ir.Program.parse_from_string(text))
 
-    __str__ = __repr__ = lambda self: self.to_string()
+    def __str__(self) -> str:
+        return self.to_string()
+
+    __repr__ = __str__
 
 
 def adopt(program: ir.Program) -> Program:
@@ -346,7 +243,7 @@ def default_startup_program() -> Any:
 
 
 @contextlib.contextmanager
-def program_guard(main_program: ir.Program, startup_program: ir.Program | None = None) -> Iterator[None]:
+def program_guard(main_program: Any, startup_program: Any = None) -> Iterator[None]:
     """Make these the default programs inside.
 
     Raises:
@@ -354,8 +251,6 @@ def program_guard(main_program: ir.Program, startup_program: ir.Program | None =
     """
     for given in (main_program, startup_program):
         if given is not None and not isinstance(given, ir.Program):
-            from pe_cli.paddle.errors import FluidTypeError
-
             raise FluidTypeError(f"program_guard needs programs, got {type(given).__name__}")
     ensure_defaults()
     with ir.program_guard(main_program, startup_program):
@@ -375,6 +270,15 @@ def in_dygraph_mode() -> bool:
 
 
 __all__ = [
-    "Block", "Operator", "Parameter", "PeError", "Program", "Variable", "default_main_program",
-    "default_startup_program", "name_scope", "program_guard",
+    "Block",
+    "Operator",
+    "Parameter",
+    "Program",
+    "Variable",
+    "as_dtype",
+    "as_sizes",
+    "default_main_program",
+    "default_startup_program",
+    "name_scope",
+    "program_guard",
 ]  # fmt: skip

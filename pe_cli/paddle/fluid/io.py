@@ -173,14 +173,16 @@ def _set(chosen: Iterable[Variable], values: Mapping[str, Array]) -> None:
             raise FluidValueError(f"the file has no value for '{v.name}'")
         value = values[v.name]
         if value.shape != v.shape or value.dtype != v.type.numpy:
-            raise FluidValueError(f"'{v.name}' is {value.dtype}{list(value.shape)} in the file and {v.type} in the program")
+            raise FluidValueError(
+                f"'{v.name}' is {value.dtype}{list(value.shape)} in the file and {v.type} in the program"
+            )
         scope.write(v.name, value)
 
 
 # --- inference models -----------------------------------------------------------------------------------------------
 
 
-def save_inference_model(  # noqa: PLR0917 (fluid's arguments)
+def save_inference_model(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     dirname: Any,
     feeded_var_names: Any,
     target_vars: Any,

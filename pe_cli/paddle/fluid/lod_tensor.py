@@ -70,7 +70,9 @@ class LoDTensor:
     def has_valid_recursive_sequence_lengths(self) -> bool:
         """Return whether every level says how the next one is cut, and the last one how the rows are."""
         sizes = [len(level) - 1 for level in self._offsets[1:]] + [len(self._array) if self._array is not None else 0]
-        return all(level[-1] == size for level, size in zip(self._offsets, sizes, strict=True)) if self._offsets else True
+        return (
+            all(level[-1] == size for level, size in zip(self._offsets, sizes, strict=True)) if self._offsets else True
+        )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         value = self._value()

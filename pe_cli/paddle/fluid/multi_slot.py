@@ -81,7 +81,9 @@ def to_batch(instances: Sequence[Sequence[np.ndarray[Any, Any]]], slots: Sequenc
         try:
             out[slot.name] = flat.reshape(shape)
         except ValueError:
-            raise FluidValueError(f"dense slot '{slot.name}' is {shape[1:]}, got {flat.size} values in {len(values)}") from None
+            raise FluidValueError(
+                f"dense slot '{slot.name}' is {shape[1:]}, got {flat.size} values in {len(values)}"
+            ) from None
     return out
 
 

@@ -31,7 +31,16 @@ def simple_img_conv_pool(  # noqa: PLR0913, PLR0917 (fluid's arguments)
 ) -> Any:
     """Convolve, then pool."""
     out = layers.conv2d(
-        input, num_filters, filter_size, conv_stride, conv_padding, conv_dilation, conv_groups, param_attr, bias_attr, act=act
+        input,
+        num_filters,
+        filter_size,
+        conv_stride,
+        conv_padding,
+        conv_dilation,
+        conv_groups,
+        param_attr,
+        bias_attr,
+        act=act,
     )
     return layers.pool2d(out, pool_size, pool_type, pool_stride, pool_padding, global_pooling)
 
@@ -60,7 +69,9 @@ def img_conv_group(  # noqa: PLR0913, PLR0917 (fluid's arguments)
             raise FluidValueError(f"img_conv_group has {count} convolutions, got {list(value)}")
         return list(value)
 
-    facts = (each(v) for v in (conv_padding, conv_filter_size, param_attr, conv_with_batchnorm, conv_batchnorm_drop_rate))
+    facts = (
+        each(v) for v in (conv_padding, conv_filter_size, param_attr, conv_with_batchnorm, conv_batchnorm_drop_rate)
+    )
     out = input
     for filters, padding, size, attr, normalised, rate in zip(conv_num_filter, *facts, strict=True):
         act = None if normalised else conv_act
@@ -92,7 +103,9 @@ def scaled_dot_product_attention(
     if keys.shape[-1] % num_heads or values.shape[-1] % num_heads:
         raise FluidValueError(f"{num_heads} heads do not divide the widths {keys.shape[-1]} and {values.shape[-1]}")
     if num_heads > 1:
-        queries, keys, values = (layers.fc(v, v.shape[-1], num_flatten_dims=2, bias_attr=False) for v in (queries, keys, values))
+        queries, keys, values = (
+            layers.fc(v, v.shape[-1], num_flatten_dims=2, bias_attr=False) for v in (queries, keys, values)
+        )
     width = keys.shape[-1] // num_heads
     q, k, v = (_heads(x, num_heads) for x in (queries, keys, values))
     weights = layers.softmax(layers.matmul(layers.scale(q, 1 / math.sqrt(width)), k, transpose_y=True))

@@ -54,9 +54,10 @@ class _Adapter(Optimizer):
             self.grad_clip = grad_clip
         startup = startup_program or default_startup_program()
         with program_guard(loss.block.program, startup):
-            return super().minimize(loss, startup, parameter_list or self._parameters, no_grad_set)
+            pairs = super().backward(loss, parameter_list or self._parameters, no_grad_set)
+            return self.apply_gradients(pairs, startup), pairs
 
-    def backward(
+    def backward(  # type: ignore[override]  # the core takes parameters where the original takes the startup program
         self,
         loss: Variable,
         startup_program: Any = None,
@@ -65,9 +66,6 @@ class _Adapter(Optimizer):
         callbacks: Any = None,
     ) -> Pairs:
         """Append gradient ops and return (parameter, gradient) pairs."""
-        # The core's method takes parameters where the original's takes the startup program.
-        if startup_program is not None and not isinstance(startup_program, Program):
-            parameter_list, no_grad_set = startup_program, parameter_list
         return super().backward(loss, parameter_list or self._parameters, no_grad_set)
 
     def apply_gradients(self, params_grads: Pairs, startup_program: Program | None = None) -> list[Operator]:

@@ -56,7 +56,7 @@ class ParallelExecutor:
         if not isinstance(program, Program):
             raise FluidTypeError(f"main_program must be a Program, got {type(program).__name__}")
         places = default_places(use_cuda)
-        self._runner = DataParallel(program, places, loss_name, build_strategy, exec_strategy, share)
+        self._runner: DataParallel = DataParallel(program, places, loss_name, build_strategy, exec_strategy, share)
 
     def run(self, fetch_list: Any, feed: Any = None, feed_dict: Any = None, return_numpy: bool = True) -> list[Any]:
         """Run one step; all ops run, whatever is fetched.

@@ -81,7 +81,7 @@ def cuda_places(device_ids: Sequence[int] | int | None = None) -> list[CUDAPlace
     if not there:
         raise EnforceNotMet("there is no CUDA device", hint="use cpu_places()")
     if device_ids is None:
-        chosen = os.environ.get("FLAGS_selected_gpus")
+        chosen = os.environ.get("FLAGS_selected_gpus")  # noqa: SIM112 (its name)
         device_ids = [int(i) for i in chosen.split(",")] if chosen else range(there)
     elif isinstance(device_ids, int):
         device_ids = [device_ids]

@@ -41,7 +41,7 @@ class Recorder:
             rows.append((name, len(took), sum(took), max(took), min(took), sum(took) / len(took)))
         column = {"calls": 1, "total": 2, "max": 3, "min": 4, "ave": 5}.get(order or "")
         if column:
-            rows.sort(key=lambda row: -row[column])  # type: ignore[call-overload]
+            rows.sort(key=lambda row: row[column], reverse=True)
         head = f"{'Step':<32}{'Calls':>8}{'Total ms':>12}{'Max ms':>12}{'Min ms':>12}{'Ave ms':>12}"
         lines = [f"{n:<32}{c:>8}" + "".join(f"{1e3 * v:>12.3f}" for v in rest) for n, c, *rest in rows]
         return "\n".join([head, *lines])
@@ -68,7 +68,7 @@ def start_profiler(state: str, tracer_option: str = "Default") -> None:
     RECORDER.on = True
 
 
-def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profile") -> None:  # noqa: S108 (fluid's default)
+def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profile") -> None:
     """Stop recording, print the table and write the trace.
 
     Raises:
@@ -91,7 +91,7 @@ def reset_profiler() -> None:
 def profiler(
     state: str,
     sorted_key: str | None = None,
-    profile_path: str = "/tmp/profile",  # noqa: S108 (fluid's default)
+    profile_path: str = "/tmp/profile",
     tracer_option: str = "Default",
 ) -> Iterator[None]:
     """Record what runs inside; arguments of `start_profiler` and `stop_profiler`."""

@@ -83,7 +83,7 @@ class GeneratorLoader:
         drop_last: leave out a last batch that is shorter.
     """
 
-    def __init__(  # noqa: PLR0917 (fluid's arguments)
+    def __init__(
         self,
         feed_list: Sequence[Variable] | None = None,
         capacity: int | None = None,

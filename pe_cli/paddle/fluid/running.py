@@ -168,7 +168,8 @@ def _prepare(program: Program, root: Scope, setting: Setting, fed: frozenset[str
         kept[key].steps = steps
         while len(kept) > MOST:
             del kept[next(iter(kept))]
-    return kept[key]
+    found: Prepared = kept[key]
+    return found
 
 
 #: Kernels are compiled by one thread at a time.

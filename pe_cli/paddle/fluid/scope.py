@@ -182,7 +182,9 @@ class Scope:
             if value.size == kind.size and value.shape != kind.shape and {value.shape, kind.shape} <= {(), (1,)}:
                 value = value.reshape(kind.shape)
             if value.shape != kind.shape:
-                raise FluidValueError(f"variable '{name}' is {list(value.shape)} in the scope and {kind} in the program")
+                raise FluidValueError(
+                    f"variable '{name}' is {list(value.shape)} in the scope and {kind} in the program"
+                )
             self._stores[key].scope.set(name, value.astype(kind.numpy))
             where.add(key)
 

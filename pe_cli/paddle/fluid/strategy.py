@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any, ClassVar
 
 from pe_cli.core import strategy as core
@@ -15,14 +15,14 @@ from pe_cli.core.errors import did_you_mean
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, NotThereYet
 
 
-class ReduceStrategy(str, Enum):
+class ReduceStrategy(StrEnum):
     """How gradients are joined."""
 
     AllReduce = "AllReduce"
     Reduce = "Reduce"
 
 
-class GradientScaleStrategy(str, Enum):
+class GradientScaleStrategy(StrEnum):
     """What is written into the gradient of the loss."""
 
     CoeffNumDevice = "CoeffNumDevice"
@@ -113,7 +113,9 @@ class _Strategy:
             raise AttributeError(f"{kind} has no '{name}'. {did_you_mean(name, self.options) or ''}".strip())
         if self._frozen:
             hint = f"make a new {kind} for a new executor"
-            raise EnforceNotMet(f"{kind} is frozen: a graph was built with it, {name} has no effect any more", hint=hint)
+            raise EnforceNotMet(
+                f"{kind} is frozen: a graph was built with it, {name} has no effect any more", hint=hint
+            )
         option = self.options[name]
         value = _checked(f"{kind}.{name}", option, value)
         if value != option.default and name not in self.fields and not option.why:

@@ -66,7 +66,7 @@ class DistributeTranspiler:
     def __init__(self, config: DistributeTranspilerConfig | None = None) -> None:
         self.config = config or DistributeTranspilerConfig()
 
-    def transpile(  # noqa: PLR0917 (fluid's arguments)
+    def transpile(
         self,
         trainer_id: int,
         program: Program | None = None,

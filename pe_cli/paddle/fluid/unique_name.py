@@ -34,7 +34,7 @@ def generate(key: str) -> str:
 
 def switch(new_generator: UniqueNameGenerator | None = None) -> UniqueNameGenerator:
     """Make another generator the current one and return the one before."""
-    global generator  # noqa: PLW0603 - the original's interface: one current generator
+    global generator
     before, generator = generator, UniqueNameGenerator() if new_generator is None else new_generator
     return before
 

@@ -31,7 +31,17 @@ ORDER = {
     "one_hot": "input depth allow_out_of_range",
 }
 #: Arguments of the original's that say how, not what: nothing to do.
-IDLE = {"use_cudnn", "use_mkldnn", "in_place", "inplace", "is_distributed", "force_cpu", "is_test_fc", "overwrite", "stop_gradient"}
+IDLE = {
+    "use_cudnn",
+    "use_mkldnn",
+    "is_test",
+    "in_place",
+    "inplace",
+    "is_distributed",
+    "force_cpu",
+    "overwrite",
+    "stop_gradient",
+}
 #: Arguments that only some values of are there: name -> those.
 ONLY = {"actual_shape": (None,), "allow_out_of_range": (False,)}
 

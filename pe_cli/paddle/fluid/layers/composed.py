@@ -28,7 +28,11 @@ def flip(input: Variable, dims: Any, name: str | None = None) -> Any:
 
 
 def label_smooth(
-    label: Variable, prior_dist: Variable | None = None, epsilon: float = 0.1, dtype: Any = "float32", name: str | None = None
+    label: Variable,
+    prior_dist: Variable | None = None,
+    epsilon: float = 0.1,
+    dtype: Any = "float32",
+    name: str | None = None,
 ) -> Any:
     """Take epsilon of a one-hot label's weight and spread it: (1 - epsilon) label + epsilon / classes, or prior_dist."""
     smooth = call("scale", label, 1.0 - epsilon, epsilon / label.shape[-1] if prior_dist is None else 0.0)
@@ -86,7 +90,11 @@ def group_norm(
         raise helper.error(f"group_norm: {groups} groups of {channels} channels, {data_layout}", hint="NCHW, a divisor")
     sizes = [groups, channels // groups, *input.shape[2:]]
     parted = call("reshape", input, [0, *sizes])
-    out = call("reshape", _moments(parted, [2, *(3 + i for i, _ in enumerate(input.shape[2:]))], epsilon), [0, *input.shape[1:]])
+    out = call(
+        "reshape",
+        _moments(parted, [2, *(3 + i for i, _ in enumerate(input.shape[2:]))], epsilon),
+        [0, *input.shape[1:]],
+    )
     return helper.activate(_scaled(helper, out, channels, param_attr, bias_attr), act)
 
 
@@ -190,7 +198,13 @@ def reduce_any(input: Variable, dim: Any = None, keep_dim: bool = False, name: s
 
 
 def bilinear_tensor_product(
-    x: Variable, y: Variable, size: int, act: str | None = None, name: str | None = None, param_attr: Any = None, bias_attr: Any = None
+    x: Variable,
+    y: Variable,
+    size: int,
+    act: str | None = None,
+    name: str | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
 ) -> Any:
     """Return x W_i y + b_i for every output i."""
     ensure_defaults()
@@ -217,7 +231,9 @@ def strided_slice(input: Variable, axes: Any, starts: Any, ends: Any, strides: A
     """Cut out every strides-th element of ranges along axes."""
     from pe_cli.paddle.fluid.layers.constants import sizes_of
 
-    firsts, lasts, steps = (sizes_of("strided_slice", n, v) for n, v in (("starts", starts), ("ends", ends), ("strides", strides)))
+    firsts, lasts, steps = (
+        sizes_of("strided_slice", n, v) for n, v in (("starts", starts), ("ends", ends), ("strides", strides))
+    )
     out = input
     for axis, first, last, step in zip(axes, firsts, lasts, steps, strict=True):
         rows = list(range(*slice(first, last, step).indices(input.shape[axis])))

@@ -51,7 +51,9 @@ def sizes_of(layer: str, argument: str, value: Any, *, single: bool = False) -> 
     if isinstance(value, Variable):
         found = value_of(value)
         if found is None:
-            message = f"{layer}: {argument} is the variable '{value.name}', whose value only a step knows: not there yet"
+            message = (
+                f"{layer}: {argument} is the variable '{value.name}', whose value only a step knows: not there yet"
+            )
             raise NotThereYet(message, hint="give numbers, or a constant")
         numbers = found.ravel().tolist()
         return numbers[0] if single and len(numbers) == 1 else numbers
@@ -59,7 +61,11 @@ def sizes_of(layer: str, argument: str, value: Any, *, single: bool = False) -> 
         return value.tolist()
     if isinstance(value, (list, tuple, range)):
         return [
-            -1 if v is None else sizes_of(layer, argument, v, single=True) if isinstance(v, (Variable, np.generic)) else v
+            -1
+            if v is None
+            else sizes_of(layer, argument, v, single=True)
+            if isinstance(v, (Variable, np.generic))
+            else v
             for v in value
         ]
     return value

@@ -66,13 +66,15 @@ def rank_loss(label: Variable, left: Variable, right: Variable, name: str | None
     return call("elementwise_sub", call("softplus", gap), call("elementwise_mul", label, gap))
 
 
-def margin_rank_loss(label: Variable, left: Variable, right: Variable, margin: float = 0.1, name: str | None = None) -> Any:
+def margin_rank_loss(
+    label: Variable, left: Variable, right: Variable, margin: float = 0.1, name: str | None = None
+) -> Any:
     """Measure a ranked pair: max(0, margin - label (left - right)), label 1 or -1."""
     gap = call("elementwise_mul", label, call("elementwise_sub", left, right))
     return call("relu", call("scale", gap, -1.0, margin))
 
 
-def cos_sim(X: Variable, Y: Variable) -> Any:  # noqa: N803 (fluid's names)
+def cos_sim(X: Variable, Y: Variable) -> Any:
     """Return the cosine of the angle between rows: [batch, 1]."""
     product = call("reduce_sum", call("elementwise_mul", X, Y), -1, True)
     lengths = [call("sqrt", call("reduce_sum", call("square", v), -1, True)) for v in (X, Y)]

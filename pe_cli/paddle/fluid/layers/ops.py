@@ -76,12 +76,16 @@ def shape(input: Variable) -> Variable:
     return _into("shape", {"Input": input}, {}, None)
 
 
-def elementwise_floordiv(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_floordiv(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
     """Divide and round down."""
     return _into("elementwise_floordiv", {"X": x, "Y": y}, {"axis": axis}, None)
 
 
-def elementwise_mod(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_mod(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
     """Return the remainder of a division that is rounded down."""
     return _into("elementwise_mod", {"X": x, "Y": y}, {"axis": axis}, None)
 

@@ -42,7 +42,7 @@ class Printed:
         return "\n".join([*(line for line in lines if line), f"  data: {data.tolist()}"])
 
 
-def Print(  # noqa: N802, PLR0913, PLR0917 (fluid's name and arguments)
+def Print(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     input: Variable,
     first_n: int = -1,
     message: str | None = None,

@@ -47,7 +47,7 @@ class StaticRNN:
         if self._steps not in (None, x.shape[0]):
             raise FluidValueError(f"inputs of one StaticRNN have {self._steps} and {x.shape[0]} steps")
         self._steps = x.shape[0]
-        first = self._cut(x, 0)
+        first: Variable = self._cut(x, 0)
         self._inputs.append((x, first))
         return first
 
@@ -70,7 +70,9 @@ class StaticRNN:
                 raise FluidValueError("a memory needs init, or shape and batch_ref")
             axis = 0 if any(batch_ref is first for _, first in self._inputs) else ref_batch_dim_idx
             sizes = [1 if s == -1 else s for s in shape]
-            made = fill_constant_batch_size_like(batch_ref, sizes, "float32", init_value, axis, init_batch_dim_idx)
+            made: Variable = fill_constant_batch_size_like(
+                batch_ref, sizes, "float32", init_value, axis, init_batch_dim_idx
+            )
         else:
             made = call("scale", init)
         self._memories[made.name] = made.name
@@ -117,16 +119,16 @@ class StaticRNN:
     def _prepares(self, op: Operator, body: list[Operator], starts: set[str]) -> bool:
         """Return whether an op only makes a step input or a memory's first value."""
         readers = [other for other in body if set(op.output_names()) & set(other.input_names())]
-        return bool(readers) and all(
-            starts & set(r.output_names()) or self._prepares(r, body, starts) for r in readers
-        )
+        return bool(readers) and all(starts & set(r.output_names()) or self._prepares(r, body, starts) for r in readers)
 
     def _repeat(self, op: Operator, now: dict[str, str]) -> None:
         block = self._block
         kept = {n for n in op.output_names() if block.vars[n].persistable}
         for name in op.output_names():
             now[name] = name if name in kept else block.program.unique(name)
-        renamed = [{s: [now.get(n, n) for n in names] for s, names in slots.items()} for slots in (op.inputs, op.outputs)]
+        renamed = [
+            {s: [now.get(n, n) for n in names] for s, names in slots.items()} for slots in (op.inputs, op.outputs)
+        ]
         block.append_op(op.type, renamed[0], renamed[1], op.attrs)
 
 
@@ -148,7 +150,12 @@ class RNNCell:
         return [self.hidden_size]
 
     def get_initial_states(
-        self, batch_ref: Variable, shape: Any = None, dtype: str = "float32", init_value: float = 0.0, batch_dim_idx: int = 0
+        self,
+        batch_ref: Variable,
+        shape: Any = None,
+        dtype: str = "float32",
+        init_value: float = 0.0,
+        batch_dim_idx: int = 0,
     ) -> Any:
         """Return states of one value for the batch of a variable."""
 

@@ -11,7 +11,13 @@ from pe_cli.core.types import TensorType
 from pe_cli.layers.helper import LayerHelper
 from pe_cli.layers.registry import find
 from pe_cli.paddle.errors import FluidTypeError
-from pe_cli.paddle.fluid.framework import as_dtype, as_sizes, default_main_program, default_startup_program, ensure_defaults
+from pe_cli.paddle.fluid.framework import (
+    as_dtype,
+    as_sizes,
+    default_main_program,
+    default_startup_program,
+    ensure_defaults,
+)
 from pe_cli.paddle.fluid.layers.constants import sizes_of
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Role, Variable
@@ -163,7 +169,13 @@ def _like(layer: str, input: Variable, shape: Any, input_dim_idx: int, output_di
 
 
 def fill_constant_batch_size_like(
-    input: Variable, shape: Any, dtype: Any, value: float, input_dim_idx: int = 0, output_dim_idx: int = 0, force_cpu: bool = False
+    input: Variable,
+    shape: Any,
+    dtype: Any,
+    value: float,
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    force_cpu: bool = False,
 ) -> Any:
     """Make a tensor of one value whose batch axis is another tensor's."""
     sizes = _like("fill_constant_batch_size_like", input, shape, input_dim_idx, output_dim_idx)

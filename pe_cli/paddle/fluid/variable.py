@@ -1,0 +1,118 @@
+"""Variables, parameters and operators with the original's accessors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import did_you_mean
+from pe_cli.layers.helper import LayerHelper
+from pe_cli.paddle.errors import FluidValueError
+from pe_cli.paddle.fluid.arithmetic import Arithmetic
+from pe_cli.program import ir
+from pe_cli.program.text import print_op
+
+
+def as_dtype(given: Any) -> str:
+    """Return the core's name of an element type: a text, a NumPy type, or a member of `core.VarDesc.VarType`."""
+    if isinstance(given, str) and given in ("float32", "float64", "int64", "int32", "uint8", "bool"):
+        return str(given)
+    try:
+        return str(np.dtype(given).name)
+    except TypeError:
+        return str(given)
+
+
+def as_sizes(shape: Any) -> tuple[int, ...]:
+    """Return sizes; None is -1."""
+    return tuple(-1 if s is None else int(s) for s in shape)
+
+
+@dataclass(eq=False)
+class Variable(Arithmetic, ir.Variable):
+    """A variable with operators.
+
+    Attributes:
+        lod_level: levels of nested sequences; 0 for none.
+        undefined: made without a shape; takes its type from the first op that writes it.
+    """
+
+    lod_level: int = 0
+    undefined: bool = False
+
+    @property
+    def stop(self) -> bool:
+        """Whether gradients stop here."""
+        return self.stop_gradient
+
+    def astype(self, dtype: Any) -> ir.Variable:
+        """Append a cast to another element type."""
+        with ir.program_guard(self.block.program):
+            attrs = {"in_dtype": self.dtype, "out_dtype": as_dtype(dtype)}
+            return LayerHelper("cast").one("cast", {"X": self}, attrs)
+
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        """Return the variable as text."""
+        return str(self)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}"
+
+    __repr__ = __str__
+
+
+@dataclass(eq=False, repr=False)
+class Parameter(Variable, ir.Parameter):
+    """A parameter with operators."""
+
+    @property
+    def optimize_attr(self) -> dict[str, float]:
+        """The factor on the optimizer's learning rate."""
+        return {"learning_rate": self.learning_rate}
+
+
+class Operator(ir.Operator):
+    """An operator with the original's accessors."""
+
+    @property
+    def input_arg_names(self) -> list[str]:
+        """Every variable read."""
+        return self.input_names()
+
+    @property
+    def output_arg_names(self) -> list[str]:
+        """Every variable written."""
+        return self.output_names()
+
+    def input(self, name: str) -> list[str]:
+        """Return the variables of an input slot."""
+        return list(self.inputs.get(name, []))
+
+    def output(self, name: str) -> list[str]:
+        """Return the variables of an output slot."""
+        return list(self.outputs.get(name, []))
+
+    def attr(self, name: str) -> Any:
+        """Return an attribute; `op_role` and `op_role_var` too."""
+        facts = self.all_attrs()
+        if name not in facts:
+            raise FluidValueError(f"op '{self.type}' has no attribute '{name}'", hint=did_you_mean(name, facts))
+        return facts[name]
+
+    def has_attr(self, name: str) -> bool:
+        """Return whether there is such an attribute."""
+        return name in self.all_attrs()
+
+    @property
+    def attr_names(self) -> list[str]:
+        """Names of all attributes."""
+        return list(self.all_attrs())
+
+    def all_attrs(self) -> dict[str, Any]:
+        """Return all attributes with `op_role` and `op_role_var`."""
+        return {**self.attrs, "op_role": self.role.value, "op_role_var": list(self.role_vars)}
+
+    def __str__(self) -> str:
+        return print_op(self)
