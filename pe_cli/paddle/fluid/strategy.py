@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from pe_cli.core import strategy as core
 from pe_cli.core.errors import did_you_mean
+from pe_cli.execute.executor import usable_cores
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, NotThereYet
 
 
@@ -188,8 +189,11 @@ class ExecutionStrategy(_Strategy):
     fields = _names(core.ExecutionStrategy)
 
     def core(self, devices: int) -> core.ExecutionStrategy:
-        """Return the core's strategy; no number of threads means four for each device, as the documents say."""
+        """Return the core's strategy.
+
+        No number of threads means four for each device, as the documents say, but no more than cores: others would wait.
+        """
         found = self.chosen()
-        found["num_threads"] = found["num_threads"] or 4 * devices
+        found["num_threads"] = found["num_threads"] or min(4 * devices, max(devices, usable_cores()))
         found.pop("num_iteration_per_run", None)  # the executors of the original's names repeat the step themselves
         return core.ExecutionStrategy(**found)

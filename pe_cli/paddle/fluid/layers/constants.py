@@ -6,34 +6,34 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.core.types import Place
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.executor import Executor
 from pe_cli.paddle.errors import NotThereYet
-from pe_cli.program.ir import Operator, Variable
+from pe_cli.program.ir import Variable
+from pe_cli.program.prune import prune
 
 
 def value_of(v: Variable) -> np.ndarray[Any, Any] | None:
-    """Return the value of a variable where the program alone says it: constants and shapes."""
-    writers = [op for op in v.block.ops if v.name in op.output_names()]
-    if len(writers) != 1:
+    """Return the value of a variable where the program alone says it: what it depends on is neither fed, kept nor drawn.
+
+    The sizes of a feed count as known where its shape is. The part of the program that makes the variable is run once.
+    """
+    part = prune(v.block.program, [v.name])
+    block = part.global_block()
+    if v.name not in {n for op in block.ops for n in op.output_names()}:
         return None
-    return _evaluate(v, writers[0])
-
-
-def _evaluate(v: Variable, op: Operator) -> np.ndarray[Any, Any] | None:
-    if op.type == "fill_constant":
-        return np.full(op.attrs["shape"], op.attrs["value"], v.type.numpy)
-    if op.type == "assign_value":
-        return np.array(op.attrs["values"], v.type.numpy).reshape(op.attrs["shape"])
-    sources = [v.block.vars[n] for n in op.input_names()]
-    if op.type == "shape" and sources[0].type.known:
-        return np.array(sources[0].shape, v.type.numpy)
-    if op.type in ("cast", "assign", "slice"):
-        found = value_of(sources[0])
-        if found is None or op.type != "slice":
-            return None if found is None else found.astype(v.type.numpy)
-        for axis, start, end in zip(op.attrs["axes"], op.attrs["starts"], op.attrs["ends"], strict=True):
-            found = np.take(found, range(*slice(start, end).indices(found.shape[axis])), axis)
-        return found
-    return None
+    sized = {n for op in block.ops if op.type == "shape" for n in op.input_names()}
+    read = {n for op in block.ops if op.type != "shape" for n in op.input_names()}
+    made = {n for op in block.ops for n in op.output_names()}
+    outside = [block.vars[n] for n in (sized | read) - made]
+    if any(u.name in read or not u.type.known for u in outside) or any(op.definition.random for op in block.ops):
+        return None
+    for u in block.vars.values():
+        u.is_data, u.persistable = any(u is other for other in outside), False
+    feed = {u.name: np.zeros(u.shape, u.type.numpy) for u in outside}
+    (values,), _ = Executor(part, Scope([Place("cpu", 0)])).run(feed, [v.name])
+    return values[v.name]
 
 
 def sizes_of(layer: str, argument: str, value: Any, *, single: bool = False) -> Any:

@@ -1,0 +1,144 @@
+"""Branches, loops and arrays of tensors whose course the program alone says: they are written out when it is built.
+
+A condition or an index that only a step knows is an error: programs have one block here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet
+from pe_cli.paddle.fluid.framework import default_main_program
+from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.layers.constants import sizes_of, value_of
+from pe_cli.paddle.fluid.layers.tensor import assign
+from pe_cli.paddle.names import missing
+from pe_cli.program.ir import Variable
+
+#: Rounds of a loop that are written out at most.
+MAX_ROUNDS = 10_000
+
+
+def _known(layer: str, what: Any) -> bool:
+    """Return a condition's value.
+
+    Raises:
+        FluidTypeError: it is neither a variable nor a bool; a TypeError.
+        NotThereYet: only a step knows it.
+    """
+    if isinstance(what, bool):
+        return what
+    if not isinstance(what, Variable):
+        raise FluidTypeError(f"{layer}: a condition is a bool variable, got {type(what).__name__}")
+    found = value_of(what)
+    if found is None:
+        message = f"{layer}: the condition '{what.name}' depends on what is fed, kept or drawn: not there yet"
+        raise NotThereYet(message, hint="compute both sides and choose by a product")
+    if found.size != 1:
+        raise FluidValueError(f"{layer}: a condition is one bool, '{what.name}' is {what.type}")
+    return bool(found.ravel()[0])
+
+
+def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None = None) -> Any:
+    """Append the ops of one of two functions and return what it returns."""
+    chosen = true_fn if _known("cond", pred) else false_fn
+    return None if chosen is None else chosen()
+
+
+def case(pred_fn_pairs: Sequence[tuple[Any, Callable[[], Any]]], default: Any = None, name: str | None = None) -> Any:
+    """Append the ops of the first function whose condition holds, else of default, or of the last one without default."""
+    for pred, fn in pred_fn_pairs:
+        if _known("case", pred):
+            return fn()
+    return (default or pred_fn_pairs[-1][1])()
+
+
+def switch_case(branch_index: Any, branch_fns: Any, default: Any = None, name: str | None = None) -> Any:
+    """Append the ops of the function of an index, else of default, or of the one with the largest index."""
+    found = branch_fns.items() if isinstance(branch_fns, dict) else branch_fns
+    pairs = dict(f if isinstance(f, (tuple, list)) else (i, f) for i, f in enumerate(found))
+    index = sizes_of("switch_case", "branch_index", branch_index, single=True)
+    return pairs.get(index, default or pairs[max(pairs)])()
+
+
+def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: bool = False, name: str | None = None) -> Any:
+    """Append the ops of body, round after round, while cond of the variables holds; return the last ones.
+
+    Raises:
+        FluidValueError: more rounds than MAX_ROUNDS, or another number of variables; a ValueError.
+    """
+    state = list(loop_vars)
+    for _ in range(MAX_ROUNDS):
+        if not _known("while_loop", cond(*state)):
+            return state
+        made = body(*state)
+        state_after = list(made) if isinstance(made, (list, tuple)) else [made]
+        if len(state_after) != len(state):
+            raise FluidValueError(f"body of while_loop returns {len(state_after)} variables for {len(state)}")
+        state = state_after
+    raise FluidValueError(f"while_loop is written out when the program is built: more than {MAX_ROUNDS} rounds")
+
+
+class TensorArray:
+    """Variables by index, for `array_write` and `array_read`.
+
+    Args:
+        dtype: of the tensors.
+    """
+
+    def __init__(self, dtype: Any = "float32") -> None:
+        self.dtype = dtype
+        self.name = default_main_program().unique("array")
+        self.items: dict[int, Variable] = {}
+
+
+def create_array(dtype: Any) -> TensorArray:
+    """Return an empty array of tensors."""
+    return TensorArray(dtype)
+
+
+def _index(layer: str, i: Any) -> int:
+    return int(sizes_of(layer, "i", i, single=True))
+
+
+def array_write(x: Variable, i: Any, array: TensorArray | None = None) -> TensorArray:
+    """Put a copy of a tensor at a place of an array and return the array."""
+    array = array or TensorArray(x.dtype)
+    array.items[_index("array_write", i)] = call("assign", x)
+    return array
+
+
+def array_read(array: TensorArray, i: Any) -> Any:
+    """Return the tensor at a place of an array.
+
+    Raises:
+        FluidValueError: there is none; a ValueError.
+    """
+    index = _index("array_read", i)
+    if index not in array.items:
+        raise FluidValueError(f"nothing was written at {index} of the array")
+    return call("assign", array.items[index])
+
+
+def array_length(array: TensorArray) -> Any:
+    """Return one more than the last place that was written, int64 [1]."""
+    return call("fill_constant", [1], "int64", max(array.items, default=-1) + 1)
+
+
+def tensor_array_to_tensor(
+    input: TensorArray, axis: int = 1, name: str | None = None, use_stack: bool = False
+) -> tuple[Any, Any]:
+    """Join the tensors of an array along an axis, a new one with use_stack; return the sizes along it too."""
+    parts = [input.items[i] for i in sorted(input.items)]
+    joined = call("stack", parts, axis) if use_stack else call("concat", parts, axis)
+    return joined, assign(np.array([1 if use_stack else v.shape[axis] for v in parts], "int32"))
+
+
+__all__ = [
+    "array_length", "array_read", "array_write", "case", "cond", "create_array", "switch_case",
+    "tensor_array_to_tensor", "while_loop",
+]  # fmt: skip
+__getattr__ = missing("fluid.layers.control_flow", lambda: globals())
