@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import Literal
 
-from pe_cli.config.sections import ExecutorSection
-from pe_cli.config.sections import MAX_DEVICES
+from pe_cli.config.sections import MAX_DEVICES, ExecutorSection
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.core.types import Place
 from pe_cli.devices.cuda import cuda_count

@@ -94,7 +94,7 @@ def test_the_graphs_of_both_reduce_strategies_as_text():
 
 
 def test_gradient_scale_one_adds_the_devices_up():
-    losses, found, _ = run({"gradient_scale_strategy": "One"}, sizes=(12,))
+    _, found, _ = run({"gradient_scale_strategy": "One"}, sizes=(12,))
     _, plain, _ = run({}, sizes=(12,))
     start = values()
     for name in found:
@@ -112,7 +112,7 @@ def test_a_customized_gradient_is_fed():
 
 
 def test_several_iterations_a_run_are_several_steps():
-    _, found, executor = run({}, {"num_iteration_per_run": 3}, sizes=(12,))
+    _, found, _ = run({}, {"num_iteration_per_run": 3}, sizes=(12,))
     _, once, _ = run({}, sizes=(12,))
     scope = Scope([Place("cpu", 0)])
     by_hand = Executor(classifier(), scope)

@@ -60,7 +60,7 @@ class DataParallel:
         self.setting: running.Setting = running.Setting(
             places, build.core(), execution.core(len(places)), shared=shared
         )
-        self._customized: Program | None = None
+        self._customized: tuple[int, Program] | None = None
         self.has_run = False
         if build.debug_graphviz_path:
             write_pictures(program, self.setting)
@@ -107,9 +107,10 @@ class DataParallel:
         """Return the program that says what is fed: with a customized scale the loss's gradient is."""
         if self.setting.build.gradient_scale_strategy != "Customized":
             return self.program
-        if self._customized is None:
-            self._customized = customized_gradient.run(self.program, ())[0]
-        return self._customized
+        version = getattr(self.program, "version", 0)
+        if self._customized is None or self._customized[0] != version:
+            self._customized = version, customized_gradient.run(self.program, ())[0]
+        return self._customized[1]
 
     def _warn_of_copies(self, root: Scope) -> None:
         if running.has_backward(self.program):

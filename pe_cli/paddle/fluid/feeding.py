@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -17,8 +18,18 @@ from pe_cli.program.ir import Program
 Array = np.ndarray[Any, Any]
 
 
+_NEEDED: WeakKeyDictionary[Program, tuple[Any, list[str]]] = WeakKeyDictionary()
+
+
 def needed(program: Program) -> list[str]:
-    """Return what a program reads that is neither persistable nor written before."""
+    """Return what a program reads that is neither persistable nor written before; kept until the program changes."""
+    state = getattr(program, "version", None), len(program.global_block().ops)
+    if program not in _NEEDED or _NEEDED[program][0] != state:
+        _NEEDED[program] = state, _find_needed(program)
+    return _NEEDED[program][1]
+
+
+def _find_needed(program: Program) -> list[str]:
     block = program.global_block()
     written: set[str] = set()
     found: dict[str, None] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,8 @@ class Prepared:
         reads: persistable variables that must have a value before a run.
         keeps: all persistable variables.
         writes: those that a run writes.
+        inputs: every variable that an op reads.
+        initialises: writes nothing but persistable variables.
         steps: runs so far.
     """
 
@@ -42,6 +44,8 @@ class Prepared:
     reads: dict[str, TensorType]
     keeps: dict[str, TensorType]
     writes: list[str]
+    inputs: frozenset[str]
+    initialises: bool
     steps: int = 0
 
 
@@ -53,7 +57,6 @@ class Setting:
         places: devices.
         build: strategy of the graph.
         execution: strategy of the schedule.
-        change: applied to the program before it is prepared.
         worker: a number for each of several threads that run one program at once; each gets its own temporaries.
         shared: devices use one copy of the parameters; default: as the strategy says.
     """
@@ -61,7 +64,6 @@ class Setting:
     places: Places
     build: BuildStrategy = field(default_factory=BuildStrategy)
     execution: ExecutionStrategy = field(default_factory=ExecutionStrategy)
-    change: Callable[[Program], None] | None = None
     worker: int = 0
     shared: bool | None = None
 
@@ -127,7 +129,8 @@ def run(
             hint = "run the startup program in this scope first"
             raise EnforceNotMet(f"variable '{name}', {kind}, has no value yet", hint=hint)
     root.bring(setting.key, ready.keeps)
-    arrays = [{name: np.asarray(t) for name, t in part.items() if _is_fed(ready, name, fetches)} for part in parts]
+    used = ready.inputs.union(fetches)
+    arrays = [{name: np.asarray(t) for name, t in part.items() if name in used} for part in parts]
     types = [{name: TensorType(a.shape, str(a.dtype)) for name, a in part.items()} for part in arrays]
     sizes = [feeding.samples_of(program, part) for part in parts]
     with _PREPARING:
@@ -145,15 +148,9 @@ def run(
     return [{name: v[name] for name in wanted} for v in values]
 
 
-def _is_fed(ready: Prepared, name: str, fetches: Sequence[str]) -> bool:
-    return name in fetches or any(name in op.input_names() for op in ready.program.global_block().ops)
-
-
 def _step(ready: Prepared, program: Program) -> int:
     """Return the number that random ops depend on; a program that only initialises draws the same every time."""
-    block = ready.program.global_block()
-    initialises = all(block.vars[n].persistable for op in block.ops for n in op.output_names())
-    return 0 if program.random_seed and initialises else ready.steps
+    return 0 if program.random_seed and ready.initialises else ready.steps
 
 
 def _prepare(program: Program, root: Scope, setting: Setting, fed: frozenset[str]) -> Prepared:
@@ -187,8 +184,6 @@ def _made(
 ) -> Prepared:
     copy = program.clone()
     block = copy.global_block()
-    if setting.change:
-        setting.change(copy)
     for v in block.vars.values():
         v.is_data = v.is_data or v.name in fed
         v.persistable = v.name in types and v.name not in fed
@@ -200,7 +195,9 @@ def _made(
     for op in block.ops:
         reads.update({n: keeps[n] for n in op.input_names() if n in keeps and n not in written})
         written.update(op.output_names())
-    return Prepared(copy, executor, reads, keeps, [n for n in keeps if n in written])
+    inputs = frozenset(n for op in block.ops for n in op.input_names())
+    writes = [n for n in keeps if n in written]
+    return Prepared(copy, executor, reads, keeps, writes, inputs, initialises=set(writes) == written)
 
 
 def has_backward(program: Program) -> bool:

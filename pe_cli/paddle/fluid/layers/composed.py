@@ -256,8 +256,37 @@ def crop_tensor(x: Variable, shape: Any = None, offsets: Any = None, name: str |
     return call("slice", x, axes, list(begins), ends)
 
 
+def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Any:
+    """Return a copy: rows of a gradient are kept dense."""
+    return call("assign", x)
+
+
+merge_selected_rows = get_tensor_from_selected_rows
+
 __all__ = [
-    "bilinear_tensor_product", "crop_tensor", "expand_as", "flip", "fsp_matrix", "group_norm", "has_inf", "has_nan",
-    "inplace_abn", "instance_norm", "is_empty", "isfinite", "label_smooth", "maxout", "pad_constant_like",
-    "pixel_shuffle", "prelu", "reduce_all", "reduce_any", "shuffle_channel", "stack", "strided_slice", "unbind",
+    "bilinear_tensor_product",
+    "crop_tensor",
+    "expand_as",
+    "flip",
+    "fsp_matrix",
+    "get_tensor_from_selected_rows",
+    "group_norm",
+    "has_inf",
+    "has_nan",
+    "inplace_abn",
+    "instance_norm",
+    "is_empty",
+    "isfinite",
+    "label_smooth",
+    "maxout",
+    "merge_selected_rows",
+    "pad_constant_like",
+    "pixel_shuffle",
+    "prelu",
+    "reduce_all",
+    "reduce_any",
+    "shuffle_channel",
+    "stack",
+    "strided_slice",
+    "unbind",
 ]  # fmt: skip

@@ -58,10 +58,13 @@ def case(pred_fn_pairs: Sequence[tuple[Any, Callable[[], Any]]], default: Any = 
 
 def switch_case(branch_index: Any, branch_fns: Any, default: Any = None, name: str | None = None) -> Any:
     """Append the ops of the function of an index, else of default, or of the one with the largest index."""
-    found = branch_fns.items() if isinstance(branch_fns, dict) else branch_fns
-    pairs = dict(f if isinstance(f, (tuple, list)) else (i, f) for i, f in enumerate(found))
+    found: Any = branch_fns.items() if isinstance(branch_fns, dict) else branch_fns
+    fns: dict[int, Any] = {}
+    for place, fn in enumerate(found):
+        fns.update([fn] if isinstance(fn, (tuple, list)) else {place: fn})
     index = sizes_of("switch_case", "branch_index", branch_index, single=True)
-    return pairs.get(index, default or pairs[max(pairs)])()
+    chosen = fns.get(index) or default or fns[max(fns)]
+    return chosen()
 
 
 def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: bool = False, name: str | None = None) -> Any:
