@@ -61,10 +61,10 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Any = None, name: s
     found: Any = branch_fns.items() if isinstance(branch_fns, dict) else branch_fns
     fns: dict[int, Any] = {}
     for place, fn in enumerate(found):
-        fns.update([fn] if isinstance(fn, (tuple, list)) else {place: fn})
-    index = sizes_of("switch_case", "branch_index", branch_index, single=True)
-    chosen = fns.get(index) or default or fns[max(fns)]
-    return chosen()
+        index, chosen = fn if isinstance(fn, (tuple, list)) else (place, fn)
+        fns[index] = chosen
+    wanted = sizes_of("switch_case", "branch_index", branch_index, single=True)
+    return (fns.get(wanted) or default or fns[max(fns)])()
 
 
 def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: bool = False, name: str | None = None) -> Any:
