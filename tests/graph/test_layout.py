@@ -89,3 +89,27 @@ def test_the_program_given_is_not_changed():
     before = [(op.type, dict(op.inputs), dict(op.attrs)) for op in program.global_block().ops]
     layout.run(program, ["c1"])
     assert [(op.type, dict(op.inputs), dict(op.attrs)) for op in program.global_block().ops] == before
+
+
+@pytest.mark.parametrize("size", [4, 1], ids=["as many channels as rows and columns", "one pixel"])
+def test_equal_sizes_are_transposed_all_the_same(size):
+    """Channels, rows and columns of one size: their order still matters, so the bytes must move."""
+    program = Program("square")
+    block = program.global_block()
+    block.create_var("x", TensorType((-1, 4, size, size)), is_data=True, stop_gradient=True)
+    block.append_op("pool2d", {"X": "x"}, {"Out": "p"}, {"ksize": [1, 1]})
+    x = np.random.default_rng(1).standard_normal((2, 4, size, size)).astype("float32")
+    found, _ = Executor(program, Scope([Place("cpu", 0)])).run({"x": x}, ["p"])
+    assert np.array_equal(found[0]["p"], x)
+
+
+def test_an_image_as_high_and_wide_as_it_has_channels_is_transposed():
+    program = Program()
+    block = program.global_block()
+    block.create_var("x", TensorType((-1, 4, 4, 4)), is_data=True, stop_gradient=True)
+    block.append_op("pool2d", {"X": "x"}, {"Out": "p"}, {"strides": [2, 2]})
+    scope = Scope([Place("cpu", 0)])
+    x = np.random.default_rng(0).standard_normal((2, 4, 4, 4)).astype("float32")
+    out, _ = Executor(program, scope).run({"x": x}, ["p"])
+    expected = x.reshape(2, 4, 2, 2, 2, 2).max((3, 5))
+    assert np.array_equal(out[0]["p"], expected)

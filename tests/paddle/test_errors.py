@@ -213,3 +213,46 @@ def test_names_that_are_not_there_yet_say_so():
         fluid.ParalelExecutor  # noqa: B018
     with pytest.raises(AttributeError, match="no 'fcc'"):
         fluid.layers.fcc  # noqa: B018
+
+
+# --- what works where the original failed ---------------------------------------------------------------------------
+
+
+def test_five_rows_on_four_devices(monkeypatch):
+    monkeypatch.setenv("CPU_NUM", "4")
+    x = fluid.layers.data("X", [1])
+    total = fluid.layers.reduce_sum(x)
+    (sums,) = fluid.ParallelExecutor(False).run([total], feed={"X": np.array([[1], [2], [4], [8], [16]], "float32")})
+    assert sums.tolist() == [1, 2, 4, 24]
+
+
+def test_fetched_values_of_devices_are_joined_along_the_first_axis(parallel):
+    executor, loss = parallel
+    weight, both = executor.run(["fc_0.w_0", loss], feed={"X": rows(4)}, return_numpy=False)
+    assert isinstance(weight, fluid.LoDTensor)
+    assert (weight.shape(), both.shape()) == ([2, 10], [2])
+    assert np.array_equal(*np.array(weight))
+
+
+def test_values_of_devices_can_stay_apart(monkeypatch):
+    monkeypatch.setenv("CPU_NUM", "2")
+    loss, executor = trained()
+    compiled = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(loss_name=loss.name)
+    (apart,) = executor.run(compiled, feed={"X": rows(3)}, fetch_list=["X"], return_merged=False)
+    assert [v.shape for v in apart] == [(1, 1), (2, 1)]
+
+
+def test_an_uneven_split_averages_samples(monkeypatch):
+    """Three samples on two devices train as on one: weights are by samples, not by devices."""
+    found = []
+    for devices in ("1", "2"):
+        monkeypatch.setenv("CPU_NUM", devices)
+        programs = fluid.Program(), fluid.Program()
+        with fluid.program_guard(*programs), fluid.scope_guard(fluid.Scope()), fluid.unique_name.guard():
+            fluid.default_startup_program().random_seed = 3
+            loss, _ = trained(0.5)
+            executor = fluid.ParallelExecutor(False, loss_name=loss.name)
+            for i in range(3):
+                executor.run([loss], feed={"X": rows(3, i)})
+            found.append(np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()))
+    np.testing.assert_allclose(*found, rtol=1e-5)

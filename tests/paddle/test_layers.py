@@ -275,3 +275,99 @@ def test_learning_rate_schedules_and_parameters_of_optimizers():
     executor.run(fluid.default_startup_program())
     found = [executor.run(feed={"X": rows(2)}, fetch_list=[rate])[0].tolist() for _ in range(2)]
     assert found == [[0.5], [0.25]]
+
+
+def test_layers_on_images():
+    torch = pytest.importorskip("torch")
+    a = array(4, 4, 4, 6)
+    x = fluid.data("x", [-1, 4, 4, 6])
+    wanted = [
+        L.lrn(x, 5, 1.0, 0.5, 0.75),
+        L.adaptive_pool2d(x, [2, 3], "avg"),
+        L.space_to_depth(x, 2),
+        L.temporal_shift(x, 2),
+        L.selu(x),
+    ]
+    normed, pooled, deep, shifted, squashed = run(*wanted, x=a)
+    t = torch.tensor(a)
+    np.testing.assert_allclose(normed, torch.nn.functional.local_response_norm(t, 5, 2.5, 0.75, 1.0), rtol=1e-5)
+    np.testing.assert_allclose(pooled, torch.nn.functional.adaptive_avg_pool2d(t, (2, 3)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(squashed, torch.nn.functional.selu(t), rtol=1e-5, atol=1e-6)
+    for i in (0, 1):
+        for j in (0, 1):
+            begin = (i * 2 + j) * 4
+            assert np.array_equal(deep[:, begin : begin + 4], a[:, :, i::2, j::2])
+    steps = a.reshape(2, 2, 4, 4, 6)
+    expected = steps.copy()
+    expected[:, 1, 0], expected[:, 0, 0] = steps[:, 0, 0], 0
+    expected[:, 0, 1], expected[:, 1, 1] = steps[:, 1, 1], 0
+    assert np.array_equal(shifted, expected.reshape(a.shape))
+    with pytest.raises(NotThereYet, match="adaptive_pool2d"):
+        L.adaptive_pool2d(x, 3)
+
+
+def test_layers_on_ids_and_sizes():
+    ids, lengths = fluid.data("ids", [-1, 1], dtype="int64"), fluid.data("lengths", [-1], dtype="int64")
+    a = np.array([[1], [9], [12], [19]])
+    wanted = [L.shard_index(ids, 20, 2, 1), L.size(ids), L.rank(ids), L.sequence_mask(lengths, 4)]
+    found = run(*wanted, ids=a, lengths=np.array([0, 3, 4]))
+    expected = [[[-1], [-1], [2], [9]], [4], [2], [[0, 0, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]]
+    assert [v.tolist() for v in found] == expected
+
+
+def test_beams_are_followed_back():
+    ids = np.array([[[2, 2], [6, 1]], [[3, 9], [6, 1]], [[0, 1], [9, 0]]])
+    parents = np.array([[[0, 0], [1, 1]], [[1, 0], [1, 0]], [[0, 0], [0, 1]]])
+    steps, batch, beams = ids.shape
+    expected = np.zeros_like(ids)
+    for b in range(batch):
+        for k in range(beams):
+            at = k
+            for t in reversed(range(steps)):
+                expected[t, b, k] = ids[t, b, at]
+                at = parents[t, b, at]
+    v, p = (fluid.data(n, [3, 2, 2], dtype="int64") for n in ("v", "p"))
+    assert np.array_equal(run(L.gather_tree(v, p), v=ids, p=parents)[0], expected)
+
+
+def test_positions_and_lengths():
+    a = array(2, 3, 4)
+    x = fluid.data("x", [-1, 3, 4])
+    coded, short = run(L.add_position_encoding(x, 2.0, 3.0), L.clip_by_norm(x, 1.0), x=a)
+    angle = [[t / 10000**j for j in (0, 1)] for t in range(3)]
+    np.testing.assert_allclose(coded, 2 * a + 3 * np.hstack([np.sin(angle), np.cos(angle)]), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(short, a / np.linalg.norm(a), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "padding", ["SAME", "VALID", [1, 2, 0, 1], [1, 1, 2, 2], [[0, 0], [0, 0], [1, 0], [2, 1]]], ids=str
+)
+def test_forms_of_padding(padding):
+    torch = pytest.importorskip("torch")
+    a = array(2, 3, 7, 8)
+    x = fluid.data("x", [-1, 3, 7, 8])
+    facts = {"pool_size": 3, "pool_stride": 2, "pool_padding": padding}
+    weight = fluid.ParamAttr("w")
+    conv = L.conv2d(x, 4, 3, stride=2, padding=padding, bias_attr=False, param_attr=weight)
+    found = run(
+        conv,
+        L.pool2d(x, pool_type="max", **facts),
+        L.pool2d(x, pool_type="avg", **facts),
+        L.pool2d(x, pool_type="avg", exclusive=False, **facts),
+        x=a,
+    )
+    same = {"SAME": [1, 1, 0, 1], "VALID": [0] * 4}  # 7 -> 4 and 8 -> 4 windows of 3 by steps of 2
+    top, bottom, left, right = same[padding] if isinstance(padding, str) else np.ravel(padding)[-4:].tolist()
+
+    def padded(value):
+        return torch.nn.functional.pad(torch.tensor(a), (left, right, top, bottom), value=value)
+
+    w = torch.tensor(np.array(fluid.global_scope().find_var("w").get_tensor()))
+    pool = torch.nn.functional.avg_pool2d
+    inside = torch.nn.functional.pad(torch.ones(a.shape), (left, right, top, bottom))
+    expected = [
+        torch.nn.functional.conv2d(padded(0.0), w, stride=2), torch.nn.functional.max_pool2d(padded(-np.inf), 3, 2),
+        pool(padded(0.0), 3, 2) / pool(inside, 3, 2), pool(padded(0.0), 3, 2),
+    ]  # fmt: skip
+    for value, right_one in zip(found, expected, strict=True):
+        np.testing.assert_allclose(value, right_one, rtol=1e-4, atol=1e-5)

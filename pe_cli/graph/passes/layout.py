@@ -183,7 +183,8 @@ class _Walk:
         place = op.at if op else self.block.var(target).at
         role = op.role if op else program.role_now
         with program.role(role):
-            if [s for s in kind.shape[1:] if s != 1] == [s for s in moved.shape[1:] if s != 1]:
+            wide = [axis for axis in order if kind.shape[axis] != 1]
+            if wide == sorted(wide):
                 shape = [0, *moved.shape[1:]]  # only sizes of 1 change places: the bytes are the same
                 self.block.append_op("reshape", {"X": source}, {"Out": target}, {"shape": shape}, at=place)
             else:

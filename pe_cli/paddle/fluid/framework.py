@@ -96,7 +96,11 @@ class Block(ir.Block):
                     if name in waiting:
                         self.vars[name].type = found
                         self.vars[name].undefined = False  # type: ignore[attr-defined]
+        fresh = [n for n in op.output_names() if n not in self.vars]
         super()._infer(op)
+        if any(not self.vars[n].stop_gradient for n in op.input_names()):
+            for name in fresh:  # a feed whose stop_gradient a script has cleared lets gradients through
+                self.vars[name].stop_gradient = False
 
     def rename_var(self, old: str, new: str, first: int = 0) -> None:
         """Give a variable another name."""

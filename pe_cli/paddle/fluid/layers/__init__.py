@@ -18,7 +18,19 @@ from pe_cli.optim.schedule import (
     piecewise_decay,
     polynomial_decay,
 )
-from pe_cli.paddle.fluid.layers import catalogue, composed, control_flow, io, losses, ops, printing, rnn, tensor
+from pe_cli.paddle.fluid.layers import (
+    catalogue,
+    composed,
+    control_flow,
+    images,
+    io,
+    losses,
+    ops,
+    padding,
+    printing,
+    rnn,
+    tensor,
+)
 from pe_cli.paddle.names import missing
 
 _SCHEDULES = (
@@ -32,12 +44,23 @@ _SCHEDULES = (
     polynomial_decay,
 )
 #: Layers that scripts call with more than the core's has: these go before the catalogue.
-_WIDER = {"data", "assign", "topk", "cross_entropy", "stack", "fill_constant", "reduce_mean", "scale"}
+_WIDER = {
+    "conv2d",
+    "pool2d",
+    "data",
+    "assign",
+    "topk",
+    "cross_entropy",
+    "stack",
+    "fill_constant",
+    "reduce_mean",
+    "scale",
+}
 
 
 def _collected() -> dict[str, Any]:
     found: dict[str, Any] = {f.__name__: f for f in _SCHEDULES}
-    for module in (composed, control_flow, io, losses, ops, printing, rnn, tensor):
+    for module in (composed, control_flow, images, io, losses, ops, padding, printing, rnn, tensor):
         found |= {name.rstrip("_"): getattr(module, name) for name in module.__all__}
     core = {name: catalogue.adapt(definition) for name, definition in discover().items()}
     return {**found, **{name: fn for name, fn in core.items() if name not in _WIDER or name not in found}}

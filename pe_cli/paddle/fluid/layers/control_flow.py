@@ -1,6 +1,7 @@
-"""Branches, loops and arrays of tensors whose course the program alone says: they are written out when it is built.
+"""Branches, loops and arrays of tensors: programs have one block here, so they are written out when it is built.
 
-A condition or an index that only a step knows is an error: programs have one block here.
+Where the program alone says which branch is taken, only that one is appended. Where only a step knows, both are, and their
+results are selected. Loops and indices must be known when the program is built.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.constants import sizes_of, value_of
+from pe_cli.paddle.fluid.layers.selection import Switch, body, multiplex, select
 from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.paddle.names import missing
 from pe_cli.program.ir import Variable
@@ -22,12 +24,12 @@ from pe_cli.program.ir import Variable
 MAX_ROUNDS = 10_000
 
 
-def _known(layer: str, what: Any) -> bool:
-    """Return a condition's value.
+def _known(layer: str, what: Any) -> bool | None:
+    """Return a condition's value, None where only a step knows it.
 
     Raises:
         FluidTypeError: it is neither a variable nor a bool; a TypeError.
-        NotThereYet: only a step knows it.
+        FluidValueError: it is more than one bool; a ValueError.
     """
     if isinstance(what, bool):
         return what
@@ -35,25 +37,52 @@ def _known(layer: str, what: Any) -> bool:
         raise FluidTypeError(f"{layer}: a condition is a bool variable, got {type(what).__name__}")
     found = value_of(what)
     if found is None:
-        message = f"{layer}: the condition '{what.name}' depends on what is fed, kept or drawn: not there yet"
-        raise NotThereYet(message, hint="compute both sides and choose by a product")
+        return None
     if found.size != 1:
         raise FluidValueError(f"{layer}: a condition is one bool, '{what.name}' is {what.type}")
     return bool(found.ravel()[0])
 
 
 def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None = None) -> Any:
-    """Append the ops of one of two functions and return what it returns."""
-    chosen = true_fn if _known("cond", pred) else false_fn
-    return None if chosen is None else chosen()
+    """Return what one of two functions returns.
+
+    Raises:
+        FluidValueError: only a step knows pred, and the functions return different structures or types; a ValueError.
+        NotThereYet: only a step knows pred, and a function writes to a variable from outside.
+    """
+    known = _known("cond", pred)
+    if known is not None:
+        chosen = true_fn if known else false_fn
+        return None if chosen is None else chosen()
+    made = []
+    for fn in (true_fn, false_fn):
+        with body() as part:
+            made.append(None if fn is None else fn())
+        if part.outer:
+            message = (
+                f"cond: a branch writes to '{part.outer[0]}', and only a step knows whether it is taken: not there yet"
+            )
+            raise NotThereYet(message, hint="return the value, or use Switch")
+    return _selected(pred, *made)
+
+
+def _selected(pred: Variable, yes: Any, no: Any) -> Any:
+    if isinstance(yes, (list, tuple)) and isinstance(no, (list, tuple)) and len(yes) == len(no):
+        return [_selected(pred, a, b) for a, b in zip(yes, no, strict=True)]
+    if yes is None and no is None:
+        return None
+    if not isinstance(yes, Variable) or not isinstance(no, Variable) or yes.dtype != no.dtype:
+        raise FluidValueError(f"cond: the functions return {yes} and {no}", hint="return tensors of one type from both")
+    return select(pred, yes, no)
 
 
 def case(pred_fn_pairs: Sequence[tuple[Any, Callable[[], Any]]], default: Any = None, name: str | None = None) -> Any:
     """Append the ops of the first function whose condition holds, else of default, or of the last one without default."""
-    for pred, fn in pred_fn_pairs:
-        if _known("case", pred):
-            return fn()
-    return (default or pred_fn_pairs[-1][1])()
+    if not pred_fn_pairs:
+        raise FluidValueError("case needs a pair of a condition and a function")
+    (pred, fn), *rest = pred_fn_pairs
+    otherwise = (lambda: case(rest, default)) if rest else default or fn
+    return cond(pred, fn, otherwise)
 
 
 def switch_case(branch_index: Any, branch_fns: Any, default: Any = None, name: str | None = None) -> Any:
@@ -75,7 +104,11 @@ def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: bool = False, name
     """
     state = list(loop_vars)
     for _ in range(MAX_ROUNDS):
-        if not _known("while_loop", cond(*state)):
+        goes_on = _known("while_loop", cond(*state))
+        if goes_on is None:
+            message = "while_loop: the condition depends on what is fed, kept or drawn: not there yet"
+            raise NotThereYet(message, hint="repeat a known number of times")
+        if not goes_on:
             return state
         made = body(*state)
         state_after = list(made) if isinstance(made, (list, tuple)) else [made]
@@ -141,7 +174,16 @@ def tensor_array_to_tensor(
 
 
 __all__ = [
-    "array_length", "array_read", "array_write", "case", "cond", "create_array", "switch_case",
-    "tensor_array_to_tensor", "while_loop",
+    "Switch",
+    "array_length",
+    "array_read",
+    "array_write",
+    "case",
+    "cond",
+    "create_array",
+    "multiplex",
+    "switch_case",
+    "tensor_array_to_tensor",
+    "while_loop",
 ]  # fmt: skip
 __getattr__ = missing("fluid.layers.control_flow", lambda: globals())

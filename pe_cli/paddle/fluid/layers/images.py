@@ -1,0 +1,187 @@
+"""Layers on images, sequences of known length and ids, made of the core's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pe_cli.layers.helper import LayerHelper
+from pe_cli.paddle.errors import FluidValueError, NotThereYet
+from pe_cli.paddle.fluid.layers.composed import call, crop_tensor
+from pe_cli.paddle.fluid.layers.ops import elementwise_floordiv, equal
+from pe_cli.paddle.fluid.layers.selection import select
+from pe_cli.paddle.fluid.layers.tensor import assign
+from pe_cli.program.ir import Variable
+
+
+def selu(
+    x: Variable, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772, name: str | None = None
+) -> Any:
+    """Return scale x above 0 and scale alpha (exp(x) - 1) below."""
+    return call("scale", call("elu", x, alpha), scale)
+
+
+def affine_channel(
+    x: Variable,
+    scale: Variable,
+    bias: Variable,
+    data_layout: str = "NCHW",
+    name: str | None = None,
+    act: str | None = None,
+) -> Any:
+    """Multiply every channel by a number and add one."""
+    axis = 1 if data_layout == "NCHW" else len(x.shape) - 1
+    out = call("elementwise_add", call("elementwise_mul", x, scale, axis), bias, axis)
+    return LayerHelper("affine_channel", name).activate(out, act)
+
+
+def adaptive_pool2d(
+    input: Variable, pool_size: Any, pool_type: str = "max", require_index: bool = False, name: str | None = None
+) -> Any:
+    """Pool images to a size that divides theirs.
+
+    Raises:
+        NotThereYet: it does not, or indices are asked for.
+    """
+    sizes = [pool_size, pool_size] if isinstance(pool_size, int) else list(pool_size)
+    if require_index or any(s < 1 or s % w for s, w in zip(input.shape[2:], sizes, strict=True)):
+        raise NotThereYet(
+            f"adaptive_pool2d of {input} to {sizes} is not there yet", hint="a size that divides the image's"
+        )
+    window = [s // w for s, w in zip(input.shape[2:], sizes, strict=True)]
+    return call("pool2d", input, window, pool_type, window)
+
+
+def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Any:
+    """Turn blocks of pixels into channels: [N, C, H, W] becomes [N, C b b, H / b, W / b]."""
+    b = blocksize
+    _, c, h, w = x.shape
+    parted = call("reshape", x, [0, c, h // b, b, w // b, b])
+    return call("reshape", call("transpose", parted, [0, 3, 5, 1, 2, 4]), [0, c * b * b, h // b, w // b])
+
+
+def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None) -> Any:
+    """Move a part of the channels of [N T, C, H, W] one step back in time, and another part one step forward."""
+    _, c, h, w = x.shape
+    first, second = int(c * shift_ratio), int(c * 2 * shift_ratio)
+    steps = call("reshape", x, [-1, seg_num, c, h, w])
+    back = call("slice", steps, [1, 2], [0, 0], [seg_num - 1, first])
+    forward = call("slice", steps, [1, 2], [1, first], [seg_num, second])
+    parts = [
+        call("pad", back, [0, 0, 1, 0, 0, 0, 0, 0, 0, 0]),
+        call("pad", forward, [0, 0, 0, 1, 0, 0, 0, 0, 0, 0]),
+        call("slice", steps, [2], [second], [c]),
+    ]
+    return call("reshape", call("concat", parts, 2), [-1, c, h, w])
+
+
+def lrn(
+    input: Variable,
+    n: int = 5,
+    k: float = 1.0,
+    alpha: float = 1e-4,
+    beta: float = 0.75,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Any:
+    """Divide by the squares of n neighbouring channels: x / (k + alpha sum x^2)^beta."""
+    axis = 1 if data_format == "NCHW" else 3
+    count = input.shape[axis]
+    before = (n - 1) // 2
+    paddings = [p for i, _ in enumerate(input.shape) for p in ((before, n - 1 - before) if i == axis else (0, 0))]
+    padded = call("pad", call("square", input), paddings)
+    total = call("sums", [call("slice", padded, [axis], [i], [i + count]) for i in range(n)])
+    return call("elementwise_mul", input, call("pow", call("scale", total, alpha, k), -beta))
+
+
+def add_position_encoding(input: Variable, alpha: float, beta: float, name: str | None = None) -> Any:
+    """Return alpha x + beta code, code sines in the first half of the width and cosines in the second: [batch, time, width]."""
+    _, steps, width = input.shape
+    if steps < 1 or width % 2:
+        raise FluidValueError(f"add_position_encoding needs a known length and an even width, got {input}")
+    half = width // 2
+    rates = 10000.0 ** (np.arange(half) / (half - 1)) if half > 1 else np.array([10000.0])
+    angles = np.arange(steps)[:, None] / rates
+    code = assign(np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(input.dtype))
+    return call("elementwise_add", call("scale", input, alpha), call("scale", code, beta))
+
+
+def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Any:
+    """Shorten a tensor whose length is above max_norm to that length."""
+    return LayerHelper("clip_by_norm", name).one("clip_by_norm", {"X": x}, {"max_norm": float(max_norm)})
+
+
+def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Any:
+    """Cut out a box: shape, or the sizes of a variable, from offsets on."""
+    return crop_tensor(x, list(shape.shape) if isinstance(shape, Variable) and shape.is_data else shape, offsets)
+
+
+def rank(input: Variable) -> Any:
+    """Return the number of axes, int32 [1]."""
+    return call("fill_constant", [1], "int32", len(input.shape))
+
+
+def size(input: Variable) -> Any:
+    """Return the number of elements, int64 [1]."""
+    from pe_cli.paddle.fluid.layers.ops import shape
+
+    return call("cast", call("reduce_prod", call("cast", shape(input), "float64")), "int64")
+
+
+def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Any:
+    """Return ids within a shard, and ignore_value for ids of other shards."""
+    if not 0 <= shard_id < nshards:
+        raise FluidValueError(f"shard_id must be from 0 to {nshards - 1}, got {shard_id}")
+    length = (index_num + nshards - 1) // nshards
+    per = call("fill_constant", [1], input.dtype, float(length))
+    mine = equal(elementwise_floordiv(input, per), call("fill_constant", [1], input.dtype, float(shard_id)))
+    inside = call("scale", input, 1.0, float(-shard_id * length))
+    other = LayerHelper("fill_like").one("fill_like", {"X": input}, {"value": float(ignore_value)})
+    return select(mine, inside, other)
+
+
+def gather_tree(ids: Variable, parents: Variable) -> Any:
+    """Follow beams back from the last step: [steps, batch, beams] ids and the beams that they come from."""
+    steps, _, beams = ids.shape
+    if steps < 1:
+        raise FluidValueError(f"gather_tree needs a known number of steps, got {ids}")
+
+    def at(v: Variable, t: int) -> Any:
+        return call("squeeze", call("slice", v, [0], [t], [t + 1]), [0])
+
+    def follow(v: Any, beam: Any) -> Any:
+        out = v
+        for k in range(beams):
+            one = call("expand", call("slice", v, [1], [k], [k + 1]), [1, beams])
+            out = select(equal(beam, call("fill_constant", [1], beam.dtype, float(k))), one, out)
+        return out
+
+    found, beam = [at(ids, steps - 1)], at(parents, steps - 1)
+    for t in reversed(range(steps - 1)):
+        found.append(follow(at(ids, t), beam))
+        beam = follow(at(parents, t), beam)
+    return call("stack", found[::-1], 0)
+
+
+def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: str | None = None) -> Any:
+    """Return 1 for the first x steps and 0 after them: [..., maxlen].
+
+    Raises:
+        NotThereYet: maxlen is not given: only a step knows the longest length.
+    """
+    from pe_cli.paddle.fluid.framework import as_dtype
+    from pe_cli.paddle.fluid.layers.constants import sizes_of
+    from pe_cli.paddle.fluid.layers.ops import less_than
+
+    length = sizes_of("sequence_mask", "maxlen", maxlen, single=True)
+    if length is None:
+        raise NotThereYet("sequence_mask without maxlen is not there yet", hint="give maxlen")
+    rows = call("expand", call("unsqueeze", x, [len(x.shape)]), [*([1] * len(x.shape)), length])
+    return call("cast", less_than(assign(np.arange(length).astype(x.dtype)), rows), as_dtype(dtype))
+
+
+__all__ = [
+    "adaptive_pool2d", "add_position_encoding", "affine_channel", "clip_by_norm", "crop", "gather_tree", "lrn", "rank",
+    "selu", "sequence_mask", "shard_index", "size", "space_to_depth", "temporal_shift",
+]  # fmt: skip

@@ -1,0 +1,118 @@
+"""conv2d and pool2d with the original's forms of padding: SAME, VALID, one number a side, or one for each of four sides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.layers.registry import find
+from pe_cli.paddle.errors import FluidValueError
+from pe_cli.paddle.fluid.layers.catalogue import adapt
+from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.program.ir import Variable
+
+#: Below every image: what maxima are padded with.
+LOWEST = -3.0e38
+
+
+def _pair(value: Any) -> list[int]:
+    return [value, value] if isinstance(value, int) else [int(v) for v in value]
+
+
+def sides(layer: str, padding: Any, x: Variable, taps: Any, stride: Any, first: int, dilation: Any = 1) -> list[int]:
+    """Return [top, bottom, left, right].
+
+    Args:
+        layer: for errors.
+        padding: a number, two, four, a pair for every axis of the image, SAME or VALID.
+        x: images.
+        taps: height and width of a window.
+        stride: between windows.
+        first: axis of the height.
+        dilation: between taps.
+
+    Raises:
+        FluidValueError: another form; a ValueError.
+    """
+    if isinstance(padding, str):
+        if padding.upper() not in ("SAME", "VALID"):
+            raise FluidValueError(f"{layer}: padding is {padding!r}", hint="SAME, VALID or numbers")
+        if padding.upper() == "VALID":
+            return [0, 0, 0, 0]
+        out = []
+        for size, tap, step, gap in zip(x.shape[first:], _pair(taps), _pair(stride), _pair(dilation), strict=False):
+            whole = max((-(-size // step) - 1) * step + gap * (tap - 1) + 1 - size, 0)
+            out += [whole // 2, whole - whole // 2]
+        return out
+    numbers = padding if isinstance(padding, int) else list(padding)
+    if isinstance(numbers, list) and numbers and isinstance(numbers[0], (list, tuple)):
+        numbers = [v for pair in numbers[first : first + 2] for v in pair]
+    if isinstance(numbers, list) and len(numbers) == 4:
+        return [int(v) for v in numbers]
+    high, wide = _pair(numbers)
+    return [high, high, wide, wide]
+
+
+def _even(found: list[int]) -> bool:
+    return found[0] == found[1] and found[2] == found[3]
+
+
+def _padded(x: Variable, found: list[int], first: int, value: float) -> Any:
+    paddings = [0] * (2 * first) + found + [0] * (2 * (len(x.shape) - first - 2))
+    return call("pad", x, paddings, value)
+
+
+def conv2d(*args: Any, **given: Any) -> Any:
+    """Convolve images; see the core's layer. Padding may be SAME, VALID or four numbers."""
+    layer = adapt(find("conv2d"))
+    names = ("input", "num_filters", "filter_size", "stride", "padding", "dilation")
+    facts = {**dict(zip(names, args, strict=False)), **given}
+    padding = facts.get("padding", 0)
+    if isinstance(padding, int):
+        return layer(*args, **given)
+    first = 1 if facts.get("data_format") == "NHWC" else 2
+    found = sides(
+        "conv2d", padding, facts["input"], facts["filter_size"], facts.get("stride", 1), first, facts.get("dilation", 1)
+    )
+    rest = {**given, **dict(zip(names, args, strict=False))}
+    rest["padding"] = [found[0], found[2]] if _even(found) else 0
+    if not _even(found):
+        rest["input"] = _padded(facts["input"], found, first, 0.0)
+    if len(args) > len(names):
+        raise FluidValueError("conv2d: give what follows dilation by name where padding is not a number")
+    return layer(**rest)
+
+
+def pool2d(  # noqa: PLR0913, PLR0917 (fluid's arguments)
+    input: Variable,
+    pool_size: Any = -1,
+    pool_type: str = "max",
+    pool_stride: Any = 1,
+    pool_padding: Any = 0,
+    global_pooling: bool = False,
+    use_cudnn: bool = True,
+    ceil_mode: bool = False,
+    name: str | None = None,
+    exclusive: bool = True,
+    data_format: str = "NCHW",
+) -> Any:
+    """Pool images; see the core's layer. Padding may be SAME, VALID or four numbers."""
+    first = 1 if data_format == "NHWC" else 2
+    facts = {"pool_type": pool_type, "pool_stride": pool_stride, "ceil_mode": ceil_mode, "data_format": data_format}
+    if global_pooling:
+        return call("pool2d", input, pool_size, global_pooling=True, exclusive=exclusive, name=name, **facts)
+    found = sides("pool2d", pool_padding, input, pool_size, pool_stride, first)
+    if _even(found):
+        return call(
+            "pool2d", input, pool_size, pool_padding=[found[0], found[2]], exclusive=exclusive, name=name, **facts
+        )
+    if pool_type == "max":
+        return call("pool2d", _padded(input, found, first, LOWEST), pool_size, name=name, **facts)
+    whole = call("pool2d", _padded(input, found, first, 0.0), pool_size, exclusive=False, **facts)
+    if not exclusive:
+        return whole
+    ones = call("scale", input, 0.0, 1.0)
+    share = call("pool2d", _padded(ones, found, first, 0.0), pool_size, exclusive=False, **facts)
+    return call("elementwise_div", whole, share)
+
+
+__all__ = ["conv2d", "pool2d"]
