@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -11,31 +12,54 @@ from pe_cli.config.nodes import Node, to_data
 from pe_cli.config.scalars import resolve, write_float
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError
+from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 
 
-def resolved_yaml(run: RunSpec) -> str:
+def resolved_yaml(run: RunSpec, *, standalone: bool = False) -> str:
     """Return a run file with overrides and defaults written out.
 
-    Paths stay as they were written, relative to the original file's folder; null keys are left out.
+    Null keys are left out, and strategies' defaults, some of which contradict other wishes when they are written.
+
+    Args:
+        run: checked.
+        standalone: for a run's folder, which can be read from anywhere: the model lies beside it as `model.yaml`, and data files are
+            named by absolute path. Else paths stay as they were written.
     """
     file = run.tree.get("model")
     written = to_data(file) if file is not None else None
     model = written if isinstance(written, str) else (written or {}).get("file")
+    if standalone:
+        model = "model.yaml"
     args = {key: to_data(node) for key, node in run.model.args.items()}
     data: dict[str, Any] = {
         "model": {"file": model, **({"args": args} if args else {})},
         "data": {name: {**_dump(spec.section), **to_data(spec.options)} for name, spec in run.data.items()},
         "feeds": {name: _dump(feed) for name, feed in run.feeds.items()},
     }
+    for section in data["data"].values() if standalone else ():
+        for key in ("file", "files"):
+            if key in section:
+                section[key] = _absolute(section[key], run.path.parent)
     if run.train:
         data["train"] = {**_dump(run.train), "optimizer": _data(run.optimizer)}
     data["fetches"] = {name: _dump(fetch) for name, fetch in run.fetches.items()}
     data["executor"] = {k: v for k, v in _dump(run.executor).items() if k != "num_threads"}
-    data["build_strategy"] = asdict(run.build_strategy)
-    data["exec_strategy"] = asdict(run.exec_strategy)
+    data["build_strategy"] = _wishes(run.build_strategy)
+    data["exec_strategy"] = _wishes(run.exec_strategy)
     output = _dump(run.output)
     data["output"] = output if run.output.checkpoint else {**output, "checkpoint": None}
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _wishes(strategy: BuildStrategy | ExecutionStrategy) -> dict[str, Any]:
+    default = asdict(type(strategy)())
+    return {name: value for name, value in asdict(strategy).items() if value != default[name]}
+
+
+def _absolute(value: Any, base: Path) -> Any:
+    if isinstance(value, dict):
+        return {k: _absolute(v, base) for k, v in value.items()}
+    return str((base / str(value)).resolve())
 
 
 def _dump(section: Any) -> dict[str, Any]:

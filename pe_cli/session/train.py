@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.config.period import Period
+from pe_cli.config.resolved import resolved_yaml
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data import Loader
 from pe_cli.execute.executor import Executor, merge
@@ -26,7 +27,6 @@ from pe_cli.io.run_folder import RunFolder, environment
 from pe_cli.session.averages import Averages
 from pe_cli.session.job import Job
 from pe_cli.session.observer import Start
-from pe_cli.session.resolve import resolved_text
 
 Array = np.ndarray[Any, Any]
 #: Steps and evaluation batches of a smoke run.
@@ -334,7 +334,7 @@ class Trainer:
 
     def _folder(self) -> RunFolder:
         run = self.run
-        folder = RunFolder.create(Path(run.output.dir), run.name, run.text, resolved_text(run), environment())
+        folder = RunFolder.create(Path(run.output.dir), run.name, run.text, resolved_yaml(run, standalone=True), environment())
         atomic.write_text(folder.path / "model.yaml", run.model_path.read_text(encoding="utf-8"))
         if run.build_strategy.debug_graphviz_path:
             self._draw(folder)
