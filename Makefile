@@ -37,6 +37,7 @@ bench: $(VENV)/.dev ## measure speed, beside PyTorch
 	$(BIN)/python benchmarks/run.py --write
 
 docs: $(VENV)/.run ## write docs/ops and the tables of docs/config.md and docs/data.md from the code
+	rm -f docs/ops/*.md
 	$(BIN)/pe ops --write docs/ops
 	$(BIN)/python docs/make_config.py
 
