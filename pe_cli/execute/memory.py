@@ -94,7 +94,8 @@ def plan_memory(
             join(out, source)
         for out, source in task.takes_over.items():
             free = all(last[b] <= i and b not in fixed for b in group(source))
-            other = any(groups.find(b) is groups.find(source) for b in task.reads if b is not source)
+            # an op that reads these bytes twice may need them after it has begun to write
+            other = sum(groups.find(b) is groups.find(source) for b in task.reads) > 1
             fits = out not in fixed and out.type.nbytes == source.type.nbytes and written[out] == i
             if share and inplace and free and not other and fits:
                 join(out, source)
