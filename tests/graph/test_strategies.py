@@ -204,3 +204,14 @@ def test_synchronised_batch_norm_on_several_devices_is_batch_norm_on_one(devices
         np.testing.assert_allclose(several[name], one[name], rtol=1e-4, atol=1e-5, err_msg=name)
     apart = train_norm(devices)
     assert not np.allclose(apart["g"], one["g"], rtol=1e-4)
+
+
+def test_running_statistics_follow_also_when_devices_stay_idle():
+    scope = Scope([Place("cpu", d) for d in range(3)])
+    executor = Executor(norm_program(), scope)
+    scope.set("k", np.ones((5, 3, 3, 3), "float32"))
+    scope.set("g", np.ones(5, "float32"))
+    x = np.random.default_rng(0).standard_normal((1, 3, 4, 4)).astype("float32") + 2
+    out, sizes = executor.run({"x": x}, ["c"])
+    assert sizes == [1]
+    np.testing.assert_allclose(scope.get("mean"), 0.1 * out[0]["c"].mean((0, 2, 3)), rtol=1e-4)
