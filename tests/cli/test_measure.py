@@ -11,7 +11,8 @@ from tests.cli.conftest import ROOT, Pe
 
 
 def test_profile_says_where_time_goes_and_writes_a_timeline(pe: Pe, config: Path, tmp_path: Path) -> None:
-    said = pe("profile", config, "--steps", 3, "--trace", tmp_path / "t.json", "-o", "executor.devices=2")
+    two = ["-o", "executor.devices=2", "-o", "executor.num_threads=2"]
+    said = pe("profile", config, "--steps", 3, "--trace", tmp_path / "t.json", *two)
     assert said.code == 0, said.err
     for text in ("mul_grad", "GFLOP/s", "thread 1:", "sums over devices:", "exposed", "timeline of 3 steps"):
         assert text in said.out, said.out
