@@ -41,11 +41,12 @@ def row_exp(x, out, at, n, m):
     """Write exp(x - m) to out and return its sum, in chunks that are added in float64."""
     total = 0.0
     for begin in range(0, n, CHUNK):
+        first, last = at + begin, at + min(n, begin + CHUNK)
+        for j in range(first, last):
+            out[j] = exp(x[j] - m)
         part = T(0)
-        for j in range(at + begin, at + min(n, begin + CHUNK)):
-            e = exp(x[j] - m)
-            out[j] = e
-            part += e
+        for j in range(first, last):  # apart: one loop would sum in another order where out is x
+            part += out[j]
         total += part
     return total
 
