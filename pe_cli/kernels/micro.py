@@ -18,21 +18,42 @@ from typing import Any
 
 from pe_cli.kernels.lang import helper, intrinsic
 
-#: Rows of a block, largest first, by (vector registers, vectors of columns). A block keeps rows*vectors accumulators,
-#: as many vectors of w as columns have, and one broadcast of x in registers. Small blocks catch what the large ones
-#: leave.
-LADDERS = {
-    (32, 1): (16, 8, 4, 2, 1),
-    (32, 2): (12, 8, 4, 2, 1),
-    (32, 3): (8, 4, 2, 1),
-    (16, 1): (12, 6, 4, 2, 1),
-    (16, 2): (6, 4, 2, 1),
-    (16, 3): (4, 2, 1),
+#: Rows that a block may have, by (vector registers, vectors of columns). A block keeps rows*vectors accumulators, as
+#: many vectors of w as columns have, and one broadcast of x in registers. `shares` divides any number of rows among
+#: them.
+HEIGHTS = {
+    (32, 1): (16, 14, 12, 10, 8, 6, 5, 4, 3, 2, 1),
+    (32, 2): (12, 8, 7, 6, 5, 4, 3, 2, 1),
+    (32, 3): (8, 6, 5, 4, 3, 2, 1),
+    (16, 1): (12, 10, 8, 6, 5, 4, 3, 2, 1),
+    (16, 2): (6, 5, 4, 3, 2, 1),
+    (16, 3): (4, 3, 2, 1),
 }
+#: Accumulators that keep the arithmetic units busy: two multiply-adds a cycle, each of four cycles.
+IN_FLIGHT = 8
 WIDEST = 3
 NAMES = (
     "rows", "columns", "x", "w", "y", "n1", "xs1", "ws1", "n2", "xs2", "ws2", "depth", "xk", "wk", "xr", "yr", "acc"
 )  # fmt: skip
+
+
+def shares(heights: tuple[int, ...], vectors: int) -> list[int]:
+    """Return how many rows the next block takes of 0, 1, 2, ... rows, so that all blocks together take least time.
+
+    A block of few accumulators takes as long as one of `IN_FLIGHT`. Past the end of the list, a block is as high as it can be.
+
+    Args:
+        heights: rows that a block may have; 1 is among them.
+        vectors: vectors of columns.
+    """
+    most = 4 * max(heights)
+    time, first = [0.0], [0]
+    for rows in range(1, most):
+        offers = [(time[rows - h] + max(h * vectors, IN_FLIGHT) + 1, -h) for h in heights if h <= rows]
+        least, height = min(offers)
+        time.append(least)
+        first.append(-height)
+    return first
 
 
 class _Emitter:
@@ -83,19 +104,19 @@ class _Emitter:
         a["xr2"] = b.shl(a["xr"], self.constant(1))
         a["some"] = b.icmp_signed(">", b.mul(a["depth"], b.mul(a["n1"], a["n2"])), self.constant(0))
         done = self.fn.append_basic_block("done")
-        ladder = LADDERS[vector_registers(), self.vectors]
+        heights = HEIGHTS[vector_registers(), self.vectors]
         if self.versions:
             whole, tail = self.fn.append_basic_block("whole"), self.fn.append_basic_block("tail")
             b.cbranch(b.icmp_signed(">=", a["columns"], self.constant(self.env.lanes * self.vectors)), whole, tail)
             b.position_at_end(whole)
             self.mask = None
-            self.walk(ladder, done)
+            self.walk(heights, done)
             b.position_at_end(tail)
             self.mask = self.tail_mask()
-            self.walk(ladder[-3:], done)
+            self.walk(heights[-3:], done)
         else:
             self.mask = self.tail_mask()
-            self.walk(ladder, done)
+            self.walk(heights, done)
         b.position_at_end(done)
         b.ret_void()
         return self.fn
@@ -136,35 +157,47 @@ class _Emitter:
         fn = self.env.function(f"llvm.masked.store.{self.suffix}.p0", self.ir.VoidType(), arguments)
         self.b.call(fn, [value, at, self.ir.Constant(self.i32, self.size), self.mask])
 
-    def walk(self, ladder: tuple[int, ...], done: Any) -> None:
-        """Emit one loop over row blocks for each rung of the ladder, then branch to done."""
+    def walk(self, heights: tuple[int, ...], done: Any) -> None:
+        """Emit a loop over row blocks, each of the height that `shares` says, then branch to done."""
         b, a = self.b, self.a
-        left, x, y = a["rows"], a["x"], a["y"]
-        for rung, rows in enumerate(ladder):
-            before = b.block
-            test, body, after = (self.fn.append_basic_block(f"{part}{rows}") for part in ("rows", "block", "after"))
-            b.branch(test)
-            b.position_at_end(test)
-            phis = []
-            for start in (left, x, y):
-                phis.append(b.phi(self.i64))
-                phis[-1].add_incoming(start, before)
-            left, x, y = phis
-            go = b.icmp_signed(">=", left, self.constant(rows))
-            if rung == 0 and rows in (4, 6, 12):
-                # 8 rows are better as 4 + 4 than as 6 + 2, where two accumulators a vector leave the pipeline waiting.
-                rest = b.sub(left, self.constant(rows + 2))
-                go = b.and_(go, b.icmp_unsigned(">", rest, self.constant(1)))
-            b.cbranch(go, body, after)
-            b.position_at_end(body)
+        chosen = shares(heights, self.vectors)
+        before = b.block
+        test, pick, after = (self.fn.append_basic_block(f"rows_{part}") for part in ("test", "pick", "after"))
+        b.branch(test)
+        b.position_at_end(test)
+        left, x, y = phis = [b.phi(self.i64) for _ in range(3)]
+        for phi, start in zip(phis, (a["rows"], a["x"], a["y"]), strict=True):
+            phi.add_incoming(start, before)
+        b.cbranch(b.icmp_signed(">", left, self.constant(0)), pick, done)
+        b.position_at_end(pick)
+        few = b.icmp_signed("<", left, self.constant(len(chosen)))
+        at = b.gep(self.table(chosen), [self.constant(0), b.select(few, left, self.constant(0))])
+        switch = b.switch(b.zext(b.load(at), self.i64), after)
+        b.position_at_end(after)
+        taken = b.phi(self.i64)
+        for rows in heights:
+            block = self.fn.append_basic_block(f"block{rows}")
+            switch.add_case(self.constant(rows), block)
+            b.position_at_end(block)
             self.block(rows, x, y)
-            for phi, step in zip(
-                phis, (self.constant(-rows), *(b.mul(a[s], self.constant(rows)) for s in ("xr", "yr"))), strict=True
-            ):
-                phi.add_incoming(b.add(phi, step), b.block)
-            b.branch(test)
-            b.position_at_end(after)
-        b.branch(done)
+            b.branch(after)
+            taken.add_incoming(self.constant(rows), b.block)
+        taken.add_incoming(self.constant(0), pick)
+        b.position_at_end(after)
+        for phi, step in zip(phis, (b.neg(taken), b.mul(a["xr"], taken), b.mul(a["yr"], taken)), strict=True):
+            phi.add_incoming(b.add(phi, step), after)
+        b.branch(test)
+
+    def table(self, chosen: list[int]) -> Any:
+        """Return a constant array in memory: heights of blocks by rows left; number 0 is for many."""
+        kind = self.ir.ArrayType(self.ir.IntType(8), len(chosen))
+        values = [max(chosen), *chosen[1:]]
+        name = f"{self.fn.name}_{'_'.join(map(str, values[1:4]))}_{len(self.env.module.globals)}"
+        held = self.ir.GlobalVariable(self.env.module, kind, name)
+        held.initializer = self.ir.Constant(kind, values)
+        held.global_constant = True
+        held.linkage = "internal"
+        return held
 
     def loop(self, count: Any, values: list[Any], body: Any) -> list[Any]:
         """Emit `repeat count >= 1 times: values = body(values)`; return the values after it."""
