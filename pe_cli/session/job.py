@@ -266,6 +266,18 @@ class Job:
         self.built.eval.global_block().var(found)
         return found
 
+    def outputs(self) -> list[str]:
+        """Return the variables of the model's fetches that have a value for every sample.
+
+        Raises:
+            PeError: there is none.
+        """
+        block = self.built.eval.global_block()
+        found = [v for v in dict.fromkeys(self.built.fetches.values()) if block.var(v).shape[:1] == (-1,)]
+        if not found:
+            raise PeError("no fetch of the model has a value for every sample", hint="name variables with --fetch")
+        return found
+
     def numbers(self, program: Program) -> dict[str, str]:
         """Return what is averaged as metrics, name as written -> variable.
 
