@@ -7,18 +7,14 @@ import numpy as np
 from pe_cli.io.onnx.export import element_type
 from pe_cli.io.onnx.writer import Writer, form
 
-REDUCE = {
-    "reduce_max": "ReduceMax", "reduce_mean": "ReduceMean", "reduce_min": "ReduceMin", "reduce_prod": "ReduceProd", "reduce_sum": "ReduceSum"
-}  # fmt: skip
+REDUCE = {f"reduce_{name}": f"Reduce{name.title()}" for name in ("max", "mean", "min", "prod", "sum")}
 
 
 @form("reshape", "squeeze", "unsqueeze")
 def reshape(o: Writer) -> None:
     """The inferred shape, with what is left for the batch."""
-    if o.op.type == "reshape" and 0 not in o.attrs["shape"]:
-        shape = o.attrs["shape"]
-    else:
-        shape = list(o.out_type().shape)
+    given = o.attrs["shape"] if o.op.type == "reshape" else [0]
+    shape = list(o.out_type().shape) if 0 in given else given
     o.node("Reshape", [o.x(), o.const(shape)], to="Out", allowzero=int(0 in shape))
 
 
