@@ -153,9 +153,7 @@ class _References:
         """Check that a feed has one source, and one that fits."""
         place = self.run.tree_key("feeds", name) if self.run else None
         if (section.from_ is None) == (section.value is None):
-            self.mistakes.say(
-                f"feed '{name}' needs either from or value", place, f"{name}: FIELD, or {name}: {{value: 0.1}}"
-            )
+            self.mistakes.say(f"feed '{name}' needs either from or value", place, f"{name}: FIELD, or {name}: {{value: 0.1}}")
         elif section.value is not None and kind is not None and not kind.known:
             hint = "value is for feeds that the model declares with replicate: true"
             self.mistakes.say(f"feed '{name}' has a batch axis and needs a field of the data", place, hint)

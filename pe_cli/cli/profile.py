@@ -20,9 +20,7 @@ FIELDS = ("op", "layer", "role", "calls", "ms", "share", "gflops", "gbytes", "at
 @path_argument("config")
 @click.option("--steps", type=click.IntRange(min=1), default=10, show_default=True, help="Steps that are recorded.")
 @path_option("--trace", "trace_file", metavar="FILE", help="Write a timeline for ui.perfetto.dev or chrome://tracing.")
-@click.option(
-    "--by", type=click.Choice(["layer", "op"]), default="layer", show_default=True, help="A row a layer, or an op."
-)
+@click.option("--by", type=click.Choice(["layer", "op"]), default="layer", show_default=True, help="A row a layer, or an op.")
 @click.option("--top", type=click.IntRange(min=0), default=25, show_default=True, help="Rows of the table; 0: all.")
 @override_option
 @json_option
@@ -92,15 +90,11 @@ def _table(listed: list[Row], top: int) -> str:
     table: list[tuple[object, ...]] = [("op", "layer", "role", "calls", "ms", "share", "GFLOP/s", "GB/s")]
     for r in shown:
         rate = "-" if r.gflops is None else f"{r.gflops:.3g}"
-        table.append(
-            (r.op, r.layer or "-", r.role, f"{r.calls:g}", f"{r.ms:.4f}", f"{r.share:.1%}", rate, f"{r.gbytes:.3g}")
-        )
+        table.append((r.op, r.layer or "-", r.role, f"{r.calls:g}", f"{r.ms:.4f}", f"{r.share:.1%}", rate, f"{r.gbytes:.3g}"))
     rest = listed[len(shown) :]
     if rest:
         ms, share = sum(r.ms for r in rest), sum(r.share for r in rest)
-        table.append(
-            (f"{len(rest)} more", "", "", f"{sum(r.calls for r in rest):g}", f"{ms:.4f}", f"{share:.1%}", "", "")
-        )
+        table.append((f"{len(rest)} more", "", "", f"{sum(r.calls for r in rest):g}", f"{ms:.4f}", f"{share:.1%}", "", ""))
     ms, calls = sum(r.ms for r in listed), sum(r.calls for r in listed)
     table.append(("total", "", "", f"{calls:g}", f"{ms:.4f}", "100.0%", "", ""))
     return columns(table, right=(3, 4, 5, 6, 7))
@@ -110,9 +104,7 @@ def describe_use(threads: Use, found: Profile) -> list[str]:
     """Return sentences about threads and sums over devices."""
     lines = []
     for t, (busy, idle) in enumerate(zip(threads.busy_ms, threads.idle_ms, strict=True)):
-        lines.append(
-            f"thread {t}: {busy:.4f} ms in kernels, {idle:.4f} ms idle ({idle / threads.wall_ms:.1%} of the step)"
-        )
+        lines.append(f"thread {t}: {busy:.4f} ms in kernels, {idle:.4f} ms idle ({idle / threads.wall_ms:.1%} of the step)")
     if len(threads.busy_ms) > 1:
         lines.append(f"{threads.busy_threads:.2f} of {len(threads.busy_ms)} threads compute at a time, on average")
     if threads.collective_ms:

@@ -37,9 +37,7 @@ def model_schema() -> dict[str, Any]:
 
     catalogue = {
         name: schema.LayerDoc(
-            {key: schema.ArgDoc(a.kind, a.required, a.optional) for key, a in found.args.items()},
-            found.doc,
-            found.implied,
+            {key: schema.ArgDoc(a.kind, a.required, a.optional) for key, a in found.args.items()}, found.doc, found.implied
         )
         for name, found in layers().items()
     }

@@ -20,7 +20,9 @@ class StampedStep:
         tell: makes the error of what hangs.
     """
 
-    def __init__(self, tape: StampedTape, waits: Sequence[Collection[int]], tell: Callable[[Stalled], PeError]) -> None:
+    def __init__(
+        self, tape: StampedTape, waits: Sequence[Collection[int]], tell: Callable[[Stalled], PeError]
+    ) -> None:
         self._tape = tape
         self._tell = tell
         real = set(tape.work.tolist())

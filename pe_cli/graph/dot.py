@@ -185,9 +185,7 @@ def _legend(boxes: Sequence[Box]) -> list[str]:
         return []
     lines = ["  subgraph cluster_legend {", "    label=legend; color=gray60; style=dotted; fontsize=10;"]
     for i, row in enumerate(rows):
-        lines.append(
-            f"    {quote(f'legend {i}')} [{_look(row)}, label={quote_label(row.title)}, fontsize=8, height=0.2];"
-        )
+        lines.append(f"    {quote(f'legend {i}')} [{_look(row)}, label={quote_label(row.title)}, fontsize=8, height=0.2];")
     links = " -> ".join(quote(f"legend {i}") for i in range(len(rows)))
     return [*lines, *([f"    {links} [style=invis];"] if len(rows) > 1 else []), "  }"]
 

@@ -13,17 +13,7 @@ from pe_cli.kernels.moments import column_squares, column_sums, join, piece_rows
 
 @helper
 def finish(
-    mean,
-    squares,
-    count,
-    old_mean,
-    old_variance,
-    new_mean,
-    new_variance,
-    saved_mean,
-    saved_inverse,
-    c,
-    momentum,
+    mean, squares, count, old_mean, old_variance, new_mean, new_variance, saved_mean, saved_inverse, c, momentum,
     epsilon,
 ):
     """Write a channel's saved and running statistics; without samples the running ones stay."""
@@ -37,21 +27,8 @@ def finish(
 
 @kernel
 def statistics_last(
-    x: Ptr,
-    old_mean: Ptr,
-    old_variance: Ptr,
-    new_mean: Ptr,
-    new_variance: Ptr,
-    saved_mean: Ptr,
-    saved_inverse: Ptr,
-    means: PtrF64,
-    squares: PtrF64,
-    centre: Ptr,
-    part: Ptr,
-    rows: Int,
-    width: Int,
-    channels: Int,
-    momentum: Real,
+    x: Ptr, old_mean: Ptr, old_variance: Ptr, new_mean: Ptr, new_variance: Ptr, saved_mean: Ptr, saved_inverse: Ptr,
+    means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, rows: Int, width: Int, channels: Int, momentum: Real,
     epsilon: Real,
 ):
     """Statistics of [rows, width] whose columns are the channels over and over; means to part hold width numbers."""
@@ -73,35 +50,15 @@ def statistics_last(
             mean, square = join(count, mean, square, rows, means[k], squares[k])
             count += rows
         finish(
-            mean,
-            square,
-            count,
-            old_mean,
-            old_variance,
-            new_mean,
-            new_variance,
-            saved_mean,
-            saved_inverse,
-            c,
-            momentum,
-            epsilon,
+            mean, square, count, old_mean, old_variance, new_mean, new_variance, saved_mean, saved_inverse, c,
+            momentum, epsilon,
         )
 
 
 @kernel
 def statistics_first(
-    x: Ptr,
-    old_mean: Ptr,
-    old_variance: Ptr,
-    new_mean: Ptr,
-    new_variance: Ptr,
-    saved_mean: Ptr,
-    saved_inverse: Ptr,
-    samples: Int,
-    channels: Int,
-    size: Int,
-    momentum: Real,
-    epsilon: Real,
+    x: Ptr, old_mean: Ptr, old_variance: Ptr, new_mean: Ptr, new_variance: Ptr, saved_mean: Ptr, saved_inverse: Ptr,
+    samples: Int, channels: Int, size: Int, momentum: Real, epsilon: Real,
 ):
     """Statistics of [samples, channels, size]."""
     for c in range(channels):
@@ -111,18 +68,8 @@ def statistics_first(
             m, q = run_moments(x, (s * channels + c) * size, size)
             mean, squares = join(s * size, mean, squares, size, m, q)
         finish(
-            mean,
-            squares,
-            samples * size,
-            old_mean,
-            old_variance,
-            new_mean,
-            new_variance,
-            saved_mean,
-            saved_inverse,
-            c,
-            momentum,
-            epsilon,
+            mean, squares, samples * size, old_mean, old_variance, new_mean, new_variance, saved_mean, saved_inverse, c,
+            momentum, epsilon,
         )
 
 
@@ -189,16 +136,7 @@ def join_columns(sums, inverse, dscale, dbias, width, channels):
 
 @kernel
 def gradient_sums_last(
-    x: Ptr,
-    g: Ptr,
-    mean: Ptr,
-    inverse: Ptr,
-    dscale: Ptr,
-    dbias: Ptr,
-    sums: PtrF64,
-    table: Ptr,
-    rows: Int,
-    width: Int,
+    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, table: Ptr, rows: Int, width: Int,
     channels: Int,
 ):
     """dbias = sum(g), dscale = sum(g * normalised x) on [rows, width]; sums hold 2 * width numbers, table 3 * width."""
@@ -257,19 +195,8 @@ def gradient_table(mean, inverse, scale, dscale, dbias, table, width, channels, 
 
 @kernel
 def gradient_last(
-    x: Ptr,
-    g: Ptr,
-    mean: Ptr,
-    inverse: Ptr,
-    scale: Ptr,
-    dscale: Ptr,
-    dbias: Ptr,
-    dx: Ptr,
-    table: Ptr,
-    rows: Int,
-    width: Int,
-    channels: Int,
-    batch: Int,
+    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, table: Ptr, rows: Int,
+    width: Int, channels: Int, batch: Int,
 ):
     """dx on [rows, width]; batch: the statistics depend on x; dx may be g; table holds 4 * width numbers."""
     share = T(batch / max(1, rows * (width // channels)))
@@ -290,18 +217,8 @@ def gradient_last(
 
 @kernel
 def gradient_first(
-    x: Ptr,
-    g: Ptr,
-    mean: Ptr,
-    inverse: Ptr,
-    scale: Ptr,
-    dscale: Ptr,
-    dbias: Ptr,
-    dx: Ptr,
-    samples: Int,
-    channels: Int,
-    size: Int,
-    batch: Int,
+    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, samples: Int, channels: Int,
+    size: Int, batch: Int,
 ):
     """The same on [samples, channels, size]."""
     share = T(batch / max(1, samples * size))

@@ -38,16 +38,7 @@ def normalise_relu_last(
 
 @kernel
 def normalise_add_relu_last(
-    x: Ptr,
-    z: Ptr,
-    mean: Ptr,
-    inverse: Ptr,
-    scale: Ptr,
-    bias: Ptr,
-    y: Ptr,
-    table: Ptr,
-    rows: Int,
-    width: Int,
+    x: Ptr, z: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int,
     channels: Int,
 ):
     """y = relu((x - mean) * inverse * scale + bias + z) on [rows, width]; y may be z; table holds 3 * width numbers."""
@@ -83,17 +74,7 @@ def normalise_relu_first(
 
 @kernel
 def normalise_add_relu_first(
-    x: Ptr,
-    z: Ptr,
-    mean: Ptr,
-    inverse: Ptr,
-    scale: Ptr,
-    bias: Ptr,
-    y: Ptr,
-    row: Ptr,
-    samples: Int,
-    channels: Int,
-    size: Int,
+    x: Ptr, z: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, row: Ptr, samples: Int, channels: Int, size: Int
 ):
     """y = relu(normalised x + z) on [samples, channels, size]; y may be z; row holds size numbers."""
     for p in range(samples * channels):
@@ -117,20 +98,8 @@ def normalise_add_relu_first(
 
 @kernel
 def relu_sums_last(
-    x: Ptr,
-    g: Ptr,
-    mean: Ptr,
-    inverse: Ptr,
-    scale: Ptr,
-    bias: Ptr,
-    dscale: Ptr,
-    dbias: Ptr,
-    sums: PtrF64,
-    table: Ptr,
-    part: Ptr,
-    rows: Int,
-    width: Int,
-    channels: Int,
+    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, table: Ptr,
+    part: Ptr, rows: Int, width: Int, channels: Int,
 ):
     """dbias and dscale, as `gradient_sums_last` of g where relu let x through; sums and part hold 2 * width, table 3 * width."""
     fill_table(mean, inverse, scale, bias, table, width, channels)
@@ -154,21 +123,8 @@ def relu_sums_last(
 
 @kernel
 def relu_gradient_last(
-    x: Ptr,
-    g: Ptr,
-    mean: Ptr,
-    inverse: Ptr,
-    scale: Ptr,
-    bias: Ptr,
-    dscale: Ptr,
-    dbias: Ptr,
-    dx: Ptr,
-    table: Ptr,
-    part: Ptr,
-    rows: Int,
-    width: Int,
-    channels: Int,
-    batch: Int,
+    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, table: Ptr,
+    part: Ptr, rows: Int, width: Int, channels: Int, batch: Int,
 ):
     """dx, as `gradient_last` of g where relu let x through; dx may be g; table holds 5 * width numbers, part width."""
     share = T(batch / max(1, rows * (width // channels)))
@@ -206,19 +162,8 @@ def relu_back_first(
 
 @kernel
 def add_relu_sums_last(  # noqa: C901 - a loop a case of memory
-    x: Ptr,
-    y: Ptr,
-    g: Ptr,
-    mean: Ptr,
-    inverse: Ptr,
-    dscale: Ptr,
-    dbias: Ptr,
-    dz: Ptr,
-    sums: PtrF64,
-    table: Ptr,
-    rows: Int,
-    width: Int,
-    channels: Int,
+    x: Ptr, y: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, dz: Ptr, sums: PtrF64, table: Ptr,
+    rows: Int, width: Int, channels: Int,
 ):
     """dz = g where y > 0, else 0, with its dbias and dscale; dz may be g; sums hold 2 * width numbers, table 3 * width."""
     for j in range(width):

@@ -10,11 +10,7 @@ from pe_cli.ops.pointwise import away_from, backward_kernel, forward_kernel, poi
 from pe_cli.ops.registry import Attr
 
 
-@pointwise(
-    "soft_relu",
-    attrs={"threshold": Attr(40.0, "X is cut off at plus and minus this, no unit")},
-    samples=shapes(threshold=1.0),
-)
+@pointwise("soft_relu", attrs={"threshold": Attr(40.0, "X is cut off at plus and minus this, no unit")}, samples=shapes(threshold=1.0))
 def soft_relu(x, threshold):
     """Softplus of a number cut off at both sides.
 
@@ -39,12 +35,7 @@ def soft_relu_back(g, x, threshold):
     return g * sigmoid(x) if absolute(x) < threshold else T(0)
 
 
-@pointwise(
-    "elu",
-    attrs={"alpha": Attr(1.0, "limit at minus infinity is -alpha, no unit")},
-    kinks=away_from(0.0),
-    samples=shapes(alpha=0.3),
-)
+@pointwise("elu", attrs={"alpha": Attr(1.0, "limit at minus infinity is -alpha, no unit")}, kinks=away_from(0.0), samples=shapes(alpha=0.3))
 def elu(x, alpha):
     """Bend negative numbers towards -alpha.
 
@@ -139,10 +130,7 @@ def tanh_back(g, out):
 
 @pointwise(
     "stanh",
-    attrs={
-        "scale_a": Attr(2.0 / 3.0, "factor of X, no unit"),
-        "scale_b": Attr(1.7159, "factor of the result, no unit"),
-    },
+    attrs={"scale_a": Attr(2.0 / 3.0, "factor of X, no unit"), "scale_b": Attr(1.7159, "factor of the result, no unit")},
     samples=shapes(scale_a=2.0, scale_b=-0.5),
 )
 def stanh(x, scale_a, scale_b):

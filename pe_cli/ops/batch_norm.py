@@ -33,7 +33,6 @@ def _sample(name: str, *shape: int, grad: bool = True, **attrs: object) -> Sampl
     each = {"Scale": (channels,), "Bias": (channels,), "Mean": (channels,), "Variance": _variance(channels)}
     return Sample({"X": shape, **each}, attrs, name, grad)
 
-
 ATTRS = {
     "momentum": Attr(0.9, "share of the old running statistics that stays, no unit"),
     "epsilon": Attr(1e-5, "added to the variance, in its unit"),
@@ -67,17 +66,8 @@ ATTRS = {
     ],
 )
 def batch_norm(
-    x: TensorType,
-    scale: TensorType,
-    bias: TensorType,
-    mean: TensorType,
-    variance: TensorType,
-    *,
-    momentum: float,
-    epsilon: float,
-    is_test: bool,
-    data_layout: str,
-    use_global_stats: bool,
+    x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, variance: TensorType, *, momentum: float,
+    epsilon: float, is_test: bool, data_layout: str, use_global_stats: bool,
 ) -> tuple[TensorType, ...]:
     """Normalise every channel by its mean and variance over the batch and all positions.
 

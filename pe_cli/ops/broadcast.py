@@ -140,24 +140,16 @@ def broadcast(name: str, x: Shape, y: Shape, axis: int) -> Shape:
     """
     rank = max(len(x), len(y))
     if axis < -1 or (len(x) != len(y) and axis > rank):
-        raise PeError(
-            f"{name}: axis must be -1 or an axis of the larger operand, got {axis} for X {_text(x)} and Y {_text(y)}"
-        )
+        raise PeError(f"{name}: axis must be -1 or an axis of the larger operand, got {axis} for X {_text(x)} and Y {_text(y)}")
     a, b = aligned(x, rank, axis), aligned(y, rank, axis)
     where = f" from axis {axis}" if axis >= 0 and len(x) != len(y) else ""
     if len(a) != rank or len(b) != rank:
-        raise PeError(
-            f"{name}: X is {_text(x)} and Y is {_text(y)}{where}, which has more axes than are left",
-            hint="set axis: -1",
-        )
+        raise PeError(f"{name}: X is {_text(x)} and Y is {_text(y)}{where}, which has more axes than are left", hint="set axis: -1")
     out = []
     for i, (s, t) in enumerate(zip(a, b, strict=True)):
         if s != t and 1 not in (s, t) and -1 not in (s, t):
             hint = f"axis says which axis of {'X' if len(x) >= len(y) else 'Y'} the other's first axis stands for; sizes of 1 fit any"
-            raise PeError(
-                f"{name}: shapes do not fit: X is {_text(x)}, Y is {_text(y)}{where}, and {s} != {t} at axis {i}",
-                hint=hint,
-            )
+            raise PeError(f"{name}: shapes do not fit: X is {_text(x)}, Y is {_text(y)}{where}, and {s} != {t} at axis {i}", hint=hint)
         out.append(t if s == 1 else (s if t in (1, -1) else (t if s == -1 else s)))
     return tuple(out)
 
@@ -219,14 +211,7 @@ def call_binary(
 
 
 def _call_narrow(
-    o: Lowering,
-    kernel: Kernel,
-    x: Buffer,
-    y: Buffer,
-    outs: Sequence[Buffer],
-    rows: int,
-    n: int,
-    values: Sequence[float],
+    o: Lowering, kernel: Kernel, x: Buffer, y: Buffer, outs: Sequence[Buffer], rows: int, n: int, values: Sequence[float]
 ) -> None:
     """Combine many narrow rows with one: repeat that until it is wide."""
     times = WIDE // n

@@ -40,10 +40,7 @@ def _mixed(rng: np.random.Generator) -> np.ndarray:
 
 
 # Central differences of 1e-6 drown in the steps of float32, so the gradient is checked on float64 only.
-_OTHERS = [
-    Sample({"X": _mixed}, {"out_dtype": kind}, f"to {kind}", grad=False)
-    for kind in ("float32", "int64", "int32", "bool")
-]
+_OTHERS = [Sample({"X": _mixed}, {"out_dtype": kind}, f"to {kind}", grad=False) for kind in ("float32", "int64", "int32", "bool")]
 
 
 @op(

@@ -43,28 +43,12 @@ def _bits(rng: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _samples(make: Any) -> list[Sample]:
-    cases = [
-        ("one shape", (3, 40), (3, 40)),
-        ("one row for all", (5, 7), (7,)),
-        ("one element", (1,), (1,)),
-        ("empty", (0, 2), (0, 2)),
-    ]
-    return [
-        Sample({"X": lambda rng, s=x: make(rng, s), "Y": lambda rng, s=y: make(rng, s)}, name=name)
-        for name, x, y in cases
-    ]
+    cases = [("one shape", (3, 40), (3, 40)), ("one row for all", (5, 7), (7,)), ("one element", (1,), (1,)), ("empty", (0, 2), (0, 2))]
+    return [Sample({"X": lambda rng, s=x: make(rng, s), "Y": lambda rng, s=y: make(rng, s)}, name=name) for name, x, y in cases]
 
 
 def _declare(
-    name: str,
-    title: str,
-    sign: str,
-    nan: str,
-    dtypes: Sequence[str],
-    make: Any,
-    kernel: Kernel,
-    *,
-    swapped: bool = False,
+    name: str, title: str, sign: str, nan: str, dtypes: Sequence[str], make: Any, kernel: Kernel, *, swapped: bool = False
 ) -> None:
     def infer(x: TensorType, y: TensorType, *, axis: int) -> TensorType:
         check_dtypes(name, x, y, dtypes)
@@ -116,15 +100,7 @@ _declare("less_equal", "Tell where X is not greater.", "<=", _NONE, _COMPARE, _f
 _declare("greater_than", "Tell where X is greater.", ">", _NONE, _COMPARE, _few, _LESS, swapped=True)
 _declare("greater_equal", "Tell where X is not less.", ">=", _NONE, _COMPARE, _few, _LESS_OR_EQUAL, swapped=True)
 _declare("equal", "Tell where two tensors agree.", "=", _NONE, _COMPARE, _few, truth_kernel(same))
-_declare(
-    "not_equal",
-    "Tell where two tensors differ.",
-    "!=",
-    ", true where one is NaN",
-    _COMPARE,
-    _few,
-    truth_kernel(different),
-)
+_declare("not_equal", "Tell where two tensors differ.", "!=", ", true where one is NaN", _COMPARE, _few, truth_kernel(different))
 _declare("logical_and", "Tell where both are true.", "and", "", ("bool",), _bits, truth_kernel(both))
 _declare("logical_or", "Tell where one is true, or both.", "or", "", ("bool",), _bits, truth_kernel(either))
 _declare("logical_xor", "Tell where exactly one is true.", "xor", "", ("bool",), _bits, truth_kernel(one_of))

@@ -345,12 +345,7 @@ def backward_weight_cuda(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, 
     parts = cuda.shared.array(ADDERS, T)
     me = cuda.threadIdx.x
     for e in range(cuda.blockIdx.x, outs * per * kh * kw, cuda.gridDim.x):
-        oc, c, r, s = (
-            e // (per * kh * kw),
-            e // (kh * kw) % per + e // (per * kh * kw) // each * per,
-            e // kw % kh,
-            e % kw,
-        )
+        oc, c, r, s = e // (per * kh * kw), e // (kh * kw) % per + e // (per * kh * kw) // each * per, e // kw % kh, e % kw
         total = T(0)
         for pixel in range(me, n * oh * ow, ADDERS):
             image = pixel // (oh * ow)

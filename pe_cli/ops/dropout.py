@@ -16,16 +16,7 @@ DOWNGRADE, UPSCALE = "downgrade_in_infer", "upscale_in_train"
 
 @kernel
 def drop(
-    x: Ptr,
-    out: Ptr,
-    mask: PtrU8,
-    words: PtrI32,
-    n: Int,
-    first: Int,
-    seed: Int,
-    step: PtrI64,
-    fixed: Int,
-    limit: Int,
+    x: Ptr, out: Ptr, mask: PtrU8, words: PtrI32, n: Int, first: Int, seed: Int, step: PtrI64, fixed: Int, limit: Int,
     scale: Real,
 ):
     """out = x * scale where the element's random word is at least limit, else 0; out may be x.
@@ -150,16 +141,7 @@ def dropout_grad_cpu(o: Lowering) -> None:
 
 @on_cuda(drop)
 def drop_cuda(
-    x: Ptr,
-    out: Ptr,
-    mask: PtrU8,
-    words: PtrI32,
-    n: Int,
-    first: Int,
-    seed: Int,
-    step: PtrI64,
-    fixed: Int,
-    limit: Int,
+    x: Ptr, out: Ptr, mask: PtrU8, words: PtrI32, n: Int, first: Int, seed: Int, step: PtrI64, fixed: Int, limit: Int,
     scale: Real,
 ):
     """The same mask, one thread an element, each with its own block of four words."""

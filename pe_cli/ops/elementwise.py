@@ -63,9 +63,7 @@ def samples(make: Callable[[Any, tuple[int, ...]], Any] | None = None) -> list[S
         ("one element", (1,), (1,), -1),
         ("an empty batch", (0, 3), (3,), -1),
     ]
-    return [
-        Sample({"X": _of(x, make), "Y": _of(y, make)}, {} if a == -1 else {"axis": a}, name) for name, x, y, a in cases
-    ]
+    return [Sample({"X": _of(x, make), "Y": _of(y, make)}, {} if a == -1 else {"axis": a}, name) for name, x, y, a in cases]
 
 
 def declare(name: str, title: str, formula: str, dtypes: Sequence[str], note: str = ".", **facts: Any) -> OpDef:
@@ -200,9 +198,7 @@ def div_back_y(g, y, out):
 
 
 _mul = declare("elementwise_mul", "Multiply two tensors.", "X Y", NUMBERS, samples=samples(), inplace={"Out": "X"})
-_div = declare(
-    "elementwise_div", "Divide by a tensor.", "X / Y", FLOATS, samples=samples(_nonzero), inplace={"Out": "X"}
-)
+_div = declare("elementwise_div", "Divide by a tensor.", "X / Y", FLOATS, samples=samples(_nonzero), inplace={"Out": "X"})
 MUL, DIV = binary_kernel(mul), binary_kernel(div)
 DIV_BACK_Y = back_kernel(div_back_y)
 lower_binary(_mul, MUL)
@@ -216,9 +212,7 @@ def mul_grad_cpu(o: Lowering) -> None:
     for slot, other in (("Y@GRAD", "X"), ("X@GRAD", "Y")):
         if o.has(slot):
             factor = o.input(other)
-            into(
-                o, slot, g.shape, lambda to, factor=factor: call_binary(o, MUL, g, factor, to, o.attrs["axis"], g.shape)
-            )  # type: ignore[misc]
+            into(o, slot, g.shape, lambda to, factor=factor: call_binary(o, MUL, g, factor, to, o.attrs["axis"], g.shape))  # type: ignore[misc]
 
 
 @_div.grad(uses="Y Out", inplace=_X_TAKES_OVER).lower("cpu")

@@ -71,16 +71,7 @@ def normalise_rows_back(
 
 @kernel
 def position_sums(
-    x: Ptr,
-    g: Ptr,
-    mean: Ptr,
-    variance: Ptr,
-    dscale: Ptr,
-    dbias: Ptr,
-    sums: PtrF64,
-    part: Ptr,
-    rows: Int,
-    n: Int,
+    x: Ptr, g: Ptr, mean: Ptr, variance: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, part: Ptr, rows: Int, n: Int,
     epsilon: Real,
 ):
     """dbias = sum of g, dscale = sum of g times the normalised x; sums and part hold two numbers a position."""

@@ -262,9 +262,7 @@ def lamb_cpu(o: Lowering) -> None:
 
 
 @on_cuda(adam_step)
-def adam_values(
-    p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real
-):
+def adam_values(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
     """The same, one thread an element, without the powers."""
     one = T(1)
     step = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0]))
@@ -277,9 +275,7 @@ def adam_values(
 
 
 @on_cuda(adam_step)
-def adam_powers(
-    p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real
-):
+def adam_powers(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
     """The powers, when every thread has read them."""
     pow1[0] *= b1
     pow2[0] *= b2

@@ -40,16 +40,7 @@ Axis = tuple[int, int]  # size, step in elements
 
 @kernel
 def sum_inner(
-    x: Ptr,
-    out: Ptr,
-    kept: PtrI64,
-    kept_rank: Int,
-    count: Int,
-    outer: PtrI64,
-    outer_rank: Int,
-    groups: Int,
-    n: Int,
-    factor: Real,
+    x: Ptr, out: Ptr, kept: PtrI64, kept_rank: Int, count: Int, outer: PtrI64, outer_rank: Int, groups: Int, n: Int, factor: Real
 ):
     """Write factor times the sum of `groups` runs of n neighbours, for each of count results."""
     for k in range(count):
@@ -91,9 +82,7 @@ def sum_rows(
 
 
 def _inner(start: Helper, combine: Helper) -> Any:
-    def inner(
-        x: Ptr, out: Ptr, kept: PtrI64, kept_rank: Int, count: Int, outer: PtrI64, outer_rank: Int, groups: Int, n: Int
-    ):
+    def inner(x: Ptr, out: Ptr, kept: PtrI64, kept_rank: Int, count: Int, outer: PtrI64, outer_rank: Int, groups: Int, n: Int):
         for k in range(count):
             at = place_of(k, kept_rank, kept, 1)
             total = start(x[at])
@@ -213,16 +202,10 @@ def runs(shape: Sequence[int], reduced: Sequence[bool]) -> list[tuple[int, int, 
 
 def _walk(axes: Sequence[Axis]) -> tuple[Numbers, int, int]:
     """Return geometry for `place_of`, rank and number of places."""
-    return (
-        Numbers(tuple(v for size, step in reversed(axes) for v in (size, step, 0))),
-        len(axes),
-        math.prod(s for s, _ in axes),
-    )
+    return Numbers(tuple(v for size, step in reversed(axes) for v in (size, step, 0))), len(axes), math.prod(s for s, _ in axes)
 
 
-def reduce_with(
-    o: Lowering, how: Reduction, x: Buffer, out: Buffer, shape: Sequence[int], reduced: Sequence[bool]
-) -> None:
+def reduce_with(o: Lowering, how: Reduction, x: Buffer, out: Buffer, shape: Sequence[int], reduced: Sequence[bool]) -> None:
     """Append the calls that combine a non-empty x, dense of that shape, along the reduced axes into out."""
     axes = runs(shape, reduced)
     if not any(gone for *_, gone in axes):
@@ -283,16 +266,7 @@ def spread(o: Lowering, x: Buffer, out: Buffer, x_shape: Sequence[int], shape: S
 
 @on_cuda(sum_inner)
 def sum_inner_cuda(
-    x: Ptr,
-    out: Ptr,
-    kept: PtrI64,
-    kept_rank: Int,
-    count: Int,
-    outer: PtrI64,
-    outer_rank: Int,
-    groups: Int,
-    n: Int,
-    factor: Real,
+    x: Ptr, out: Ptr, kept: PtrI64, kept_rank: Int, count: Int, outer: PtrI64, outer_rank: Int, groups: Int, n: Int, factor: Real
 ):
     """One thread a result."""
     for k in range(count):

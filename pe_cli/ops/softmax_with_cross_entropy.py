@@ -23,7 +23,9 @@ from pe_cli.ops.softmax import around, larger, lower_softmax_back, row_exp, row_
 
 
 @kernel
-def softmax_loss(x: Ptr, label: PtrI64, p: Ptr, loss: Ptr, rows: Int, n: Int, ignored: Int, per: Int, status: Status):
+def softmax_loss(
+    x: Ptr, label: PtrI64, p: Ptr, loss: Ptr, rows: Int, n: Int, ignored: Int, per: Int, status: Status
+):
     """Probabilities and loss of contiguous rows in one pass; p may be x."""
     for r in range(rows):
         k = label[r]
@@ -58,18 +60,8 @@ def softmax_loss_back(p: Ptr, label: PtrI64, g: Ptr, dx: Ptr, rows: Int, n: Int,
 
 @kernel
 def softmax_loss_strided(
-    x: Ptr,
-    label: PtrI64,
-    target: Ptr,
-    p: Ptr,
-    loss: Ptr,
-    outer: Int,
-    n: Int,
-    inner: Int,
-    soft: Int,
-    ignored: Int,
-    per: Int,
-    status: Status,
+    x: Ptr, label: PtrI64, target: Ptr, p: Ptr, loss: Ptr, outer: Int, n: Int, inner: Int, soft: Int, ignored: Int,
+    per: Int, status: Status,
 ):
     """The same over the middle axis of [outer, n, inner], and with soft labels (target)."""
     for r in range(outer * inner):

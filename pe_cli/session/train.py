@@ -334,9 +334,7 @@ class Trainer:
 
     def _folder(self) -> RunFolder:
         run = self.run
-        folder = RunFolder.create(
-            Path(run.output.dir), run.name, run.text, resolved_yaml(run, standalone=True), environment()
-        )
+        folder = RunFolder.create(Path(run.output.dir), run.name, run.text, resolved_yaml(run, standalone=True), environment())
         atomic.write_text(folder.path / "model.yaml", run.model_path.read_text(encoding="utf-8"))
         if run.build_strategy.debug_graphviz_path:
             self._draw(folder)

@@ -270,9 +270,7 @@ def test_schema_of_configs_knows_the_sections(pe: Pe) -> None:
 
 def test_schema_of_models_knows_the_layers(pe: Pe) -> None:
     found = json.loads(pe("schema", "--model").out)
-    layers = {
-        e["properties"]["type"]["const"]: e for e in found["$defs"]["layer"]["anyOf"] if "type" in e["properties"]
-    }
+    layers = {e["properties"]["type"]["const"]: e for e in found["$defs"]["layer"]["anyOf"] if "type" in e["properties"]}
     assert layers["fc"]["required"] == ["type", "size"]
     assert layers["fc"]["properties"]["type"] == {"const": "fc"}
     assert set(layers["fc"]["properties"]) >= {"input", "size", "act", "param_attr"}

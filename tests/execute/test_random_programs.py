@@ -43,9 +43,7 @@ def random_program(seed: int) -> Program:
             block.append_op("reshape", {"X": f"{out}r"}, {"Out": out}, {"shape": [0, WIDTH]})
         else:
             block.append_op("concat", {"X": [a, b]}, {"Out": f"{out}c"}, {"axis": 1})
-            block.append_op(
-                "slice", {"Input": f"{out}c"}, {"Out": out}, {"axes": [1], "starts": [3], "ends": [3 + WIDTH]}
-            )
+            block.append_op("slice", {"Input": f"{out}c"}, {"Out": out}, {"axes": [1], "starts": [3], "ends": [3 + WIDTH]})
         names.append(out)
     block.create_parameter("w", TensorType((WIDTH, WIDTH)))
     block.append_op("sum", {"X": names[-6:]}, {"Out": "all"})
@@ -88,9 +86,6 @@ def test_sharing_memory_and_racing_threads_change_no_bit(seed, devices):
     for threads in (1, 2, 5):
         for build in ({}, {"enable_sequential_execution": True}, {"enable_backward_optimizer_op_deps": False}):
             found = train(seed, devices, threads, fetches, **build)
-            assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(expected, found, strict=True)), (
-                threads,
-                build,
-            )
+            assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(expected, found, strict=True)), (threads, build)
     reduced = train(seed, devices, 3, fetches, reduce_strategy="Reduce")
     assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(expected, reduced, strict=True))

@@ -41,13 +41,7 @@ def random_network(seed: int) -> Program:  # noqa: C901 - one branch a kind of o
             for name in ("m", "s"):
                 block.create_var(f"{name}{i}", TensorType((c,)), persistable=True, stop_gradient=True)
             ins = {"X": source, "Scale": f"g{i}", "Bias": f"b{i}", "Mean": f"m{i}", "Variance": f"s{i}"}
-            outs = {
-                "Y": out,
-                "MeanOut": f"m{i}",
-                "VarianceOut": f"s{i}",
-                "SavedMean": f"p{i}",
-                "SavedVariance": f"q{i}",
-            }
+            outs = {"Y": out, "MeanOut": f"m{i}", "VarianceOut": f"s{i}", "SavedMean": f"p{i}", "SavedVariance": f"q{i}"}
             block.append_op("batch_norm", ins, outs)
         elif kind == "relu":
             block.append_op("relu", {"X": source}, {"Out": out})

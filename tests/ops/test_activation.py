@@ -309,9 +309,7 @@ def chain(name, x, *, share):
 
 @pytest.mark.parametrize("name", sorted(FORMULAS))
 def test_work_in_place_changes_nothing(name, rng):
-    x = rng.uniform(0.1, 0.45 if name in ("acos", "asin") else 2.0, 1037).astype(
-        "float32"
-    )  # doubled, it is in every domain
+    x = rng.uniform(0.1, 0.45 if name in ("acos", "asin") else 2.0, 1037).astype("float32")  # doubled, it is in every domain
     shared, apart = chain(name, x, share=True), chain(name, x, share=False)
     for key, value in apart.items():
         np.testing.assert_array_equal(shared[key], value)

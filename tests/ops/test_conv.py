@@ -83,6 +83,4 @@ def test_filters_that_do_not_fit_into_cache_agree_with_pytorch():
     rng = np.random.default_rng(8)
     x, w = rng.standard_normal((1, 128, 4, 4)), rng.standard_normal((112, 128, 3, 3))  # beyond kernels.conv.LARGE
     expected = torch.nn.functional.conv2d(torch.tensor(x), torch.tensor(w), padding=1).numpy()
-    np.testing.assert_allclose(
-        run_op("conv2d", {"Input": x, "Filter": w}, {"paddings": [1, 1]}), expected, rtol=1e-9, atol=1e-9
-    )
+    np.testing.assert_allclose(run_op("conv2d", {"Input": x, "Filter": w}, {"paddings": [1, 1]}), expected, rtol=1e-9, atol=1e-9)
