@@ -241,6 +241,16 @@ class OutputSection(Section):
     dir: Name = Field(default="runs", description="folder of the runs' folders")
     name: Name | None = Field(default=None, description="of the run; the run file's name when absent")
     checkpoint: CheckpointSection | None = Field(default_factory=CheckpointSection, description="null: none")
+    log: list[Literal["jsonl", "csv", "tensorboard"]] = Field(
+        default_factory=lambda: ["jsonl"],
+        description="how metrics are written: jsonl (always), csv, tensorboard (needs the extra of that name)",
+    )
+    gradient_norms: StrictBool = Field(
+        default=False, description="record the length of all gradients together, and of every parameter's, as metrics"
+    )
+    trace: Annotated[int, Field(strict=True, ge=0, le=1000)] = Field(
+        default=0, description="steps whose kernels are timed after the last one, for trace.json; 0: none"
+    )
 
 
 class RunFile(Section):
