@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import to_data
@@ -85,6 +86,11 @@ class Run:
         return self.path.resolve().name
 
     @property
+    def config_name(self) -> str:
+        """Name of the config: the folder's without its time."""
+        return re.sub(r"-\d{8}-\d{6}(-\d+)?$", "", self.name, flags=re.ASCII)
+
+    @property
     def state(self) -> str:
         """State: running, done, stopped or failed; lost where the process that says it runs is no more."""
         said = str(self.status.get("state", "unknown"))
@@ -105,10 +111,10 @@ class Run:
     @property
     def best(self) -> Best | None:
         """Best value by the config's rule, else the smallest loss; None before anything was measured."""
-        rule = _at(self.config, "output", "checkpoint", "best")
+        rule = value_at(self.config, "output", "checkpoint", "best")
         if isinstance(rule, dict) and str(rule.get("by")) in self.series:
             return self._best(str(rule["by"]), "max" if rule.get("mode") == "max" else "min")
-        loss = _at(self.config, "train", "loss")
+        loss = value_at(self.config, "train", "loss")
         for by in (f"eval/{loss}", f"train/{loss}"):
             if by in self.series:
                 return self._best(by, "min")
@@ -137,7 +143,7 @@ def read_run(path: Path) -> Run:
     if not folder.status_path.is_file():
         what = "not the folder of a run: it has no status.json" if path.is_dir() else "no such folder"
         raise data_error(f"{path}: {what}", "name a folder that pe train wrote; pe runs lists them")
-    text = _text(folder.resolved_path)
+    text = read_limited(folder.resolved_path)
     return Run(
         path,
         folder.read_status(),
@@ -176,7 +182,7 @@ def _series(folder: RunFolder) -> dict[str, Series]:
         return found
     for record in folder.metrics():
         step, split = record.get("step"), record.get("split")
-        if not isinstance(step, int) or isinstance(step, bool) or not isinstance(split, str):
+        if not _is_count(step) or not isinstance(split, str):
             continue
         for name, value in record.items():
             number = None if name in KEYS else _number(value)
@@ -202,13 +208,17 @@ def _speed(folder: RunFolder) -> Series:
     lines = folder.lines(folder.speed_path) if folder.speed_path.is_file() else ()
     for line in lines:
         step, samples, seconds = (line.get(k) for k in ("step", "samples", "seconds"))
-        if not isinstance(step, int) or not isinstance(samples, int) or not isinstance(seconds, int | float):
+        if not _is_count(step) or not _is_count(samples) or not isinstance(seconds, int | float):
             continue
         if before and seconds > before[1] and samples > before[0]:
             made.steps.append(step)
             made.values.append((samples - before[0]) / (seconds - before[1]))
         before = samples, seconds
     return _in_order(made)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
 def _number(value: object) -> float | None:
@@ -220,7 +230,8 @@ def _number(value: object) -> float | None:
     return None
 
 
-def _text(path: Path) -> str:
+def read_limited(path: Path) -> str:
+    """Return the text of a file, at most LIMIT bytes of it; empty where it can't be read."""
     try:
         with path.open("rb") as stream:
             return stream.read(LIMIT).decode(errors="replace")
@@ -238,12 +249,13 @@ def _config(text: str) -> dict[str, Any]:
 
 def _environment(path: Path) -> dict[str, Any]:
     with contextlib.suppress(ValueError):
-        found = strict_json.loads(_text(path))
+        found = strict_json.loads(read_limited(path))
         return found if isinstance(found, dict) else {}
     return {}
 
 
-def _at(data: object, *keys: str) -> Any:
+def value_at(data: object, *keys: str) -> Any:
+    """Return the value under keys of nested mappings, None where there is none."""
     for key in keys:
         data = data.get(key) if isinstance(data, dict) else None
     return data
