@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pe_cli.io.view.facts import Facts, LayerFacts, MemoryFacts
 
 #: Boxes of a graph on the page; more are joined by name scope.
-MOST_BOXES = 120
+MOST_BOXES = 60
 
 
 def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = ()) -> Facts:

@@ -113,7 +113,7 @@ class Trainer:
         self.arrays = {n: job.variable(n) for n in self.run.fetches if n not in self.numbers}
         self.norms = [f"{NORM}{name}" for name in job.built.norms]
         self.periods = self._periods()
-        self.observer: Observer = Observers([job.observer, Recorder(self.run.output, [*self.numbers, *self.norms])])
+        self.observer: Observer = Observers([Recorder(self.run.output, [*self.numbers, *self.norms]), job.observer])
         self.writers: dict[str, Any] = {}
         self._check()
 

@@ -51,12 +51,14 @@ class Chart:
         unit: of the values, at the vertical axis.
         lines: at least one.
         key: names it in a page.
+        from_zero: whether the vertical axis begins at 0.
     """
 
     title: str
     unit: str
     lines: tuple[Line, ...]
     key: str = ""
+    from_zero: bool = False
 
     def values(self) -> list[float]:
         """Return all values that have a place."""
@@ -169,7 +171,8 @@ def _axes(chart: Chart, log: bool, width: float, height: float) -> tuple[Axes, l
         low, high = low - 1, high + 1
     across = [t for t in linear_ticks(low, high, 6 if width < 600 else 8) if low <= t <= high and t == int(t)]
     values = chart.values()
-    up = log_ticks(min(values), max(values)) if log else linear_ticks(min(values), max(values))
+    least = min([*values, 0.0]) if chart.from_zero and not log else min(values)
+    up = log_ticks(least, max(values)) if log else linear_ticks(least, max(values))
     if len(up) == 1:
         up = [up[0] / 2, up[0], up[0] * 2]
     return Axes(low, high, up[0], up[-1], log, width, height), across, up

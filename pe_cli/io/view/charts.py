@@ -25,7 +25,7 @@ def charts_of(runs: Sequence[Run]) -> list[Chart]:
         Line(run.name, run.speed, i % COLOURS, run=i) for i, run in enumerate(runs) if run.speed.steps
     )
     if speed:
-        made.append(Chart("throughput", "samples a second", speed, "speed"))
+        made.append(Chart("throughput", "samples a second", speed, "speed", from_zero=True))
     return made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from xml.etree import ElementTree
 
@@ -63,7 +63,7 @@ def own_svg(picture: Picture) -> str:
     sizes = {
         key: (max(len(t) for t in lines) * LETTER + 20, ROW * len(lines) + 10) for key, lines in texts.items()
     }
-    spots = place(sizes, [(a.source, a.target) for a in picture.arrows if not a.order])
+    spots, ways = place(sizes, [(a.source, a.target) for a in picture.arrows if not a.order])
     width = max((s.x + s.width / 2 for s in spots.values()), default=0.0) + 20
     height = max((s.y + s.height / 2 for s in spots.values()), default=0.0) + 20
     parts = [
@@ -74,7 +74,7 @@ def own_svg(picture: Picture) -> str:
     for a in picture.arrows:
         if not a.order and a.source in spots and a.target in spots:
             said = ", ".join(f"{d.name}: {d.type}" if d.type else d.name for d in a.data[:12])
-            parts.append(f'<path class="edge" d="{_curve(spots[a.source], spots[a.target])}" marker-end="url(#arrow)">')
+            parts.append(f'<path class="edge" d="{_curve(spots[a.source], ways.get((a.source, a.target), []), spots[a.target])}" marker-end="url(#arrow)">')
             parts.append(f"<title>{escape(plain(said))}</title></path>")
     parts += [_box(b, spots[b.key], texts[b.key]) for b in picture.boxes]
     return "".join([*parts, "</svg>"])
@@ -85,10 +85,17 @@ def _texts(box: Box) -> list[str]:
     return [line if len(line) <= MOST_LETTERS else f"{line[: MOST_LETTERS - 1]}…" for line in lines if line] or [" "]
 
 
-def _curve(a: Spot, b: Spot) -> str:
-    x1, y1, x2, y2 = a.x, a.y + a.height / 2, b.x, b.y - b.height / 2
-    bend = max(20.0, (y2 - y1) / 2)
-    return f"M{x1:.1f} {y1:.1f}C{x1:.1f} {y1 + bend:.1f} {x2:.1f} {y2 - bend:.1f} {x2:.1f} {y2:.1f}"
+def _curve(a: Spot, way: Sequence[Spot], b: Spot) -> str:
+    """Return the path from one box to another, straight down through the layers that it passes."""
+    x, y = a.x, a.y + a.height / 2
+    parts = [f"M{x:.1f} {y:.1f}"]
+    for spot in (*way, b):
+        top = spot.y - spot.height / 2
+        bend = max(20.0, (top - y) / 2)
+        parts.append(f"C{x:.1f} {y + bend:.1f} {spot.x:.1f} {top - bend:.1f} {spot.x:.1f} {top:.1f}")
+        x, y = spot.x, top + spot.height
+        parts.append(f"V{y:.1f}" if spot is not b else "")
+    return "".join(parts)
 
 
 def _box(box: Box, spot: Spot, lines: list[str]) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 #: Rounds of ordering and of straightening.
 ROUNDS = 8
 #: Room between boxes of a layer and between layers.
 ACROSS, DOWN = 18.0, 46.0
+#: Width of an arrow that passes a layer: negative, so that arrows may come closer to each other than boxes.
+PASSING = -10.0
 
 
 @dataclass(frozen=True)
@@ -21,30 +24,59 @@ class Spot:
     height: float
 
 
-def place(sizes: Mapping[str, tuple[float, float]], arrows: Sequence[tuple[str, str]]) -> dict[str, Spot]:
-    """Return where boxes lie: each below all that point to it.
+def place(
+    sizes: Mapping[str, tuple[float, float]], arrows: Sequence[tuple[str, str]]
+) -> tuple[dict[str, Spot], dict[tuple[str, str], list[Spot]]]:
+    """Return where boxes lie, each below all that point to it, and where arrows pass the layers between their ends.
 
     Args:
         sizes: box -> width and height.
-        arrows: (from, to); those that would close a circle don't count.
+        arrows: (from, to); those that would close a circle don't count, and go straight.
     """
     before, after = _neighbours(sizes, arrows)
     rank = _ranks(sizes, before)
     layers: list[list[str]] = [[] for _ in range(max(rank.values(), default=-1) + 1)]
     for key in sizes:
         layers[rank[key]].append(key)
+    ways = _pass(rank, layers, before, after)
+    widths = {key: sizes[key][0] if key in sizes else PASSING for layer in layers for key in layer}
     _order(layers, before, after)
-    x = _straighten(layers, sizes, before, after)
+    x = _straighten(layers, widths, before, after)
     spots: dict[str, Spot] = {}
     top = 0.0
     for layer in layers:
-        tall = max(sizes[k][1] for k in layer)
-        spots |= {k: Spot(x[k], top + tall / 2, *sizes[k]) for k in layer}
+        tall = max(sizes[k][1] for k in layer if k in sizes)
+        for k in layer:
+            width, height = sizes.get(k, (0.0, tall))
+            spots[k] = Spot(x[k], top + tall / 2, width, height)
         top += tall + DOWN
-    return spots
+    return {k: spots[k] for k in sizes}, {ends: [spots[k] for k in way] for ends, way in ways.items()}
 
 
 Links = dict[str, list[str]]
+
+
+def _pass(
+    rank: Mapping[str, int], layers: list[list[str]], before: Links, after: Links
+) -> dict[tuple[str, str], list[str]]:
+    """Put a place into every layer that an arrow passes; return arrow -> its places."""
+    ways: dict[tuple[str, str], list[str]] = {}
+    for a in list(after):
+        for i, b in enumerate(after[a]):
+            way = [f"{a}\0{b}\0{r}" for r in range(rank[a] + 1, rank[b])]
+            if not way:
+                continue
+            ways[a, b] = way
+            for r, key in enumerate(way, rank[a] + 1):
+                layers[r].append(key)
+            for first, second in pairwise([a, *way, b]):
+                if first != a:
+                    after.setdefault(first, []).append(second)
+                if second != b:
+                    before.setdefault(second, []).append(first)
+            after[a][i] = way[0]
+            before[b][before[b].index(a)] = way[-1]
+    return ways
 
 
 def _neighbours(sizes: Mapping[str, object], arrows: Sequence[tuple[str, str]]) -> tuple[Links, Links]:
@@ -111,30 +143,28 @@ def _order(layers: list[list[str]], before: Links, after: Links) -> None:
 
 
 def _straighten(
-    layers: Sequence[Sequence[str]], sizes: Mapping[str, tuple[float, float]], before: Links, after: Links
+    layers: Sequence[Sequence[str]], widths: Mapping[str, float], before: Links, after: Links
 ) -> dict[str, float]:
     """Return the middles of boxes: near their neighbours', in the order of the layer, and not over each other."""
     x: dict[str, float] = {}
     for layer in layers:
-        x |= _packed(layer, sizes, dict.fromkeys(layer, 0.0))
+        x |= _packed(layer, widths, dict.fromkeys(layer, 0.0))
     for turn in range(ROUNDS):
         for layer in layers if turn % 2 == 0 else reversed(layers):
             links = before if turn % 2 == 0 else after
-            x |= _packed(layer, sizes, {k: _mean([x[n] for n in links[k]], x[k]) for k in layer})
-    left = min((x[k] - sizes[k][0] / 2 for k in x), default=0.0)
+            x |= _packed(layer, widths, {k: _mean([x[n] for n in links[k]], x[k]) for k in layer})
+    left = min((x[k] - widths[k] / 2 for k in x), default=0.0)
     return {k: value - left for k, value in x.items()}
 
 
-def _packed(
-    layer: Sequence[str], sizes: Mapping[str, tuple[float, float]], wanted: Mapping[str, float]
-) -> dict[str, float]:
+def _packed(layer: Sequence[str], widths: Mapping[str, float], wanted: Mapping[str, float]) -> dict[str, float]:
     """Return places as close to those wanted as order and widths allow: the mean of packing from either side."""
     left: dict[str, float] = {}
     right: dict[str, float] = {}
     for found, keys, sign in ((left, list(layer), 1), (right, list(reversed(layer)), -1)):
         edge: float | None = None
         for k in keys:
-            half = sizes[k][0] / 2
+            half = widths[k] / 2
             at = wanted[k] if edge is None else sign * max(sign * wanted[k], sign * edge + half)
             found[k] = at
             edge = at + sign * (half + ACROSS)

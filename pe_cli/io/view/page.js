@@ -149,7 +149,9 @@ function timeline(pane) {
   const found = data.timelines[pane.dataset.timeline], canvas = pane.querySelector("canvas"), pen = canvas.getContext("2d");
   const end = Math.max(1, ...found.lanes.flatMap((lane) => lane.events.map((e) => e[0] + e[1])));
   const height = HEAD + found.lanes.length * (LANE + NAME);
-  let from = 0, to = end;
+  // the last step first: between recorded steps others ran, which leave gaps
+  const last = found.lanes[0].events.at(-1);
+  let [from, to] = found.names[last[2]].startsWith("step ") ? [last[0], last[0] + last[1]] : [0, end];
   const colour = (role) => `c${(role + 7) % 8}`;
   pane.previousElementSibling.replaceChildren(...found.roles.map((role, i) => {
     const entry = make("span");

@@ -54,7 +54,7 @@ def parts(runs: Sequence[Run]) -> dict[str, object]:
     return {
         "summary": summary(runs),
         "charts": charts(found, len(runs) > 1),
-        "gradients": "".join(f"{_heading(runs, i)}{part}" for i, run in enumerate(runs) if (part := gradients(run))),
+        "gradients": "".join(map(gradients, runs)),
         "data": chart_data(found),
     }
 

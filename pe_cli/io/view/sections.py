@@ -123,7 +123,7 @@ def gradients(run: Run) -> str:
         svg = f'<svg viewBox="0 0 600 14" preserveAspectRatio="none" role="img" aria-label="{text(name)}">{"".join(cells)}</svg>'
         rows.append(f"<tr><th>{text(name)}</th><td class=strip>{svg}</td><td>{short(series.values[-1])}</td></tr>")
     return (
-        '<details><summary>gradients by parameter</summary><div class="scroll"><table class="heat">'
+        f'<details><summary>{text(run.name)}: gradients by parameter</summary><div class="scroll"><table class="heat">'
         f"<tr><th>parameter</th><th>steps, from {short(10**low)} (pale) to {short(10**high)} (strong), logarithmic</th>"
         f"<th>newest</th></tr>{''.join(rows)}</table></div></details>"
     )
@@ -168,8 +168,8 @@ def _bytes(count: int) -> str:
 
 
 def _bar(count: int, most: int, colour: int) -> str:
-    width = 100 * count / most
-    return f'<span class="bar c{colour}" style="width:{width:.1f}%"></span><span class="value">{_bytes(count)}</span>'
+    bar = f'<span class="bar c{colour}" style="width:{100 * count / most:.1f}%"></span>' if count else ""
+    return f'{bar}<span class="value">{_bytes(count)}</span>'
 
 
 def side_by_side(title: str, runs: Sequence[Run], values: Sequence[Mapping[str, object]]) -> str:
