@@ -130,13 +130,14 @@ def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes) -> _Watch
         optimizer = Maker(mistakes, loss.block).make(OPTIMIZER, node, "train.optimizer")
         if optimizer is None or mistakes:
             return _Watched()
+        watched = _Watched()
         with mistakes.catch():
             try:
-                return _minimize(optimizer, loss, run.output.gradient_norms)
+                watched = _minimize(optimizer, loss, run.output.gradient_norms)
             except PeError as error:
                 error.at = error.at or at
                 raise
-    return _Watched()
+    return watched
 
 
 def _minimize(optimizer: Optimizer, loss: Variable, norms: bool) -> _Watched:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,10 +27,10 @@ def command(first: Path, second: Path, as_json: bool) -> None:
     from pe_cli.io.view.compare import differences, results
 
     runs = [read_run(first), read_run(second)]
-    found = {
+    found: dict[str, dict[str, list[Any]]] = {
         "config": differences([r.config for r in runs]),
         "model": differences([{"text": _model(r)} for r in runs]),
-        "results": results(runs),
+        "results": dict(results(runs)),
         "environment": differences([r.environment for r in runs]),
     }
     if as_json:

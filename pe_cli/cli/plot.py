@@ -44,4 +44,5 @@ def command(runs: tuple[Path, ...], out: Path, metric: str | None, log: bool) ->
 def _check_log(chart: Chart) -> None:
     lowest = min(chart.values())
     if lowest <= 0:
-        raise PeError(f"'{chart.title}' has the value {lowest:g}, and a logarithmic axis shows positive values only", hint="leave out --log")
+        text = f"'{chart.title}' has the value {lowest:g}, and a logarithmic axis shows positive values only"
+        raise PeError(text, hint="leave out --log")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--quiet", is_flag=True, help="Print nothing but the last line.")
 @click.option("--live", is_flag=True, help="Serve a page with live curves, to this machine only, while it trains.")
 @click.option("--live-port", type=click.IntRange(1, 65535), metavar="PORT", help="Port of the page; a free one when absent.")
-def command(  # noqa: PLR0913, PLR0917 - one parameter an option
+def command(
     config: Path,
     overrides: tuple[str, ...],
     init: Path | None,

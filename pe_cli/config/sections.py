@@ -14,6 +14,7 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 Natural = Annotated[int, Field(strict=True, ge=0)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Name = Annotated[str, Field(strict=True, min_length=1)]
+LogName = Literal["jsonl", "csv", "tensorboard"]
 DtypeName = Literal["float32", "float64", "int64", "int32", "uint8", "bool"]
 
 
@@ -241,8 +242,8 @@ class OutputSection(Section):
     dir: Name = Field(default="runs", description="folder of the runs' folders")
     name: Name | None = Field(default=None, description="of the run; the run file's name when absent")
     checkpoint: CheckpointSection | None = Field(default_factory=CheckpointSection, description="null: none")
-    log: list[Literal["jsonl", "csv", "tensorboard"]] = Field(
-        default_factory=lambda: ["jsonl"],
+    log: list[LogName] = Field(
+        default=["jsonl"],
         description="how metrics are written: jsonl (always), csv, tensorboard (needs the extra of that name)",
     )
     gradient_norms: StrictBool = Field(

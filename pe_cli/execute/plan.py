@@ -262,7 +262,7 @@ def plan_devices(
 def _elsewhere(graph: Graph, fetches: Sequence[str]) -> dict[tuple[str, int], int]:
     """Return, for fetches that not every device computes (with Reduce: the owner alone), the device whose value is meant."""
     writers = {(v.name, v.device): None for node in graph.nodes for v in node.outputs}
-    found = {}
+    found: dict[tuple[str, int], int] = {}
     for name in fetches:
         there = [d for n, d in writers if n == name]
         found |= {(name, d): there[-1] for d in graph.active if there and d not in there}

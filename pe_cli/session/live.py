@@ -63,9 +63,14 @@ class Live(Observer):
             raise PeError(f"--live: port {port} can't be taken: {reason}", hint="leave out --live-port for a free one") from None
 
     @property
+    def port(self) -> int:
+        """Port of the page."""
+        return self._server.server_port
+
+    @property
     def address(self) -> str:
         """Where the page is."""
-        return f"http://127.0.0.1:{self._server.server_port}/{self.token}/"
+        return f"http://127.0.0.1:{self.port}/{self.token}/"
 
     # --- what the loop says -------------------------------------------------------------------------------------------
 
@@ -164,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _may(self) -> bool:
         """Whether the host is this machine by name or number (a site may have its own name point here), and the token is ours."""
-        port = self.server.server_address[1]
+        port = self.page.port
         hosts = self.headers.get_all("Host") or []
         host = len(hosts) == 1 and hosts[0].lower() in (f"127.0.0.1:{port}", f"localhost:{port}")
         token = self.path.split("/")[1] if self.path.startswith("/") else ""

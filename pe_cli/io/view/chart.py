@@ -68,7 +68,7 @@ class Chart:
     def may_be_log(self) -> bool:
         """Whether all values are positive and far enough apart for a logarithmic axis to show more."""
         found = self.values()
-        return bool(found) and min(found) > TINY and max(found) / min(found) >= 5
+        return not self.from_zero and bool(found) and min(found) > TINY and max(found) / min(found) >= 5
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,11 @@ ATTRIBUTES = frozenset(
         "text-anchor", "transform", "viewBox", "x", "y", "id",
     }
 )  # fmt: skip
+#: The head of an arrow.
+ARROW = (
+    '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    '<path class="head" d="M0 0L8 4L0 8z"/></marker></defs>'
+)
 _VALUE = re.compile(r"[\w\s.,#%()+-]*", re.ASCII)
 #: Size of a letter, and lines and letters of a box.
 LETTER, ROW = 6.6, 15.0
@@ -66,15 +71,12 @@ def own_svg(picture: Picture) -> str:
     spots, ways = place(sizes, [(a.source, a.target) for a in picture.arrows if not a.order])
     width = max((s.x + s.width / 2 for s in spots.values()), default=0.0) + 20
     height = max((s.y + s.height / 2 for s in spots.values()), default=0.0) + 20
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-10 -10 {width:.0f} {height:.0f}" data-layout="own">',
-        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path class="head" d="M0 0L8 4L0 8z"/></marker></defs>',
-    ]
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-10 -10 {width:.0f} {height:.0f}" data-layout="own">', ARROW]
     for a in picture.arrows:
         if not a.order and a.source in spots and a.target in spots:
             said = ", ".join(f"{d.name}: {d.type}" if d.type else d.name for d in a.data[:12])
-            parts.append(f'<path class="edge" d="{_curve(spots[a.source], ways.get((a.source, a.target), []), spots[a.target])}" marker-end="url(#arrow)">')
+            way = _curve(spots[a.source], ways.get((a.source, a.target), []), spots[a.target])
+            parts.append(f'<path class="edge" d="{way}" marker-end="url(#arrow)">')
             parts.append(f"<title>{escape(plain(said))}</title></path>")
     parts += [_box(b, spots[b.key], texts[b.key]) for b in picture.boxes]
     return "".join([*parts, "</svg>"])

@@ -93,8 +93,8 @@ def _neighbours(sizes: Mapping[str, object], arrows: Sequence[tuple[str, str]]) 
         state.setdefault(start, 1)
         while stack:
             at, rest = stack[-1]
-            b = next(rest, None)
-            if b is None:
+            b = next(rest, "")
+            if b not in follow:
                 state[at] = 2
                 stack.pop()
             elif state.get(b) != 1:

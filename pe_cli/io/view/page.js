@@ -133,14 +133,16 @@ function graph(pane) {
     pane.scrollTop += (y - box.top) * (grown - 1);
   };
   size();
-  pane.scrollLeft = (pane.scrollWidth - pane.clientWidth) / 2;
+  const first = (svg.querySelector("g.node, g.box") || svg).getBoundingClientRect(), box = pane.getBoundingClientRect();
+  pane.scrollLeft = first.left + first.width / 2 - box.left - pane.clientWidth / 2;
+  pane.scrollTop = first.top - box.top - 60;
   gestures(pane, zoom, { by: (dx, dy) => { pane.scrollLeft -= dx; pane.scrollTop -= dy; } });
   zooms.set(pane, (how) => {
     const box = pane.getBoundingClientRect();
     if (how === "fit") { scale = fit(); size(); } else zoom(how === "in" ? 1.4 : 1 / 1.4, box.left + box.width / 2, box.top + box.height / 2);
   });
 }
-document.querySelectorAll(".graph").forEach(graph);
+document.querySelectorAll("div.graph").forEach(graph);
 
 // --- timelines ------------------------------------------------------------------------------------------------------
 const LANE = 30, HEAD = 22, NAME = 16;

@@ -68,7 +68,7 @@ def _policy(script: str, live: bool) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     connect = "'self'" if live else "'none'"
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; connect-src {connect};"
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; connect-src {connect};"
         " base-uri 'none'; form-action 'none'"
     )
 
@@ -134,7 +134,6 @@ def _environment(runs: Sequence[Run]) -> list[str]:
         shown = ", ".join(f"{k} {v}" for k, v in value.items() if v) if isinstance(value, dict) else value
         rows.append(f"<tr><th>{text(key)}</th><td>{text(shown)}</td></tr>")
     of = f" of {text(runs[0].name)}" if len(runs) > 1 else ""
-    return [
-        f"<section><h2>Environment{of}</h2>{side_by_side('environments', runs, [r.environment for r in runs])}"
-        f'<div class="scroll"><table class="facts">{"".join(rows)}</table></div></section>'
-    ]
+    apart = side_by_side("environments", runs, [r.environment for r in runs])
+    table = f'<div class="scroll"><table class="facts">{"".join(rows)}</table></div>'
+    return [f"<section><h2>Environment{of}</h2>{apart}{table}</section>"]

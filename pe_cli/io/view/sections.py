@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 
 from pe_cli.graph.dot import plain, size_text
@@ -131,21 +132,25 @@ def gradients(run: Run) -> str:
 
 def memory(facts: Facts) -> str:
     """Return memory by category and by layer."""
-    parts = [_categories(device) for device in facts.memory]
+    alike: dict[MemoryFacts, list[str]] = {}
+    for device in facts.memory:
+        alike.setdefault(replace(device, place=""), []).append(device.place)
+    parts = [_categories(device, ", ".join(places)) for device, places in alike.items()]
     if facts.layers:
         parts.append(_layers(facts.layers))
     return "".join(parts)
 
 
-def _categories(device: MemoryFacts) -> str:
+def _categories(device: MemoryFacts, places: str) -> str:
     most = max((max(r.kept, r.peak) for r in device.rows), default=0) or 1
     rows = "".join(
         f"<tr><th>{text(r.kind)}</th><td>{_bar(r.kept, most, 0)}</td><td>{_bar(r.peak, most, 1)}</td><td>{_bytes(r.whole)}</td></tr>"
         for r in device.rows
     )
     return (
-        f'<h4>{text(device.place)}: {size_text(device.total)}</h4><div class="scroll"><table class="bars"><tr><th>category</th>'
-        f"<th>stays between steps</th><th>at the peak of a step</th><th>without sharing</th></tr>{rows}</table></div>"
+        f"<h4>{text(places)}: {size_text(device.total)}{' each' * (',' in places)}</h4>"
+        f'<div class="scroll"><table class="bars"><tr><th>category</th><th>stays between steps</th><th>at the peak of a step</th>'
+        f"<th>without sharing</th></tr>{rows}</table></div>"
         f"<p>The peak is at {text(device.at)}; a step's arena is {size_text(device.arena)}.</p>"
     )
 
