@@ -274,7 +274,8 @@ class Job:
         wanted = {**self.built.fetches}
         if self.run.train and self.built.loss:
             wanted = {self.run.train.loss: self.built.loss, **wanted}
-        wanted |= {name: variable for name, variable in self.built.recorded.items() if name not in wanted}
+        if program is self.built.train:
+            wanted |= {name: variable for name, variable in self.built.recorded.items() if name not in wanted}
         block = program.global_block()
         found = {}
         for name, variable in wanted.items():

@@ -30,7 +30,7 @@ def duration(seconds: float | None) -> str:
     """Return seconds as people say them.
 
     >>> duration(3.25), duration(75), duration(7300), duration(None)
-    ('3.2 s', '1 min 15 s', '2 h 2 min', '-')
+    ('3.2 s', '1 min 15 s', '2 h 1 min', '-')
     """
     if seconds is None:
         return "-"
