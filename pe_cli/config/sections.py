@@ -14,6 +14,7 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 Natural = Annotated[int, Field(strict=True, ge=0)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Name = Annotated[str, Field(strict=True, min_length=1)]
+LogName = Literal["jsonl", "csv", "tensorboard"]
 DtypeName = Literal["float32", "float64", "int64", "int32", "uint8", "bool"]
 
 
@@ -241,6 +242,16 @@ class OutputSection(Section):
     dir: Name = Field(default="runs", description="folder of the runs' folders")
     name: Name | None = Field(default=None, description="of the run; the run file's name when absent")
     checkpoint: CheckpointSection | None = Field(default_factory=CheckpointSection, description="null: none")
+    log: list[LogName] = Field(
+        default=["jsonl"],
+        description="how metrics are written: jsonl (always), csv, tensorboard (needs the extra of that name)",
+    )
+    gradient_norms: StrictBool = Field(
+        default=False, description="record the length of all gradients together, and of every parameter's, as metrics"
+    )
+    trace: Annotated[int, Field(strict=True, ge=0, le=1000)] = Field(
+        default=0, description="steps whose kernels are timed after the last one, for trace.json; 0: none"
+    )
 
 
 class RunFile(Section):

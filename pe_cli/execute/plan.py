@@ -97,6 +97,7 @@ class Plan:
             for t in self.tasks
         ]
         works = [Work(t.home, c, frozenset(w)) for t, c, w in zip(self.tasks, calls, waits, strict=True)]
+        self._written = _elsewhere(self.graph, self.request.fetches)
         self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)
 
     def waits(self, threads: int) -> list[set[int]]:
@@ -144,7 +145,7 @@ class Plan:
         """
         self._feed(feeds)
         self._raise(self.step.run(step), step)
-        return [{name: self._read(name, d) for name in self.request.fetches} for d in self.graph.active]
+        return self._fetch()
 
     def run_timed(
         self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]], step: int
@@ -153,7 +154,14 @@ class Plan:
         self._feed(feeds)
         failed, timeline = self.step.run_timed(step)
         self._raise(failed, step)
-        return [{name: self._read(name, d) for name in self.request.fetches} for d in self.graph.active], timeline
+        return self._fetch(), timeline
+
+    def _fetch(self) -> list[dict[str, np.ndarray[Any, Any]]]:
+        """Copy out what is fetched, for every active device."""
+        return [
+            {name: self._read(name, self._written.get((name, d), d)) for name in self.request.fetches}
+            for d in self.graph.active
+        ]
 
     def _feed(self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> None:
         for d, given in enumerate(feeds):
@@ -251,6 +259,16 @@ def plan_devices(
     return out
 
 
+def _elsewhere(graph: Graph, fetches: Sequence[str]) -> dict[tuple[str, int], int]:
+    """Return, for fetches that not every device computes (with Reduce: the owner alone), the device whose value is meant."""
+    writers = {(v.name, v.device): None for node in graph.nodes for v in node.outputs}
+    found: dict[tuple[str, int], int] = {}
+    for name in fetches:
+        there = [d for n, d in writers if n == name]
+        found |= {(name, d): there[-1] for d in graph.active if there and d not in there}
+    return found
+
+
 def _ancestors(tasks: Sequence[Task]) -> list[int]:
     """Return for every task, as bits, the tasks that the data makes come before it."""
 
@@ -276,7 +294,8 @@ def _pick(bits: int, index: Sequence[int]) -> int:
 def _only(task: Task, mine: Mapping[Buffer, str], device_index: int) -> Task:
     """Return the part of a task that touches one device's buffers."""
     shared = task.shares if all(b in mine for b in task.shares) else {}
-    over = task.takes_over if all(b in mine for b in task.takes_over) else {}
+    # with Reduce, an update may read what another device holds
+    over = {out: source for out, source in task.takes_over.items() if out in mine and source in mine}
     reads = [b for b in task.reads if b in mine]
     writes = [b for b in task.writes if b in mine]
     scratch = task.scratch if task.home == device_index else []

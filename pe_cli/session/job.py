@@ -281,11 +281,13 @@ class Job:
     def numbers(self, program: Program) -> dict[str, str]:
         """Return what is averaged as metrics, name as written -> variable.
 
-        That is the loss, the model's fetches and the run's, where they are one float a step.
+        That is the loss, the model's fetches and the run's, where they are one float a step; in training the learning rate too.
         """
-        wanted = dict(self.built.fetches)
+        wanted = {**self.built.fetches}
         if self.run.train and self.built.loss:
             wanted = {self.run.train.loss: self.built.loss, **wanted}
+        if program is self.built.train:
+            wanted |= {name: variable for name, variable in self.built.recorded.items() if name not in wanted}
         block = program.global_block()
         found = {}
         for name, variable in wanted.items():
