@@ -173,9 +173,12 @@ class Block:
         Raises:
             PeError: unknown op, slot, attribute or variable, or types that do not fit; with the place of the layer.
         """
+        from pe_cli.program.sparse import check_reader
+
         place = at or self.program.place_now
         try:
             made = self._operator(type, inputs, outputs, attrs or {}, place)
+            check_reader(self, made)
             self._infer(made)
         except PeError as error:
             error.at = error.at or place

@@ -54,7 +54,6 @@ def test_an_id_out_of_range_is_named_with_row_and_limit(name, value, attrs):
 @pytest.mark.parametrize(
     ("ids", "attrs", "text"),
     [
-        pytest.param(np.zeros((2, 1), np.int64), {"is_sparse": True}, "row-sparse gradients", id="sparse"),
         pytest.param(np.zeros((2, 1), np.int64), {"is_distributed": True}, "parameter servers", id="distributed"),
         pytest.param(np.zeros((2, 3), np.int64), {}, r"Ids \[\.\.\., 1\]", id="no last axis of one"),
         pytest.param(np.zeros((2, 1)), {}, "cast them to int64", id="floats"),

@@ -21,8 +21,9 @@ class _Adapter(Optimizer):
 
     def __init__(self, *args: Any, parameter_list: Sequence[Any] | None = None, **given: Any) -> None:
         self._parameters = parameter_list
-        for idle in ("lazy_mode", "multi_precision"):
-            given.pop(idle, None)
+        given.pop("multi_precision", None)
+        if not isinstance(self, rules.Adam):
+            given.pop("lazy_mode", None)
         if given.get("parameters") is not None:
             self._parameters = given.pop("parameters")
         given.pop("parameters", None)

@@ -1,0 +1,206 @@
+"""Row-sparse gradients: merge_selected_rows joins the rows of all lookups of a table; what updates do with such a gradient.
+
+A row-sparse gradient is two variables: values [n, width] and row numbers [n]. No row number stands there twice, and
+-1 marks places that hold no row; their values are 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel, pointer, pointer_i64
+from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Table
+from pe_cli.ops.registry import Attr, Sample, op
+
+#: Bits of a row number that one pass of the radix sort looks at, at most: its counters stay in the first cache.
+DIGIT_BITS = 11
+#: Bytes of rows that always belong to one shard: no two threads write one cache line of a table.
+LINE = 64
+
+
+@helper
+def shard_of(row, shift, shards):
+    """Return the shard that a row belongs to: a hash, so that no pattern in the ids makes one shard large."""
+    return ((((row >> shift) * 2654435761) & 4294967295) * shards) >> 32
+
+
+@helper
+def sort_keys(keys, counters, count, half, low, passes, bits):
+    """Sort keys[0..count] by the digits from bit `low` on, keeping the order of equals; return where they are: 0 or half."""
+    source, target = 0, half
+    size = 1 << bits
+    for p in range(passes):
+        at = low + p * bits
+        for d in range(size):
+            counters[d] = 0
+        for i in range(count):
+            counters[(keys[source + i] >> at) & (size - 1)] += 1
+        begin = target
+        for d in range(size):
+            held = counters[d]
+            counters[d] = begin
+            begin += held
+        for i in range(count):
+            key = keys[source + i]
+            d = (key >> at) & (size - 1)
+            keys[counters[d]] = key
+            counters[d] += 1
+        source, target = target, source
+    return source
+
+
+@kernel
+def merge_rows(
+    ids: PtrI64, values: PtrI64, counts: PtrI64, paddings: PtrI64, lists: Int, total: Int, height: Int, width: Int,
+    list_bits: Int, place_bits: Int, passes: Int, digit_bits: Int, shard: Int, shards: Int, shift: Int,
+    keys: PtrI64, counters: PtrI64, rows: PtrI64, out: Ptr,
+):
+    """Write one shard's rows, in ascending order, and the sum of the values of each in the order of lists and places.
+
+    A shard's part of rows and out begins where the ids of the shards before it would end, and is filled up with -1 and 0.
+    keys holds 2 * total numbers: row, list and place of an id in one word.
+    """
+    before = 0
+    count = 0
+    for k in range(lists):
+        column = pointer_i64(ids[k])
+        for i in range(counts[k]):
+            row = column[i]
+            if row >= 0 and row < height and row != paddings[k]:
+                owner = shard_of(row, shift, shards) if shards > 1 else 0
+                if owner == shard:
+                    keys[count] = (((row << list_bits) | k) << place_bits) | i
+                    count += 1
+                elif owner < shard:
+                    before += 1
+    low = list_bits + place_bits
+    at = sort_keys(keys, counters, count, total, low, passes, digit_bits)
+    end = total if shard == shards - 1 else before + count
+    made = before - 1
+    last = -1
+    for i in range(count):
+        key = keys[at + i]
+        row = key >> low
+        x = pointer(values[(key >> place_bits) & ((1 << list_bits) - 1)])
+        begin = (key & ((1 << place_bits) - 1)) * width
+        if row != last:
+            made += 1
+            rows[made] = row
+            last = row
+            for j in range(width):
+                out[made * width + j] = x[begin + j]
+        else:
+            for j in range(width):
+                out[made * width + j] += x[begin + j]
+    for i in range(made + 1, end):
+        rows[i] = -1
+    for j in range((made + 1) * width, end * width):
+        out[j] = T(0)
+
+
+def _ids(*rows: int):
+    return lambda rng: np.array(rows, np.int64).reshape(-1, 1)
+
+
+@op(
+    "merge_selected_rows",
+    inputs="Ids* X*",
+    outputs="Out Rows",
+    attrs={
+        "height": Attr(1, "rows of the table"),
+        "padding_idx": Attr([], "for each list of ids the one that gets no gradient, -1 for none; empty for none at all"),
+    },
+    differentiable="",
+    samples=[
+        Sample({"Ids": [_ids(3, 0, 3)], "X": [(3, 4)]}, {"height": 5}, "a row twice"),
+        Sample({"Ids": [_ids(1, 0), _ids(2, 1, 1)], "X": [(2, 3), (3, 3)]}, {"height": 4, "padding_idx": [0, -1]}, "two"),
+        Sample({"Ids": [_ids()], "X": [(0, 4)]}, {"height": 5}, "empty batch"),
+    ],
+)
+def merge_selected_rows(
+    ids: list[TensorType], values: list[TensorType], *, height: int, padding_idx: list[int]
+) -> tuple[TensorType, TensorType]:
+    """Join the gradients of several lookups of one table: every row once, with the sum of its values.
+
+    Out[k] = sum of X[i] over all i with Ids[i] = Rows[k], in the order of the lists and of places in them.
+
+    Args:
+        Ids: lists of int64 [..., 1] or [...], as the lookups had them.
+        X: for each the gradient of the lookup's output, [..., width] float32 or float64.
+        height: rows of the table; ids outside [0, height) are left out.
+        padding_idx: ids that are left out.
+
+    Returns:
+        Out: [n, width], where n is the number of ids; 0 where Rows is -1.
+        Rows: [n] int64 row numbers, each at most once, and -1 where there is none.
+
+    Raises:
+        PeError: lists of different lengths, or types that do not fit.
+
+    Source:
+        fluid.layers.merge_selected_rows.
+    """
+    if not ids or len(ids) != len(values) or len(padding_idx) not in (0, len(ids)):
+        raise PeError(f"merge_selected_rows: {len(ids)} lists of ids, {len(values)} of values, padding_idx {padding_idx}")
+    width = values[0].shape[-1]
+    for column, value in zip(ids, values, strict=True):
+        if column.dtype != "int64" or value.shape[-1:] != (width,) or value.dtype != values[0].dtype:
+            raise PeError(f"merge_selected_rows needs Ids int64 and X [..., {width}], got {column} and {value}")
+    sizes = [-1 if -1 in column.shape else product(column.shape) for column in ids]
+    n = -1 if -1 in sizes else sum(sizes)
+    return values[0].with_shape(n, width), TensorType((n,), "int64")
+
+
+@merge_selected_rows.lower("cpu")
+def merge_selected_rows_cpu(o: Lowering) -> None:
+    """One shard with all rows."""
+    rows, out = o.output("Rows"), o.output("Out")
+    merge_shard(o, o.inputs("Ids"), o.inputs("X"), o.attrs["padding_idx"], o.attrs["height"], rows, out)
+
+
+def merge_shard(
+    o: Lowering,
+    ids: Sequence[Buffer],
+    values: Sequence[Buffer],
+    paddings: Sequence[int],
+    height: int,
+    rows: Buffer,
+    out: Buffer,
+    shard: int = 0,
+    shards: int = 1,
+) -> None:
+    """Append the call that merges one shard of the rows; the shards of a table may run side by side.
+
+    Args:
+        o: gets the call and its scratch.
+        ids, values: a buffer for each list.
+        paddings: for each list, or empty.
+        height: rows of the table.
+        rows, out: of all shards.
+        shard, shards: number of this one, and how many there are.
+
+    Raises:
+        PeError: row, list and place do not fit into one word.
+    """
+    total, width = out.shape
+    if not total:
+        return
+    counts = [product(column.shape) for column in ids]
+    list_bits, place_bits, row_bits = ((n - 1).bit_length() for n in (len(ids), max(counts), height))
+    if list_bits + place_bits + row_bits > 63:
+        raise PeError(f"merge_selected_rows: {total} ids into {height} rows do not fit", hint="set is_sparse: false")
+    passes = -(-row_bits // DIGIT_BITS)
+    digit_bits = -(-row_bits // max(1, passes))
+    together = max(1, LINE // (width * out.type.numpy.itemsize))
+    o.call(
+        merge_rows,
+        Table(tuple(ids)), Table(tuple(values)), Numbers(tuple(counts)), Numbers(tuple(paddings) or (-1,) * len(ids)),
+        len(ids), total, height, width, list_bits, place_bits, passes, digit_bits,
+        shard, shards, (together - 1).bit_length(),
+        o.scratch(2 * total, "int64"), o.scratch(1 << digit_bits, "int64"), rows, out,
+        dtype=out.dtype,
+    )  # fmt: skip
