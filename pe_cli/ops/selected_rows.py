@@ -16,89 +16,70 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel, pointer, po
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Table
 from pe_cli.ops.registry import Attr, Sample, op
 
-#: Bits of a row number that one pass of the radix sort looks at, at most: its counters stay in the first cache.
-DIGIT_BITS = 11
-#: Bytes of rows that always belong to one shard: no two threads write one cache line of a table.
-LINE = 64
+#: 2^64 over the golden ratio, as a signed word: the high bits of its products are a hash.
+GOLDEN = -7046029254386353131
 
 
 @helper
-def shard_of(row, shift, shards):
+def shard_of(row, shards):
     """Return the shard that a row belongs to: a hash, so that no pattern in the ids makes one shard large."""
-    return ((((row >> shift) * 2654435761) & 4294967295) * shards) >> 32
+    return (((row * 2654435761) & 4294967295) * shards) >> 32
 
 
 @helper
-def sort_keys(keys, counters, count, half, low, passes, bits):
-    """Sort keys[0..count] by the digits from bit `low` on, keeping the order of equals; return where they are: 0 or half."""
-    source, target = 0, half
-    size = 1 << bits
-    for p in range(passes):
-        at = low + p * bits
-        for d in range(size):
-            counters[d] = 0
-        for i in range(count):
-            counters[(keys[source + i] >> at) & (size - 1)] += 1
-        begin = target
-        for d in range(size):
-            held = counters[d]
-            counters[d] = begin
-            begin += held
-        for i in range(count):
-            key = keys[source + i]
-            d = (key >> at) & (size - 1)
-            keys[counters[d]] = key
-            counters[d] += 1
-        source, target = target, source
-    return source
+def is_taken(row, height, padding, shard, shards):
+    """Whether a row is in the table, is not left out, and belongs to a shard."""
+    inside = row >= 0 and row < height and row != padding
+    return inside and (shards == 1 or shard_of(row, shards) == shard)
 
 
 @kernel
 def merge_rows(
     ids: PtrI64, values: PtrI64, counts: PtrI64, paddings: PtrI64, lists: Int, total: Int, height: Int, width: Int,
-    list_bits: Int, place_bits: Int, passes: Int, digit_bits: Int, shard: Int, shards: Int, shift: Int,
-    keys: PtrI64, counters: PtrI64, rows: PtrI64, out: Ptr,
+    shard: Int, shards: Int, slots: PtrI64, slot_bits: Int, place_bits: Int, rows: PtrI64, out: Ptr,
 ):
-    """Write one shard's rows, in ascending order, and the sum of the values of each in the order of lists and places.
+    """Write one shard's rows, by first appearance, and the sum of the values of each in the order of lists and places.
 
     A shard's part of rows and out begins where the ids of the shards before it would end, and is filled up with -1 and 0.
-    keys holds 2 * total numbers: row, list and place of an id in one word.
+    slots is a hash table of 2^slot_bits words: row and place in one, -1 for none.
     """
-    before = 0
-    count = 0
+    begin = 0
+    end = total
+    if shards > 1:
+        end = 0
+        for k in range(lists):
+            column = pointer_i64(ids[k])
+            for i in range(counts[k]):
+                owner = shard_of(column[i], shards)
+                begin += owner < shard
+                end += owner <= shard
+    last = (1 << slot_bits) - 1
+    for i in range(last + 1):
+        slots[i] = -1
+    made = begin
     for k in range(lists):
         column = pointer_i64(ids[k])
+        x = pointer(values[k])
         for i in range(counts[k]):
             row = column[i]
-            if row >= 0 and row < height and row != paddings[k]:
-                owner = shard_of(row, shift, shards) if shards > 1 else 0
-                if owner == shard:
-                    keys[count] = (((row << list_bits) | k) << place_bits) | i
-                    count += 1
-                elif owner < shard:
-                    before += 1
-    low = list_bits + place_bits
-    at = sort_keys(keys, counters, count, total, low, passes, digit_bits)
-    end = total if shard == shards - 1 else before + count
-    made = before - 1
-    last = -1
-    for i in range(count):
-        key = keys[at + i]
-        row = key >> low
-        x = pointer(values[(key >> place_bits) & ((1 << list_bits) - 1)])
-        begin = (key & ((1 << place_bits) - 1)) * width
-        if row != last:
-            made += 1
-            rows[made] = row
-            last = row
-            for j in range(width):
-                out[made * width + j] = x[begin + j]
-        else:
-            for j in range(width):
-                out[made * width + j] += x[begin + j]
-    for i in range(made + 1, end):
+            if not is_taken(row, height, paddings[k], shard, shards):
+                continue
+            at = ((row * GOLDEN) >> (64 - slot_bits)) & last
+            while slots[at] >= 0 and (slots[at] >> place_bits) != row:
+                at = (at + 1) & last
+            if slots[at] < 0:
+                slots[at] = (row << place_bits) | made
+                rows[made] = row
+                for j in range(width):
+                    out[made * width + j] = x[i * width + j]
+                made += 1
+            else:
+                place = slots[at] & ((1 << place_bits) - 1)
+                for j in range(width):
+                    out[place * width + j] += x[i * width + j]
+    for i in range(made, end):
         rows[i] = -1
-    for j in range((made + 1) * width, end * width):
+    for j in range(made * width, end * width):
         out[j] = T(0)
 
 
@@ -184,23 +165,19 @@ def merge_shard(
         shard, shards: number of this one, and how many there are.
 
     Raises:
-        PeError: row, list and place do not fit into one word.
+        PeError: row and place do not fit into one word.
     """
     total, width = out.shape
     if not total:
         return
     counts = [product(column.shape) for column in ids]
-    list_bits, place_bits, row_bits = ((n - 1).bit_length() for n in (len(ids), max(counts), height))
-    if list_bits + place_bits + row_bits > 63:
+    place_bits, slot_bits = (total - 1).bit_length(), total.bit_length() + 1
+    if place_bits + (height - 1).bit_length() > 63:
         raise PeError(f"merge_selected_rows: {total} ids into {height} rows do not fit", hint="set is_sparse: false")
-    passes = -(-row_bits // DIGIT_BITS)
-    digit_bits = -(-row_bits // max(1, passes))
-    together = max(1, LINE // (width * out.type.numpy.itemsize))
     o.call(
         merge_rows,
         Table(tuple(ids)), Table(tuple(values)), Numbers(tuple(counts)), Numbers(tuple(paddings) or (-1,) * len(ids)),
-        len(ids), total, height, width, list_bits, place_bits, passes, digit_bits,
-        shard, shards, (together - 1).bit_length(),
-        o.scratch(2 * total, "int64"), o.scratch(1 << digit_bits, "int64"), rows, out,
+        len(ids), total, height, width, shard, shards,
+        o.scratch(1 << slot_bits, "int64"), slot_bits, place_bits, rows, out,
         dtype=out.dtype,
     )  # fmt: skip
