@@ -298,7 +298,7 @@ def _pick(bits: int, index: Sequence[int]) -> int:
 def _only(task: Task, mine: Mapping[Buffer, str], device_index: int) -> Task:
     """Return the part of a task that touches one device's buffers."""
     shared = task.shares if all(b in mine for b in task.shares) else {}
-    over = task.takes_over if all(b in mine for b in task.takes_over) else {}
+    over = {out: source for out, source in task.takes_over.items() if out in mine and source in mine}
     reads = [b for b in task.reads if b in mine]
     writes = [b for b in task.writes if b in mine]
     scratch = task.scratch if task.home == device_index else []
