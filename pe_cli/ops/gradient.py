@@ -417,5 +417,5 @@ def clip_by_norm_cuda(o: Lowering) -> None:
     o.call(shorten_by, x, out, square, out.size, o.attrs["max_norm"])
 
 
-deal(add_l2, add_l1, squared_norm_back, multiply_one)
+deal(add_l2, add_l1, take_touched, squared_norm_back, multiply_one)
 also_on_cuda(l2_decay, l1_decay, squared_l2_norm, global_norm_scale, scale_by)

@@ -342,5 +342,5 @@ def lars_momentum_cpu(o: Lowering) -> None:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-deal(sgd_step, momentum_step)
+deal(sgd_step, sgd_rows, momentum_step)
 also_on_cuda(sgd, momentum)

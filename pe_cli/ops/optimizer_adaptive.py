@@ -300,5 +300,5 @@ def adadelta_cpu(o: Lowering) -> None:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-deal(adagrad_step, rmsprop_step, rmsprop_centered, adadelta_step)
+deal(adagrad_step, adagrad_rows, rmsprop_step, rmsprop_centered, adadelta_step)
 also_on_cuda(adagrad, decayed_adagrad, rmsprop, adadelta)

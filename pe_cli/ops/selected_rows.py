@@ -33,6 +33,32 @@ def is_taken(row, height, padding, shard, shards):
     return inside and (shards == 1 or shard_of(row, shards) == shard)
 
 
+@helper
+def region(ids, counts, lists, total, shard, shards):
+    """Return from where to where a shard may write: as many places as ids of the lists are hashed to it."""
+    if shards == 1:
+        return 0, total
+    begin = 0
+    end = 0
+    for k in range(lists):
+        column = pointer_i64(ids[k])
+        for i in range(counts[k]):
+            owner = shard_of(column[i], shards)
+            begin += owner < shard
+            end += owner <= shard
+    return begin, end
+
+
+@helper
+def find_slot(slots, row, slot_bits, place_bits):
+    """Return the slot of a hash table that holds a row, or the empty one where it belongs."""
+    last = (1 << slot_bits) - 1
+    at = ((row * GOLDEN) >> (64 - slot_bits)) & last
+    while slots[at] >= 0 and (slots[at] >> place_bits) != row:
+        at = (at + 1) & last
+    return at
+
+
 @kernel
 def merge_rows(
     ids: PtrI64, values: PtrI64, counts: PtrI64, paddings: PtrI64, lists: Int, total: Int, height: Int, width: Int,
@@ -43,18 +69,8 @@ def merge_rows(
     A shard's part of rows and out begins where the ids of the shards before it would end, and is filled up with -1 and 0.
     slots is a hash table of 2^slot_bits words: row and place in one, -1 for none.
     """
-    begin = 0
-    end = total
-    if shards > 1:
-        end = 0
-        for k in range(lists):
-            column = pointer_i64(ids[k])
-            for i in range(counts[k]):
-                owner = shard_of(column[i], shards)
-                begin += owner < shard
-                end += owner <= shard
-    last = (1 << slot_bits) - 1
-    for i in range(last + 1):
+    begin, end = region(ids, counts, lists, total, shard, shards)
+    for i in range(1 << slot_bits):
         slots[i] = -1
     made = begin
     for k in range(lists):
@@ -64,9 +80,7 @@ def merge_rows(
             row = column[i]
             if not is_taken(row, height, paddings[k], shard, shards):
                 continue
-            at = ((row * GOLDEN) >> (64 - slot_bits)) & last
-            while slots[at] >= 0 and (slots[at] >> place_bits) != row:
-                at = (at + 1) & last
+            at = find_slot(slots, row, slot_bits, place_bits)
             if slots[at] < 0:
                 slots[at] = (row << place_bits) | made
                 rows[made] = row

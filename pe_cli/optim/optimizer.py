@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.ops.registry import find
 from pe_cli.optim.clip import GradientClip, clip_gradients
 from pe_cli.optim.regularizer import Regularizer, regularize
 from pe_cli.optim.schedule import Schedule
-from pe_cli.ops.registry import find
 from pe_cli.program.backward import append_backward
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Operator, Parameter, Program, Role, Variable, default_startup_program

@@ -149,7 +149,13 @@ class Block:
         return [v for v in self.vars.values() if isinstance(v, Parameter)]
 
     def rename_var(self, old: str, new: str, first: int = 0) -> None:
-        """Give a variable another name, in all operators from number `first` on too."""
+        """Give a variable another name, in all operators from number `first` on too.
+
+        Raises:
+            PeError: another variable has that name.
+        """
+        if new != old and new in self.vars:
+            raise PeError(f"there is already a variable '{new}'", hint="give the layer or the parameter another name")
         variable = self.vars.pop(old)
         variable.name = new
         self.vars[new] = variable
