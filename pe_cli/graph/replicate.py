@@ -81,7 +81,7 @@ class _Replication:
                 self._flush()
                 self._update(op)
                 continue
-            if op.type == MERGE and self.several:
+            if op.type == MERGE and op.outputs["Out"][0] in self.gradients:
                 self._gather(op)
                 continue
             self._compute(op)

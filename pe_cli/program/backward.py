@@ -8,7 +8,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
 from pe_cli.ops.registry import GradRequest, OpDesc, grad_name
 from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Role, Variable
-from pe_cli.program.sparse import MERGE
+from pe_cli.program.sparse import MERGE, rows_name
 
 
 def append_backward(
@@ -193,7 +193,8 @@ class _Walk:
             "Ids": [op.inputs[ids][0] for op, _ in lookups],
             "X": [grads[op.outputs[out][0]] for op, grads in lookups],
         }
-        outputs = {"Out": [gradient], "Rows": [f"{gradient}@ROWS"]}
+        rows = rows_name(table) if rows_name(table) not in self.block.vars else program.unique(rows_name(table))
+        outputs = {"Out": [gradient], "Rows": [rows]}
         paddings = [op.attrs["padding_idx"] for op, _ in lookups]
         program.scope_now = first.scope
         height = self.block.var(table).shape[0]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pe_cli.core.errors import PeError
-from pe_cli.ops.registry import GRAD, forward_name
-from pe_cli.program.ir import Block, Operator, Parameter, Program
+from pe_cli.ops.registry import GRAD, forward_name, grad_name
+from pe_cli.program.ir import Block, Operator, Program, Variable
 
 #: The op that makes a row-sparse gradient: values and row numbers.
 MERGE = "merge_selected_rows"
@@ -12,9 +12,14 @@ MERGE = "merge_selected_rows"
 BY_VALUE = ("clip", "clip_by_norm", "scale_by", "squared_l2_norm")
 
 
+def rows_name(table: str) -> str:
+    """Return what the row numbers of a table's gradient are called."""
+    return f"{grad_name(table)}@ROWS"
+
+
 def rows_of(block: Block, name: str) -> str | None:
     """Return the variable with the row numbers of a row-sparse gradient; None for any other variable."""
-    if GRAD not in name or not any(op.type == MERGE for op in block.ops):
+    if GRAD not in name or rows_name(forward_name(name)) not in block.vars:
         return None
     for op in reversed(block.ops):
         if name in op.output_names():
@@ -28,11 +33,9 @@ def rows_of(block: Block, name: str) -> str | None:
     return None
 
 
-def table_of(block: Block, name: str) -> Parameter:
-    """Return the parameter that a gradient belongs to."""
-    found = block.var(forward_name(name))
-    assert isinstance(found, Parameter)
-    return found
+def table_of(block: Block, name: str) -> Variable:
+    """Return the table that a gradient belongs to."""
+    return block.var(forward_name(name))
 
 
 def check_reader(block: Block, op: Operator) -> None:

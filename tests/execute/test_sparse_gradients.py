@@ -18,6 +18,7 @@ from pe_cli.graph.ssa import describe
 from pe_cli.optim.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 from pe_cli.optim.regularizer import L1Decay, L2Decay
 from pe_cli.optim.rules import OPTIMIZERS, Lamb
+from pe_cli.program.backward import gradients
 from pe_cli.program.initializer import NumpyArray
 from pe_cli.program.ir import Program
 from pe_cli.program.serialize import from_json, to_json
@@ -207,6 +208,21 @@ def test_a_fetched_gradient_is_the_dense_table(devices):
     for values in found:
         for name in names:
             np.testing.assert_allclose(values[name], dense, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("reduce", ["AllReduce", "Reduce"])
+def test_gradients_that_update_nothing_stay_on_their_device(reduce):
+    main, startup = network(True)
+    block = main.global_block()
+    (found,) = gradients([block.var("loss")], [block.var("deep")])
+    scope = Scope([Place("cpu", d) for d in range(2)])
+    executor = Executor(main, scope, build=BuildStrategy(reduce_strategy=reduce, gradient_scale_strategy="One"))
+    run_startup(startup, scope, 1)
+    feed = batch(6, 1, 0)
+    values, _ = executor.run(feed, [found.name])
+    for d, value in enumerate(values):
+        ids = feed["ids0"][3 * d : 3 * d + 3]
+        assert set(np.flatnonzero(value[found.name].any(1))) == set(ids.ravel())
 
 
 def test_what_is_fetched_changes_no_bit():
