@@ -76,7 +76,6 @@ def _checked(name: str, w: TensorType, ids: TensorType, padding: int, distribute
         Sample({"W": (5, 4), "Ids": classes(0, 5, 6, 1)}, name="six rows"),
         Sample({"W": (4, 3), "Ids": _repeated(2, 4, 1)}, name="repeated ids"),
         Sample({"W": (4, 3), "Ids": _repeated(4, 1)}, {"padding_idx": 1}, "padding"),
-        Sample({"W": (6, 3), "Ids": _repeated(2, 4, 1)}, {"padding_idx": 0, "is_sparse": True}, "a row-sparse gradient"),
         Sample({"W": (1, 1), "Ids": classes(0, 1, 1, 1)}, name="one element"),
         Sample({"W": (4, 3), "Ids": classes(0, 4, 0, 1)}, name="empty batch"),
     ],
@@ -119,7 +118,6 @@ def lookup_table(
     samples=[
         Sample({"W": (5, 4), "Ids": classes(0, 5, 2, 3)}, name="a matrix of ids"),
         Sample({"W": (4, 3), "Ids": _repeated(4)}, {"padding_idx": 1}, "repeated ids and padding"),
-        Sample({"W": (6, 3), "Ids": _repeated(2, 4)}, {"is_sparse": True}, "a row-sparse gradient"),
         Sample({"W": (4, 3), "Ids": classes(0, 4, 0, 2)}, name="empty batch"),
     ],
 )
