@@ -19,7 +19,7 @@ from pe_cli.program.ir import EMPTY, Operator, Program
 
 #: Kinds of nodes that sum gradients over devices.
 COLLECTIVES = ("all_reduce", "fused_all_reduce", "reduce")
-#: Ids of a shard of a gather: fewer are not worth waking a thread for.
+#: Ids of a shard of a gather or of an update: fewer are not worth waking a thread for.
 MIN_ROWS = 512
 
 
@@ -113,6 +113,7 @@ class GraphLowering:
         self.buffers: dict[tuple[str, int], Buffer] = {}
         block = graph.program.global_block()
         self._reduced = {n for node in graph.nodes if node.kind in COLLECTIVES for n in node.op.inputs["X"]}
+        self._nodes = Counter(id(node.op) for node in graph.nodes)
         self._writes = Counter(n for op in block.ops for n in op.output_names())
 
     def buffer(self, name: str, device: int) -> Buffer:
@@ -133,18 +134,30 @@ class GraphLowering:
             elif node.kind == "gather":
                 tasks += self._gather(node)
             else:
-                tasks.append(self._compute(node))
+                parts = self._parts(node)
+                tasks += [self._compute(node, (k, parts)) for k in range(parts)]
         return tasks
 
     def _slots(self, slots: Slots) -> dict[str, list[Buffer | None]]:
         return {s: [self.buffer(*p) if p[0] != EMPTY else None for p in pairs] for s, pairs in slots.items()}
 
-    def _compute(self, node: OpNode) -> Task:
+    def _parts(self, node: OpNode) -> int:
+        """Return by how many threads an update is shared: one that is done once for all devices, row by row and in place."""
+        op = node.op
+        once = self._nodes[id(op)] == 1 and set(op.output_names()) <= set(op.input_names())
+        if not (op.definition.by_rows and op.inputs.get("Rows") and once):
+            return 1
+        return self._shards_of(self.buffer(*node.ins["Rows"][0]))
+
+    def _shards_of(self, rows: Buffer) -> int:
+        return max(1, min(self.shards, rows.size // MIN_ROWS))
+
+    def _compute(self, node: OpNode, share: tuple[int, int] = (0, 1)) -> Task:
         op, d = node.op, node.device
         definition = op.definition
         ins, outs = self._slots(node.ins), self._slots(node.outs)
         offset = sum(self.sizes[:d])
-        low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, op.output_names()[0]), offset)  # type: ignore[arg-type]
+        low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, op.output_names()[0]), offset, share)  # type: ignore[arg-type]
         shares = _pairs(definition.alias, ins, outs)
         if shares and not all(self._fixed(out) and self._fixed(source) for out, source in shares.items()):
             definition = find("assign")  # the bytes will change under one of the names: copy them
@@ -157,7 +170,8 @@ class GraphLowering:
         reads = [b for row in ins.values() for b in row if b is not None]
         writes = [b for row in outs.values() for b in row if b is not None]
         over = _pairs(definition.inplace, ins, outs)
-        return Task(node.index, d, low.calls, reads, writes, low.scratch_buffers, over, shares)
+        home = d if share == (0, 1) else share[0]
+        return Task(node.index, home, low.calls, reads, writes, low.scratch_buffers, over, shares, beside=share[0] > 0)
 
     def _lower(self, definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
         if kind not in definition.lowerings:
@@ -208,7 +222,7 @@ class GraphLowering:
         ids, values = ([b for b in slots[s] if b is not None] for s in ("Ids", "X"))
         rows, out = (self.buffer(*node.outs[s][0]) for s in ("Rows", "Out"))
         paddings = [p for p in op.attrs["padding_idx"] for _ in self.graph.active]
-        shards = max(1, min(self.shards, rows.size // MIN_ROWS))
+        shards = self._shards_of(rows)
         made = []
         for shard in range(shards):
             low = Lowering(op.definition, op.attrs, {}, {})

@@ -190,6 +190,8 @@ def nbytes(task: Task, op: Operator) -> int:
     if task.part is not None:
         low, high = task.part
         return (high - low) * sum(b.type.numpy.itemsize for b in (*task.reads, *task.writes))
+    if task.beside:
+        return 0  # the node's first task counts for all
     touched = _touched(task, op)
     return sum(touched.get(b.name, b.type.nbytes) for b in (*dict.fromkeys(task.reads), *dict.fromkeys(task.writes)))
 

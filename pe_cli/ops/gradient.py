@@ -78,7 +78,7 @@ def _lower_decay(o: Lowering, add: Kernel) -> None:
     samples=_decay_samples(),
 )
 def l2_decay(
-    gradient: TensorType, param: TensorType, rows: TensorType | None, *, coeff: float
+    gradient: TensorType, param: TensorType, rows: TensorType | None = None, *, coeff: float
 ) -> TensorType:
     """Add the gradient of coeff/2 * sum(Param^2).
 
@@ -118,7 +118,7 @@ def l2_decay_cpu(o: Lowering) -> None:
     samples=_decay_samples(),
 )
 def l1_decay(
-    gradient: TensorType, param: TensorType, rows: TensorType | None, *, coeff: float
+    gradient: TensorType, param: TensorType, rows: TensorType | None = None, *, coeff: float
 ) -> TensorType:
     """Add the gradient of coeff * sum(|Param|).
 

@@ -119,9 +119,10 @@ def sgd_step(p: Ptr, g: Ptr, rate: PtrU, n: Int):
     inputs="Param Grad LearningRate Rows?",
     outputs="ParamOut",
     differentiable="",
+    by_rows=True,
     samples=[*state_samples([]), row_sample([])],
 )
-def sgd(param: TensorType, gradient: TensorType, rate: TensorType, rows: TensorType | None) -> TensorType:
+def sgd(param: TensorType, gradient: TensorType, rate: TensorType, rows: TensorType | None = None) -> TensorType:
     """Step against the gradient.
 
     Param -= LearningRate * Grad, with Rows only in these rows.
@@ -150,7 +151,8 @@ def sgd_cpu(o: Lowering) -> None:
     """One pass."""
     (p,) = in_place(o, "Param")
     if o.has("Rows"):
-        o.call(sgd_rows, p, o.input("Grad"), o.input("Rows"), o.input("LearningRate"), *o.input("Grad").shape)
+        n, width = o.input("Grad").shape
+        o.call(sgd_rows, p, o.input("Grad"), o.input("Rows"), o.input("LearningRate"), *o.part(n), width)
     else:
         o.call(sgd_step, p, o.input("Grad"), o.input("LearningRate"), p.size)
 
@@ -195,7 +197,7 @@ def momentum(
     gradient: TensorType,
     velocity: TensorType,
     rate: TensorType,
-    rows: TensorType | None,
+    rows: TensorType | None = None,
     *,
     mu: float,
     use_nesterov: bool,

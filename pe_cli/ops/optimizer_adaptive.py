@@ -38,6 +38,7 @@ def adagrad_step(p: Ptr, g: Ptr, s: Ptr, rate: PtrU, n: Int, keep: Real, gain: R
     outputs="ParamOut MomentOut",
     attrs={"epsilon": _EPSILON},
     differentiable="",
+    by_rows=True,
     samples=[*state_samples(["Moment"]), row_sample(["Moment"])],
 )
 def adagrad(
@@ -45,7 +46,7 @@ def adagrad(
     gradient: TensorType,
     moment: TensorType,
     rate: TensorType,
-    rows: TensorType | None,
+    rows: TensorType | None = None,
     *,
     epsilon: float,
 ) -> tuple[TensorType, TensorType]:
@@ -81,7 +82,7 @@ def adagrad_cpu(o: Lowering) -> None:
     p, s = in_place(o, "Param", "Moment")
     g, rate, epsilon = o.input("Grad"), o.input("LearningRate"), o.attrs["epsilon"]
     if o.has("Rows"):
-        o.call(adagrad_rows, p, g, o.input("Rows"), s, rate, *g.shape, epsilon)
+        o.call(adagrad_rows, p, g, o.input("Rows"), s, rate, *o.part(g.shape[0]), g.shape[1], epsilon)
     else:
         o.call(adagrad_step, p, g, s, rate, p.size, 1.0, 1.0, epsilon)
 

@@ -58,7 +58,7 @@ def adam(
     moment2: TensorType,
     power1: TensorType,
     power2: TensorType,
-    rows: TensorType | None,
+    rows: TensorType | None = None,
     *,
     beta1: float,
     beta2: float,

@@ -1,6 +1,7 @@
 """Kernels of updates by row-sparse gradients; the ops are in optimizer.py, optimizer_adaptive.py and optimizer_moments.py.
 
 g is [n, width], rows tells which row of the parameter each of its rows is for; -1 is none, and no other stands twice.
+Threads may share the n rows: begin and end say which are meant.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from pe_cli.kernels.vecmath import square_root
 
 
 @kernel
-def sgd_rows(p: Ptr, g: Ptr, rows: PtrI64, rate: PtrU, n: Int, width: Int):
+def sgd_rows(p: Ptr, g: Ptr, rows: PtrI64, rate: PtrU, begin: Int, end: Int, width: Int):
     """p[rows] -= rate * g."""
     step = T(rate[0])
-    for i in range(n):
+    for i in range(begin, end):
         row = rows[i]
         if row >= 0:
             for j in range(width):
@@ -43,10 +44,10 @@ def momentum_rows(
 
 
 @kernel
-def adagrad_rows(p: Ptr, g: Ptr, rows: PtrI64, s: Ptr, rate: PtrU, n: Int, width: Int, eps: Real):
+def adagrad_rows(p: Ptr, g: Ptr, rows: PtrI64, s: Ptr, rate: PtrU, begin: Int, end: Int, width: Int, eps: Real):
     """As adagrad_step in the given rows; in the others nothing changes."""
     step = T(rate[0])
-    for i in range(n):
+    for i in range(begin, end):
         row = rows[i]
         if row >= 0:
             for j in range(width):

@@ -123,6 +123,7 @@ class OpDef:
         is_grad_of: name of the forward op, for gradient ops.
         sparse: slots of a table, of ids and of the output, of an op that takes rows: where its attribute is_sparse is set,
             the table's gradient is these rows alone.
+        by_rows: with an input Rows, what it does for one of them touches nothing else, so that several threads may share them.
     """
 
     def __init__(self, name: str, infer: Callable[..., Any] | None, doc: str) -> None:
@@ -147,6 +148,7 @@ class OpDef:
         self.module = ""
         self.layout: Any = None
         self.sparse: tuple[str, ...] = ()
+        self.by_rows = False
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -247,6 +249,7 @@ def op(
     grad_tolerance: float = 1e-6,
     layout: Any = None,
     sparse: str = "",
+    by_rows: bool = False,
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Declare an op by decorating its shape inference.
 
@@ -260,6 +263,7 @@ def op(
         alias: output slot -> input slot: the same bytes under another shape; such an op needs no kernel on any device.
         layout: see `OpDef`.
         sparse: words of `OpDef.sparse`.
+        by_rows: see `OpDef`.
     """
 
     def make(infer: Callable[..., Any]) -> OpDef:
@@ -272,7 +276,7 @@ def op(
         made.inplace, made.alias = dict(inplace or {}), dict(alias or {})
         made.samples, made.random, made.kinks = tuple(samples), random, kinks
         made.grad_tolerance, made.layout = grad_tolerance, layout
-        made.sparse = tuple(sparse.split())
+        made.sparse, made.by_rows = tuple(sparse.split()), by_rows
         made.module = infer.__module__
         OPS[name] = made
         return made

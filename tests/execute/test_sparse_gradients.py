@@ -280,3 +280,12 @@ def test_ops_that_would_take_the_values_for_a_table_are_refused():
     main = executor_of(OPTIMIZER["sgd"]).program
     with pytest.raises(PeError, match="'scale' cannot read 'deep@GRAD', which is row-sparse"):
         main.global_block().append_op("scale", {"X": "deep@GRAD"}, {"Out": "half"}, {"scale": 0.5})
+
+
+def test_threads_share_the_rows_of_a_table_that_devices_share():
+    executor = executor_of(OPTIMIZER["adagrad"], devices=2, build={"reduce_strategy": "Reduce"})
+    executor.run(batch(400, 1, 0), ["loss"])
+    (plan,) = executor.plans.values()
+    kinds = [plan.graph.nodes[t.node].op.type for t in plan.tasks]
+    homes = [t.home for t, kind in zip(plan.tasks, kinds, strict=True) if kind == "adagrad"]
+    assert homes == [0, 1]
