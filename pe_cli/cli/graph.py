@@ -109,12 +109,12 @@ def _types(source: Source, graph: Graph) -> Callable[[VarNode], TensorType] | No
     from pe_cli.core.errors import PeError
     from pe_cli.execute.estimate import feed_types, split_types
     from pe_cli.execute.executor import split_sizes
-    from pe_cli.execute.lower import concrete_types
+    from pe_cli.execute.lower import device_types
 
     try:
         whole = feed_types(graph.program, source.batch_size)
         parts = split_types(whole, graph.program, split_sizes(source.batch_size, len(graph.places)))
-        types = [concrete_types(graph.program, part) for part in parts]
+        types = device_types(graph, parts)
     except PeError:
         return None
     return lambda v: types[v.device][v.name]

@@ -46,7 +46,10 @@ def dependencies(
     previous: dict[int, int] = {}
     open_work: set[int] = set()  # forward, backward and collective tasks that no other such task waits for yet
     for i, (task, role) in enumerate(zip(tasks, roles, strict=True)):
-        found = bytes_.access(i, *ranges(task))
+        kin = _before(tasks, i) if task.beside else ()
+        found = bytes_.access(i, *ranges(task), kin)
+        if kin:
+            found |= waits[kin[0]]
         collective = task.part is not None
         update = role in UPDATES
         if update and rules.updates_last:
@@ -64,6 +67,14 @@ def dependencies(
     return waits
 
 
+def _before(tasks: Sequence[Task], i: int) -> range:
+    """Return the earlier tasks of a task's node."""
+    first = i
+    while first and tasks[first - 1].node == tasks[i].node:
+        first -= 1
+    return range(first, i)
+
+
 def _in_line(rules: Rules, collective: bool, update: bool) -> bool:
     """Whether a task takes its place in its device's program order."""
     if rules.sequential:
@@ -77,8 +88,8 @@ class _Bytes:
     def __init__(self) -> None:
         self._space: dict[int, list[tuple[int, int, int, bool]]] = {}  # begin, end, task, writes
 
-    def access(self, task: int, reads: list[Range], writes: list[Range]) -> set[int]:
-        """Note a task's accesses and return the earlier tasks that they conflict with."""
+    def access(self, task: int, reads: list[Range], writes: list[Range], kin: Sequence[int] = ()) -> set[int]:
+        """Note a task's accesses and return the earlier tasks that they conflict with, its kin apart."""
         space = self._space
         found: set[int] = set()
         for where, begin, end in reads:
@@ -86,9 +97,9 @@ class _Bytes:
         for where, begin, end in writes:
             entries = space.get(where, [])
             found |= {t for low, high, t, _ in entries if low < end and begin < high}
-            space[where] = [e for e in entries if not (begin <= e[0] and e[1] <= end)]
+            space[where] = [e for e in entries if e[2] in kin or not (begin <= e[0] and e[1] <= end)]
         for where, begin, end in reads:
             space.setdefault(where, []).append((begin, end, task, False))
         for where, begin, end in writes:
             space.setdefault(where, []).append((begin, end, task, True))
-        return found
+        return found.difference(kin)

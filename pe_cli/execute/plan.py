@@ -13,7 +13,7 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Progress, Spot, Timeline, Work, device
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.lower import GraphLowering, Task, concrete_types
+from pe_cli.execute.lower import GraphLowering, Task, device_types
 from pe_cli.execute.memory import MemoryPlan, plan_memory
 from pe_cli.execute.order import Range, Rules, dependencies
 from pe_cli.graph.ssa import Graph
@@ -21,6 +21,7 @@ from pe_cli.kernels.calls import Buffer, Call
 from pe_cli.kernels.nothing import nothing
 from pe_cli.ops.status import failure
 from pe_cli.program.ir import Role
+from pe_cli.program.sparse import rows_of, table_of
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,10 @@ class Plan:
         self.graph = graph
         self.request = request
         self._scope = scope
-        types = [concrete_types(graph.program, dict(feeds)) for feeds in request.feeds]
+        types = device_types(graph, [dict(feeds) for feeds in request.feeds])
         self._lowering = GraphLowering(graph, types, request.sizes, seed, len(graph.places))
         self.tasks = self._lowering.run()
+        self._rows = fetched_rows(graph, request)
         self._strategy = build or BuildStrategy()
         self._threads = threads
         self._place()
@@ -145,7 +147,7 @@ class Plan:
         """
         self._feed(feeds)
         self._raise(self.step.run(step), step)
-        return self._fetch()
+        return [self._fetched(d) for d in self.graph.active]
 
     def run_timed(
         self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]], step: int
@@ -154,14 +156,7 @@ class Plan:
         self._feed(feeds)
         failed, timeline = self.step.run_timed(step)
         self._raise(failed, step)
-        return self._fetch(), timeline
-
-    def _fetch(self) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """Copy out what is fetched, for every active device."""
-        return [
-            {name: self._read(name, self._written.get((name, d), d)) for name in self.request.fetches}
-            for d in self.graph.active
-        ]
+        return [self._fetched(d) for d in self.graph.active], timeline
 
     def _feed(self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> None:
         for d, given in enumerate(feeds):
@@ -177,8 +172,21 @@ class Plan:
             report[1] += sum(self.request.sizes[: node.device])  # the row in the whole batch
             raise failure(report, node.op, step)
 
+    def _fetched(self, d: int) -> dict[str, np.ndarray[Any, Any]]:
+        """Return what is fetched from a device; a row-sparse gradient as the dense array that it stands for."""
+        block = self.graph.program.global_block()
+        out = {}
+        for name in self.request.fetches:
+            source = self._written.get((name, d), d)
+            out[name] = self._read(name, source)
+            if name in self._rows:
+                rows, values = self._read(self._rows[name], source), out[name]
+                out[name] = np.zeros(table_of(block, name).shape, values.dtype)
+                out[name][rows[rows >= 0]] = values[rows >= 0]
+        return out
+
     def _read(self, name: str, d: int) -> np.ndarray[Any, Any]:
-        b = self._lowering.buffers[(name, d)]
+        b = self._lowering.buffers[(name, self.graph.homes.get(name, d))]
         spot = self._spots[b]
         value: np.ndarray[Any, Any] = spot.memory.read(spot.offset, b.type)
         return value
@@ -228,20 +236,21 @@ def plan_devices(
     """
     block = graph.program.global_block()
     reduced = [n for node in graph.nodes if node.kind.endswith("all_reduce") for n in node.op.inputs["X"]]
+    fetched = (*request.fetches, *fetched_rows(graph, request).values())
     out = []
     for d in range(len(graph.places)):
         feeds = dict(request.feeds[d])
-        for name in request.fetches:
+        for name in fetched:
             block.var(name)
             if name not in low.types[d]:
                 raise PeError(
                     f"variable '{name}' gets no value in this program", hint="fetch a variable that an op writes"
                 )
-        for name in (*feeds, *request.fetches):
-            low.buffer(name, d)
+        for name in (*feeds, *fetched):
+            low.buffer(name, graph.homes.get(name, d))
         mine = {b: n for (n, where), b in low.buffers.items() if where == d}
         placed = [b for b, n in mine.items() if block.var(n).persistable]
-        kept = [b for b, n in mine.items() if (n in feeds or n in request.fetches) and b not in set(placed)]
+        kept = [b for b, n in mine.items() if (n in feeds or n in fetched) and b not in set(placed)]
         pinned = [low.buffer(n, d) for n in reduced]
         index = [i for i, t in enumerate(tasks) if t.home == d or any(b in mine for b in (*t.reads, *t.writes))]
         own = [_only(tasks[i], mine, d) for i in index]
@@ -267,6 +276,13 @@ def _elsewhere(graph: Graph, fetches: Sequence[str]) -> dict[tuple[str, int], in
         there = [d for n, d in writers if n == name]
         found |= {(name, d): there[-1] for d in graph.active if there and d not in there}
     return found
+
+
+def fetched_rows(graph: Graph, request: Request) -> dict[str, str]:
+    """Return the row-sparse gradients that are fetched, with the variables of their row numbers."""
+    block = graph.program.global_block()
+    found = {name: rows_of(block, name) for name in request.fetches}
+    return {name: rows for name, rows in found.items() if rows is not None}
 
 
 def _ancestors(tasks: Sequence[Task]) -> list[int]:

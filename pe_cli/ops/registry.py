@@ -121,6 +121,9 @@ class OpDef:
         layout: how the op treats the order of axes: `same` (elementwise over tensors of one shape), or a mapping
             {"attr": name of its data-format attribute, "slots": slots that hold images}, or None (knows only the written order).
         is_grad_of: name of the forward op, for gradient ops.
+        sparse: slots of a table, of ids and of the output, of an op that takes rows: where its attribute is_sparse is set,
+            the table's gradient is these rows alone.
+        by_rows: with an input Rows, what it does for one of them touches nothing else, so that several threads may share them.
     """
 
     def __init__(self, name: str, infer: Callable[..., Any] | None, doc: str) -> None:
@@ -144,6 +147,8 @@ class OpDef:
         self.flops: Callable[..., int] | None = None
         self.module = ""
         self.layout: Any = None
+        self.sparse: tuple[str, ...] = ()
+        self.by_rows = False
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -243,6 +248,8 @@ def op(
     kinks: Any = None,
     grad_tolerance: float = 1e-6,
     layout: Any = None,
+    sparse: str = "",
+    by_rows: bool = False,
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Declare an op by decorating its shape inference.
 
@@ -255,6 +262,8 @@ def op(
         inplace: output slot -> input slot of the same type whose memory it may take over (kernels allow out == x).
         alias: output slot -> input slot: the same bytes under another shape; such an op needs no kernel on any device.
         layout: see `OpDef`.
+        sparse: words of `OpDef.sparse`.
+        by_rows: see `OpDef`.
     """
 
     def make(infer: Callable[..., Any]) -> OpDef:
@@ -267,6 +276,7 @@ def op(
         made.inplace, made.alias = dict(inplace or {}), dict(alias or {})
         made.samples, made.random, made.kinks = tuple(samples), random, kinks
         made.grad_tolerance, made.layout = grad_tolerance, layout
+        made.sparse, made.by_rows = tuple(sparse.split()), by_rows
         made.module = infer.__module__
         OPS[name] = made
         return made
