@@ -136,7 +136,7 @@ class GraphLowering:
             self._lower(definition, low, op, self.graph.places[d].kind)
         reads = [b for row in ins.values() for b in row if b is not None]
         writes = [b for row in outs.values() for b in row if b is not None]
-        over = _pairs(definition.inplace, ins, outs)
+        over = _pairs(definition.takes_over([slot for slot, row in ins.items() if row]), ins, outs)
         return Task(node.index, d, low.calls, reads, writes, low.scratch_buffers, over, shares)
 
     def _lower(self, definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:

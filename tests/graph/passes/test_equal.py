@@ -19,7 +19,7 @@ from pe_cli.program.verify import verify
 from tests.graph.passes.support import MODELS, built, minimise, same, startup, train
 
 discover()
-PASSES = ["fuse_bn_add_act_ops", "fuse_bn_act_ops", "fuse_relu_depthwise_conv", "fuse_elewise_add_act_ops"]
+PASSES = ["fuse_bn_add_act_ops", "fuse_bn_act_ops", "fuse_relu_depthwise_conv", "fuse_elewise_add_act_ops", "enable_addto"]
 CHOICES = [*([p] for p in PASSES), *(list(c) for c in itertools.combinations(PASSES, 2)), PASSES]
 IDS = [" and ".join(c) if len(c) < len(PASSES) else "all passes" for c in CHOICES]
 
