@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pe_cli.kernels.cuda import deal
+from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, address, kernel
 from pe_cli.ops.assign import copy
 from pe_cli.ops.lowering import Buffer, Lowering, Offset
@@ -32,7 +32,11 @@ def add(x: Ptr, y: Ptr, out: Ptr, n: Int):
             out[i] = x[i] + y[i]
 
 
-deal(add)
+@on_cuda(add)
+def add_cuda(x: Ptr, y: Ptr, out: Ptr, n: Int):
+    """One thread an element; out may be x or y."""
+    for i in range(n):
+        out[i] = x[i] + y[i]
 
 
 def added(o: Lowering, slot: str) -> Buffer | None:
