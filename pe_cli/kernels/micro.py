@@ -205,24 +205,22 @@ class _Emitter:
         end = b.block
         b.branch(summed)
         b.position_at_end(summed)
-        found = [self.either((value, end), (self.zero, skip)) for value in made]
-        add, store = self.fn.append_basic_block("add"), self.fn.append_basic_block("store")
+        found = []
+        for value in made:
+            found.append(b.phi(self.vector))
+            found[-1].add_incoming(value, end)
+            found[-1].add_incoming(self.zero, skip)
+        add, store, stored = (self.fn.append_basic_block(name) for name in ("add", "store", "stored"))
         b.cbranch(b.icmp_signed("!=", a["acc"], self.constant(0)), add, store)
         b.position_at_end(add)
-        more = [b.fadd(self.load(out[r], v), value) for (r, v), value in zip(cells, found, strict=True)]
-        end = b.block
-        b.branch(store)
+        for (r, v), value in zip(cells, found, strict=True):
+            self.store(b.fadd(self.load(out[r], v), value), out[r], v)
+        b.branch(stored)
         b.position_at_end(store)
-        results = [self.either((two, end), (one, summed)) for one, two in zip(found, more, strict=True)]
-        for (r, v), value in zip(cells, results, strict=True):
+        for (r, v), value in zip(cells, found, strict=True):
             self.store(value, out[r], v)
-
-    def either(self, *ways: tuple[Any, Any]) -> Any:
-        """Return the value of the block that was left last: (value, block)."""
-        made = self.b.phi(self.vector)
-        for value, block in ways:
-            made.add_incoming(value, block)
-        return made
+        b.branch(stored)
+        b.position_at_end(stored)
 
     def sums(self, rows: int, pointers: list[Any], sums: list[Any]) -> list[Any]:
         a = self.a
