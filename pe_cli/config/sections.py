@@ -166,7 +166,7 @@ class BuildSection(Section):
     """How the multi-device graph is built; names and defaults are fluid's."""
 
     UNAVAILABLE = (
-        "enable_addto", "num_trainers", "trainer_id", "use_hierarchical_allreduce",
+        "num_trainers", "trainer_id", "use_hierarchical_allreduce",
         "hierarchical_allreduce_inter_nranks", "nccl_comm_num", "enable_cuda_graph",
     )  # fmt: skip
     reduce_strategy: Literal["AllReduce", "Reduce"] = Field(
@@ -185,6 +185,10 @@ class BuildSection(Section):
     fuse_relu_depthwise_conv: StrictBool = Field(default=False, description="relu and depthwise_conv2d become one op")
     fuse_elewise_add_act_ops: StrictBool = Field(
         default=False, description="elementwise_add and the activation after it become one op"
+    )
+    enable_addto: StrictBool = Field(
+        default=False,
+        description="gradients of a variable that several ops read are added where they are made, without a temporary and a sum",
     )
     enable_inplace: StrictBool = Field(default=True, description="ops may overwrite inputs that nobody needs any more")
     sync_batch_norm: StrictBool = Field(default=False, description="batch_norm over the samples of all devices")

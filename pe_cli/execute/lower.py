@@ -169,7 +169,7 @@ class GraphLowering:
             self._lower(definition, low, op, self.graph.places[d].kind)
         reads = [b for row in ins.values() for b in row if b is not None]
         writes = [b for row in outs.values() for b in row if b is not None]
-        over = _pairs(definition.inplace, ins, outs)
+        over = _pairs(definition.takes_over([slot for slot, row in ins.items() if row]), ins, outs)
         home = d if share == (0, 1) else share[0]
         return Task(node.index, home, low.calls, reads, writes, low.scratch_buffers, over, shares, beside=share[0] > 0)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pe_cli.execute.lower import Task
+from pe_cli.graph.ssa import Graph
 from pe_cli.program.ir import Role
 
 #: A byte range: (space, begin, end). Ranges of different spaces never overlap.
@@ -45,6 +46,7 @@ def dependencies(
     waits: list[set[int]] = []
     previous: dict[int, int] = {}
     open_work: set[int] = set()  # forward, backward and collective tasks that no other such task waits for yet
+    computing: set[int] = set()  # the same of forward and backward tasks alone
     for i, (task, role) in enumerate(zip(tasks, roles, strict=True)):
         kin = _before(tasks, i) if task.beside else ()
         found = bytes_.access(i, *ranges(task), kin)
@@ -55,7 +57,7 @@ def dependencies(
         if update and rules.updates_last:
             found |= open_work
         if collective and rules.collectives_last:
-            found |= {t for t in range(i) if tasks[t].part is None and roles[t] not in UPDATES} & open_work
+            found |= computing
         if _in_line(rules, collective, update):
             found |= {previous[task.home]} if task.home in previous else set()
             previous[task.home] = i
@@ -63,6 +65,9 @@ def dependencies(
         if not update:
             open_work -= found
             open_work.add(i)
+            if not collective:
+                computing -= found
+                computing.add(i)
         waits.append(found)
     return waits
 
@@ -73,6 +78,24 @@ def _before(tasks: Sequence[Task], i: int) -> range:
     while first and tasks[first - 1].node == tasks[i].node:
         first -= 1
     return range(first, i)
+
+
+def delayed(tasks: Sequence[Task], graph: Graph) -> list[Task]:
+    """Return the tasks with every sum over devices behind the forward and backward work that does not need it."""
+    out: list[Task] = []
+    held: list[Task] = []
+    names: set[str] = set()
+    for task in tasks:
+        op = graph.nodes[task.node].op
+        if task.part is not None:
+            held.append(task)
+            names.update(op.inputs["X"])
+            continue
+        if op.role in UPDATES or any(b.name in names for b in (*task.reads, *task.writes)):
+            out += held
+            held, names = [], set()
+        out.append(task)
+    return out + held
 
 
 def _in_line(rules: Rules, collective: bool, update: bool) -> bool:

@@ -15,7 +15,7 @@ from pe_cli.devices.protocol import Progress, Spot, Timeline, Work, device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.lower import GraphLowering, Task, device_types
 from pe_cli.execute.memory import MemoryPlan, plan_memory
-from pe_cli.execute.order import Range, Rules, dependencies
+from pe_cli.execute.order import Range, Rules, delayed, dependencies
 from pe_cli.graph.ssa import Graph
 from pe_cli.kernels.calls import Buffer, Call
 from pe_cli.kernels.nothing import nothing
@@ -67,6 +67,8 @@ class Plan:
         self._lowering = GraphLowering(graph, types, request.sizes, seed, len(graph.places))
         self.tasks = self._lowering.run()
         self._rows = fetched_rows(graph, request)
+        if execution and execution.allow_op_delay:
+            self.tasks = delayed(self.tasks, graph)
         self._strategy = build or BuildStrategy()
         self._threads = threads
         self._place()

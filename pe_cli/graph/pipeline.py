@@ -2,7 +2,8 @@
 
 The order is fixed: the layout of images first, so that patterns are matched once images are channels-last; then fusions, those that
 take the most operators first: batch_norm + sum + relu, batch_norm + relu, relu + depthwise_conv2d, elementwise_add + activation (a relu
-between batch_norm and a depthwise_conv2d goes to batch_norm, where it costs nothing); updates last.
+between batch_norm and a depthwise_conv2d goes to batch_norm, where it costs nothing); gradients that are added in place, by whatever
+operators make them now; updates last.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from types import ModuleType
 
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.graph.passes import (
+    addto,
     fuse_bn_act,
     fuse_bn_add_act,
     fuse_elewise_add_act,
@@ -37,6 +39,8 @@ def passes(strategy: BuildStrategy) -> list[Pass]:
         found.append(fuse_relu_depthwise.run)
     if strategy.fuse_elewise_add_act_ops:
         found.append(fuse_elewise_add_act.run)
+    if strategy.enable_addto:
+        found.append(addto.run)
     if strategy.fuse_all_optimizer_ops:
         found.append(fuse_optimizer.run)
     return found

@@ -40,12 +40,17 @@ def replicate(
 
 
 def shared_variables(program: Program, places: Sequence[Place], strategy: BuildStrategy) -> set[str]:
-    """Return the variables that all devices use one copy of: with Reduce on CPUs, parameters and what updates write."""
+    """Return the variables that all devices use one copy of: with Reduce on CPUs, parameters and what updates write.
+
+    Running statistics are parameters, too, but every device's forward ops write them: each keeps its own, as without Reduce.
+    """
     if strategy.reduce_strategy != "Reduce" or len(places) < 2:
         return set()
     block = program.global_block()
     updated = {n for op in block.ops if op.role in UPDATES for n in op.output_names()}
-    return {v.name for v in block.vars.values() if v.persistable and (isinstance(v, Parameter) or v.name in updated)}
+    own = {n for op in block.ops if op.role not in UPDATES for n in op.output_names()} - updated
+    found = (v for v in block.vars.values() if v.persistable and v.name not in own)
+    return {v.name for v in found if isinstance(v, Parameter) or v.name in updated}
 
 
 class _Replication:

@@ -6,7 +6,8 @@ yr, acc)`. For rows r and columns j, of which there are at most vectors * LANES,
     y[r*yr + j] (+)= sum over s1 < n1, s2 < n2, k < depth of
                      x[r*xr + k*xk + s2*xs2 + s1*xs1] * w[k*wk + s2*ws2 + s1*ws1 + j]
 
-x, w and y are addresses, strides are in elements, and j has stride 1. An empty sum is 0. More `columns` than vectors *
+x, w and y are addresses, strides are in elements, and j has stride 1. An empty sum is 0. Where it is added to y, that is one
+addition at the end, so that the result has the bits of a sum computed apart and added afterwards. More `columns` than vectors *
 LANES count as that many; fewer than (vectors - 1) * LANES + 1 are not allowed. The two outer sums let a convolution
 walk the rows and columns of its filter, and a filter gradient the images and rows of a batch, without leaving the
 registers.
@@ -219,44 +220,40 @@ class _Emitter:
         return found
 
     def block(self, rows: int, x: Any, y: Any) -> None:
-        """Emit the product of one block of rows: accumulators from y or zero, three nested sums, stores."""
+        """Emit the product of one block of rows: three nested sums from zero, added to y as a whole where acc says so, stores."""
         b, a = self.b, self.a
         out = [
             b.inttoptr(y if r == 0 else b.add(y, b.mul(a["yr"], self.constant(r))), self.byte_pointer)
             for r in range(rows)
         ]
         cells = [(r, v) for r in range(rows) for v in range(self.vectors)]
-        before = b.block
-        read, start = self.fn.append_basic_block("read"), self.fn.append_basic_block("start")
-        b.cbranch(b.icmp_signed("!=", a["acc"], self.constant(0)), read, start)
-        b.position_at_end(read)
-        old = [self.load(out[r], v) for r, v in cells]
-        read = b.block
-        b.branch(start)
-        b.position_at_end(start)
-        sums = []
-        for value in old:
-            sums.append(b.phi(self.vector))
-            sums[-1].add_incoming(value, read)
-            sums[-1].add_incoming(self.zero, before)
         skip = b.block
-        work, store = self.fn.append_basic_block("work"), self.fn.append_basic_block("store")
-        b.cbranch(a["some"], work, store)
+        work, summed = self.fn.append_basic_block("work"), self.fn.append_basic_block("summed")
+        b.cbranch(a["some"], work, summed)
         b.position_at_end(work)
         # Rows in groups of four share a pointer: base + {0, 1, 2, 3}*xr are addressing modes, twelve pointers would
         # spill.
         bases = [b.inttoptr(b.add(x, b.mul(a["xr"], self.constant(r))), self.byte_pointer) for r in range(0, rows, 4)]
-        found = self.sums(rows, [*bases, b.inttoptr(a["w"], self.byte_pointer)], sums)
+        made = self.sums(rows, [*bases, b.inttoptr(a["w"], self.byte_pointer)], [self.zero] * len(cells))
         end = b.block
-        b.branch(store)
+        b.branch(summed)
+        b.position_at_end(summed)
+        found = []
+        for value in made:
+            found.append(b.phi(self.vector))
+            found[-1].add_incoming(value, end)
+            found[-1].add_incoming(self.zero, skip)
+        add, store, stored = (self.fn.append_basic_block(name) for name in ("add", "store", "stored"))
+        b.cbranch(b.icmp_signed("!=", a["acc"], self.constant(0)), add, store)
+        b.position_at_end(add)
+        for (r, v), value in zip(cells, found, strict=True):
+            self.store(b.fadd(self.load(out[r], v), value), out[r], v)
+        b.branch(stored)
         b.position_at_end(store)
-        for (r, v), value, nothing in zip(cells, found, sums, strict=True):
-            result = b.phi(self.vector)
-            result.add_incoming(value, end)
-            result.add_incoming(nothing, skip)
-            found[r * self.vectors + v] = result
         for (r, v), value in zip(cells, found, strict=True):
             self.store(value, out[r], v)
+        b.branch(stored)
+        b.position_at_end(stored)
 
     def sums(self, rows: int, pointers: list[Any], sums: list[Any]) -> list[Any]:
         a = self.a

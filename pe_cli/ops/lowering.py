@@ -98,6 +98,12 @@ class Lowering:
         self.scratch_buffers.append(made)
         return made
 
+    def scratch_like(self, b: Buffer) -> Buffer:
+        """Return uninitialised memory of a buffer's type that lives during this op only."""
+        made = Buffer("scratch", b.type)
+        self.scratch_buffers.append(made)
+        return made
+
 
 def _dtype_of(params: Sequence[str], args: Sequence[Any], kinds: tuple[str, ...]) -> str:
     for wanted in kinds:

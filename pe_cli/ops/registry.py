@@ -22,7 +22,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,11 +30,17 @@ from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import TensorType
 
 GRAD = "@GRAD"
+ADDTO = "@ADDTO"
 
 
 def grad_name(name: str) -> str:
     """Return the name of the gradient of a variable or slot."""
     return name + GRAD
+
+
+def added_slot(slot: str) -> str:
+    """Return the input slot of what a gradient is added to: `X@GRAD` -> `X@ADDTO`."""
+    return forward_name(slot) + ADDTO
 
 
 def forward_name(name: str) -> str:
@@ -124,6 +130,8 @@ class OpDef:
         sparse: slots of a table, of ids and of the output, of an op that takes rows: where its attribute is_sparse is set,
             the table's gradient is these rows alone.
         by_rows: with an input Rows, what it does for one of them touches nothing else, so that several threads may share them.
+        adds: outputs of a gradient op that it adds to what `X@ADDTO` holds, where that is given.
+        overwrites: attributes -> why it had better not with these; empty where it may.
     """
 
     def __init__(self, name: str, infer: Callable[..., Any] | None, doc: str) -> None:
@@ -144,6 +152,8 @@ class OpDef:
         self.grad_op: OpDef | None = None
         self.grad_maker: Callable[[Any], list[OpDesc]] | None = None
         self.is_grad_of: str | None = None
+        self.adds: tuple[str, ...] = ()
+        self.overwrites: Callable[[Mapping[str, Any]], str] | None = None
         self.flops: Callable[..., int] | None = None
         self.module = ""
         self.layout: Any = None
@@ -164,20 +174,29 @@ class OpDef:
         return keep
 
     def grad(
-        self, *, uses: str = "", alias: Mapping[str, str] | None = None, inplace: Mapping[str, str] | None = None
+        self,
+        *,
+        uses: str = "",
+        alias: Mapping[str, str] | None = None,
+        inplace: Mapping[str, str] | None = None,
+        adds: str = "",
     ) -> OpDef:
         """Declare the gradient op `<name>_grad` and return it, for its lowerings.
 
         Its inputs are the forward slots in `uses` and the gradient of every forward output (`Out@GRAD`), its outputs the gradients of
         the differentiable inputs (`X@GRAD`, each absent where nobody needs it), its attributes the forward op's. An output gradient
         that nothing produced arrives as absent.
+
+        The gradients in `adds` may be added to another: where the input `X@ADDTO` is given, X@GRAD becomes that plus the gradient, with the
+        bits of a sum of the two, and may take over its memory (see `ops.addto`).
         """
         assert self.grad_op is None, f"{self.name} has two gradients"
         made = OpDef(f"{self.name}_grad", None, f"Gradient of {self.name}.")
         known = {s.name: s for s in (*self.inputs, *self.outputs)}
         used = [known[name] for name in uses.split()]
         grads = [Slot(grad_name(s.name), True, s.variadic) for s in self.outputs]
-        made.inputs = (*used, *grads)
+        made.adds = tuple(adds.split())
+        made.inputs = (*used, *grads, *(Slot(added_slot(s), True) for s in made.adds))
         made.outputs = tuple(Slot(grad_name(n), True, known[n].variadic) for n in self.differentiable)
         made.attrs = self.attrs
         made.is_grad_of = self.name
@@ -188,6 +207,10 @@ class OpDef:
         self.grad_op = made
         OPS[made.name] = made
         return made
+
+    def takes_over(self, given: Collection[str]) -> dict[str, str]:
+        """Return output slot -> input slot whose memory it may use, with these input slots: what a gradient is added to comes first."""
+        return {**self.inplace, **{s: added_slot(s) for s in self.adds if added_slot(s) in given}}
 
     def make_grad(self, fn: Callable[[Any], list[OpDesc]]) -> Callable[[Any], list[OpDesc]]:
         """Register a gradient made of other ops: `fn(GradRequest) -> [OpDesc]`."""
