@@ -10,11 +10,14 @@ from pe_cli.build.model import BrokenError, Layers
 from pe_cli.build.objects import OPTIMIZER, Maker
 from pe_cli.config.load import read_run
 from pe_cli.config.mistakes import Mistakes
-from pe_cli.config.sections import FeedSection
+from pe_cli.config.sections import FeedSection, TrainSection
 from pe_cli.config.spec import ModelSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import TensorType
-from pe_cli.program.ir import Program, Variable, program_guard
+from pe_cli.optim.accumulate import minimize_in_parts
+from pe_cli.optim.average import MovingAverage, append_moving_average
+from pe_cli.optim.optimizer import Optimizer
+from pe_cli.program.ir import Program, Variable, default_startup_program, program_guard
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class Built:
         feeds: type of every feed, with the batch axis (-1).
         loss: variable that is minimised, None without training.
         fetches: name as written -> variable, of the model file and of the run file.
+        parts: with `accumulate`, the program of all parts of a batch but the last, for which `train` runs.
+        average: with `ema`, the variables that hold the averages of parameters.
     """
 
     name: str
@@ -38,6 +43,8 @@ class Built:
     feeds: Mapping[str, TensorType] = field(default_factory=dict)
     loss: str | None = None
     fetches: Mapping[str, str] = field(default_factory=dict)
+    parts: Program | None = None
+    average: MovingAverage | None = None
 
 
 def build(model: ModelSpec, run: RunSpec | None = None) -> Built:
@@ -86,37 +93,56 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
         evaluation.name = "eval"
         references = _References(layers, mistakes, run)
         loss = references.loss()
-        if run:
-            _optimize(run, loss, mistakes)
-    feeds = {v.name: v.type for v in train.list_vars() if v.is_data}
+        parts, average = _optimize(run, loss, mistakes) if run else (None, None)
+    feeds = {v.name: v.type for v in evaluation.list_vars() if v.is_data}
     fetches = references.fetches(model)
     if run:
         references.feeds(feeds)
-        references.best(fetches)
+        references.measured(fetches)
     trained = train if run and run.train else None
-    return Built(model.name, startup, trained, evaluation, feeds, loss.name if loss else None, fetches)
+    least = loss.name if loss else None
+    return Built(model.name, startup, trained, evaluation, feeds, least, fetches, parts, average)
 
 
-def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes) -> None:
-    """Append backward and optimizer ops; their place is the optimizer's."""
+def _optimize(
+    run: RunSpec, loss: Variable | None, mistakes: Mistakes
+) -> tuple[Program | None, MovingAverage | None]:
+    """Append backward and optimizer ops, whose place is the optimizer's; return `Built.parts` and `Built.average`."""
     node = run.optimizer
     if node is None or loss is None:
         # still look at the optimizer, in a program that nobody keeps
         with program_guard(Program(), Program()):
             if node is not None:
                 Maker(mistakes).make(OPTIMIZER, node, "train.optimizer")
-        return
+        return None, None
     at = run.at_of("train", "optimizer", "type")
     with loss.block.program.place(at):
         optimizer = Maker(mistakes, loss.block).make(OPTIMIZER, node, "train.optimizer")
-        if optimizer is None or mistakes:
-            return
+        made: tuple[Program | None, MovingAverage | None] = None, None
+        if optimizer is None or mistakes or run.train is None:
+            return made
         with mistakes.catch():
             try:
-                optimizer.minimize(loss)
+                made = _minimize(run.train, optimizer, loss)
             except PeError as error:
                 error.at = error.at or at
                 raise
+    return made
+
+
+def _minimize(
+    section: TrainSection, optimizer: Optimizer, loss: Variable
+) -> tuple[Program | None, MovingAverage | None]:
+    parts = None
+    if section.accumulate > 1:
+        parts = minimize_in_parts(optimizer, loss)
+    else:
+        optimizer.minimize(loss)
+    if section.ema is None:
+        return parts, None
+    program = loss.block.program
+    trained = [p for p in program.global_block().parameters() if p.trainable]
+    return parts, append_moving_average(program, default_startup_program(), trained, section.ema.decay)
 
 
 @dataclass(frozen=True)
@@ -184,14 +210,15 @@ class _References:
                     f"the model's feed '{name}' gets no data", place, f"add {name}: FIELD to feeds", notes
                 )
 
-    def best(self, fetches: Mapping[str, str]) -> None:
-        """Check that the best checkpoint is chosen by something that is fetched."""
+    def measured(self, fetches: Mapping[str, str]) -> None:
+        """Check that what the best checkpoint and early stopping go by is fetched."""
         assert self.run
-        checkpoint = self.run.output.checkpoint
-        if checkpoint is None or checkpoint.best is None or self.mistakes:
-            return
-        use, slash, name = checkpoint.best.by.partition("/")
-        known = [f"{data}/{fetch}" for data in self.run.data for fetch in fetches]
-        if not slash or use not in self.run.data or name not in fetches:
-            hint = did_you_mean(checkpoint.best.by, known) or f"one of {', '.join(known) or 'none'}"
-            self.mistakes.say(f"nothing is measured as '{checkpoint.best.by}'", checkpoint.best.at_of("by"), hint)
+        checkpoint, train = self.run.output.checkpoint, self.run.train
+        for section in (checkpoint.best if checkpoint else None, train.early_stopping if train else None):
+            if section is None or self.mistakes:
+                continue
+            use, slash, name = section.by.partition("/")
+            known = [f"{data}/{fetch}" for data in self.run.data for fetch in fetches]
+            if not slash or use not in self.run.data or name not in fetches:
+                hint = did_you_mean(section.by, known) or f"one of {', '.join(known) or 'none'}"
+                self.mistakes.say(f"nothing is measured as '{section.by}'", section.at_of("by"), hint)

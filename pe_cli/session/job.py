@@ -253,6 +253,7 @@ class Job:
             seed=self.run.executor.seed,
             progress=self.observer.compiling,
             watchdog=self.run.executor.watchdog,
+            check_nan_inf=self.run.executor.check_nan_inf,
             constants=self.constants(),
         )
 

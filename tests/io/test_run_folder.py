@@ -34,7 +34,7 @@ def strict(text: str) -> object:
 def test_everything_has_its_place(run: RunFolder) -> None:
     assert run.path.name == "lenet-20240229-120005"
     assert {p.name for p in run.path.iterdir()} == {
-        *("config.yaml", "resolved.yaml", "env.json", "metrics.jsonl", "log.txt", "status.json"),
+        *("config.yaml", "resolved.yaml", "model.yaml", "env.json", "metrics.jsonl", "log.txt", "status.json"),
         *("fetches", "graphs", "checkpoints"),
     }
     assert run.config_path.read_text() == "model: a\n"
