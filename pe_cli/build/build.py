@@ -14,7 +14,7 @@ from pe_cli.config.sections import FeedSection, TrainSection
 from pe_cli.config.spec import ModelSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import TensorType
-from pe_cli.optim.accumulate import minimize_in_parts
+from pe_cli.optim.accumulate import Parts, minimize_in_parts
 from pe_cli.optim.average import MovingAverage, append_moving_average
 from pe_cli.optim.optimizer import Optimizer
 from pe_cli.program.ir import Program, Variable, default_startup_program, program_guard
@@ -32,7 +32,7 @@ class Built:
         feeds: type of every feed, with the batch axis (-1).
         loss: variable that is minimised, None without training.
         fetches: name as written -> variable, of the model file and of the run file.
-        parts: with `accumulate`, the program of all parts of a batch but the last, for which `train` runs.
+        parts: with `accumulate`, what runs for all parts of a batch but the last; `train` runs for that.
         average: with `ema`, the variables that hold the averages of parameters.
     """
 
@@ -43,7 +43,7 @@ class Built:
     feeds: Mapping[str, TensorType] = field(default_factory=dict)
     loss: str | None = None
     fetches: Mapping[str, str] = field(default_factory=dict)
-    parts: Program | None = None
+    parts: Parts | None = None
     average: MovingAverage | None = None
 
 
@@ -104,9 +104,7 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
     return Built(model.name, startup, trained, evaluation, feeds, least, fetches, parts, average)
 
 
-def _optimize(
-    run: RunSpec, loss: Variable | None, mistakes: Mistakes
-) -> tuple[Program | None, MovingAverage | None]:
+def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes) -> tuple[Parts | None, MovingAverage | None]:
     """Append backward and optimizer ops, whose place is the optimizer's; return `Built.parts` and `Built.average`."""
     node = run.optimizer
     if node is None or loss is None:
@@ -118,7 +116,7 @@ def _optimize(
     at = run.at_of("train", "optimizer", "type")
     with loss.block.program.place(at):
         optimizer = Maker(mistakes, loss.block).make(OPTIMIZER, node, "train.optimizer")
-        made: tuple[Program | None, MovingAverage | None] = None, None
+        made: tuple[Parts | None, MovingAverage | None] = None, None
         if optimizer is None or mistakes or run.train is None:
             return made
         with mistakes.catch():
@@ -130,9 +128,7 @@ def _optimize(
     return made
 
 
-def _minimize(
-    section: TrainSection, optimizer: Optimizer, loss: Variable
-) -> tuple[Program | None, MovingAverage | None]:
+def _minimize(section: TrainSection, optimizer: Optimizer, loss: Variable) -> tuple[Parts | None, MovingAverage | None]:
     parts = None
     if section.accumulate > 1:
         parts = minimize_in_parts(optimizer, loss)
@@ -179,7 +175,9 @@ class _References:
         """Check that a feed has one source, and one that fits."""
         place = self.run.tree_key("feeds", name) if self.run else None
         if (section.from_ is None) == (section.value is None):
-            self.mistakes.say(f"feed '{name}' needs either from or value", place, f"{name}: FIELD, or {name}: {{value: 0.1}}")
+            self.mistakes.say(
+                f"feed '{name}' needs either from or value", place, f"{name}: FIELD, or {name}: {{value: 0.1}}"
+            )
         elif section.value is not None and kind is not None and not kind.known:
             hint = "value is for feeds that the model declares with replicate: true"
             self.mistakes.say(f"feed '{name}' has a batch axis and needs a field of the data", place, hint)

@@ -26,6 +26,7 @@ def command(target: Path, split: str, checkpoint: Path | None, overrides: tuple[
 
     job, values = open_trained(target, overrides, checkpoint, Quiet())
     metrics = job.evaluate(split)
+    assert metrics is not None, "nobody asks it to stop"
     if as_json:
         print_json({"checkpoint": values, "split": split, "samples": len(job.dataset(split)), **metrics})
     else:

@@ -147,7 +147,8 @@ class TrainSection(Section):
     drop_last: StrictBool = Field(default=False, description="leave out a last batch that is smaller")
     eval_every: PeriodField = Field(default=Period(1, "epoch"), description="how often the eval data is run")
     accumulate: Count = Field(
-        default=1, description="parts of batch_size samples whose gradients make one step, as a batch so many times larger"
+        default=1,
+        description="parts of batch_size samples whose gradients make one step, as a batch so many times larger",
     )
     ema: EmaSection | None = Field(default=None, description="evaluate with a moving average of the parameters")
     early_stopping: EarlyStoppingSection | None = Field(default=None, description="end when a metric gets no better")
@@ -183,7 +184,8 @@ class ExecutorSection(Section):
         description="seconds without progress after which a step is ended and what hangs is told (exit code 7); 0: never",
     )
     check_nan_inf: StrictBool = Field(
-        default=False, description="look at every result of every op, and end at the first NaN or infinity with its name"
+        default=False,
+        description="look at every result of every op, and end at the first NaN or infinity with its name",
     )
     deterministic: Always = Field(default=True, description="always: the same seed gives the same bits")
 

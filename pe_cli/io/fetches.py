@@ -64,18 +64,15 @@ def cut(path: Path, position: Mapping[str, int] | None) -> str:
     Raises:
         PeError: USAGE or DEVICE, it can't be written; DATA, it is damaged.
     """
-    hidden = spool.path_of(path) if path.suffix.lower() == ".npz" else path
+    npz = path.suffix.lower() == ".npz"
     if position is None:
-        for file in {path, hidden}:
+        for file in (path, spool.path_of(path)) if npz else (path,):
             try:
                 file.unlink(missing_ok=True)
             except OSError as error:
                 raise atomic.write_error(error, file) from None
         return ""
-    if hidden != path and path.exists() and not hidden.exists():
-        spool.unpack(path, position)
-        return ""
-    whole = growing.cut(hidden, position["bytes"])
+    whole = spool.cut(path, position) if npz else growing.cut(path, position["bytes"])
     return "" if whole else f"{path}: shorter than it was at the checkpoint: earlier values are missing"
 
 
@@ -91,6 +88,11 @@ class FetchWriter(abc.ABC):
         self.path = path
         self.append = append
         self._draft = contextlib.ExitStack()
+
+    @property
+    def growing(self) -> Path:
+        """The file that an addition goes to."""
+        return self.path
 
     @abc.abstractmethod
     def write(self, step: int, values: Values) -> None:
@@ -174,6 +176,10 @@ class _Npz(FetchWriter):
             return
         for name, value in record.items():
             self._parts.setdefault(name, []).append(value.copy())
+
+    @property
+    def growing(self) -> Path:
+        return spool.path_of(self.path)
 
     def position(self) -> dict[str, int]:
         assert self._spool is not None, "only what is appended has a position"

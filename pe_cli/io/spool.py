@@ -35,7 +35,7 @@ class Spool:
     def __init__(self, npz: Path) -> None:
         self._npz, self._path = npz, path_of(npz)
         if not self._path.exists() and npz.exists():
-            unpack(npz, None)
+            _replace(npz, _stacked(npz))
         self._writes, self._samples = 0, 0
         for record in self.records():
             self._count(record)
@@ -54,26 +54,32 @@ class Spool:
         self._samples += next((len(value) for name, value in record.items() if name != "step"), 0)
 
     def position(self) -> dict[str, int]:
-        """Return where the records end: bytes of the hidden file; writes and samples of the .npz that they will become."""
-        return {"bytes": growing.length(self._path), "writes": self._writes, "samples": self._samples}
+        """Return where the records end: elements of `step`, and of the other arrays along their first axis."""
+        return {"writes": self._writes, "samples": self._samples}
 
     def records(self) -> Iterator[dict[str, np.ndarray]]:
-        """Yield the records in order.
+        """Yield the records in order; see `read`."""
+        return self.read(self._npz)
+
+    @staticmethod
+    def read(npz: Path) -> Iterator[dict[str, np.ndarray]]:
+        """Yield the records of an .npz in order.
 
         Raises:
             PeError: DATA; the file is damaged.
         """
-        if not self._path.exists():
+        path = path_of(npz)
+        if not path.exists():
             return
         try:
-            with self._path.open("rb") as stream:
+            with path.open("rb") as stream:
                 while line := stream.readline(_LINE_LIMIT):
                     names = strict_json.loads(line)
                     if not isinstance(names, list) or "step" not in names:
                         raise ValueError("a record does not begin with its names")
                     yield {str(n): np.lib.format.read_array(stream, allow_pickle=False) for n in names}
         except (OSError, ValueError, EOFError) as error:
-            raise data_error(f"{self._path}: damaged: {error}", "remove it: earlier fetches are lost with it") from None
+            raise data_error(f"{path}: damaged: {error}", "remove it: earlier fetches are lost with it") from None
 
     def remove(self) -> None:
         """Remove the records, once the .npz is written."""
@@ -83,25 +89,50 @@ class Spool:
             raise atomic.write_error(error, self._path) from None
 
 
-def unpack(npz: Path, position: Mapping[str, int] | None) -> None:
-    """Turn an .npz back into records, which take its place.
+def cut(npz: Path, position: Mapping[str, int]) -> bool:
+    """Take the records back to an earlier position, also where the .npz has been written meanwhile.
 
     Args:
-        npz: the file.
-        position: of `Spool.position`; what came later is left out. None takes everything.
+        npz: the file; records take its place.
+        position: of `Spool.position`.
+
+    Returns:
+        Whether there was as much as that.
 
     Raises:
-        PeError: DATA, it is damaged; USAGE or DEVICE, the records can't be written.
+        PeError: DATA, they are damaged; USAGE or DEVICE, the records can't be written.
     """
+    counts = {"step": position["writes"]}
+    arrays: dict[str, np.ndarray] = {}
+    if path_of(npz).exists():
+        parts: dict[str, list[np.ndarray]] = {}
+        records = Spool.read(npz)
+        while sum(map(len, parts.get("step", ()))) < counts["step"]:
+            record = next(records, None)
+            if record is None:
+                break
+            for name, value in record.items():
+                parts.setdefault(name, []).append(value)
+        arrays = {name: np.concatenate(values) for name, values in parts.items()}
+    elif npz.exists():
+        arrays = _stacked(npz)
+    arrays = {name: value[: counts.get(name, position["samples"])] for name, value in arrays.items()}
+    _replace(npz, arrays)
+    return len(arrays.get("step", ())) == counts["step"]
+
+
+def _stacked(npz: Path) -> dict[str, np.ndarray]:
     arrays = read_npz(npz)
     if "step" not in arrays:
         raise data_error(f"{npz}: no file of fetches: it has no 'step'", "remove it, or move it away")
-    if position is not None:
-        counts = {name: position["writes" if name == "step" else "samples"] for name in arrays}
-        arrays = {name: value[: counts[name]] for name, value in arrays.items()}
-    atomic.write_bytes(path_of(npz), _bytes(arrays) if len(arrays["step"]) else b"")
+    return arrays
+
+
+def _replace(npz: Path, arrays: Record) -> None:
+    """Let one record take the place of an .npz and of its records."""
+    atomic.write_bytes(path_of(npz), _bytes(arrays) if len(arrays.get("step", ())) else b"")
     try:
-        npz.unlink()
+        npz.unlink(missing_ok=True)
     except OSError as error:
         raise atomic.write_error(error, npz) from None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pe_cli.ops.registry import grad_name
 from pe_cli.optim.optimizer import Optimizer, Pairs
 from pe_cli.program.initializer import Constant
@@ -11,7 +13,20 @@ from pe_cli.program.ir import Program, Role, Variable, default_startup_program
 SHARE = "@SHARE_OF_BATCH@"
 
 
-def minimize_in_parts(optimizer: Optimizer, loss: Variable, startup: Program | None = None) -> Program:
+@dataclass(frozen=True)
+class Parts:
+    """What a step does with all parts of its batch but the last.
+
+    Args:
+        program: adds up gradients and updates nothing.
+        sums: variables that it adds them up in; 0 between steps.
+    """
+
+    program: Program
+    sums: frozenset[str]
+
+
+def minimize_in_parts(optimizer: Optimizer, loss: Variable, startup: Program | None = None) -> Parts:
     """Append everything that makes a loss smaller, to a program that runs for the last part of every batch.
 
     Each device keeps its own sums of gradients, so that devices exchange them once a step, for the last part.
@@ -22,7 +37,7 @@ def minimize_in_parts(optimizer: Optimizer, loss: Variable, startup: Program | N
         startup: gets the first values; default: the default startup program.
 
     Returns:
-        The program that runs for every other part: it adds up gradients and updates nothing.
+        What runs for every other part.
 
     Raises:
         PeError: as for `Optimizer.minimize`.
@@ -42,7 +57,7 @@ def minimize_in_parts(optimizer: Optimizer, loss: Variable, startup: Program | N
             names = {"X": [kept.name, gradient.name]}
             block.append_op("sum", names, {"Out": kept.name}, at=parameter.at)
     optimizer.apply_gradients(_totals(pairs, sums), startup)
-    return others
+    return Parts(others, frozenset(v.name for v in sums))
 
 
 def _weigh(loss: Variable) -> None:

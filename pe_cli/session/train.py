@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-import os
-import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,19 @@ from pe_cli.config.period import Period
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data import Loader
-from pe_cli.execute.executor import Executor, merge
-from pe_cli.graph.dot import to_dot
-from pe_cli.graph.pipeline import apply_passes
-from pe_cli.graph.replicate import replicate
-from pe_cli.io import atomic, checkpoint
-from pe_cli.io.fetches import open_writer
+from pe_cli.execute.executor import merge
 from pe_cli.io.run_folder import RunFolder, environment
 from pe_cli.session.averages import Averages
+from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
+from pe_cli.session.measure import Measures
 from pe_cli.session.observer import Start
+from pe_cli.session.outputs import Outputs, files_of
+from pe_cli.session.resume import Resume, check_config, restore
+from pe_cli.session.saver import Saver, Snapshot, kept
+from pe_cli.session.state import Progress
+from pe_cli.session.step import Stepper
+from pe_cli.session.stop import Limits, StopRequest
 
 Array = np.ndarray[Any, Any]
 #: Steps and evaluation batches of a smoke run.
@@ -39,10 +41,10 @@ class Result:
 
     Args:
         folder: the run's.
-        step: steps done.
+        step: steps done, in all.
         metrics: the newest value of every metric, by `train/loss`, `eval/acc`.
         seconds: spent in the loop, compilation and evaluation included.
-        stopped: by a signal.
+        stopped: by a signal or a limit of this call.
     """
 
     folder: Path
@@ -52,64 +54,35 @@ class Result:
     stopped: bool = False
 
 
-class StopRequest:
-    """Turns the first SIGINT or SIGTERM into a request to stop after the step; the second ends the process at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> StopRequest:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            try:
-                self._before[number] = signal.signal(number, self._handle)
-            except ValueError:  # not the main thread: whoever runs us there handles signals
-                return self
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, _: object) -> None:
-        if self.asked:
-            os._exit(ExitCode.INTERRUPTED)
-        self.asked = True
-
-
-@dataclass
-class Progress:
-    """Where training stands; saved in every checkpoint."""
-
-    step: int = 0
-    epoch: int = 0
-    batch: int = 0
-    best: float | None = None
-    newest: dict[str, float] = field(default_factory=dict)
-
-
 class Trainer:
     """Trains a job.
 
     Args:
         job: with initial values in its scope.
         smoke: two steps and one evaluation batch, every output written.
+        resume: run to go on with; None starts a new one.
+        limits: of this call.
     """
 
-    def __init__(self, job: Job, *, smoke: bool = False) -> None:
+    def __init__(
+        self, job: Job, *, smoke: bool = False, resume: Resume | None = None, limits: Limits | None = None
+    ) -> None:
         self.job = job
         self.run = job.run
         self.smoke = smoke
+        self.resume = resume
         self.program = job.program
         assert self.run.train, "there is a training program"
         self.section = self.run.train
         self.loss = self.section.loss
-        self.executor: Executor = job.executor(self.program)
-        self.at = Progress()
-        self.averages = Averages()
+        self.stepper = Stepper(job)
+        self.stop = StopRequest(limits)
         self.numbers = job.numbers(self.program)
         self.arrays = {n: job.variable(n) for n in self.run.fetches if n not in self.numbers}
-        self.writers: dict[str, Any] = {}
+        self.at = Progress()
+        self.averages = Averages()
+        self._saved: tuple[int, int, int, bool] | None = None
+        self._saved_at = 0.0
         self._check()
 
     def _check(self) -> None:
@@ -119,16 +92,15 @@ class Trainer:
             raise PeError(
                 f"the loss '{self.loss}' is {kind}, not one number", at=self.section.at_of("loss"), hint="take its mean"
             )
+        files_of({name: self.run.fetches[name] for name in self.arrays})
         output = self.run.output.checkpoint
-        if output is not None and output.best is not None:
-            known = [
-                f"{split}/{name}" for split in self.run.data for name in self.numbers if split in ("train", "eval")
-            ]
-            if output.best.by not in known:
-                hint = did_you_mean(output.best.by, known) or f"one of {', '.join(known)}"
-                raise PeError(
-                    f"'{output.best.by}' is no metric, one number a step", at=output.best.at_of("by"), hint=hint
-                )
+        for section in (output.best if output else None, self.section.early_stopping):
+            if section is None:
+                continue
+            known = [f"{use}/{name}" for use in self.run.data for name in self.numbers if use in ("train", "eval")]
+            if section.by not in known:
+                hint = did_you_mean(section.by, known) or f"one of {', '.join(known)}"
+                raise PeError(f"'{section.by}' is no metric, one number a step", at=section.at_of("by"), hint=hint)
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
@@ -136,68 +108,63 @@ class Trainer:
         """Run all epochs.
 
         Raises:
-            PeError: the loss is no number any more (4), a file cannot be written (2 or 5), data is wrong (3).
+            PeError: the loss is no number any more (4), a file cannot be written (2 or 5), data is wrong (3), another process
+                trains in the folder (2).
         """
-        loader = self._loader()
+        loader = self.job.loader("train", self.program, self.stepper.batch_size, drop_last=self.section.drop_last)
+        begin = time.monotonic()
         self.folder = self._folder()
-        begin = time.perf_counter()
-        state = "failed"
-        try:
-            with StopRequest() as stop:
-                self._announce(loader)
-                self._epochs(loader, stop)
-                if stop.asked:
-                    self._save()
-                    state = "stopped"
-                    return self._result(begin, stopped=True)
-            state = "done"
-            return self._result(begin)
-        finally:
-            for writer in self.writers.values():
-                writer.close()
-            self.folder.status(state=state, step=self.at.step, epoch=self.at.epoch, best=self.at.best)  # type: ignore[arg-type]
+        with self.folder.hold():
+            self._open()
+            try:
+                with self.stop:
+                    self._announce(loader)
+                    self._epochs(loader)
+                    stopped = self.stop.asked and self._goes_on()
+                    if stopped:
+                        self._save()
+                self._close("stopped" if stopped else "done")
+            except BaseException:
+                self._abandon()
+                raise
+        metrics = dict(sorted(self.at.newest.items(), key=lambda item: not item[0].startswith("train/")))
+        return Result(self.folder.path, self.at.step, metrics, time.monotonic() - begin, stopped)
 
-    def _epochs(self, loader: Loader, stop: StopRequest) -> None:
+    def _goes_on(self) -> bool:
+        """Whether there is anything left to do."""
         last = 1 if self.smoke else self.section.epochs
-        while (last is None or self.at.epoch < last) and not self._enough():
-            for feed in loader.epoch(self.at.epoch, self.at.batch):
-                fitting = self._fit(feed)
-                if fitting is None:
-                    continue
-                self._step(fitting)
-                self.at.batch += 1
-                self._after_step()
-                if stop.asked:
-                    return
-                if self._enough():
-                    break
-            self.at.epoch += 1
-            self.at.batch = 0
-            self._after_epoch()
+        return self.at.batch > 0 or ((last is None or self.at.epoch < last) and not self._enough())
 
     def _enough(self) -> bool:
         limit = SMOKE_STEPS if self.smoke else self.section.steps
-        return limit is not None and self.at.step >= limit
+        return self.at.stopped_early or (limit is not None and self.at.step >= limit)
 
-    def _fit(self, feed: Mapping[str, Array]) -> Mapping[str, Array] | None:
-        """Apply uneven_batch; None leaves the batch out."""
-        policy, devices = self.run.executor.uneven_batch, len(self.job.places)
-        samples = len(next(iter(feed.values())))
-        rest = samples % devices
-        if not rest or policy == "weighted":
-            return feed
-        if policy == "error":
-            raise PeError(
-                f"a batch of {samples} samples cannot be split evenly over {devices} devices",
-                at=self.run.executor.at_of("uneven_batch"),
-                hint="use uneven_batch: weighted or drop, or another batch_size",
-            )
-        return {name: a[: samples - rest] for name, a in feed.items()} if samples > rest else None
+    def _epochs(self, loader: Loader) -> None:
+        if self.at.pending:
+            self._after_step()
+        while self._goes_on() and not self.stop.asked:
+            if not self._enough():
+                self._steps(loader)
+            if not self.stop.asked:
+                self._after_epoch()
+
+    def _steps(self, loader: Loader) -> None:
+        """Do what is left of the epoch."""
+        for feed in loader.epoch(self.at.epoch, self.at.batch):
+            self.at.batch += 1
+            fitting = self.stepper.fit(feed)
+            if fitting is None:
+                continue
+            self._step(fitting)
+            self.stop.count()
+            self._after_step()
+            if self.stop.asked or self._enough():
+                return
 
     def _step(self, feed: Mapping[str, Array]) -> None:
         due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)]
         wanted = dict.fromkeys([*self.numbers.values(), *(self.arrays[n] for n in due)])
-        values, sizes = self.executor.run(feed, list(wanted), self.at.step)
+        values, sizes = self.stepper.run(feed, list(wanted), self.at.step)
         self.at.step += 1
         samples = sum(sizes)
         loss = math.nan
@@ -209,16 +176,21 @@ class Trainer:
             if name == self.loss:
                 loss = float(joined.mean())
         for name in due:
-            self._writer(name).write(self.at.step, {name: self._joined(name, values, sizes)})
+            self.outputs.fetch(name, self.at.step, self._joined(name, values, sizes))
         if not math.isfinite(loss):
-            at = self.program.global_block().var(self.numbers[self.loss]).at
-            raise PeError(
-                f"the loss '{self.loss}' is {loss} at step {self.at.step}",
-                at=at,
-                hint=f"lower the learning rate or clip gradients; {self._kept()}",
-                code=ExitCode.DIVERGED,
-            )
+            raise self._diverged(loss)
         self.job.observer.stepped(self.at.step, self.at.epoch, loss, samples)
+
+    def _diverged(self, loss: float) -> PeError:
+        variable = self.numbers[self.loss]
+        block = self.program.global_block()
+        op = next((op.type for op in reversed(block.ops) if variable in op.output_names()), "feed")
+        return PeError(
+            f"the loss '{self.loss}' ({op}) is {loss} at step {self.at.step}",
+            at=block.var(variable).at,
+            hint=f"lower the learning rate or clip gradients; {kept(self.folder.checkpoints)}",
+            code=ExitCode.DIVERGED,
+        )
 
     def _joined(self, name: str, values: Sequence[Mapping[str, Array]], sizes: Sequence[int]) -> Array:
         """Return an array's value over all devices: samples one after the other, the rest by its mean."""
@@ -236,11 +208,7 @@ class Trainer:
             )
         return np.stack(parts)
 
-    def _kept(self) -> str:
-        found = checkpoint.steps(self.folder.checkpoints)
-        if not found:
-            return "there is no checkpoint yet"
-        return f"the last checkpoint is {self.folder.checkpoints}/step-{found[-1]}"
+    # --- after steps and epochs ---------------------------------------------------------------------------------------
 
     def _due(self, every: Period, step: int) -> bool:
         """Whether a step-counted period ends at a step; epochs are counted where they end."""
@@ -248,113 +216,160 @@ class Trainer:
 
     def _after_step(self) -> None:
         step = self.at.step
-        due = [n for n in self.numbers if n in self.run.fetches and self._due(self.run.fetches[n].every, step)]
-        if due and not self.smoke:
-            self._record("train", self.averages.take(due))
+        self.saver.check()
         if self.smoke:
             return
-        if self._due(self.section.eval_every, step) and self.section.eval_every.unit == "step":
-            self._evaluate()
+        evaluated: dict[str, float] | None = {}
+        if self.section.eval_every.unit == "step" and self._due(self.section.eval_every, step):
+            evaluated = self._evaluate()
+        self.at.pending = evaluated is None
+        if evaluated is None:
+            return
+        due = [n for n in self.numbers if n in self.run.fetches and self._due(self.run.fetches[n].every, step)]
+        best = self._record("train", self.averages.take(due))
+        best |= self._record("eval", evaluated)
         output = self.run.output.checkpoint
-        if output is not None and output.every.unit == "step" and self._due(output.every, step):
-            self._save()
+        if output is not None and (best or self._due(output.every, step) or self._late(output.every)):
+            self._save(best)
         if step % self.run.exec_strategy.num_iteration_per_drop_scope == 0:
-            self.executor.drop_unused()
+            self.stepper.drop_unused()
+
+    def _late(self, every: Period) -> bool:
+        """Whether a period of time is over since the last checkpoint, by a clock that nobody sets."""
+        return every.seconds is not None and time.monotonic() - self._saved_at >= every.seconds
 
     def _after_epoch(self) -> None:
-        epoch = self.at.epoch
-        periods = {n: self.run.fetches[n].every if n in self.run.fetches else Period(1, "epoch") for n in self.numbers}
-        ended = self._enough() or epoch == self.section.epochs
-        due = [n for n, p in periods.items() if (p.unit == "epoch" and epoch % p.count == 0) or ended]
-        self._record("train", self.averages.take(due))
+        """End the epoch; when the evaluation is asked to stop, nothing has changed, and a resumed run begins here."""
+        epoch = self.at.epoch + 1
         every = self.section.eval_every
+        ended = self._enough() or epoch == self.section.epochs
+        evaluated: dict[str, float] | None = {}
         if (every.unit == "epoch" and epoch % every.count == 0) or ended or self.smoke:
-            self._evaluate()
+            evaluated = self._evaluate()
+        if evaluated is None:
+            return
+        self.at.epoch, self.at.batch = epoch, 0
+        best = self.measures.note(self.at, "eval", evaluated)
+        ended |= self._enough()
+        periods = {n: self.run.fetches[n].every if n in self.run.fetches else Period(1, "epoch") for n in self.numbers}
+        due = [n for n, p in periods.items() if (p.unit == "epoch" and epoch % p.count == 0) or ended]
+        best |= self._record("train", self.averages.take(due))
+        self._write("eval", evaluated)
         output = self.run.output.checkpoint
         if output is not None and (
-            (output.every.unit == "epoch" and epoch % output.every.count == 0) or ended or self.smoke
+            best or ended or self.smoke or (output.every.unit == "epoch" and epoch % output.every.count == 0)
         ):
-            self._save()
+            self._save(best)
+
+    def _evaluate(self) -> dict[str, float] | None:
+        """Return the metrics of evaluation, none where they are known for this step; None when it was asked to stop."""
+        if "eval" not in self.run.data and not (self.smoke and not self.run.data):
+            return {}
+        if self.at.evaluated == self.at.step:
+            return {}
+        found = self.job.evaluate("eval", limit=1 if self.smoke else None, stop=lambda: self.stop.now)
+        if found is not None:
+            self.at.evaluated = self.at.step
+        return found
 
     # --- what is kept -------------------------------------------------------------------------------------------------
 
-    def _record(self, split: str, values: Mapping[str, float]) -> None:
+    def _record(self, use: str, values: Mapping[str, float]) -> bool:
+        """Note metrics and write them down; return whether they are the best so far."""
+        best = self.measures.note(self.at, use, values)
+        self._write(use, values)
+        return best
+
+    def _write(self, use: str, values: Mapping[str, float]) -> None:
         if not values:
             return
-        self.folder.metric({"step": self.at.step, "epoch": self.at.epoch, "split": split, **values})
-        self.at.newest |= {f"{split}/{name}": value for name, value in values.items()}
+        self.outputs.metric({"step": self.at.step, "epoch": self.at.epoch, "split": use, **values})
         self.folder.status(state="running", step=self.at.step, epoch=self.at.epoch, best=self.at.best)
-        self.job.observer.recorded(self.at.step, self.at.epoch, {f"{split}/{n}": v for n, v in values.items()})
+        self.job.observer.recorded(self.at.step, self.at.epoch, {f"{use}/{n}": v for n, v in values.items()})
 
-    def _evaluate(self) -> None:
-        if "eval" in self.run.data or (self.smoke and not self.run.data):
-            self._record("eval", self.job.evaluate("eval", limit=1 if self.smoke else None))
-
-    def _save(self) -> None:
-        output = self.run.output.checkpoint
-        if output is None:
+    def _save(self, best: bool = False) -> None:
+        """Hand a copy of everything to the thread that writes."""
+        if self.run.output.checkpoint is None:
             return
+        now = (self.at.step, self.at.epoch, self.at.batch, self.at.pending)
+        if now == self._saved:
+            return
+        self._saved, self._saved_at = now, time.monotonic()
+        if best:
+            self.at.best_step = self.at.step
         meta = {
-            "step": self.at.step,
             "epoch": self.at.epoch,
             "batch": self.at.batch,
-            "metrics": self.at.newest,
+            "metrics": dict(self.at.newest),
             "seed": self.run.executor.seed,
             "model": self.run.model.name,
+            "progress": self.at.to_json(),
+            "averages": self.averages.to_json(),
+            "outputs": self.outputs.positions(),
+            "config": self._resolved,
         }
-        best = self._is_best()
-        checkpoint.save(self.folder.checkpoints, self.at.step, self.job.state(), meta, output.keep)
-        checkpoint.mark(self.folder.checkpoints, "last", self.at.step)
-        if best:
-            checkpoint.mark(self.folder.checkpoints, "best", self.at.step)
-        checkpoint.prune(self.folder.checkpoints, output.keep)
-
-    def _is_best(self) -> bool:
-        output = self.run.output.checkpoint
-        if output is None or output.best is None:
-            return False
-        value = self.at.newest.get(output.best.by)
-        if value is None:  # saved before it was measured for the first time
-            return False
-        better = self.at.best is None or (value > self.at.best if output.best.mode == "max" else value < self.at.best)
-        if better:
-            self.at.best = value
-        return better
-
-    def _writer(self, name: str) -> Any:
-        if name not in self.writers:
-            target = self.run.fetches[name].to or f"{name.replace('/', '.').replace('@', '.')}.npz"
-            self.writers[name] = open_writer(self.folder.fetches / Path(target).name)
-        return self.writers[name]
+        state = self.job.values.state()
+        self.saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths()))
 
     # --- beginning and end --------------------------------------------------------------------------------------------
 
-    def _loader(self) -> Loader:
-        return self.job.loader("train", self.program, self.job.batch_size, drop_last=self.section.drop_last)
-
     def _folder(self) -> RunFolder:
         run = self.run
-        folder = RunFolder.create(Path(run.output.dir), run.name, run.text, resolved_yaml(run, standalone=True), environment())
-        atomic.write_text(folder.path / "model.yaml", run.model_path.read_text(encoding="utf-8"))
-        if run.build_strategy.debug_graphviz_path:
-            self._draw(folder)
-        return folder
+        self._resolved = resolved_yaml(run, standalone=True)
+        if self.resume is not None:
+            return self.resume.folder
+        return RunFolder.create(
+            Path(run.output.dir),
+            run.name,
+            run.text,
+            self._resolved,
+            environment(),
+            model_text=run.model_path.read_text(encoding="utf-8"),
+        )
 
-    def _draw(self, folder: RunFolder) -> None:
-        """Write the graph as it was, after passes, and over all devices."""
-        strategy = self.run.build_strategy
-        program = self.program
-        optimised = apply_passes(program, strategy, [])
-        one = self.job.places[:1]
-        for name, graph in (
-            ("original_graph", replicate(program, one, strategy)),
-            ("fused_graph", replicate(optimised, one, strategy)),
-            ("multi_devices_graph", replicate(optimised, self.job.places, strategy)),
-        ):
-            path = folder.path / f"{strategy.debug_graphviz_path}{name}.dot"
-            if not path.resolve().is_relative_to(folder.path.resolve()):
-                path = Path(f"{strategy.debug_graphviz_path}{name}.dot")
-            atomic.write_text(path, to_dot(graph, title=f"{self.run.model.name}: {name}"))
+    def _open(self) -> None:
+        """Prepare what writes, and go back to the checkpoint of a run that is resumed."""
+        output = self.run.output.checkpoint
+        block = self.program.global_block()
+        places = {p.name: p.at for p in block.parameters()}
+        self.saver = Saver(self.folder.checkpoints, output.keep if output else 1, places)
+        self.outputs = Outputs(self.folder, {name: self.run.fetches[name] for name in self.arrays})
+        self.measures = Measures(output.best if output else None, self.section.early_stopping, self._note)
+        self._saved_at = time.monotonic()
+        if self.resume is not None:
+            self._restore(self.resume)
+        if self.run.build_strategy.debug_graphviz_path:
+            draw(self.job, self.folder)
+
+    def _restore(self, resume: Resume) -> None:
+        for text in check_config(resume, self.run):
+            self._note(text)
+        found = restore(resume)
+        if found.arrays:
+            self.job.values.restore(found.arrays, partial=resume.allow_changes)
+            self._saved = (found.progress.step, found.progress.epoch, found.progress.batch, found.progress.pending)
+        self.at, self.averages = found.progress, found.averages
+        for text in (*found.notes, *self.outputs.restore(found.positions)):
+            self._note(text)
+        self.folder.status(state="running", step=self.at.step, epoch=self.at.epoch, best=self.at.best)
+
+    def _note(self, text: str) -> None:
+        self.folder.log(text)
+        self.job.observer.note(text)
+
+    def _close(self, state: str) -> None:
+        self.saver.wait()
+        self.outputs.close()
+        self._status(state)
+
+    def _abandon(self) -> None:
+        """End as well as that goes: the error that is on its way counts."""
+        for end in (self.saver.wait, self.outputs.abandon, lambda: self._status("failed")):
+            with contextlib.suppress(PeError):
+                end()
+
+    def _status(self, state: str) -> None:
+        self.folder.status(state=state, step=self.at.step, epoch=self.at.epoch, best=self.at.best)  # type: ignore[arg-type]
 
     def _announce(self, loader: Loader) -> None:
         count = sum(math.prod(p.shape) for p in self.program.global_block().parameters())
@@ -362,10 +377,6 @@ class Trainer:
         steps = None if epochs is None else epochs * len(loader)
         limit = SMOKE_STEPS if self.smoke else self.section.steps
         steps = limit if steps is None else (steps if limit is None else min(steps, limit))
-        self.job.observer.started(
-            Start(self.run.model.name, count, self.job.devices, steps, epochs, str(self.folder.path))
-        )
+        start = Start(self.run.model.name, count, self.job.devices, steps, epochs, str(self.folder.path), self.at.step)
+        self.job.observer.started(start)
         self.folder.log(f"devices: {self.job.devices}")
-
-    def _result(self, begin: float, stopped: bool = False) -> Result:
-        return Result(self.folder.path, self.at.step, dict(self.at.newest), time.perf_counter() - begin, stopped)
