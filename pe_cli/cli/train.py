@@ -60,7 +60,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     "--smoke", is_flag=True, help="Two small steps and one evaluation batch; makes up data that is not there."
 )
 @click.option("--quiet", is_flag=True, help="Print nothing but the last line.")
-def command(  # noqa: PLR0913 - one argument an option
+def command(  # noqa: PLR0913, PLR0917 - one argument an option
     config: Path | None,
     overrides: tuple[str, ...],
     resume: str | None,

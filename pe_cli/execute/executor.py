@@ -62,7 +62,7 @@ class Executor:
         constants: feeds that are the same at every step; those that the program does not know are left out.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each a wish of its own
         self,
         program: Program,
         scope: Scope,

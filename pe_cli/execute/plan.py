@@ -48,7 +48,7 @@ class Plan:
         step: what runs.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each a wish of its own
         self,
         graph: Graph,
         request: Request,
