@@ -17,6 +17,7 @@ from pe_cli.config.resolved import resolved_yaml
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data import Loader
 from pe_cli.execute.executor import merge
+from pe_cli.io import atomic
 from pe_cli.io.run_folder import RunFolder, environment
 from pe_cli.session.averages import Averages
 from pe_cli.session.graphs import draw
@@ -284,7 +285,7 @@ class Trainer:
         if not values:
             return
         self.outputs.metric({"step": self.at.step, "epoch": self.at.epoch, "split": use, **values})
-        self.folder.status(state="running", step=self.at.step, epoch=self.at.epoch, best=self.at.best)
+        self.folder.status(step=self.at.step, epoch=self.at.epoch, best=self.at.best)
         self.job.observer.recorded(self.at.step, self.at.epoch, {f"{use}/{n}": v for n, v in values.items()})
 
     def _save(self, best: bool = False) -> None:
@@ -342,6 +343,8 @@ class Trainer:
             draw(self.job, self.folder)
 
     def _restore(self, resume: Resume) -> None:
+        for place in (self.folder.path, self.folder.fetches):
+            atomic.clean_temporaries(place, older_than=0.0)  # nobody else writes here now
         for text in check_config(resume, self.run):
             self._note(text)
         found = restore(resume)

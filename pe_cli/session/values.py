@@ -55,6 +55,8 @@ class Values:
             )
         for name in known:
             self.scope.set(name, arrays[name])
+        if not partial:
+            self._set_copies(arrays)
         return len(known)
 
     def state(self) -> dict[str, Array]:
@@ -86,6 +88,10 @@ class Values:
                 text = f"'{name}' is {arrays[name].dtype} in the checkpoint and {self.scope.type(name)} in the model"
                 raise PeError(text, code=ExitCode.DATA)
             self.scope.set(name, arrays[name])
+        self._set_copies(arrays)
+
+    def _set_copies(self, arrays: Mapping[str, Array]) -> None:
+        """Write what devices have of their own; one that the file has nothing for keeps the first device's."""
         for name in self._apart():
             for device in range(1, len(self.scope.places)):
                 if _copy_of(name, device) in arrays:

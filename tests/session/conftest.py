@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
 from pathlib import Path
 
 import numpy as np
@@ -86,14 +86,14 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, rng: np.random.Generator, capfd: pytest.CaptureFixture[str]) -> Bench:
+def bench(
+    tmp_path: Path, rng: np.random.Generator, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Bench:
     """A network that is to be trained on 44 samples: five batches of eight and one of four, an epoch."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # no power fails here, and flushing takes most of the time
     x = rng.standard_normal((44, 4)).astype(np.float32)
     y = (np.sin(x[:, :1]) + x[:, 1:2]).astype(np.float32)
     np.savez(tmp_path / "data.npz", x=x, y=y)
     (tmp_path / "model.yaml").write_text(MODEL)
     (tmp_path / "run.yaml").write_text(CONFIG.replace("RUNS", str(tmp_path / "runs")))
     return Bench(tmp_path, capfd)
-
-
-Train = Callable[..., Path]
