@@ -130,7 +130,7 @@ class EmaSection(Section):
     """A moving average of the parameters: decay * average + (1 - decay) * parameter, corrected for its start at 0."""
 
     decay: Annotated[float, Field(strict=True, gt=0, lt=1)] = Field(
-        default=0.999, description="part of the average that stays each step, no unit"
+        default=0.999, description="part of the average that stays each step, above 0 and below 1"
     )
 
 

@@ -30,13 +30,14 @@ from pe_cli.io.steps import (
     resolve,
     set_aside,
     steps,
+    tidy,
     unmark,
 )
 from pe_cli.io.tensors import data_error, read_npz, read_safetensors, write_safetensors
 
 __all__ = [
     "folder_of", "load", "load_arrays", "mark", "marked", "newest_whole", "prune", "resolve", "save", "set_aside",
-    "steps", "unmark",
+    "steps", "tidy", "unmark",
 ]  # fmt: skip
 
 

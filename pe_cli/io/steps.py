@@ -150,6 +150,20 @@ def unmark(root: Path, name: Mark) -> None:
         raise atomic.write_error(error, root / name) from None
 
 
+def tidy(root: Path) -> None:
+    """Finish or remove what killed writers left.
+
+    Raises:
+        PeError: the folder can't be written.
+    """
+    atomic.make_folder(root)
+    try:
+        with locked(root):
+            clean(root)
+    except OSError as error:
+        raise atomic.write_error(error, root) from None
+
+
 def clean(root: Path) -> None:
     """Finish what killed writers left; only with the lock, so that nothing of a live writer is touched."""
     for entry in list(root.iterdir()):

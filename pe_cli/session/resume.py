@@ -110,6 +110,7 @@ def restore(resume: Resume) -> Restored:
     """
     root = resume.folder.checkpoints
     notes: list[str] = []
+    checkpoint.tidy(root)
     if resume.step is not None:
         step, (arrays, meta) = resume.step, checkpoint.load(checkpoint.folder_of(root, resume.step))
     else:

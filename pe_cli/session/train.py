@@ -185,6 +185,8 @@ class Trainer:
     def _diverged(self, loss: float) -> PeError:
         variable = self.numbers[self.loss]
         block = self.program.global_block()
+        with contextlib.suppress(PeError):
+            self.saver.wait()  # so that the hint names the newest checkpoint
         op = next((op.type for op in reversed(block.ops) if variable in op.output_names()), "feed")
         return PeError(
             f"the loss '{self.loss}' ({op}) is {loss} at step {self.at.step}",
