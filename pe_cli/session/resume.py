@@ -10,13 +10,16 @@ import numpy as np
 
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
-from pe_cli.io import checkpoint
+from pe_cli.io import checkpoint, strict_json
 from pe_cli.io.description import Meta
-from pe_cli.io.run_folder import RunFolder
+from pe_cli.io.run_folder import RunFolder, environment
 from pe_cli.io.tensors import data_error
 from pe_cli.session.averages import Averages
 from pe_cli.session.changes import changes, check_changes
 from pe_cli.session.state import Progress, averages_from_json
+
+#: Packages whose versions may change what kernels compute.
+_COMPILING = ("numba", "llvmlite")
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,22 @@ def check_config(resume: Resume, run: RunSpec) -> list[str]:
     if found:
         folder.write_config(run.text, *after)
     return [f"changed: {change}" for change in found]
+
+
+def environment_changes(folder: RunFolder) -> list[str]:
+    """Return what is otherwise than where the run was trained so far, of what can change the last digits."""
+    try:
+        before = strict_json.loads(folder.env_path.read_bytes())
+    except (OSError, ValueError):
+        return []
+    now = environment()
+    if not isinstance(before, dict):
+        return []
+    found = [(key, before.get(key), now[key]) for key in ("pe", "cpu") if before.get(key) != now[key]]
+    old, new = before.get("packages"), now["packages"]
+    if isinstance(old, dict) and isinstance(new, dict):
+        found += [(name, old.get(name), new.get(name)) for name in _COMPILING if old.get(name) != new.get(name)]
+    return [f"{name} was {was}, it is {now_is}: the last digits may differ" for name, was, now_is in found]
 
 
 def _text(path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -13,20 +12,15 @@ from typing import Any
 import numpy as np
 
 from pe_cli.config.period import Period
-from pe_cli.config.resolved import resolved_yaml
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data import Loader
 from pe_cli.execute.executor import merge
-from pe_cli.io import atomic
-from pe_cli.io.run_folder import RunFolder, environment
 from pe_cli.session.averages import Averages
-from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
-from pe_cli.session.measure import Measures
+from pe_cli.session.keeper import Keeper, folder_of
 from pe_cli.session.observer import Start
-from pe_cli.session.outputs import Outputs, files_of
-from pe_cli.session.resume import Resume, check_config, restore
-from pe_cli.session.saver import Saver, Snapshot, kept
+from pe_cli.session.outputs import files_of
+from pe_cli.session.resume import Resume
 from pe_cli.session.state import Progress
 from pe_cli.session.step import Stepper
 from pe_cli.session.stop import Limits, StopRequest
@@ -82,8 +76,6 @@ class Trainer:
         self.arrays = {n: job.variable(n) for n in self.run.fetches if n not in self.numbers}
         self.at = Progress()
         self.averages = Averages()
-        self._saved: tuple[int, int, int, bool] | None = None
-        self._saved_at = 0.0
         self._check()
 
     def _check(self) -> None:
@@ -114,22 +106,23 @@ class Trainer:
         """
         loader = self.job.loader("train", self.program, self.stepper.batch_size, drop_last=self.section.drop_last)
         begin = time.monotonic()
-        self.folder = self._folder()
-        with self.folder.hold():
-            self._open()
+        self.keeper = Keeper(self.job, folder_of(self.run, self.resume), self.arrays)
+        with self.keeper.folder.hold():
+            self.keeper.open(self.resume)
+            self.at, self.averages = self.keeper.at, self.keeper.averages
             try:
                 with self.stop:
                     self._announce(loader)
                     self._epochs(loader)
                     stopped = self.stop.asked and self._goes_on()
                     if stopped:
-                        self._save()
-                self._close("stopped" if stopped else "done")
+                        self.keeper.save()
+                self.keeper.close("stopped" if stopped else "done")
             except BaseException:
-                self._abandon()
+                self.keeper.abandon()
                 raise
         metrics = dict(sorted(self.at.newest.items(), key=lambda item: not item[0].startswith("train/")))
-        return Result(self.folder.path, self.at.step, metrics, time.monotonic() - begin, stopped)
+        return Result(self.keeper.folder.path, self.at.step, metrics, time.monotonic() - begin, stopped)
 
     def _goes_on(self) -> bool:
         """Whether there is anything left to do."""
@@ -177,7 +170,7 @@ class Trainer:
             if name == self.loss:
                 loss = float(joined.mean())
         for name in due:
-            self.outputs.fetch(name, self.at.step, self._joined(name, values, sizes))
+            self.keeper.outputs.fetch(name, self.at.step, self._joined(name, values, sizes))
         if not math.isfinite(loss):
             raise self._diverged(loss)
         self.job.observer.stepped(self.at.step, self.at.epoch, loss, samples)
@@ -185,13 +178,11 @@ class Trainer:
     def _diverged(self, loss: float) -> PeError:
         variable = self.numbers[self.loss]
         block = self.program.global_block()
-        with contextlib.suppress(PeError):
-            self.saver.wait()  # so that the hint names the newest checkpoint
         op = next((op.type for op in reversed(block.ops) if variable in op.output_names()), "feed")
         return PeError(
             f"the loss '{self.loss}' ({op}) is {loss} at step {self.at.step}",
             at=block.var(variable).at,
-            hint=f"lower the learning rate or clip gradients; {kept(self.folder.checkpoints)}",
+            hint=f"lower the learning rate or clip gradients; {self.keeper.newest()}",
             code=ExitCode.DIVERGED,
         )
 
@@ -219,7 +210,7 @@ class Trainer:
 
     def _after_step(self) -> None:
         step = self.at.step
-        self.saver.check()
+        self.keeper.check()
         if self.smoke:
             return
         evaluated: dict[str, float] | None = {}
@@ -229,17 +220,13 @@ class Trainer:
         if evaluated is None:
             return
         due = [n for n in self.numbers if n in self.run.fetches and self._due(self.run.fetches[n].every, step)]
-        best = self._record("train", self.averages.take(due))
-        best |= self._record("eval", evaluated)
+        best = self.keeper.record("train", self.averages.take(due))
+        best |= self.keeper.record("eval", evaluated)
         output = self.run.output.checkpoint
-        if output is not None and (best or self._due(output.every, step) or self._late(output.every)):
-            self._save(best)
+        if output is not None and (best or self._due(output.every, step) or self.keeper.late(output.every)):
+            self.keeper.save(best)
         if step % self.run.exec_strategy.num_iteration_per_drop_scope == 0:
             self.stepper.drop_unused()
-
-    def _late(self, every: Period) -> bool:
-        """Whether a period of time is over since the last checkpoint, by a clock that nobody sets."""
-        return every.seconds is not None and time.monotonic() - self._saved_at >= every.seconds
 
     def _after_epoch(self) -> None:
         """End the epoch; when the evaluation is asked to stop, nothing has changed, and a resumed run begins here."""
@@ -252,17 +239,17 @@ class Trainer:
         if evaluated is None:
             return
         self.at.epoch, self.at.batch = epoch, 0
-        best = self.measures.note(self.at, "eval", evaluated)
+        best = self.keeper.note("eval", evaluated)
         ended |= self._enough()
         periods = {n: self.run.fetches[n].every if n in self.run.fetches else Period(1, "epoch") for n in self.numbers}
         due = [n for n, p in periods.items() if (p.unit == "epoch" and epoch % p.count == 0) or ended]
-        best |= self._record("train", self.averages.take(due))
-        self._write("eval", evaluated)
+        best |= self.keeper.record("train", self.averages.take(due))
+        self.keeper.write("eval", evaluated)
         output = self.run.output.checkpoint
         if output is not None and (
             best or ended or self.smoke or (output.every.unit == "epoch" and epoch % output.every.count == 0)
         ):
-            self._save(best)
+            self.keeper.save(best)
 
     def _evaluate(self) -> dict[str, float] | None:
         """Return the metrics of evaluation, none where they are known for this step; None when it was asked to stop."""
@@ -275,106 +262,7 @@ class Trainer:
             self.at.evaluated = self.at.step
         return found
 
-    # --- what is kept -------------------------------------------------------------------------------------------------
-
-    def _record(self, use: str, values: Mapping[str, float]) -> bool:
-        """Note metrics and write them down; return whether they are the best so far."""
-        best = self.measures.note(self.at, use, values)
-        self._write(use, values)
-        return best
-
-    def _write(self, use: str, values: Mapping[str, float]) -> None:
-        if not values:
-            return
-        self.outputs.metric({"step": self.at.step, "epoch": self.at.epoch, "split": use, **values})
-        self.folder.status(step=self.at.step, epoch=self.at.epoch, best=self.at.best)
-        self.job.observer.recorded(self.at.step, self.at.epoch, {f"{use}/{n}": v for n, v in values.items()})
-
-    def _save(self, best: bool = False) -> None:
-        """Hand a copy of everything to the thread that writes."""
-        if self.run.output.checkpoint is None:
-            return
-        now = (self.at.step, self.at.epoch, self.at.batch, self.at.pending)
-        if now == self._saved:
-            return
-        self._saved, self._saved_at = now, time.monotonic()
-        if best:
-            self.at.best_step = self.at.step
-        meta = {
-            "epoch": self.at.epoch,
-            "batch": self.at.batch,
-            "metrics": dict(self.at.newest),
-            "seed": self.run.executor.seed,
-            "model": self.run.model.name,
-            "progress": self.at.to_json(),
-            "averages": self.averages.to_json(),
-            "outputs": self.outputs.positions(),
-            "config": self._resolved,
-        }
-        state = self.job.values.state()
-        self.saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths()))
-
     # --- beginning and end --------------------------------------------------------------------------------------------
-
-    def _folder(self) -> RunFolder:
-        run = self.run
-        self._resolved = resolved_yaml(run, standalone=True)
-        if self.resume is not None:
-            return self.resume.folder
-        return RunFolder.create(
-            Path(run.output.dir),
-            run.name,
-            run.text,
-            self._resolved,
-            environment(),
-            model_text=run.model_path.read_text(encoding="utf-8"),
-        )
-
-    def _open(self) -> None:
-        """Prepare what writes, and go back to the checkpoint of a run that is resumed."""
-        output = self.run.output.checkpoint
-        block = self.program.global_block()
-        places = {p.name: p.at for p in block.parameters()}
-        self.saver = Saver(self.folder.checkpoints, output.keep if output else 1, places)
-        self.outputs = Outputs(self.folder, {name: self.run.fetches[name] for name in self.arrays})
-        self.measures = Measures(output.best if output else None, self.section.early_stopping, self._note)
-        self._saved_at = time.monotonic()
-        if self.resume is not None:
-            self._restore(self.resume)
-        if self.run.build_strategy.debug_graphviz_path:
-            draw(self.job, self.folder)
-
-    def _restore(self, resume: Resume) -> None:
-        for place in (self.folder.path, self.folder.fetches):
-            atomic.clean_temporaries(place, older_than=0.0)  # nobody else writes here now
-        for text in check_config(resume, self.run):
-            self._note(text)
-        found = restore(resume)
-        if found.arrays:
-            self.job.values.restore(found.arrays, partial=resume.allow_changes)
-            self._saved = (found.progress.step, found.progress.epoch, found.progress.batch, found.progress.pending)
-        self.at, self.averages = found.progress, found.averages
-        for text in (*found.notes, *self.outputs.restore(found.positions)):
-            self._note(text)
-        self.folder.status(state="running", step=self.at.step, epoch=self.at.epoch, best=self.at.best)
-
-    def _note(self, text: str) -> None:
-        self.folder.log(text)
-        self.job.observer.note(text)
-
-    def _close(self, state: str) -> None:
-        self.saver.wait()
-        self.outputs.close()
-        self._status(state)
-
-    def _abandon(self) -> None:
-        """End as well as that goes: the error that is on its way counts."""
-        for end in (self.saver.wait, self.outputs.abandon, lambda: self._status("failed")):
-            with contextlib.suppress(PeError):
-                end()
-
-    def _status(self, state: str) -> None:
-        self.folder.status(state=state, step=self.at.step, epoch=self.at.epoch, best=self.at.best)  # type: ignore[arg-type]
 
     def _announce(self, loader: Loader) -> None:
         count = sum(math.prod(p.shape) for p in self.program.global_block().parameters())
@@ -382,6 +270,6 @@ class Trainer:
         steps = None if epochs is None else epochs * len(loader)
         limit = SMOKE_STEPS if self.smoke else self.section.steps
         steps = limit if steps is None else (steps if limit is None else min(steps, limit))
-        start = Start(self.run.model.name, count, self.job.devices, steps, epochs, str(self.folder.path), self.at.step)
+        start = Start(self.run.model.name, count, self.job.devices, steps, epochs, str(self.keeper.folder.path), self.at.step)
         self.job.observer.started(start)
-        self.folder.log(f"devices: {self.job.devices}")
+        self.keeper.folder.log(f"devices: {self.job.devices}")

@@ -229,3 +229,21 @@ def test_what_is_no_run_cannot_be_resumed(bench: Bench) -> None:
     assert "not the folder of a run" in bench.err
     assert bench.run("train", "--resume", bench.base / "absent") != 0
     assert "absent" in bench.err
+
+
+def test_a_refused_resume_leaves_the_status_alone(bench: Bench) -> None:
+    folder = bench.train("runs", "--max-steps", 2, code=STOPPED)
+    before = (folder / "status.json").read_text()
+    assert bench.run("train", "--resume", folder, "-o", "executor.seed=9") == ExitCode.USAGE
+    assert (folder / "status.json").read_text() == before
+
+
+def test_another_processor_or_version_is_told(bench: Bench) -> None:
+    folder = bench.train("runs", "--max-steps", 2, code=STOPPED)
+    path = folder / "env.json"
+    env = json.loads(path.read_text())
+    env["cpu"], env["packages"]["numba"] = "an abacus", "0.1"
+    path.write_text(json.dumps(env))
+    assert bench.run("train", "--resume", folder) == 0
+    assert "cpu was an abacus, it is " in bench.err
+    assert "numba was 0.1, it is " in bench.err
