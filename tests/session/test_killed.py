@@ -47,7 +47,7 @@ def harmed(bench: Bench, how: str, instants: int) -> list[dict[str, object]]:
 
 
 def test_killed_before_any_call_it_goes_on_bit_for_bit(bench: Bench) -> None:
-    results = harmed(bench, "kill", 24)
+    results = harmed(bench, "kill", 18)
     assert {result["code"] for result in results} == {-signal.SIGKILL}
     assert sum("goes on after step" in str(r["text"]) for r in results) == 0, "quiet says nothing"
 
@@ -60,7 +60,7 @@ def test_killed_before_any_call_it_goes_on_bit_for_bit(bench: Bench) -> None:
     ],
 )
 def test_a_disk_that_fails_is_told_and_harms_nothing(bench: Bench, how: str, code: int, said: str) -> None:
-    for result in harmed(bench, how, 10):
+    for result in harmed(bench, how, 8):
         assert result["code"] in (code, 0), result
         assert "Traceback" not in str(result["said"])
         assert "bug of pe" not in str(result["said"])
