@@ -204,8 +204,9 @@ class _Npz(FetchWriter):
             raise atomic.write_error(error, self.path, wanted=wanted) from None
 
     def close(self) -> None:
+        open_ = self._file is not None
         super().close()
-        if self._spool is not None:
+        if self._spool is not None and open_:  # not after a close that failed: then the records are all there is
             self._spool.remove()
 
 
