@@ -89,7 +89,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
         job.initialise()
         if init is not None:
             _initialise(job, init, quiet or smoke)
-        result = trainer.train()
+        result = trainer.train(given=init is not None)
     finally:
         watcher.close()
     click.echo(last_line(result, smoke=smoke))

@@ -97,8 +97,11 @@ class Trainer:
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
-    def train(self) -> Result:
+    def train(self, *, given: bool = False) -> Result:
         """Run all epochs.
+
+        Args:
+            given: the values in the scope are not those of the startup program: a checkpoint of step 0 keeps them.
 
         Raises:
             PeError: the loss is no number any more (4), a file cannot be written (2 or 5), data is wrong (3), another process
@@ -111,6 +114,8 @@ class Trainer:
             self.keeper.open(self.resume)
             self.at, self.averages = self.keeper.at, self.keeper.averages
             try:
+                if given:
+                    self.keeper.save()
                 with self.stop:
                     self._announce(loader)
                     self._epochs(loader)

@@ -68,17 +68,18 @@ class Values:
         return found
 
     def restore(self, arrays: Mapping[str, Array], *, partial: bool = False) -> None:
-        """Write what `state` returned, over initial values. Constants, a learning rate for example, stay the config's.
+        """Write what `state` returned, over initial values.
 
         Args:
             arrays: also of another number of devices: a device without its own copy takes the first one's.
-            partial: names on either side without a partner are left alone.
+            partial: the config has changed: names on either side without a partner are left alone, and constants, a learning
+                rate for example, stay the config's.
 
         Raises:
             PeError: DATA; names, shapes or element types that do not fit.
         """
-        constants = self._constants()
-        missing = [n for n in self.scope if n not in arrays and n not in constants and n not in self._sums]
+        constants = self._constants() if partial else set()
+        missing = [n for n in self.scope if n not in arrays and n not in self._sums]
         unknown = [n for n in arrays if n.partition(_COPY)[0] not in self.scope]
         if (missing or unknown) and not partial:
             what = f"no value for {_some(missing)}" if missing else f"{_some(unknown)}, which the model has not"
