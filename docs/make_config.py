@@ -168,6 +168,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "data": lambda: keys(sections.DataSection),
     "feeds": lambda: keys(sections.FeedSection),
     "train": lambda: keys(sections.TrainSection),
+    "ema": lambda: keys(sections.EmaSection),
+    "early_stopping": lambda: keys(sections.EarlyStoppingSection),
     "fetches": lambda: keys(sections.FetchSection),
     "executor": lambda: keys(sections.ExecutorSection),
     "build_strategy": lambda: keys(sections.BuildSection),

@@ -10,13 +10,15 @@ from pe_cli.build.model import BrokenError, Layers
 from pe_cli.build.objects import OPTIMIZER, Maker
 from pe_cli.config.load import read_run
 from pe_cli.config.mistakes import Mistakes
-from pe_cli.config.sections import FeedSection
+from pe_cli.config.sections import FeedSection, TrainSection
 from pe_cli.config.spec import ModelSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import TensorType
+from pe_cli.optim.accumulate import Parts, add_up
+from pe_cli.optim.average import MovingAverage, append_moving_average
 from pe_cli.optim.norms import gradient_norms
 from pe_cli.optim.optimizer import Optimizer
-from pe_cli.program.ir import Program, Variable, program_guard
+from pe_cli.program.ir import Program, Variable, default_startup_program, program_guard
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Built:
         recorded: metric -> variable of the training program that is recorded beside the loss: the learning rate and the like.
         norms: parameters whose gradients' lengths are the elements of the variable `norms_name`, in order.
         norms_name: empty where they are not asked for.
+        parts: with `accumulate`, what runs for all parts of a batch but the last; `train` runs for that.
+        average: with `ema`, the variables that hold the averages of parameters.
     """
 
     name: str
@@ -46,6 +50,8 @@ class Built:
     recorded: Mapping[str, str] = field(default_factory=dict)
     norms: tuple[str, ...] = ()
     norms_name: str = ""
+    parts: Parts | None = None
+    average: MovingAverage | None = None
 
 
 def build(model: ModelSpec, run: RunSpec | None = None) -> Built:
@@ -94,63 +100,71 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
         evaluation.name = "eval"
         references = _References(layers, mistakes, run)
         loss = references.loss()
-        watched = _optimize(run, loss, mistakes) if run else _Watched()
-    feeds = {v.name: v.type for v in train.list_vars() if v.is_data}
+        made = (_optimize(run, loss, mistakes) if run else None) or _Training()
+    feeds = {v.name: v.type for v in evaluation.list_vars() if v.is_data}
     fetches = references.fetches(model)
     if run:
         references.feeds(feeds)
-        references.best(fetches)
+        references.measured(fetches)
     trained = train if run and run.train else None
-    return Built(
-        model.name, startup, trained, evaluation, feeds, loss.name if loss else None, fetches,
-        watched.recorded, watched.norms, watched.norms_name,
-    )  # fmt: skip
+    least = loss.name if loss else None
+    return Built(model.name, startup, trained, evaluation, feeds, least, fetches, **vars(made))
 
 
 @dataclass(frozen=True)
-class _Watched:
-    """What of the optimizer's doing is recorded; as in `Built`."""
+class _Training:
+    """What comes of the optimizer; as in `Built`."""
 
     recorded: Mapping[str, str] = field(default_factory=dict)
     norms: tuple[str, ...] = ()
     norms_name: str = ""
+    parts: Parts | None = None
+    average: MovingAverage | None = None
 
 
-def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes) -> _Watched:
-    """Append backward and optimizer ops; their place is the optimizer's."""
+def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes) -> _Training | None:
+    """Append backward and optimizer ops, whose place is the optimizer's; None where that is wrong."""
     node = run.optimizer
     if node is None or loss is None:
         # still look at the optimizer, in a program that nobody keeps
         with program_guard(Program(), Program()):
             if node is not None:
                 Maker(mistakes).make(OPTIMIZER, node, "train.optimizer")
-        return _Watched()
+        return None
     at = run.at_of("train", "optimizer", "type")
+    made = None
     with loss.block.program.place(at):
         optimizer = Maker(mistakes, loss.block).make(OPTIMIZER, node, "train.optimizer")
-        if optimizer is None or mistakes:
-            return _Watched()
-        watched = _Watched()
+        if optimizer is None or mistakes or run.train is None:
+            return None
         with mistakes.catch():
             try:
-                watched = _minimize(optimizer, loss, run.output.gradient_norms)
+                made = _minimize(run.train, optimizer, loss, run.output.gradient_norms)
             except PeError as error:
                 error.at = error.at or at
                 raise
-    return watched
+    return made
 
 
-def _minimize(optimizer: Optimizer, loss: Variable, norms: bool) -> _Watched:
+def _minimize(section: TrainSection, optimizer: Optimizer, loss: Variable, norms: bool) -> _Training:
     """Append what the optimizer does, with the lengths of gradients measured before they are clipped."""
+    program = loss.block.program
     pairs = optimizer.backward(loss)
+    parts = average = None
+    if section.accumulate > 1:
+        parts, pairs = add_up(pairs, loss)
     measured = gradient_norms(pairs) if norms and pairs else None
     optimizer.apply_gradients(pairs)
-    rate = optimizer.rate(loss.block.program)
+    rate = optimizer.rate(program)
     recorded = {"learning_rate": rate.name} if rate else {}
+    if section.ema is not None:
+        trained = [p for p in program.global_block().parameters() if p.trainable]
+        average = append_moving_average(program, default_startup_program(), trained, section.ema.decay)
     if measured is None:
-        return _Watched(recorded)
+        return _Training(recorded, parts=parts, average=average)
     total, each = measured
-    return _Watched({**recorded, "gradient_norm": total.name}, tuple(p.name for p, _ in pairs), each.name)
+    recorded["gradient_norm"] = total.name
+    return _Training(recorded, tuple(p.name for p, _ in pairs), each.name, parts, average)
 
 
 @dataclass(frozen=True)
@@ -187,7 +201,9 @@ class _References:
         """Check that a feed has one source, and one that fits."""
         place = self.run.tree_key("feeds", name) if self.run else None
         if (section.from_ is None) == (section.value is None):
-            self.mistakes.say(f"feed '{name}' needs either from or value", place, f"{name}: FIELD, or {name}: {{value: 0.1}}")
+            self.mistakes.say(
+                f"feed '{name}' needs either from or value", place, f"{name}: FIELD, or {name}: {{value: 0.1}}"
+            )
         elif section.value is not None and kind is not None and not kind.known:
             hint = "value is for feeds that the model declares with replicate: true"
             self.mistakes.say(f"feed '{name}' has a batch axis and needs a field of the data", place, hint)
@@ -218,14 +234,15 @@ class _References:
                     f"the model's feed '{name}' gets no data", place, f"add {name}: FIELD to feeds", notes
                 )
 
-    def best(self, fetches: Mapping[str, str]) -> None:
-        """Check that the best checkpoint is chosen by something that is fetched."""
+    def measured(self, fetches: Mapping[str, str]) -> None:
+        """Check that what the best checkpoint and early stopping go by is fetched."""
         assert self.run
-        checkpoint = self.run.output.checkpoint
-        if checkpoint is None or checkpoint.best is None or self.mistakes:
-            return
-        use, slash, name = checkpoint.best.by.partition("/")
-        known = [f"{data}/{fetch}" for data in self.run.data for fetch in fetches]
-        if not slash or use not in self.run.data or name not in fetches:
-            hint = did_you_mean(checkpoint.best.by, known) or f"one of {', '.join(known) or 'none'}"
-            self.mistakes.say(f"nothing is measured as '{checkpoint.best.by}'", checkpoint.best.at_of("by"), hint)
+        checkpoint, train = self.run.output.checkpoint, self.run.train
+        for section in (checkpoint.best if checkpoint else None, train.early_stopping if train else None):
+            if section is None or self.mistakes:
+                continue
+            use, slash, name = section.by.partition("/")
+            known = [f"{data}/{fetch}" for data in self.run.data for fetch in fetches]
+            if not slash or use not in self.run.data or name not in fetches:
+                hint = did_you_mean(section.by, known) or f"one of {', '.join(known) or 'none'}"
+                self.mistakes.say(f"nothing is measured as '{section.by}'", section.at_of("by"), hint)

@@ -50,7 +50,7 @@ def command(
     if init is not None:
         from pe_cli.io.checkpoint import load_arrays
 
-        job.load(load_arrays(init), partial=True)
+        job.values.load(load_arrays(init), partial=True)
     build_s = time.perf_counter() - begin
     found = _measure(job, steps, warmup, max_seconds)
     found |= {"build_s": round(build_s, 4), "kernels_compiled": watcher.compiled}

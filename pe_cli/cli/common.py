@@ -150,7 +150,7 @@ def open_trained(
     from pe_cli.io.checkpoint import load_arrays, resolve
     from pe_cli.session.job import Job
 
-    config = _config_of(target)
+    config = config_of(target)
     values = target if checkpoint is None else checkpoint
     if values == config:
         if not target.exists():
@@ -166,12 +166,16 @@ def open_trained(
     found = resolve(values)
     arrays = load_arrays(found)
     job.allocate()
-    job.load(arrays)
+    job.values.load(job.values.with_averages(arrays))
     return job, str(found)
 
 
-def _config_of(target: Path) -> Path:
-    """Return the config of a target: itself, or resolved.yaml of the run around it."""
+def config_of(target: Path) -> Path:
+    """Return the config of a target: itself, or resolved.yaml of the run around it.
+
+    Raises:
+        PeError: DATA; a folder that is no run's.
+    """
     # a mark is a file, and a step that is not there should be told as such
     checkpoint = target.name in ("best", "last") or target.name.startswith("step-")
     if not target.is_dir() and not checkpoint:

@@ -38,6 +38,7 @@ def command(
 
     job, values = open_trained(target, overrides, checkpoint, Quiet())
     metrics = job.evaluate(split)
+    assert metrics is not None, "nobody asks it to stop"
     samples = len(job.dataset(split))
     found = None
     if classes or confusion:

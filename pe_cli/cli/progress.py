@@ -144,7 +144,7 @@ class Bar(Quiet):
         """Print what starts above the bar."""
         self._compiled()
         self._bar.console.print(headline(start), markup=False, highlight=False)
-        self._task = self._bar.add_task("training", total=start.steps, facts="")
+        self._task = self._bar.add_task("training", total=start.steps, completed=start.done, facts="")
 
     def stepped(self, step: int, epoch: int, loss: float, samples: int) -> None:
         """Move the bar, a few times a second at most."""

@@ -1,7 +1,8 @@
-"""pe train: from a config to a run folder with metrics and checkpoints."""
+"""pe train: from a config to a run folder with metrics and checkpoints, and on from where a run was stopped."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +13,50 @@ from pe_cli.cli.common import override_option, path_argument, path_option
 from pe_cli.core.errors import ExitCode, PeError
 
 if TYPE_CHECKING:
+    from pe_cli.cli.progress import Quiet
+    from pe_cli.config.spec import RunSpec
     from pe_cli.session.job import Job
     from pe_cli.session.observer import Observer
+    from pe_cli.session.resume import Resume
     from pe_cli.session.train import Result
+
+#: Value of --resume without RUN.
+_NEWEST = ":newest:"
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Return a time in seconds: a number, or one with s, m or h."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", value)
+    if found is None or float(found[1]) <= 0:
+        raise click.BadParameter(f"'{value}' is no time: write 90, 90s, 15m or 1.5h", ctx, param)
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 @click.command()
-@path_argument("config")
+@path_argument("config", required=False)
 @override_option
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value=_NEWEST,
+    metavar="[RUN]",
+    help="Go on with a run from its last checkpoint, or from the one that RUN names; without RUN with CONFIG's newest run, "
+    "or a new one where there is none. Without CONFIG the run's own is used.",
+)
+@click.option("--allow-changes", is_flag=True, help="With --resume: also with a config that changes what is computed.")
+@click.option(
+    "--max-time",
+    metavar="TIME",
+    callback=_seconds,
+    help="Stop after so long (90s, 15m, 2h) with a checkpoint; exit code 75.",
+)
+@click.option(
+    "--max-steps",
+    type=click.IntRange(min=1),
+    help="Stop after so many steps of this call with a checkpoint; exit code 75.",
+)
 @path_option("--init", metavar="FILE", help="Start from values by name: a run, a checkpoint, .safetensors or .npz.")
 @click.option(
     "--smoke", is_flag=True, help="Two small steps and one evaluation batch; makes up data that is not there."
@@ -27,37 +64,45 @@ if TYPE_CHECKING:
 @click.option("--quiet", is_flag=True, help="Print nothing but the last line.")
 @click.option("--live", is_flag=True, help="Serve a page with live curves, to this machine only, while it trains.")
 @click.option("--live-port", type=click.IntRange(1, 65535), metavar="PORT", help="Port of the page; a free one when absent.")
-def command(
-    config: Path,
+def command(  # noqa: PLR0913, PLR0917 - one argument an option
+    config: Path | None,
     overrides: tuple[str, ...],
+    resume: str | None,
+    allow_changes: bool,
+    max_time: float | None,
+    max_steps: int | None,
     init: Path | None,
     smoke: bool,
     quiet: bool,
     live: bool,
     live_port: int | None,
 ) -> int:
-    """Train a model and write a run folder.
+    """Train a model and write a run folder, or go on with one.
 
     The first Ctrl-C finishes the step, writes a checkpoint and exits with 75; the second stops at once.
     """
     from pe_cli.cli.progress import watch
     from pe_cli.session.job import Job
     from pe_cli.session.observer import Observers
+    from pe_cli.session.stop import Limits
     from pe_cli.session.train import Trainer
 
+    _check_options(config, resume, allow_changes, init, smoke)
     if live_port is not None and not live:
         raise PeError("--live-port says where the live page is, and there is none", hint="add --live")
+    path = _config(config, resume)
     watcher = watch(quiet=quiet or smoke)
     try:
         observers: list[Observer] = [watcher]
         if live:
-            observers.append(_live(config, overrides, live_port, watcher.note if not quiet else _say))
-        job = Job.open(config, overrides, Observers(observers), smoke=smoke)
-        trainer = Trainer(job, smoke=smoke)
+            observers.append(_live(path, overrides, live_port, watcher.note if not quiet else _say))
+        job = Job.open(path, overrides, Observers(observers), smoke=smoke)
+        going_on = None if resume is None else _run_of(job.run, resume, allow_changes, watcher)
+        trainer = Trainer(job, smoke=smoke, resume=going_on, limits=Limits(max_time, max_steps))
         job.initialise()
         if init is not None:
             _initialise(job, init, quiet or smoke)
-        result = trainer.train()
+        result = trainer.train(given=init is not None)
     finally:
         watcher.close()
     click.echo(last_line(result, smoke=smoke))
@@ -77,12 +122,52 @@ def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
+def _check_options(
+    config: Path | None, resume: str | None, allow_changes: bool, init: Path | None, smoke: bool
+) -> None:
+    """Refuse options that contradict each other.
+
+    Raises:
+        click.UsageError: some do.
+    """
+    if config is None and resume in (None, _NEWEST):
+        raise click.UsageError("name a config" + (", or a run after --resume" if resume else ""))
+    if resume is not None and (init is not None or smoke):
+        raise click.UsageError(f"--resume and {'--smoke' if smoke else '--init'} can't be used together")
+    if allow_changes and resume is None:
+        raise click.UsageError("--allow-changes goes with --resume")
+
+
+def _config(config: Path | None, resume: str | None) -> Path:
+    """Return the config: the one that is named, or that of the run."""
+    from pe_cli.cli.common import config_of
+
+    if config is not None:
+        return config
+    assert resume is not None
+    return config_of(Path(resume))
+
+
+def _run_of(run: RunSpec, resume: str, allow_changes: bool, watcher: Quiet) -> Resume | None:
+    """Return the run to go on with; None where a config has none yet."""
+    from pe_cli.io.run_folder import RunFolder
+    from pe_cli.session.resume import Resume, find_run
+
+    if resume != _NEWEST:
+        return find_run(Path(resume), allow_changes)
+    try:
+        return Resume(RunFolder.latest(Path(run.output.dir), run.name), None, allow_changes)
+    except PeError as error:
+        watcher.note(f"{error.message}: a new run begins")
+        return None
+
+
 def _initialise(job: Job, file: Path, quiet: bool) -> None:
     """Write the values of a file where their names match."""
     from pe_cli.io.checkpoint import load_arrays
 
     arrays = load_arrays(file)
-    matched = job.load(arrays, partial=True)
+    matched = job.values.load(arrays, partial=True)
     if not quiet:
         total = sum(1 for _ in job.scope)
         click.echo(f"--init: {matched} of {len(arrays)} names in {file} match; the model has {total}")

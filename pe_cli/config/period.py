@@ -1,19 +1,22 @@
-"""How often something happens: `50 steps`, `1 epoch`."""
+"""How often something happens: `50 steps`, `1 epoch`, and where time may count too `10 minutes`."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
+Unit = Literal["step", "epoch", "second", "minute", "hour"]
 _TEXT = re.compile(r"([1-9][0-9]{0,11}) +(step|epoch)s?")
+_TIMED = re.compile(r"([1-9][0-9]{0,11}) +(step|epoch|second|minute|hour)s?")
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600}
 
 
 @dataclass(frozen=True)
 class Period:
-    """Every so many steps or epochs.
+    """Every so many steps, epochs or minutes.
 
     Args:
         count: at least 1.
@@ -21,10 +24,15 @@ class Period:
     """
 
     count: int
-    unit: Literal["step", "epoch"]
+    unit: Unit
 
     def __str__(self) -> str:
         return f"{self.count} {self.unit}{'s' if self.count > 1 else ''}"
+
+    @property
+    def seconds(self) -> int | None:
+        """Length of a period of time, in seconds; None for steps and epochs."""
+        return self.count * _SECONDS[self.unit] if self.unit in _SECONDS else None
 
 
 def parse_period(value: object) -> Period:
@@ -36,12 +44,28 @@ def parse_period(value: object) -> Period:
     >>> str(parse_period("50 steps"))
     '50 steps'
     """
+    return _parse(value, _TEXT, "'50 steps' or '1 epoch'")
+
+
+def parse_timed_period(value: object) -> Period:
+    """Return a period that may also be one of time.
+
+    Raises:
+        ValueError: as for `parse_period`.
+
+    >>> parse_timed_period("10 minutes").seconds
+    600
+    """
+    return _parse(value, _TIMED, "'50 steps', '1 epoch' or '10 minutes'")
+
+
+def _parse(value: object, form: re.Pattern[str], examples: str) -> Period:
     if isinstance(value, Period):
         return value
-    found = _TEXT.fullmatch(value) if isinstance(value, str) else None
+    found = form.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        raise ValueError("must be like '50 steps' or '1 epoch'")
-    return Period(int(found[1]), "step" if found[2] == "step" else "epoch")
+        raise ValueError(f"must be like {examples}")
+    return Period(int(found[1]), cast(Unit, found[2]))
 
 
 PeriodField = Annotated[
@@ -49,4 +73,12 @@ PeriodField = Annotated[
     PlainValidator(parse_period),
     PlainSerializer(str),
     WithJsonSchema({"type": "string", "pattern": f"^{_TEXT.pattern}$", "examples": ["50 steps", "1 epoch"]}),
+]
+TimedPeriodField = Annotated[
+    Period,
+    PlainValidator(parse_timed_period),
+    PlainSerializer(str),
+    WithJsonSchema(
+        {"type": "string", "pattern": f"^{_TIMED.pattern}$", "examples": ["50 steps", "1 epoch", "10 minutes"]}
+    ),
 ]

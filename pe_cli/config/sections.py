@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, StrictBool, StrictStr, WithJsonSchema
 
-from pe_cli.config.period import Period, PeriodField
+from pe_cli.config.period import Period, PeriodField, TimedPeriodField
 from pe_cli.core.errors import Span
 
 Int = Annotated[int, Field(strict=True)]
@@ -116,6 +116,25 @@ class FeedSection(Section):
     dtype: DtypeName | None = Field(default=None, description="convert the field to this element type first")
 
 
+class EarlyStoppingSection(Section):
+    """When training ends because it gets no better."""
+
+    by: Name = Field(description="a metric, for example eval/loss")
+    mode: Literal["max", "min"] = Field(description="whether more or less is better")
+    patience: Count = Field(default=5, description="measurements without improvement after which training ends")
+    min_delta: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = Field(
+        default=0.0, description="what a measurement must be better by, unit of the metric"
+    )
+
+
+class EmaSection(Section):
+    """A moving average of the parameters: decay * average + (1 - decay) * parameter, corrected for its start at 0."""
+
+    decay: Annotated[float, Field(strict=True, gt=0, lt=1)] = Field(
+        default=0.999, description="part of the average that stays each step, above 0 and below 1"
+    )
+
+
 class TrainSection(Section):
     """How the model is trained."""
 
@@ -128,6 +147,12 @@ class TrainSection(Section):
     optimizer: dict[str, Any] = Field(description="type, learning_rate and the optimizer's own arguments")
     drop_last: StrictBool = Field(default=False, description="leave out a last batch that is smaller")
     eval_every: PeriodField = Field(default=Period(1, "epoch"), description="how often the eval data is run")
+    accumulate: Count = Field(
+        default=1,
+        description="parts of batch_size samples whose gradients make one step, as a batch so many times larger",
+    )
+    ema: EmaSection | None = Field(default=None, description="evaluate with a moving average of the parameters")
+    early_stopping: EarlyStoppingSection | None = Field(default=None, description="end when a metric gets no better")
 
 
 class FetchSection(Section):
@@ -158,6 +183,10 @@ class ExecutorSection(Section):
     watchdog: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = Field(
         default=0.0,
         description="seconds without progress after which a step is ended and what hangs is told (exit code 7); 0: never",
+    )
+    check_nan_inf: StrictBool = Field(
+        default=False,
+        description="look at every result of every op, and end at the first NaN or infinity with its name",
     )
     deterministic: Always = Field(default=True, description="always: the same seed gives the same bits")
 
@@ -235,9 +264,9 @@ class BestSection(Section):
 class CheckpointSection(Section):
     """When the state is saved."""
 
-    every: PeriodField = Field(default=Period(1, "epoch"), description="how often")
+    every: TimedPeriodField = Field(default=Period(1, "epoch"), description="how often")
     keep: Count = Field(default=3, description="newest checkpoints that are kept")
-    best: BestSection | None = Field(default=None, description="also keep the best")
+    best: BestSection | None = Field(default=None, description="also keep the best: saved whenever it is measured")
 
 
 class OutputSection(Section):

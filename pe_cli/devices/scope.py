@@ -95,8 +95,8 @@ class Scope:
         memories, offset, _ = self._where[name]
         return memories[index].read(offset, kind)
 
-    def set(self, name: str, value: np.ndarray[Any, Any]) -> None:
-        """Write a value to every device.
+    def set(self, name: str, value: np.ndarray[Any, Any], index: int | None = None) -> None:
+        """Write a value to every device, or to one.
 
         Raises:
             PeError: another shape (exit code 3: the value comes from a file).
@@ -107,7 +107,7 @@ class Scope:
                 f"'{name}' is {list(value.shape)} in the file and {list(kind.shape)} in the model", code=ExitCode.DATA
             )
         memories, offset, _ = self._where[name]
-        for memory in dict.fromkeys(memories):
+        for memory in dict.fromkeys(memories if index is None else [memories[index]]):
             memory.write(offset, kind, value)
 
     @property

@@ -58,10 +58,11 @@ class Executor:
         seed: of random ops.
         progress: called while kernels compile, with (done, total, name).
         watchdog: seconds without progress, after which a step is ended with an error that says what hangs; 0 for never.
+        check_nan_inf: look at every result of every op, and end the step at the first NaN or infinity.
         constants: feeds that are the same at every step; those that the program does not know are left out.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each a wish of its own
         self,
         program: Program,
         scope: Scope,
@@ -71,9 +72,10 @@ class Executor:
         seed: int = 0,
         progress: Callable[[int, int, str], None] | None = None,
         watchdog: float = 0.0,
+        check_nan_inf: bool = False,
         constants: Mapping[str, Array] | None = None,
     ) -> None:
-        self.watchdog = watchdog
+        self.watchdog, self.check_nan_inf = watchdog, check_nan_inf
         self.build = build or BuildStrategy()
         if self.build.gradient_scale_strategy == "Customized":
             program, _ = customized_gradient.run(program, ())
@@ -129,6 +131,7 @@ class Executor:
             build=self.build,
             execution=self.execution,
             progress=self.progress,
+            check_nan_inf=self.check_nan_inf,
         )
         if self.watchdog:
             made.watch(self.watchdog)

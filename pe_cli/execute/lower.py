@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pe_cli.collectives.local import all_reduce_shards
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.devices.memory import aligned
 from pe_cli.graph.ssa import Graph, OpNode, Slots
+from pe_cli.kernels.calls import STATUS
+from pe_cli.kernels.finite import check_finite
 from pe_cli.ops.lowering import Buffer, Call, Lowering
 from pe_cli.ops.registry import OpDef, find
 from pe_cli.ops.selected_rows import merge_shard
@@ -95,7 +97,16 @@ def op_seed(seed: int, output: str) -> int:
 
 
 class GraphLowering:
-    """Lowers a graph, keeping one buffer a variable and device."""
+    """Lowers a graph, keeping one buffer a variable and device.
+
+    Args:
+        graph: over devices.
+        types: of every variable, by device.
+        sizes: samples of each device.
+        seed: of random ops.
+        shards: parts that an all_reduce is done in.
+        checked: variables in which NaN and infinities are errors.
+    """
 
     def __init__(
         self,
@@ -104,12 +115,14 @@ class GraphLowering:
         sizes: Sequence[int],
         seed: int,
         shards: int,
+        checked: Collection[str] = (),
     ) -> None:
         self.graph = graph
         self.types = types
         self.sizes = sizes
         self.seed = seed
         self.shards = shards
+        self.checked = checked
         self.buffers: dict[tuple[str, int], Buffer] = {}
         block = graph.program.global_block()
         self._reduced = {n for node in graph.nodes if node.kind in COLLECTIVES for n in node.op.inputs["X"]}
@@ -167,11 +180,19 @@ class GraphLowering:
             low.attrs = {**op.attrs, "value": float(op.attrs["value"]) * self.sizes[d] / max(1, sum(self.sizes))}
         if not shares:
             self._lower(definition, low, op, self.graph.places[d].kind)
+            self._check(low, op, d)
         reads = [b for row in ins.values() for b in row if b is not None]
         writes = [b for row in outs.values() for b in row if b is not None]
         over = _pairs(definition.takes_over([slot for slot, row in ins.items() if row]), ins, outs)
         home = d if share == (0, 1) else share[0]
         return Task(node.index, home, low.calls, reads, writes, low.scratch_buffers, over, shares, beside=share[0] > 0)
+
+    def _check(self, low: Lowering, op: Operator, device: int) -> None:
+        """Look at the results that somebody reads, in the order in which the op names them."""
+        for i, name in enumerate(op.output_names()):
+            found = self.buffer(name, device)
+            if name in self.checked and found.dtype in FLOATS and found.size:
+                low.calls.append(Call(check_finite, (found, found.size, i, STATUS), found.dtype, "float32"))
 
     def _lower(self, definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
         if kind not in definition.lowerings:

@@ -18,8 +18,9 @@ from pe_cli.execute.memory import MemoryPlan, plan_memory
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
 from pe_cli.graph.ssa import Graph
 from pe_cli.kernels.calls import Buffer, Call
+from pe_cli.kernels.finite import NOT_FINITE
 from pe_cli.kernels.nothing import nothing
-from pe_cli.ops.status import failure
+from pe_cli.ops.status import failure, not_finite
 from pe_cli.program.ir import Role
 from pe_cli.program.sparse import rows_of, table_of
 
@@ -48,7 +49,7 @@ class Plan:
         step: what runs.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each a wish of its own
         self,
         graph: Graph,
         request: Request,
@@ -59,12 +60,14 @@ class Plan:
         build: BuildStrategy | None = None,
         execution: ExecutionStrategy | None = None,
         progress: Progress | None = None,
+        check_nan_inf: bool = False,
     ) -> None:
         self.graph = graph
         self.request = request
         self._scope = scope
         types = device_types(graph, [dict(feeds) for feeds in request.feeds])
-        self._lowering = GraphLowering(graph, types, request.sizes, seed, len(graph.places))
+        checked = _read(graph, request) if check_nan_inf else ()
+        self._lowering = GraphLowering(graph, types, request.sizes, seed, len(graph.places), checked)
         self.tasks = self._lowering.run()
         self._rows = fetched_rows(graph, request)
         if execution and execution.allow_op_delay:
@@ -171,6 +174,10 @@ class Plan:
         if failed is not None:
             work, report = failed
             node = self.graph.nodes[self.tasks[work].node]
+            if report[0] == NOT_FINITE:
+                name = node.op.output_names()[report[3]]
+                where = str(self.graph.places[node.device]) if len(self.graph.places) > 1 else ""
+                raise not_finite(report, node.op, step, self._lowering.types[node.device][name].shape, where)
             report[1] += sum(self.request.sizes[: node.device])  # the row in the whole batch
             raise failure(report, node.op, step)
 
@@ -206,6 +213,13 @@ class Plan:
     def nbytes(self) -> int:
         """Bytes of all arenas."""
         return sum(found.plan.nbytes for found in self.memory)
+
+
+def _read(graph: Graph, request: Request) -> set[str]:
+    """Return the variables that an op reads, that stay, or that are fetched: others hold whatever memory held."""
+    block = graph.program.global_block()
+    read = {name for node in graph.nodes for pairs in node.ins.values() for name, _ in pairs}
+    return read | {v.name for v in block.vars.values() if v.persistable} | set(request.fetches)
 
 
 @dataclass(frozen=True)

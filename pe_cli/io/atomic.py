@@ -30,6 +30,8 @@ _UNUSABLE = frozenset(
         errno.ELOOP,
     }
 )
+#: What a file system says that can't lock.
+NO_LOCKS = frozenset({errno.ENOLCK, errno.EBADF, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL})
 _TEMPORARY = re.compile(r"\.tmp-(\d+)-[0-9a-f]{8}(\..*)?")
 
 
@@ -264,34 +266,3 @@ def write_text(path: Path, text: str, *, sync: bool = True) -> None:
         PeError: the folder can't be written (USAGE), or the disk is full or failed (DEVICE).
     """
     write_bytes(path, text.encode(), sync=sync)
-
-
-def append_line(path: Path, text: str, *, shown: Path | None = None) -> None:
-    """Add one line to a file in a single write, so that another process never reads half of it.
-
-    A line that a power failure cut short is ended first. On a full disk the file is cut back to its whole lines.
-
-    Args:
-        path: the file, created where missing; one writer at a time.
-        text: the line, without its newline; several lines stand with newlines between them.
-        shown: the file's name in an error, `path` when None.
-
-    Raises:
-        PeError: the file can't be written (USAGE), or the disk is full or failed (DEVICE).
-    """
-    data = f"{text}\n".encode()
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        try:
-            size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                data = b"\n" + data
-            try:
-                write_all(descriptor, data)
-            except OSError:
-                os.ftruncate(descriptor, size)
-                raise
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise write_error(error, shown or path, wanted=len(data), kept="the lines before are unchanged") from None

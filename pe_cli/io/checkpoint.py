@@ -18,10 +18,27 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.io import atomic, strict_json
 from pe_cli.io.description import FORMAT, META, META_LIMIT, PARAMS, Meta, check_file, read_meta
-from pe_cli.io.steps import another_whole, clean, locked, mark, marked, prune, prune_locked, resolve, steps
+from pe_cli.io.steps import (
+    another_whole,
+    clean,
+    folder_of,
+    locked,
+    mark,
+    marked,
+    prune,
+    prune_locked,
+    resolve,
+    set_aside,
+    steps,
+    tidy,
+    unmark,
+)
 from pe_cli.io.tensors import data_error, read_npz, read_safetensors, write_safetensors
 
-__all__ = ["load", "load_arrays", "mark", "marked", "prune", "resolve", "save", "steps"]
+__all__ = [
+    "folder_of", "load", "load_arrays", "mark", "marked", "newest_whole", "prune", "resolve", "save", "set_aside",
+    "steps", "tidy", "unmark",
+]  # fmt: skip
 
 
 def save(
@@ -112,6 +129,27 @@ def load(path: Path) -> tuple[dict[str, np.ndarray], Meta]:
     except PeError as error:
         error.hint = error.hint or another_whole(folder.parent, but=folder)
         raise
+
+
+def newest_whole(root: Path) -> tuple[tuple[int, dict[str, np.ndarray], Meta] | None, list[tuple[int, PeError]]]:
+    """Read the newest checkpoint that is whole.
+
+    Args:
+        root: folder that holds the checkpoints.
+
+    Returns:
+        Its step, arrays and description, None where there is none; and the damaged ones that are newer, with what is wrong.
+
+    Raises:
+        PeError: DATA; the folder can't be read.
+    """
+    damaged: list[tuple[int, PeError]] = []
+    for step in reversed(steps(root)):
+        try:
+            return (step, *_read(folder_of(root, step))), damaged
+        except PeError as error:
+            damaged.append((step, error))
+    return None, damaged
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:

@@ -1,7 +1,8 @@
 """Fetched values as files: .npz for arrays, .csv for tables, .jsonl for everything that reads lines.
 
-A file appears whole, when its writer is closed. With `append` a table grows line by line under its final name, which is
-what a training that may be killed and resumed needs.
+A file appears whole, when its writer is closed. With `append` nothing is lost when the process is killed: a table grows
+line by line under its final name, and an .npz gathers in a hidden file beside it (`spool.py`). `position` and `cut` take
+both back to where they were at a checkpoint.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import contextlib
 import csv
 import io
 import itertools
-import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,8 +21,9 @@ from typing import Self
 import numpy as np
 
 from pe_cli.core.errors import PeError, did_you_mean
-from pe_cli.io import atomic, strict_json
-from pe_cli.io.tensors import data_error, read_npz
+from pe_cli.io import append as growing
+from pe_cli.io import atomic, spool, strict_json
+from pe_cli.io.tensors import data_error
 
 Values = Mapping[str, np.ndarray]
 #: The column that says at which step a row was fetched.
@@ -50,6 +51,31 @@ def open_writer(path: Path, *, append: bool = False) -> FetchWriter:
     return kind(path, append)
 
 
+def cut(path: Path, position: Mapping[str, int] | None) -> str:
+    """Take a file that is appended to back to an earlier position.
+
+    Args:
+        path: as for `open_writer`.
+        position: of `FetchWriter.position`; None when there was no writer yet: then the file goes.
+
+    Returns:
+        A sentence on what is missing from it, empty when nothing is.
+
+    Raises:
+        PeError: USAGE or DEVICE, it can't be written; DATA, it is damaged.
+    """
+    npz = path.suffix.lower() == ".npz"
+    if position is None:
+        for file in (path, spool.path_of(path)) if npz else (path,):
+            try:
+                file.unlink(missing_ok=True)
+            except OSError as error:
+                raise atomic.write_error(error, file) from None
+        return ""
+    whole = spool.cut(path, position) if npz else growing.cut(path, position["bytes"])
+    return "" if whole else f"{path}: shorter than it was at the checkpoint: earlier values are missing"
+
+
 class FetchWriter(abc.ABC):
     """Where fetched values go. As a context manager it closes after success and discards after a failure.
 
@@ -63,6 +89,11 @@ class FetchWriter(abc.ABC):
         self.append = append
         self._draft = contextlib.ExitStack()
 
+    @property
+    def growing(self) -> Path:
+        """The file that an addition goes to."""
+        return self.path
+
     @abc.abstractmethod
     def write(self, step: int, values: Values) -> None:
         """Add the values of one step.
@@ -74,6 +105,10 @@ class FetchWriter(abc.ABC):
         Raises:
             PeError: USAGE, the values don't fit the file's format; DEVICE, the disk is full or failed.
         """
+
+    @abc.abstractmethod
+    def position(self) -> dict[str, int]:
+        """Return where a file that is appended to ends now, for `cut`."""
 
     def close(self) -> None:
         """Finish the file; a second call does nothing.
@@ -110,12 +145,17 @@ class _DiscardedError(Exception):
 
 
 class _Npz(FetchWriter):
-    """Keeps everything in memory and stacks it along the sample axis; `step` has one element per write."""
+    """Stacks everything along the sample axis; `step` has one element per write. Kept in memory, or with append on disk."""
 
     def __init__(self, path: Path, append: bool) -> None:
         super().__init__(path, append)
-        earlier = read_npz(path) if append and path.exists() else {}
-        self._parts = {name: [array] for name, array in earlier.items()}
+        self._parts: dict[str, list[np.ndarray]] = {}
+        self._first: dict[str, np.ndarray] = {}
+        self._spool = spool.Spool(path) if append else None
+        if self._spool is not None:
+            for record in self._spool.records():
+                for name, value in record.items():
+                    self._first.setdefault(name, value[:0])
         # Taken now, so that a folder that can't be written is known before the work, not after it.
         self._file: Path | None = self._draft.enter_context(atomic.temporary(path))
 
@@ -123,20 +163,36 @@ class _Npz(FetchWriter):
         _check_names(values)
         samples = {name: np.atleast_1d(value) for name, value in values.items()}
         for name, value in samples.items():
-            first = self._parts[name][0] if name in self._parts else value
+            first = self._first.setdefault(name, value[:0])
             if (first.dtype, first.shape[1:]) != (value.dtype, value.shape[1:]):
                 raise PeError(
                     f"{self.path}: '{name}' was {first.dtype} {_per_sample(first)}, now it is {value.dtype} "
                     f"{_per_sample(value)}: an .npz stacks samples of one shape",
                     hint="write a .jsonl, whose lines may differ",
                 )
-        for name, value in {STEP: np.array([step], np.int64), **samples}.items():
+        record = {STEP: np.array([step], np.int64), **samples}
+        if self._spool is not None:
+            self._spool.add(record)
+            return
+        for name, value in record.items():
             self._parts.setdefault(name, []).append(value.copy())
+
+    @property
+    def growing(self) -> Path:
+        return spool.path_of(self.path)
+
+    def position(self) -> dict[str, int]:
+        assert self._spool is not None, "only what is appended has a position"
+        return self._spool.position()
 
     def _finish(self) -> None:
         file, self._file = self._file, None
         if file is None:
             return
+        if self._spool is not None:
+            for record in self._spool.records():
+                for name, value in record.items():
+                    self._parts.setdefault(name, []).append(value)
         try:
             # np.savez can't store an array that is called "file".
             with zipfile.ZipFile(file, "w") as archive:
@@ -147,6 +203,12 @@ class _Npz(FetchWriter):
             wanted = sum(part.nbytes for parts in self._parts.values() for part in parts)
             raise atomic.write_error(error, self.path, wanted=wanted) from None
 
+    def close(self) -> None:
+        open_ = self._file is not None
+        super().close()
+        if self._spool is not None and open_:  # not after a close that failed: then the records are all there is
+            self._spool.remove()
+
 
 class _Table(FetchWriter):
     """Writes the lines of one step at once and keeps none."""
@@ -155,7 +217,7 @@ class _Table(FetchWriter):
         super().__init__(path, append)
         if append:
             self._file = path
-            _cut_torn_line(path)
+            growing.cut_torn_line(path)
         else:
             self._file = self._draft.enter_context(atomic.temporary(path))
 
@@ -164,7 +226,10 @@ class _Table(FetchWriter):
         samples = _repeated(self.path, {name: np.atleast_1d(value) for name, value in values.items()})
         lines = self._lines(step, samples)
         if lines:
-            atomic.append_line(self._file, "\n".join(lines), shown=self.path)
+            growing.append_line(self._file, "\n".join(lines), shown=self.path)
+
+    def position(self) -> dict[str, int]:
+        return {"bytes": growing.length(self.path)}
 
     def _finish(self) -> None:
         """Do nothing: every line is written already."""
@@ -267,23 +332,3 @@ def _first_line(path: Path) -> str:
             return stream.readline().rstrip("\n")
     except (OSError, ValueError) as error:
         raise data_error(f"{path}: can't be continued: {error}") from None
-
-
-def _cut_torn_line(path: Path) -> None:
-    """Remove an unfinished last line: every line of ours ends with a newline, so that it is half of one."""
-    if not path.is_file():
-        return
-    try:
-        with path.open("r+b") as stream:
-            end = stream.seek(0, os.SEEK_END)
-            while end > 0:
-                start = max(0, end - 65536)
-                stream.seek(start)
-                newline = stream.read(end - start).rfind(b"\n")
-                if newline >= 0:
-                    stream.truncate(start + newline + 1)
-                    return
-                end = start
-            stream.truncate(0)
-    except OSError as error:
-        raise atomic.write_error(error, path) from None

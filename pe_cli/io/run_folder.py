@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -12,13 +13,15 @@ from pathlib import Path
 from typing import Literal
 
 from pe_cli.core.errors import PeError, did_you_mean
-from pe_cli.io import atomic, strict_json
+from pe_cli.io import append, atomic, strict_json
 from pe_cli.io.environment import environment
 from pe_cli.io.tensors import data_error
 
 __all__ = ["RunFolder", "State", "environment"]
 
 State = Literal["running", "done", "failed", "stopped"]
+#: What stands behind a run's name in that of its folder.
+_STAMP = re.compile(r"-\d{8}-\d{6}(-\d+)?")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class RunFolder:
         resolved_text: str,
         env: Mapping[str, object],
         *,
+        model_text: str = "",
         now: datetime | None = None,
     ) -> RunFolder:
         """Make `<name>-<YYYYmmdd-HHMMSS>` in parent, with `-2`, `-3` ... behind it where that exists.
@@ -50,6 +54,7 @@ class RunFolder:
             config_text: the run file as the user wrote it.
             resolved_text: the run file with includes, overrides and defaults filled in.
             env: what `environment` returns.
+            model_text: the model file.
             now: local time for the name, the present one when None.
 
         Raises:
@@ -59,13 +64,22 @@ class RunFolder:
         folder = cls(_unique(parent, f"{_safe(name)}-{(now or datetime.now().astimezone()):%Y%m%d-%H%M%S}"))
         for inner in (folder.fetches, folder.graphs, folder.checkpoints):
             atomic.make_folder(inner)
-        atomic.write_text(folder.config_path, config_text)
-        atomic.write_text(folder.resolved_path, resolved_text)
+        folder.write_config(config_text, resolved_text, model_text)
         atomic.write_text(folder.env_path, strict_json.dumps(env, indent=1) + "\n")
         for stream in (folder.metrics_path, folder.log_path):
             atomic.write_text(stream, "", sync=False)
         folder.status(state="running", step=0, epoch=0)
         return folder
+
+    def write_config(self, config_text: str, resolved_text: str, model_text: str) -> None:
+        """Write the three files that say what is run; arguments of `create`.
+
+        Raises:
+            PeError: USAGE, the folder can't be written; DEVICE, the disk is full or failed.
+        """
+        atomic.write_text(self.config_path, config_text)
+        atomic.write_text(self.model_path, model_text)
+        atomic.write_text(self.resolved_path, resolved_text)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -84,18 +98,24 @@ class RunFolder:
         return folder
 
     @classmethod
-    def latest(cls, parent: Path) -> RunFolder:
+    def latest(cls, parent: Path, name: str | None = None) -> RunFolder:
         """Return the run in parent that was started last.
+
+        Args:
+            parent: folder of the runs' folders.
+            name: of the run; any when None.
 
         Raises:
             PeError: DATA; there is none.
         """
         found: list[tuple[str, str]] = []
         for path in parent.iterdir() if parent.is_dir() else ():
+            if name is not None and not _STAMP.fullmatch(path.name.removeprefix(_safe(name))):
+                continue
             with contextlib.suppress(PeError):
                 found.append((str(cls(path).read_status().get("started")), path.name))
         if not found:
-            raise data_error(f"{parent}: no run in it", "start one with pe train CONFIG")
+            raise data_error(f"{parent}: no run {f'of {name} ' if name else ''}in it", "start one with pe train CONFIG")
         return cls.open(parent / max(found)[1])
 
     @property
@@ -107,6 +127,11 @@ class RunFolder:
     def resolved_path(self) -> Path:
         """The run file with everything filled in."""
         return self.path / "resolved.yaml"
+
+    @property
+    def model_path(self) -> Path:
+        """The model file as it was read."""
+        return self.path / "model.yaml"
 
     @property
     def env_path(self) -> Path:
@@ -163,6 +188,36 @@ class RunFolder:
         """How far the run is."""
         return self.path / "status.json"
 
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep other processes from training in this folder; the system lets go when this process dies.
+
+        Raises:
+            PeError: USAGE; another process holds it, or the folder can't be opened.
+        """
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise atomic.write_error(error, self.path) from None
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                who: object = "another one"
+                with contextlib.suppress(PeError):
+                    who = self.read_status().get("pid", who)
+                raise PeError(
+                    f"{self.path}: another process trains in this folder: {who}",
+                    hint="wait for its end or stop it, or start a new run without --resume",
+                ) from None
+            except OSError as error:
+                # Some network file systems can't lock a folder: then the user keeps one process per folder.
+                if error.errno not in atomic.NO_LOCKS:
+                    raise atomic.write_error(error, self.path) from None
+            yield
+        finally:
+            os.close(descriptor)
+
     def log(self, text: str) -> None:
         """Add text to the log; each of its lines gets the time in UTC.
 
@@ -170,7 +225,7 @@ class RunFolder:
             PeError: the log can't be written.
         """
         stamp = _now()
-        atomic.append_line(self.log_path, "\n".join(f"{stamp} {line}" for line in text.splitlines() or [""]))
+        append.append_line(self.log_path, "\n".join(f"{stamp} {line}" for line in text.splitlines() or [""]))
 
     def metric(self, values: Mapping[str, object]) -> None:
         """Add one line of scalars; NaN and infinities are written as the strings "nan", "inf" and "-inf".
@@ -178,7 +233,7 @@ class RunFolder:
         Raises:
             PeError: the file can't be written.
         """
-        atomic.append_line(self.metrics_path, strict_json.dumps(values))
+        append.append_line(self.metrics_path, strict_json.dumps(values))
 
     def metrics(self) -> Iterator[dict[str, object]]:
         """Yield the lines of metrics.jsonl in order; a line that a power failure tore is left out.

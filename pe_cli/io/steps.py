@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import re
@@ -116,6 +115,55 @@ def prune_locked(root: Path, keep: int, saved: int) -> None:
         shutil.rmtree(doomed, ignore_errors=True)
 
 
+def set_aside(root: Path, step: int, why: str) -> Path:
+    """Rename a checkpoint so that nothing takes it for one any more, and return its new name.
+
+    Args:
+        root: folder that holds the checkpoints.
+        step: whose checkpoint.
+        why: first word of the new name, like `damaged`.
+
+    Raises:
+        PeError: the folder can't be written.
+    """
+    target = root / f"{why}-step-{step}"
+    try:
+        with locked(root):
+            number = 2
+            while target.exists():
+                target, number = root / f"{why}-step-{step}-{number}", number + 1
+            return folder_of(root, step).rename(target)
+    except OSError as error:
+        raise atomic.write_error(error, root) from None
+
+
+def unmark(root: Path, name: Mark) -> None:
+    """Remove a mark.
+
+    Raises:
+        PeError: the folder can't be written.
+    """
+    try:
+        with locked(root):
+            (root / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise atomic.write_error(error, root / name) from None
+
+
+def tidy(root: Path) -> None:
+    """Finish or remove what killed writers left.
+
+    Raises:
+        PeError: the folder can't be written.
+    """
+    atomic.make_folder(root)
+    try:
+        with locked(root):
+            clean(root)
+    except OSError as error:
+        raise atomic.write_error(error, root) from None
+
+
 def clean(root: Path) -> None:
     """Finish what killed writers left; only with the lock, so that nothing of a live writer is touched."""
     for entry in list(root.iterdir()):
@@ -138,7 +186,7 @@ def locked(root: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         except OSError as error:
             # Some network file systems can't lock a folder: then the user keeps one run per folder.
-            if error.errno not in (errno.ENOLCK, errno.EBADF, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
+            if error.errno not in atomic.NO_LOCKS:
                 raise
         yield
     finally:

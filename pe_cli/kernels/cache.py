@@ -20,6 +20,8 @@ from pe_cli.kernels.lang import Kernel
 from pe_cli.kernels.target import cpu_name, features, vector_bytes
 
 MAGIC = b"pe-kernel-1\n"
+#: Follows the name of a kernel that is compiled though the cache has it.
+DAMAGED = ", whose file in the cache was damaged"
 #: Objects kept on disk; the least recently used go first.
 MAX_FILES = 4000
 
@@ -62,6 +64,7 @@ def folder() -> Path:
 
 
 def _read(key: str) -> bytes | None:
+    """Return an object; None where there is none, nothing where there is a damaged one, which is removed."""
     path = folder() / f"{key}.o"
     try:
         blob = path.read_bytes()
@@ -70,8 +73,9 @@ def _read(key: str) -> bytes | None:
     body = blob[len(MAGIC) + 32 :]
     good = blob.startswith(MAGIC) and hashlib.sha256(body).digest() == blob[len(MAGIC) : len(MAGIC) + 32]
     if not good:
-        path.unlink(missing_ok=True)
-        return None
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+        return b""
     with contextlib.suppress(OSError):
         os.utime(path)
     return body
@@ -119,6 +123,13 @@ def _engine() -> _Engine:
     return _Engine()
 
 
+def _telling(progress: Callable[[int, int, str], None] | None, damaged: set[str]) -> Callable[[int, int, str], None] | None:
+    """Return what is told about compilation, with a word on kernels that are compiled again."""
+    if progress is None or not damaged:
+        return progress
+    return lambda done, total, name: progress(done, total, name + DAMAGED * (name in damaged))
+
+
 def compile_instance(instance: Instance) -> bytes:
     """Compile in this process, store, and return the object."""
     from pe_cli.kernels.compiler import compile_kernel
@@ -146,10 +157,12 @@ def addresses(
     engine = _engine()
     with engine.lock:
         missing = {i.key: i for i in wanted if i.key not in engine.addresses}
-        objects = {key: body for key in missing if (body := _read(key)) is not None}
+        read = {key: _read(key) for key in missing}
+        objects = {key: body for key, body in read.items() if body}
         absent = [i for key, i in missing.items() if key not in objects]
         if absent:
-            objects |= compile_all(absent, progress)
+            damaged = {missing[key].kernel.name for key, body in read.items() if body == b""}
+            objects |= compile_all(absent, _telling(progress, damaged))
             _prune()
         if objects:
             engine.load(objects)

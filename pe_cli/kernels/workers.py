@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -107,6 +108,8 @@ def main() -> None:
     """Serve: a kernel's line in, the object's size and bytes out."""
     from pe_cli.kernels.compiler import compile_kernel
 
+    # Ctrl-C goes to the whole group of processes: the parent decides, and ends this one by closing its input
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in sys.stdin:
         instance = find(line)
         body = compile_kernel(instance.kernel, instance.dtype, instance.second, f"pe_{instance.key}")

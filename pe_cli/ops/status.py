@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.kernels.finite import KINDS
 
 if TYPE_CHECKING:
     from pe_cli.program.ir import Operator
 
-#: Codes for word 0 of an error report; the other words are row, value and limit.
+#: Code for word 0 of an error report, whose other words are row, value and limit; `kernels/finite.py` has another.
 OUT_OF_RANGE = 1
 
 
@@ -27,4 +31,26 @@ def failure(report: list[int], op: Operator, step: int) -> PeError:
         at=op.at,
         hint="the data has more classes (or ids) than the model, or starts counting at 1",
         code=ExitCode.DATA,
+    )
+
+
+def not_finite(report: Sequence[int], op: Operator, step: int, shape: Sequence[int], where: str = "") -> PeError:
+    """Return the error of a result that holds a NaN or an infinity.
+
+    Args:
+        report: code, element, kind, number of the result.
+        op: whose result it is.
+        step: number of the step, from 0.
+        shape: of the result.
+        where: device, where there are several.
+    """
+    _, element, kind, which = report[:4]
+    index = [int(i) for i in np.unravel_index(element, tuple(shape))] if shape else []
+    name = op.output_names()[which]
+    at = f" at {index}" if index else ""
+    return PeError(
+        f"{op.type}: its result '{name}' is {KINDS[kind]}{at}{f' on {where}' if where else ''}, in step {step + 1}",
+        at=op.at,
+        hint="it is the first op of the step whose result is not finite: look at what it reads",
+        code=ExitCode.DIVERGED,
     )

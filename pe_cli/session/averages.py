@@ -41,3 +41,11 @@ class Averages:
                 total, weights = self._sums.pop(name)
                 found[name] = total / weights if weights else float(np.nan)
         return found
+
+    def to_json(self) -> dict[str, tuple[float, float]]:
+        """Return the sums and their weights by metric; exact, as JSON numbers are."""
+        return dict(self._sums)
+
+    def restore(self, name: str, total: float, weight: float) -> None:
+        """Set a metric's sum and weight, from `to_json`."""
+        self._sums[name] = total, weight

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ from pe_cli.data import Dataset, Feed, Loader, open_reader
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor, merge, run_startup
 from pe_cli.graph.replicate import shared_variables
+from pe_cli.optim.accumulate import SHARE
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.averages import Averages
 from pe_cli.session.devices import place_of_devices, resolve_places
 from pe_cli.session.observer import Observer
+from pe_cli.session.values import Values
 
 Array = np.ndarray[Any, Any]
 #: Samples of the data that a smoke run makes up.
@@ -65,6 +67,7 @@ class Job:
             self.places, self.devices = tuple(places), f"{len(places)} {places[0].kind}"
         self.scope = Scope(self.places)
         self.scope.share(shared_variables(self.built.train or self.built.eval, self.places, run.build_strategy))
+        self.values = Values(self.built, self.scope)
         self._datasets: dict[str, Dataset] = {}
         self._made_up: set[str] = set()
         self._executors: dict[str, Executor] = {}
@@ -110,36 +113,6 @@ class Job:
     def allocate(self) -> None:
         """Make room for the values that evaluation needs, where they are loaded and not initialised."""
         self.scope.allocate({v.name: v.type for v in self.built.eval.list_vars() if v.persistable})
-
-    def load(self, arrays: Mapping[str, Array], *, partial: bool = False) -> int:
-        """Write values by name and return how many there were.
-
-        Args:
-            arrays: from a checkpoint or another file.
-            partial: names on either side without a partner are left alone.
-
-        Raises:
-            PeError: names or shapes that do not fit (exit code 3).
-        """
-        known = [name for name in arrays if name in self.scope]
-        unknown = [name for name in arrays if name not in self.scope]
-        missing = [v.name for v in self.built.eval.list_vars() if v.persistable and v.name not in arrays]
-        if not partial and missing:
-            raise PeError(
-                f"the file has no value for {_some(missing)}", code=ExitCode.DATA, hint="it belongs to another model"
-            )
-        if partial and not known:
-            hint = did_you_mean(unknown[0], list(self.scope)) if unknown else None
-            raise PeError(
-                f"no name in the file is a variable of this model: {_some(unknown)}", code=ExitCode.DATA, hint=hint
-            )
-        for name in known:
-            self.scope.set(name, arrays[name])
-        return len(known)
-
-    def state(self) -> dict[str, Array]:
-        """Return a copy of every persistable variable."""
-        return {name: self.scope.get(name) for name in self.scope}
 
     # --- data ---------------------------------------------------------------------------------------------------------
 
@@ -197,6 +170,9 @@ class Job:
                 except ValueError:
                     text = f"feed '{name}' is {kind}, its value has shape {list(value.shape)}"
                     raise PeError(text, at=section.at, hint="one number, or a list of that shape") from None
+        if self.built.parts is not None and self.built.train is not None:
+            kind = self.built.train.global_block().var(SHARE).type
+            found[SHARE] = np.ones(kind.shape, kind.numpy)
         return found
 
     def _feed(self, name: str, split: str) -> Feed:
@@ -204,7 +180,6 @@ class Job:
         if section is None:
             return Feed(name)
         reshape = None if section.reshape is None else tuple(section.reshape)
-        assert section.from_ is not None, "a feed with a value has no batch axis"
         assert section.from_ is not None, "a feed with a value has no batch axis"
         return Feed(section.from_, section.scale, section.shift, reshape, section.one_hot, section.dtype, section.at)
 
@@ -253,6 +228,7 @@ class Job:
             seed=self.run.executor.seed,
             progress=self.observer.compiling,
             watchdog=self.run.executor.watchdog,
+            check_nan_inf=self.run.executor.check_nan_inf,
             constants=self.constants(),
         )
 
@@ -296,13 +272,20 @@ class Job:
                 found[name] = variable
         return found
 
-    def evaluate(self, split: str = "eval", *, limit: int | None = None) -> dict[str, float]:
+    def evaluate(
+        self, split: str = "eval", *, limit: int | None = None, stop: Callable[[], bool] = lambda: False
+    ) -> dict[str, float] | None:
         """Run the evaluation program over a split and return the sample-weighted mean of every number.
 
         Args:
             split: of the run file's data.
             limit: batches at most; all when None.
+            stop: asked after every batch; True leaves early, and there is no result.
         """
+        with self.values.averaged():
+            return self._evaluate(split, limit, stop)
+
+    def _evaluate(self, split: str, limit: int | None, stop: Callable[[], bool]) -> dict[str, float] | None:
         program = self.built.eval
         if "eval" not in self._executors:
             self._executors["eval"] = self.executor(program)
@@ -316,6 +299,8 @@ class Job:
             for name, variable in names.items():
                 joined = np.asarray(merge([v[variable] for v in values], sizes, "mean"))
                 totals.add(name, float(joined.item()), sum(sizes))
+            if stop():
+                return None
         return totals.take(names)
 
     def predict(self, split: str, fetches: Sequence[str], *, limit: int | None = None) -> Iterator[dict[str, Array]]:
@@ -346,8 +331,3 @@ class Job:
                 values, sizes = executor.run(read, wanted)
                 found |= {v: np.asarray(merge([part[v] for part in values], sizes, hows[v])) for v in wanted}
             yield {name: found[variable] for name, variable in variables.items()}
-
-
-def _some(names: Sequence[str]) -> str:
-    listed = ", ".join(f"'{n}'" for n in names[:3])
-    return listed + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -20,6 +20,7 @@ class Start:
         steps: in all; None when not known.
         epochs: in all; None when not known.
         folder: the run's folder, or empty.
+        done: steps that were done before.
     """
 
     model: str
@@ -28,6 +29,7 @@ class Start:
     steps: int | None
     epochs: int | None
     folder: str
+    done: int = 0
 
 
 class Observer:

@@ -33,8 +33,8 @@ def write_trace(job: Job, path: Path, steps: int) -> None:
         path: of trace.json, for ui.perfetto.dev and pe report.
         steps: that are recorded.
     """
-    before = job.state()
+    before = job.values.state()
     try:
         atomic.write_text(path, json.dumps(trace(profile_job(job, steps), job.run.model.name)))
     finally:
-        job.load(before, partial=True)
+        job.values.restore(before)

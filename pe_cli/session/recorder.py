@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pe_cli.config.sections import OutputSection
-from pe_cli.io import atomic, strict_json
+from pe_cli.io import append, strict_json
 from pe_cli.io.metric_files import CsvTable, EventFile, require_tensorboard
 from pe_cli.io.run_folder import RunFolder
 from pe_cli.session.observer import Observer, Start
@@ -78,4 +78,4 @@ class Recorder(Observer):
         assert self._speed is not None
         self._written = self._step
         line = {"step": self._step, "epoch": self._epoch, "samples": self._samples, "seconds": round(seconds, 4)}
-        atomic.append_line(self._speed, strict_json.dumps(line))
+        append.append_line(self._speed, strict_json.dumps(line))

@@ -19,7 +19,7 @@ from pe_cli.devices.cuda import cuda_count
 from pe_cli.io.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 NAMED = {"ids": lambda p: p.name if isinstance(p, Path) else None}
 _EXAMPLE = re.compile(r"<!-- (complete|tested): (\S+) -->\n```\w+\n(.*?)```\n", re.DOTALL)
 
@@ -121,7 +121,7 @@ def calls(text: str) -> list[tuple[str, list[str]]]:
     found = []
     for block, line in code:
         for name, rest in _CALL.findall(block or line):
-            found.append((name, re.findall(r"(?<!\S)(--?[a-z]+)", rest)))
+            found.append((name, re.findall(r"(?<!\S)(--?[a-z-]+)", rest)))
     return found
 
 
@@ -143,7 +143,7 @@ def test_the_readme_names_options_that_exist() -> None:
             command = cli.get_command(context, found[1])
             assert command is not None, line
             known = {o for p in command.params for o in p.opts}
-            assert set(re.findall(r"--[a-z]+", line)) <= known, line
+            assert set(re.findall(r"--[a-z][a-z-]*", line)) <= known, line
 
 
 _LINK = re.compile(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)")

@@ -34,7 +34,7 @@ def strict(text: str) -> object:
 def test_everything_has_its_place(run: RunFolder) -> None:
     assert run.path.name == "lenet-20240229-120005"
     assert {p.name for p in run.path.iterdir()} == {
-        *("config.yaml", "resolved.yaml", "env.json", "metrics.jsonl", "log.txt", "status.json"),
+        *("config.yaml", "resolved.yaml", "model.yaml", "env.json", "metrics.jsonl", "log.txt", "status.json"),
         *("fetches", "graphs", "checkpoints"),
     }
     assert run.config_path.read_text() == "model: a\n"
@@ -157,3 +157,21 @@ def test_the_environment_names_versions_but_nobody() -> None:
 def test_the_environment_imports_no_numba() -> None:
     code = "import sys; from pe_cli.io.run_folder import environment; environment(); sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_held_folder_is_refused_to_others_of_this_process_too(run: RunFolder) -> None:
+    with run.hold(), pytest.raises(PeError, match="another process trains in this folder") as caught:
+        RunFolder(run.path).hold().__enter__()
+    assert caught.value.code == ExitCode.USAGE
+    with run.hold():
+        pass
+
+
+def test_the_latest_run_of_a_name(run: RunFolder) -> None:
+    parent = run.path.parent
+    RunFolder.create(parent, "lenet-small", "", "", {}, now=NOON)
+    assert RunFolder.latest(parent, "lenet") == run
+    again = RunFolder.create(parent, "lenet", "", "", {}, now=NOON)
+    assert RunFolder.latest(parent, "lenet") == again
+    with pytest.raises(PeError, match="no run of alexnet in it"):
+        RunFolder.latest(parent, "alexnet")

@@ -175,6 +175,22 @@ def test_flags_and_versions():
         fluid.require_version(1)
 
 
+@pytest.mark.usefixtures("fresh")
+def test_check_nan_inf_names_the_first_op(monkeypatch):
+    monkeypatch.delenv("FLAGS_check_nan_inf", raising=False)
+    out = fluid.layers.mean(fluid.layers.log(fluid.layers.data("X", [1])))
+    executor = fluid.Executor(fluid.CPUPlace())
+    negative = {"X": -np.ones((2, 1), "float32")}
+    assert np.isnan(executor.run(feed=negative, fetch_list=[out])[0])
+    fluid.set_flags({"FLAGS_check_nan_inf": True})
+    try:
+        with pytest.raises(RuntimeError, match=r"log: its result 'log_0.tmp_0' is nan at \[0, 0\]"):
+            executor.run(feed=negative, fetch_list=[out])
+        assert executor.run(feed={"X": np.ones((2, 1), "float32")}, fetch_list=[out])[0] == 0
+    finally:
+        fluid.set_flags({"FLAGS_check_nan_inf": False})
+
+
 def test_a_script_that_imports_paddle_runs_as_it_is(tmp_path):
     """`paddle` is this package through an import hook of the caller's; submodules are importable by name."""
     import importlib

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.optim.average import MovingAverage, append_moving_average
 from pe_cli.paddle.fluid.framework import default_main_program, default_startup_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.scope import Scope, global_scope
@@ -67,7 +68,7 @@ class ExponentialMovingAverage(_Average):
     def __init__(self, decay: float = 0.999, thres_steps: Variable | None = None, name: str | None = None) -> None:
         super().__init__()
         self._decay, self._steps, self._name = decay, thres_steps, name or ""
-        self._kept: dict[str, tuple[Any, Any]] = {}
+        self._kept: MovingAverage | None = None
 
     def update(self) -> None:
         """Append the ops that average the parameters; call it after `minimize`."""
@@ -75,13 +76,7 @@ class ExponentialMovingAverage(_Average):
         self._parameters = [p for p in program.global_block().parameters() if p.trainable]
         with program.role(Role.OPTIMIZE), program.name_scope("moving_average"):
             decay = self._rate()
-            for p in self._parameters:
-                average = _keep(program, self._startup, f"{p.name}{self._name}_ema", p)
-                weight = _keep(program, self._startup, f"{p.name}{self._name}_ema_weight", decay)
-                for kept, value in ((average, p), (weight, call("scale", decay, 0.0, 1.0))):
-                    rest = call("elementwise_mul", value, call("scale", decay, -1.0, 1.0))
-                    call("sums", [call("elementwise_mul", kept, decay), rest], kept)
-                self._kept[p.name] = average, weight
+        self._kept = append_moving_average(program, self._startup, self._parameters, decay, self._name)
 
     def _rate(self) -> Any:
         constant = call("fill_constant", [1], "float32", self._decay)
@@ -95,8 +90,9 @@ class ExponentialMovingAverage(_Average):
         )
 
     def _value(self, parameter: Parameter, scope: Scope) -> np.ndarray[Any, Any]:
-        average, weight = (scope.read(v.name) for v in self._kept[parameter.name])
-        return np.asarray(average / weight if weight[0] else scope.read(parameter.name))
+        assert self._kept is not None, "there are parameters once `update` was called"
+        found = self._kept.values(scope.read)
+        return found.get(parameter.name, scope.read(parameter.name))
 
 
 class ModelAverage(_Average):

@@ -16,6 +16,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.execute.executor import Executor as CoreExecutor
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import feeding
+from pe_cli.paddle.fluid.flags import get_flags
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 from pe_cli.paddle.fluid.profiler import RECORDER
 from pe_cli.paddle.fluid.scope import Key, Places, Scope, Store
@@ -158,7 +159,7 @@ def _prepare(program: Program, root: Scope, setting: Setting, fed: frozenset[str
     types = {v.name: v.type for v in block.vars.values() if v.persistable and v.type.known and _used(v)}
     store: Store = root.store(setting.key, types)
     kept = store.executors.setdefault(program, {})
-    key = (getattr(program, "version", len(block.ops)), setting, fed, program.random_seed)
+    key = (getattr(program, "version", len(block.ops)), setting, fed, program.random_seed, _check_nan_inf())
     if key not in kept:
         steps = max((p.steps for p in kept.values()), default=0)
         kept[key] = _made(program, store, setting, fed, types)
@@ -188,7 +189,14 @@ def _made(
         v.is_data = v.is_data or v.name in fed
         v.persistable = v.name in types and v.name not in fed
     seed = program.random_seed or int.from_bytes(os.urandom(7), "little")
-    executor = CoreExecutor(copy, store.scope, build=setting.build, execution=setting.execution, seed=seed)
+    executor = CoreExecutor(
+        copy,
+        store.scope,
+        build=setting.build,
+        execution=setting.execution,
+        seed=seed,
+        check_nan_inf=_check_nan_inf(),
+    )
     keeps = {v.name: v.type for v in block.vars.values() if v.persistable}
     written: set[str] = set()
     reads = {}
@@ -198,6 +206,10 @@ def _made(
     inputs = frozenset(n for op in block.ops for n in op.input_names())
     writes = [n for n in keeps if n in written]
     return Prepared(copy, executor, reads, keeps, writes, inputs, initialises=set(writes) == written)
+
+
+def _check_nan_inf() -> bool:
+    return bool(get_flags("FLAGS_check_nan_inf")["FLAGS_check_nan_inf"])
 
 
 def has_backward(program: Program) -> bool:

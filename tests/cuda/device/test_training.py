@@ -16,6 +16,7 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.cuda import DEVICE
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor, run_startup
+from pe_cli.io.checkpoint import load
 
 MLP = """
 name: mlp
@@ -204,3 +205,30 @@ def test_the_command_trains_evaluates_and_saves_on_cuda(tmp_path, capsys):
     assert list((folder / "checkpoints").iterdir())
     losses = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert losses
+
+
+def test_a_stopped_run_goes_on_bit_for_bit_and_a_nan_is_named_on_cuda(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    image = rng.standard_normal((10, 9)).astype("float32")
+    np.savez(tmp_path / "data.npz", image=image, label=rng.integers(0, 3, (10, 1)))
+    (tmp_path / "model.yaml").write_text(MLP)
+    (tmp_path / "run.yaml").write_text(
+        "model: model.yaml\n"
+        "data: {train: {reader: npz, file: data.npz, shuffle: true}}\n"
+        "feeds: {image: image, label: label}\n"
+        f"train: {{loss: loss, epochs: 2, batch_size: 2, accumulate: 2, ema: {{decay: 0.9}}, optimizer: {ADAM}}}\n"
+        "executor: {place: cuda, devices: 1, seed: 1, check_nan_inf: true}\n"
+    )
+
+    def trained(into: str, *arguments: str) -> int:
+        return command(["train", str(tmp_path / "run.yaml"), "--quiet", "-o", f"output.dir={tmp_path / into}", *arguments])
+
+    assert trained("whole") == ExitCode.DONE, capsys.readouterr().err
+    assert trained("pieces", "--max-steps", "2") == ExitCode.STOPPED
+    assert trained("pieces", "--resume") == ExitCode.DONE, capsys.readouterr().err
+    one, two = (load(next((tmp_path / into).iterdir()))[0] for into in ("whole", "pieces"))
+    assert {n: a.tobytes() for n, a in one.items()} == {n: a.tobytes() for n, a in two.items()}
+    image[7, 2] = np.inf
+    np.savez(tmp_path / "data.npz", image=image, label=rng.integers(0, 3, (10, 1)))
+    assert trained("bad") == ExitCode.DIVERGED
+    assert "mul: its result 'hidden.tmp_0' is " in capsys.readouterr().err

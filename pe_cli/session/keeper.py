@@ -1,0 +1,197 @@
+"""What a training run keeps in its folder: metrics, fetched values, checkpoints and its status."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from pe_cli.config.period import Period
+from pe_cli.config.resolved import resolved_yaml
+from pe_cli.config.spec import RunSpec
+from pe_cli.core.errors import PeError
+from pe_cli.io import atomic
+from pe_cli.io.run_folder import RunFolder, State, environment
+from pe_cli.session.averages import Averages
+from pe_cli.session.graphs import draw
+from pe_cli.session.job import Job
+from pe_cli.session.measure import Measures
+from pe_cli.session.observer import NORM, Observer
+from pe_cli.session.outputs import Outputs
+from pe_cli.session.resume import Resume, check_config, environment_changes, restore
+from pe_cli.session.saver import Saver, Snapshot, kept
+from pe_cli.session.state import Progress
+
+
+def folder_of(run: RunSpec, resume: Resume | None) -> RunFolder:
+    """Return the folder of the run that is gone on with, or a new one.
+
+    Raises:
+        PeError: USAGE or DEVICE, it can't be written.
+    """
+    if resume is not None:
+        return resume.folder
+    model_text = run.model_path.read_text(encoding="utf-8")
+    resolved = resolved_yaml(run, standalone=True)
+    return RunFolder.create(Path(run.output.dir), run.name, run.text, resolved, environment(), model_text=model_text)
+
+
+class Keeper:
+    """Writes what training leaves; use it with the folder held.
+
+    Args:
+        job: that is trained.
+        folder: of the run.
+        fetched: names of the fetches that go to files.
+        observer: is told of metrics.
+
+    Attributes:
+        at: where training stands.
+        averages: of the metrics since they were last recorded.
+        outputs: growing files.
+    """
+
+    def __init__(self, job: Job, folder: RunFolder, fetched: Collection[str], observer: Observer) -> None:
+        self._job, self._run, self.folder, self._observer = job, job.run, folder, observer
+        self._section = self._run.output.checkpoint
+        self.at, self.averages = Progress(), Averages()
+        self.outputs = Outputs(folder, {name: self._run.fetches[name] for name in fetched})
+        train = self._run.train
+        best = self._section.best if self._section else None
+        self._measures = Measures(best, train.early_stopping if train else None, self.tell)
+        places = {p.name: p.at for p in job.program.global_block().parameters()}
+        self._saver = Saver(folder.checkpoints, self._section.keep if self._section else 1, places)
+        self._saved: tuple[int, int, int, bool] | None = None
+        self._saved_at = time.monotonic()
+
+    # --- beginning and end --------------------------------------------------------------------------------------------
+
+    def open(self, resume: Resume | None) -> None:
+        """Begin; where a run is resumed, go back to its checkpoint.
+
+        Raises:
+            PeError: USAGE, the config changes its meaning, or a file can't be written; DATA, it has no whole checkpoint.
+        """
+        if resume is not None:
+            self._restore(resume)
+        if self._run.build_strategy.debug_graphviz_path:
+            draw(self._job, self.folder)
+
+    def _restore(self, resume: Resume) -> None:
+        for place in (self.folder.path, self.folder.fetches):
+            atomic.clean_temporaries(place, older_than=0.0)  # nobody else writes here now
+        for text in (*check_config(resume, self._run), *environment_changes(self.folder)):
+            self.tell(text)
+        found = restore(resume)
+        if found.arrays:
+            self._job.values.restore(found.arrays, partial=resume.allow_changes)
+        self.at, self.averages = found.progress, found.averages
+        if found.arrays:
+            self._saved = self._now()
+        for text in (*found.notes, *self.outputs.restore(found.positions)):
+            self.tell(text)
+        self._status("running")
+
+    def close(self, state: State) -> None:
+        """End well.
+
+        Raises:
+            PeError: USAGE or DEVICE, something can't be written; DIVERGED, a parameter of the last checkpoint is not finite.
+        """
+        self._saver.wait()
+        self.outputs.close()
+        self._status(state)
+
+    def abandon(self) -> None:
+        """End as well as that goes: the error that is on its way counts."""
+        for end in (self._saver.wait, self.outputs.abandon, lambda: self._status("failed")):
+            with contextlib.suppress(PeError):
+                end()
+
+    def tell(self, text: str) -> None:
+        """Say something to the user, and in the log."""
+        self.folder.log(text)
+        self._job.observer.note(text)
+
+    def _status(self, state: State | None = None) -> None:
+        self.folder.status(state=state, step=self.at.step, epoch=self.at.epoch, best=self.at.best)
+
+    # --- metrics ------------------------------------------------------------------------------------------------------
+
+    def note(self, use: str, values: Mapping[str, float]) -> bool:
+        """Note metrics; return whether they are the best so far, so that a checkpoint should be written."""
+        return self._measures.note(self.at, use, {n: v for n, v in values.items() if not n.startswith(NORM)})
+
+    def record(self, use: str, values: Mapping[str, float]) -> bool:
+        """Note metrics and write them down; see `note`.
+
+        Raises:
+            PeError: the file can't be written.
+        """
+        best = self.note(use, values)
+        self.write(use, values)
+        return best
+
+    def write(self, use: str, values: Mapping[str, float]) -> None:
+        """Write metrics down, where there are any.
+
+        Raises:
+            PeError: the file can't be written.
+        """
+        if not values:
+            return
+        self.outputs.metric({"step": self.at.step, "epoch": self.at.epoch, "split": use, **values})
+        self._status()
+        self._observer.recorded(self.at.step, self.at.epoch, {f"{use}/{n}": v for n, v in values.items()})
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise what went wrong in the thread that writes.
+
+        Raises:
+            PeError: see `Saver.check`.
+        """
+        self._saver.check()
+
+    def newest(self) -> str:
+        """Return a clause on the newest checkpoint."""
+        with contextlib.suppress(PeError):
+            self._saver.wait()
+        return kept(self.folder.checkpoints)
+
+    def late(self, every: Period) -> bool:
+        """Whether a period of time is over since the last checkpoint, by a clock that nobody sets."""
+        return every.seconds is not None and time.monotonic() - self._saved_at >= every.seconds
+
+    def _now(self) -> tuple[int, int, int, bool]:
+        return self.at.step, self.at.epoch, self.at.batch, self.at.pending
+
+    def save(self, best: bool = False) -> None:
+        """Hand a copy of everything to the thread that writes; nothing where this very state is saved already.
+
+        Args:
+            best: whether it is the best so far.
+
+        Raises:
+            PeError: the checkpoint before could not be written.
+        """
+        if self._section is None or self._saved == self._now():
+            return
+        self._saved, self._saved_at = self._now(), time.monotonic()
+        if best:
+            self.at.best_step = self.at.step
+        meta = {
+            "epoch": self.at.epoch,
+            "batch": self.at.batch,
+            "metrics": dict(self.at.newest),
+            "seed": self._run.executor.seed,
+            "model": self._run.model.name,
+            "progress": self.at.to_json(),
+            "averages": self.averages.to_json(),
+            "outputs": self.outputs.positions(),
+            "config": resolved_yaml(self._run, standalone=True),
+        }
+        state = self._job.values.state()
+        self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths()))

@@ -1,0 +1,76 @@
+"""What follows from measurements: which checkpoint is the best, and whether training still gets better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pe_cli.config.sections import BestSection, EarlyStoppingSection
+from pe_cli.session.state import Progress
+
+
+class Measures:
+    """Goes through metrics as they are measured.
+
+    Args:
+        best: how the best checkpoint is chosen, if at all.
+        early: when training ends early, if at all.
+        tell: gets a sentence when it does.
+    """
+
+    def __init__(
+        self, best: BestSection | None, early: EarlyStoppingSection | None, tell: Callable[[str], None]
+    ) -> None:
+        self._best, self._early, self._tell = best, early, tell
+
+    def note(self, at: Progress, use: str, values: Mapping[str, float]) -> bool:
+        """Note new metrics in the progress.
+
+        Args:
+            at: gets them.
+            use: of the data: train or eval.
+            values: by name.
+
+        Returns:
+            Whether they are the best so far, so that a checkpoint should be written now.
+        """
+        named = {f"{use}/{name}": value for name, value in values.items()}
+        at.newest |= named
+        if self._early is not None and self._early.by in named:
+            self._wait(at, self._early, named[self._early.by])
+        if self._best is None or self._best.by not in named:
+            return False
+        value = named[self._best.by]
+        better = is_better(value, at.best, self._best.mode)
+        if better:
+            at.best = value
+        return better
+
+    def _wait(self, at: Progress, section: EarlyStoppingSection, value: float) -> None:
+        if is_better(value, at.target, section.mode, section.min_delta):
+            at.target, at.waited = value, 0
+            return
+        at.waited += 1
+        if at.waited >= section.patience and not at.stopped_early:
+            at.stopped_early = True
+            least = "" if at.target is None else f"; the best was {at.target:.6g}"
+            times = f"{at.waited} measurement{'s' * (at.waited != 1)}"
+            self._tell(f"stopped early at step {at.step}: {section.by} got no better in {times}{least}")
+
+
+def is_better(value: float, before: float | None, mode: str, least: float = 0.0) -> bool:
+    """Tell whether a measurement beats the one before; NaN never does, and anything else beats none at all.
+
+    Args:
+        value: new.
+        before: best so far.
+        mode: max or min.
+        least: what it must be better by, unit of the metric.
+
+    >>> is_better(0.5, None, "max"), is_better(0.5, 0.45, "max", 0.1), is_better(float("nan"), None, "min")
+    (True, False, False)
+    """
+    if value != value:
+        return False
+    if before is None:
+        return True
+    return value - before > least if mode == "max" else before - value > least

@@ -1,0 +1,122 @@
+"""Checkpoints written by a thread, so that no step waits for the disk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pe_cli.core.errors import ExitCode, PeError, Span
+from pe_cli.io import atomic, checkpoint
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A checkpoint that is to be written.
+
+    Args:
+        step: steps done.
+        arrays: copies that nobody changes any more.
+        meta: what is kept beside them.
+        best: whether it is the best so far.
+        files: outputs that it counts on; they are flushed to the disk before it appears.
+    """
+
+    step: int
+    arrays: Mapping[str, np.ndarray]
+    meta: Mapping[str, object]
+    best: bool
+    files: Sequence[Path]
+
+
+class Saver:
+    """Writes one checkpoint at a time; what goes wrong is raised by the next call.
+
+    Args:
+        root: folder of the checkpoints.
+        keep: newest ones that are kept.
+        parameters: arrays that must be finite, because training cannot go on from others, with their places in the model file.
+    """
+
+    def __init__(self, root: Path, keep: int, parameters: Mapping[str, Span | None]) -> None:
+        self._root, self._keep, self._parameters = root, keep, parameters
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Begin to write; waits for the write before, so that there are never more than two copies in memory.
+
+        Raises:
+            PeError: the write before failed.
+        """
+        self.wait()
+        self._thread = threading.Thread(target=self._run, args=(snapshot,), name=f"checkpoint of step {snapshot.step}")
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise what went wrong in a write that is over.
+
+        Raises:
+            PeError: USAGE or DEVICE, it could not be written; DIVERGED, a parameter is not finite.
+        """
+        if self._thread is not None and not self._thread.is_alive():
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait for the end of the write.
+
+        Raises:
+            PeError: as for `check`.
+        """
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _run(self, snapshot: Snapshot) -> None:
+        try:
+            self._write(snapshot)
+        except BaseException as error:  # noqa: BLE001 - it is raised again, in the training thread
+            self._failure = error
+
+    def _write(self, snapshot: Snapshot) -> None:
+        for name, at in self._parameters.items():
+            if not np.isfinite(snapshot.arrays[name]).all():
+                raise _diverged(name, at, snapshot.step, self._root)
+        for file in snapshot.files:
+            try:
+                atomic.sync_file(file)
+            except FileNotFoundError:
+                continue  # nothing was written to it yet
+            except OSError as error:
+                raise atomic.write_error(error, file) from None
+        checkpoint.save(self._root, snapshot.step, snapshot.arrays, snapshot.meta)
+        checkpoint.mark(self._root, "last", snapshot.step)
+        if snapshot.best:
+            checkpoint.mark(self._root, "best", snapshot.step)
+        checkpoint.prune(self._root, self._keep)
+
+
+def _diverged(name: str, at: Span | None, step: int, root: Path) -> PeError:
+    return PeError(
+        f"the parameter '{name}' is not finite after step {step}",
+        at=at,
+        hint=f"lower the learning rate or clip gradients; {kept(root)}",
+        code=ExitCode.DIVERGED,
+    )
+
+
+def kept(root: Path) -> str:
+    """Return a clause on the newest checkpoint in a folder."""
+    found = checkpoint.steps(root)
+    if not found:
+        return "there is no checkpoint yet"
+    return (
+        f"the last checkpoint is {root}/step-{found[-1]}; "
+        f"pe train --resume {root.parent} -o executor.check_nan_inf=true goes on from it and names the op where it begins"
+    )

@@ -1,0 +1,107 @@
+"""One training step: a batch, split over devices, and before that into parts where gradients are accumulated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import PeError
+from pe_cli.execute.executor import split_sizes
+from pe_cli.optim.accumulate import SHARE
+from pe_cli.session.job import Job
+
+Array = np.ndarray[Any, Any]
+Feed = Mapping[str, Array]
+
+
+class Stepper:
+    """Runs the training programs of a job.
+
+    Args:
+        job: with values in its scope when `run` is called.
+
+    Raises:
+        PeError: `accumulate` together with `num_iteration_per_run`.
+    """
+
+    def __init__(self, job: Job) -> None:
+        assert job.run.train, "there is a training program"
+        self._job = job
+        self._count = job.run.train.accumulate
+        self._last = job.executor(job.program)
+        self._others = job.executor(job.built.parts.program) if job.built.parts else None
+        self._early = set(job.built.parts.program.global_block().vars) if job.built.parts else set()
+        self._fed = {v.name for v in job.program.list_vars() if v.is_data and not v.type.known}
+        if self._others and job.run.exec_strategy.num_iteration_per_run > 1:
+            raise PeError(
+                "train.accumulate and exec_strategy.num_iteration_per_run can't be used together",
+                at=job.run.train.at_of("accumulate"),
+                hint="remove one of them",
+            )
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a step: of all its parts."""
+        return self._job.batch_size * self._count
+
+    def fit(self, feed: Feed) -> Feed | None:
+        """Apply uneven_batch; None leaves the batch out.
+
+        Raises:
+            PeError: the batch cannot be split evenly, and the config says that this is an error.
+        """
+        section = self._job.run.executor
+        devices = len(self._job.places)
+        shares = devices * self._count
+        samples = len(next(iter(feed.values())))
+        rest = samples % shares
+        if not rest or section.uneven_batch == "weighted":
+            return feed
+        if section.uneven_batch == "error":
+            parts = f" in {self._count} parts" if self._count > 1 else ""
+            raise PeError(
+                f"a batch of {samples} samples cannot be split evenly over {devices} devices{parts}",
+                at=section.at_of("uneven_batch"),
+                hint="use uneven_batch: weighted or drop, or another batch_size",
+            )
+        return {name: a[: samples - rest] for name, a in feed.items()} if samples > rest else None
+
+    def run(self, feed: Feed, fetches: Sequence[str], step: int) -> tuple[list[dict[str, Array]], list[int]]:
+        """Do a step.
+
+        Args:
+            feed: the batch.
+            fetches: names of variables.
+            step: number of the step, from 0.
+
+        Returns:
+            Per part and device with samples: name -> value, of the whole batch's own with the last part alone; and the samples of each.
+        """
+        if self._others is None:
+            return self._last.run(feed, fetches, step)
+        samples = len(next(iter(feed.values())))
+        # the largest part comes last: a device without samples in it has had none before, whose gradients would be lost
+        sizes = [n for n in split_sizes(samples, self._count) if n]
+        kind = self._job.program.global_block().var(SHARE).type
+        values: list[dict[str, Array]] = []
+        weights: list[int] = []
+        for i, (end, size) in enumerate(zip(accumulate(sizes), sizes, strict=True)):
+            part = {name: a[end - size : end] if name in self._fed else a for name, a in feed.items()}
+            part[SHARE] = np.full(kind.shape, size / samples, kind.numpy)
+            last = i == len(sizes) - 1
+            executor = self._last if last else self._others
+            # what belongs to the whole batch, like the length of its gradient, is there with the last part alone
+            wanted = [n for n in fetches if last or n in self._early]
+            found, over = executor.run(part, wanted, step * self._count + i)
+            values += found
+            weights += over
+        return values, weights
+
+    def drop_unused(self) -> None:
+        """Forget temporaries that have not been used lately."""
+        for executor in (self._last, self._others):
+            if executor is not None:
+                executor.drop_unused()

@@ -1,0 +1,94 @@
+"""What ends training before its time: signals, and limits of this call."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from pe_cli.core.errors import ExitCode
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """After what this call ends with a checkpoint, to be resumed; None for no limit.
+
+    Args:
+        seconds: of training, from when it begins.
+        steps: of this call.
+    """
+
+    seconds: float | None = None
+    steps: int | None = None
+
+
+class StopRequest:
+    """Turns the first SIGINT or SIGTERM into a request to stop after the step; the second ends the process at once.
+
+    Signals are read from a pipe by a thread, because Python's own handlers wait for the native step that is running.
+
+    Args:
+        limits: of this call.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._signalled = False
+        self._begin = time.monotonic()
+        self._steps = 0
+        self._before: dict[int, Any] = {}
+        self._pipe: tuple[int, int] | None = None
+        self._wakeup = -1
+
+    def __enter__(self) -> StopRequest:
+        self._begin = time.monotonic()
+        if threading.current_thread() is not threading.main_thread():
+            return self  # whoever runs us there handles signals
+        self._pipe = os.pipe()
+        os.set_blocking(self._pipe[1], False)
+        self._wakeup = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+        for number in SIGNALS:
+            self._before[number] = signal.signal(number, lambda *_: None)
+        threading.Thread(target=self._listen, args=(self._pipe[0],), name="signals", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pipe is None:
+            return
+        signal.set_wakeup_fd(self._wakeup)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._pipe[1])  # which ends the thread
+
+    def _listen(self, pipe: int) -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(pipe, 16):
+                for number in data:
+                    if number not in SIGNALS:
+                        continue
+                    if self._signalled:
+                        os._exit(ExitCode.INTERRUPTED)
+                    self._signalled = True
+        os.close(pipe)
+
+    def count(self) -> None:
+        """Say that a step is done."""
+        self._steps += 1
+
+    @property
+    def asked(self) -> bool:
+        """Whether to stop: a signal came, or a limit is reached."""
+        steps = self._limits.steps
+        return self.now or (steps is not None and self._steps >= steps)
+
+    @property
+    def now(self) -> bool:
+        """Whether to leave an evaluation too: a signal came, or the time is over."""
+        seconds = self._limits.seconds
+        return self._signalled or (seconds is not None and time.monotonic() - self._begin >= seconds)

@@ -1,0 +1,155 @@
+"""The values of a run's variables: what a checkpoint keeps of them, and how they come back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.build.build import Built
+from pe_cli.core.errors import ExitCode, PeError, did_you_mean
+from pe_cli.devices.scope import Scope
+from pe_cli.graph.replicate import UPDATES
+from pe_cli.program.ir import Role
+
+Array = np.ndarray[Any, Any]
+#: Between a variable's name and the device, for copies that differ.
+_COPY = "@DEVICE@"
+
+
+class Values:
+    """The variables of programs in a scope.
+
+    Args:
+        built: the programs.
+        scope: of all devices.
+    """
+
+    def __init__(self, built: Built, scope: Scope) -> None:
+        self.built, self.scope = built, scope
+        self._sums = built.parts.sums if built.parts else frozenset()
+
+    def load(self, arrays: Mapping[str, Array], *, partial: bool = False) -> int:
+        """Write values by name and return how many there were.
+
+        Args:
+            arrays: from a checkpoint or another file.
+            partial: names on either side without a partner are left alone.
+
+        Raises:
+            PeError: names or shapes that do not fit (exit code 3).
+        """
+        known = [name for name in arrays if name in self.scope]
+        unknown = [name for name in arrays if name not in self.scope]
+        missing = [v.name for v in self.built.eval.list_vars() if v.persistable and v.name not in arrays]
+        if not partial and missing:
+            raise PeError(
+                f"the file has no value for {_some(missing)}", code=ExitCode.DATA, hint="it belongs to another model"
+            )
+        if partial and not known:
+            hint = did_you_mean(unknown[0], list(self.scope)) if unknown else None
+            raise PeError(
+                f"no name in the file is a variable of this model: {_some(unknown)}", code=ExitCode.DATA, hint=hint
+            )
+        for name in known:
+            self.scope.set(name, arrays[name])
+        if not partial:
+            self._set_copies(arrays)
+        return len(known)
+
+    def state(self) -> dict[str, Array]:
+        """Return a copy of every variable that training goes on from; of those that differ between devices, all copies."""
+        found = {name: self.scope.get(name) for name in self.scope if name not in self._sums}
+        for name in self._apart():
+            for device in range(1, len(self.scope.places)):
+                found[_copy_of(name, device)] = self.scope.get(name, device)
+        return found
+
+    def restore(self, arrays: Mapping[str, Array], *, partial: bool = False) -> None:
+        """Write what `state` returned, over initial values.
+
+        Args:
+            arrays: also of another number of devices: a device without its own copy takes the first one's.
+            partial: the config has changed: names on either side without a partner are left alone, and constants, a learning
+                rate for example, stay the config's.
+
+        Raises:
+            PeError: DATA; names, shapes or element types that do not fit.
+        """
+        constants = self._constants() if partial else set()
+        missing = [n for n in self.scope if n not in arrays and n not in self._sums]
+        unknown = [n for n in arrays if n.partition(_COPY)[0] not in self.scope]
+        if (missing or unknown) and not partial:
+            what = f"no value for {_some(missing)}" if missing else f"{_some(unknown)}, which the model has not"
+            raise PeError(f"the checkpoint has {what}", code=ExitCode.DATA, hint="it belongs to another model")
+        for name in [n for n in self.scope if n in arrays and n not in constants]:
+            if arrays[name].dtype != self.scope.type(name).numpy:
+                text = f"'{name}' is {arrays[name].dtype} in the checkpoint and {self.scope.type(name)} in the model"
+                raise PeError(text, code=ExitCode.DATA)
+            self.scope.set(name, arrays[name])
+        self._set_copies(arrays)
+
+    def _set_copies(self, arrays: Mapping[str, Array]) -> None:
+        """Write what devices have of their own; one that the file has nothing for keeps the first device's."""
+        for name in self._apart():
+            for device in range(1, len(self.scope.places)):
+                if _copy_of(name, device) in arrays:
+                    self.scope.set(name, arrays[_copy_of(name, device)], device)
+
+    def _written(self, roles: Collection[Role]) -> set[str]:
+        """Return the variables that ops of some roles write in training."""
+        ops = self.built.train.global_block().ops if self.built.train else []
+        return {n for op in ops if op.role in roles for n in op.output_names()}
+
+    def _apart(self) -> list[str]:
+        """Return the variables that every device has its own value of: running statistics of its part of the batch."""
+        written = self._written([role for role in Role if role not in UPDATES])
+        return [n for n in self.scope if n in written and n not in self._sums and n not in self.scope.shared]
+
+    def _constants(self) -> set[str]:
+        """Return the variables that stay as they begin and are no parameters."""
+        parameters = {p.name for p in self.built.eval.global_block().parameters()}
+        return set(self.scope) - parameters - self._written(list(Role))
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Use the moving averages as parameters inside, where there are any."""
+        average = self.built.average
+        values = average.values(self.scope.get) if average and set(average.averages.values()) <= set(self.scope) else {}
+        before = {name: self.scope.get(name) for name in values}
+        for name, value in values.items():
+            self.scope.set(name, value)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                self.scope.set(name, value)
+
+    def with_averages(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the values of a checkpoint with parameters replaced by their moving averages, where there are any.
+
+        Raises:
+            PeError: DATA; there should be some.
+        """
+        average = self.built.average
+        if average is None:
+            return dict(arrays)
+        if not {*average.averages.values(), *average.weights.values()} <= set(arrays):
+            raise PeError(
+                "the config has train.ema, but the file has no averages",
+                code=ExitCode.DATA,
+                hint="-o train.ema=null takes parameters as they are",
+            )
+        return {**arrays, **average.values(arrays.__getitem__)}
+
+
+def _copy_of(name: str, device: int) -> str:
+    """Return the name of a device's own copy of a variable in a checkpoint."""
+    return f"{name}{_COPY}{device}"
+
+
+def _some(names: Sequence[str]) -> str:
+    listed = ", ".join(f"'{n}'" for n in names[:3])
+    return listed + (f" and {len(names) - 3} more" if len(names) > 3 else "")

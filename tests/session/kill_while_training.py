@@ -1,0 +1,122 @@
+"""Trains once per place where the system could stop it or refuse a write, resumes, and says what became of it.
+
+Run as a program: kill_while_training.py BASE kill|full|readonly INSTANTS, with BASE holding run.yaml, its model and data.
+Children are forked from one process that has loaded the kernels; each counts its calls that change the disk. At the k-th
+it is killed, or from then on the disk is full, or read-only. Then another child resumes without harm, until the run is done.
+Prints one JSON line per child; k is spread evenly over all calls of a run.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from pe_cli.cli.main import run
+
+CALLS = ("open", "write", "fsync", "mkdir", "rename", "replace", "unlink", "rmdir", "truncate", "ftruncate")
+ERRORS = {"full": errno.ENOSPC, "readonly": errno.EROFS}
+#: A full disk lets go and shortens.
+HARMLESS = {"full": ("unlink", "rmdir", "truncate", "ftruncate"), "readonly": ("fsync",)}
+done = 0
+
+
+def harm(how: str, k: int) -> None:
+    """Replace the system calls: from the k-th on they do harm; 0 only counts."""
+
+    def replaced(name: str, call: Callable[..., object]) -> Callable[..., object]:
+        def counted(*args: object, **kwargs: object) -> object:
+            global done
+            if name == "open" and not int(args[1]) & (os.O_WRONLY | os.O_RDWR):  # type: ignore[call-overload]
+                return call(*args, **kwargs)
+            done += 1
+            if k == 0 or done < k:
+                return call(*args, **kwargs)
+            if how == "kill":
+                if name == "write":
+                    descriptor, data = args
+                    call(descriptor, memoryview(data)[: len(data) // 2])  # type: ignore[arg-type]
+                os.kill(os.getpid(), signal.SIGKILL)
+            if name in HARMLESS[how]:
+                return call(*args, **kwargs)
+            raise OSError(ERRORS[how], os.strerror(ERRORS[how]))
+
+        return counted
+
+    for name in CALLS:
+        setattr(os, name, replaced(name, getattr(os, name)))
+
+
+def child(into: Path, log: Path, how: str, k: int, *arguments: str) -> tuple[int, str]:
+    """Run `pe train` in a child; return its exit code (negative: the signal) and what it said."""
+    pid = os.fork()
+    if pid == 0:
+        stream = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(stream, 1)
+        os.dup2(stream, 2)
+        counted = log.with_suffix(".count")
+        if how:
+            harm(how, k)
+        code = run(["train", str(into.parent / "run.yaml"), "--quiet", "-o", f"output.dir={into}", *arguments])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if how and k == 0:
+            count = done
+            counted.write_text(str(count))
+        os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), log.read_text()
+
+
+def finals(into: Path) -> list[str]:
+    """Return the names in a run's folders that nothing finished should have."""
+    from pe_cli.core.errors import PeError
+    from pe_cli.io import checkpoint, strict_json
+    from pe_cli.io.tensors import read_npz
+
+    wrong = []
+    for path in into.rglob("*"):
+        relative = path.relative_to(into)
+        if any(part.startswith(".") for part in relative.parts):
+            continue
+        try:
+            if path.is_dir() and path.parent.name == "checkpoints":
+                checkpoint.load(path)
+            elif path.suffix == ".json":
+                strict_json.loads(path.read_bytes())
+            elif path.suffix == ".npz":
+                read_npz(path)
+        except (PeError, ValueError) as error:
+            wrong.append(f"{relative}: {error}")
+    return wrong
+
+
+def main(base: Path, how: str, instants: int) -> None:
+    """Do harm at instants that are spread over a whole run."""
+    log = base / "log"
+    code, said = child(base / "whole", log, "kill", 0)
+    assert code == 0, said
+    total = int(log.with_suffix(".count").read_text())
+    for i in range(instants):
+        k = 1 + (total - 1) * i // max(1, instants - 1)
+        into = base / "runs"
+        code, said = child(into, log, how, k)
+        wrong = finals(into) if into.exists() else []
+        again, text = child(into, log, "", 0, "--resume")
+        last = sorted(into.glob("*/status.json"), key=lambda path: path.stat().st_mtime)[-1].parent
+        result = {"k": k, "of": total, "code": code, "said": said, "wrong": wrong, "again": again, "text": text}
+        shutil.rmtree(base / f"run-{k}", ignore_errors=True)
+        last.rename(base / f"run-{k}")
+        shutil.rmtree(into)
+        print(json.dumps({**result, "folder": str(base / f"run-{k}")}), flush=True)  # noqa: T201 - this is its output
+
+
+if __name__ == "__main__":
+    # loads the kernels and all modules; children begin with them
+    assert run(["train", f"{sys.argv[1]}/run.yaml", "--quiet", "-o", f"output.dir={sys.argv[1]}/first"]) == 0
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,93 @@
+"""Training that is killed, or whose disk fails, at any instant: what has its final name is whole, and it goes on exactly."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import pe_cli
+from pe_cli.core.errors import ExitCode
+from tests.session.conftest import Bench
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1])}
+PROGRAM = Path(__file__).with_name("kill_while_training.py")
+#: Two epochs of six steps, and every kind of file.
+SHORT = (
+    ("epochs: 3", "epochs: 2"),
+    ("checkpoint: {every: 2 steps, keep: 2,", "checkpoint: {every: 5 steps, keep: 2,"),
+)
+
+
+def harmed(bench: Bench, how: str, instants: int) -> list[dict[str, object]]:
+    config = bench.base / "run.yaml"
+    text = config.read_text()
+    for before, after in SHORT:
+        assert before in text
+        text = text.replace(before, after)
+    config.write_text(text)
+    command = [sys.executable, "-W", "ignore", PROGRAM, bench.base, how, str(instants)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, env=ENVIRONMENT)
+    assert run.returncode == 0, run.stderr
+    results = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    assert len(results) == instants
+    (whole,) = (bench.base / "whole").iterdir()
+    expected = bench.seen(whole)
+    for result in results:
+        assert result["wrong"] == [], result
+        assert result["again"] == 0, result
+        assert bench.seen(Path(result["folder"])) == expected, result
+    return results
+
+
+def test_killed_before_any_call_it_goes_on_bit_for_bit(bench: Bench) -> None:
+    results = harmed(bench, "kill", 18)
+    assert {result["code"] for result in results} == {-signal.SIGKILL}
+    assert sum("goes on after step" in str(r["text"]) for r in results) == 0, "quiet says nothing"
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        pytest.param("full", ExitCode.DEVICE, "no space left", id="a full disk"),
+        pytest.param("readonly", ExitCode.USAGE, "read-only file system", id="a disk that became read-only"),
+    ],
+)
+def test_a_disk_that_fails_is_told_and_harms_nothing(bench: Bench, how: str, code: int, said: str) -> None:
+    for result in harmed(bench, how, 8):
+        assert result["code"] in (code, 0), result
+        assert "Traceback" not in str(result["said"])
+        assert "bug of pe" not in str(result["said"])
+        if result["code"]:
+            assert said in str(result["said"])
+            assert "hint: " in str(result["said"])
+
+
+def test_a_real_kill_at_any_time_harms_nothing(bench: Bench) -> None:
+    """Four processes that are killed some time after they begin to write, one after the other, on one run."""
+    long = ["-o", "train.epochs=40", "-o", "output.checkpoint.every=7 steps"]
+    whole = bench.train("whole", *long)
+    into = bench.base / "pieces"
+    command = [sys.executable, "-m", "pe_cli.cli.main", "train", bench.base / "run.yaml", "--resume", "--quiet"]
+    command += ["-o", f"output.dir={into}", *long]
+    for delay in (0.02, 0.05, 0.09):
+        with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+            begin, before = time.monotonic(), _size(into)
+            while child.poll() is None and _size(into) == before and time.monotonic() - begin < 60:
+                time.sleep(0.002)
+            time.sleep(delay)
+            child.kill()
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (folder,) = into.iterdir()
+    assert bench.seen(folder) == bench.seen(whole)
+
+
+def _size(into: Path) -> int:
+    return sum(path.stat().st_size for path in into.glob("*/metrics.jsonl"))

@@ -1,0 +1,168 @@
+"""What ends training early: signals at any moment, other processes, and files that are gone or damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import pe_cli
+from pe_cli.core.errors import ExitCode
+from pe_cli.io import checkpoint
+from pe_cli.kernels.cache import DAMAGED, MAGIC, folder
+from pe_cli.session.stop import StopRequest
+from tests.session.conftest import Bench
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1])}
+COMMAND = [sys.executable, "-m", "pe_cli.cli.main"]
+
+
+@pytest.mark.parametrize("every", ["4 steps", "1 epoch"])
+@pytest.mark.parametrize("look", [2, 3, 6, 8, 21])
+def test_a_request_at_any_moment_also_inside_an_evaluation(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, every: str, look: int
+) -> None:
+    given = ["-o", f"train.eval_every={every}", "-o", "output.checkpoint.keep=1"]
+    whole = bench.seen(bench.train("whole", *given))
+    looks = [0]
+
+    def now(self: StopRequest) -> bool:
+        looks[0] += 1
+        return looks[0] >= look
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StopRequest, "now", property(now))
+        folder = bench.train("pieces", *given, code=ExitCode.STOPPED)
+    assert bench.run("train", "--resume", folder, "--quiet") == 0, bench.err
+    assert bench.seen(folder) == whole
+
+
+def test_a_second_signal_ends_even_a_step_that_never_returns() -> None:
+    """The native call holds the main thread, so that Python's own handlers would wait for its end."""
+    code = (
+        "import hashlib, os, signal, threading, time\n"
+        "from pe_cli.session.stop import StopRequest\n"
+        "def later():\n"
+        "    for _ in range(2):\n"
+        "        time.sleep(0.2); os.kill(os.getpid(), signal.SIGINT)\n"
+        "with StopRequest() as stop:\n"
+        "    threading.Thread(target=later, daemon=True).start()\n"
+        "    hashlib.pbkdf2_hmac('sha512', b'', b'', 2**31 - 1)\n"
+    )
+    begin = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, timeout=60, check=False)
+    assert done.returncode == ExitCode.INTERRUPTED
+    assert time.monotonic() - begin < 30
+
+
+def start(bench: Bench, *arguments: object) -> subprocess.Popen[str]:
+    """Start a long training in another process and wait for its first metrics."""
+    command = [*COMMAND, "train", bench.base / "run.yaml", "-o", "train.epochs=1000000", *arguments]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    assert child.stdout
+    for line in child.stdout:
+        if line.startswith("step"):
+            break
+    return child
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_real_signal_leaves_a_run_that_goes_on_exactly(bench: Bench, number: signal.Signals) -> None:
+    fetches = ["-o", "fetches={}", "-o", "train.eval_every=1 epoch", "-o", "output.checkpoint={every: 1 hours, keep: 1}"]
+    with start(bench, *fetches) as child:
+        child.send_signal(number)
+        _, err = child.communicate(timeout=60)
+    assert child.returncode == ExitCode.STOPPED, err
+    (folder,) = (bench.base / "runs").iterdir()
+    step = checkpoint.steps(folder / "checkpoints")[-1]
+    epochs = -(-step // 6) + 1
+    assert bench.run("train", "--resume", folder, "--quiet", "-o", f"train.epochs={epochs}") == 0, bench.err
+    whole = bench.train("whole", *fetches, "-o", f"train.epochs={epochs}")
+    assert bench.seen(folder) == bench.seen(whole)
+
+
+def test_a_second_process_in_a_run_is_refused_until_the_first_one_dies(bench: Bench) -> None:
+    with start(bench) as child:
+        (folder,) = (bench.base / "runs").iterdir()
+        assert bench.run("train", "--resume", folder) == ExitCode.USAGE
+        assert f"another process trains in this folder: {child.pid}" in bench.err
+        assert json.loads((folder / "status.json").read_text())["state"] == "running"
+        child.kill()
+        child.communicate()
+    longer = checkpoint.steps(folder / "checkpoints")[-1] // 6 + 2
+    assert bench.run("train", "--resume", folder, "-o", f"train.epochs={longer}") == 0, bench.err
+
+
+def test_data_that_vanished_is_named_and_may_come_back(bench: Bench) -> None:
+    folder = bench.train("runs", "--max-steps", 3, code=ExitCode.STOPPED)
+    data = bench.base / "data.npz"
+    data.rename(bench.base / "moved.npz")
+    assert bench.run("train", "--resume", folder) == ExitCode.DATA
+    assert str(data) in bench.err
+    moved = [x for use in ("train", "eval") for x in ("-o", f"data.{use}.file={bench.base / 'moved.npz'}")]
+    assert bench.run("train", "--resume", folder, *moved) == ExitCode.USAGE, "other data may be anything"
+    assert bench.run("train", "--resume", folder, *moved, "--allow-changes", "--max-steps", 1) == ExitCode.STOPPED
+    (bench.base / "moved.npz").rename(data)
+    whole = [x for use in ("train", "eval") for x in ("-o", f"data.{use}.file={data}")]
+    assert bench.run("train", "--resume", folder, *whole, "--allow-changes") == 0
+    assert bench.seen(folder) == bench.seen(bench.train("whole"))
+
+
+def test_fewer_samples_than_before_are_told(bench: Bench) -> None:
+    folder = bench.train("runs", "--max-steps", 5, code=ExitCode.STOPPED)
+    limit = ["-o", "data.train.limit=12", "--allow-changes"]
+    assert bench.run("train", "--resume", folder, *limit) == ExitCode.DATA
+    assert "cannot start at batch 5: an epoch has 2 batches" in bench.err
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "fetches/error.csv"])
+def test_outputs_that_were_shortened_are_told(bench: Bench, name: str) -> None:
+    folder = bench.train("runs", "--max-steps", 7, code=ExitCode.STOPPED)
+    (folder / name).write_text("")
+    assert bench.run("train", "--resume", folder) == 0
+    assert f"{folder / name}: shorter than it was at the checkpoint" in bench.err
+
+
+def test_a_disk_that_fills_while_a_thread_writes_a_checkpoint_ends_with_5(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import errno
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pe_cli.io.checkpoint.write_safetensors", full)
+        folder = bench.train("runs", code=ExitCode.DEVICE)
+    assert "no space left" in bench.err
+    assert json.loads((folder / "status.json").read_text())["state"] == "failed"
+    assert bench.run("train", "--resume", folder) == 0
+
+
+def test_a_damaged_kernel_is_compiled_again_with_a_note(bench: Bench) -> None:
+    """A cache of its own, with what is used here; then one object of those that are read is damaged."""
+    cache = bench.base / "kernels"
+    cache.mkdir()
+    environment = ENVIRONMENT | {"PE_CACHE_DIR": str(cache)}
+    command = [*COMMAND, "train", str(bench.base / "run.yaml"), "-o", "train.epochs=1"]
+    subprocess.run([*command, "--quiet"], env=ENVIRONMENT, check=True, capture_output=True)
+    recent = sorted(folder().glob("*.o"), key=lambda path: path.stat().st_mtime)[-400:]
+    for path in recent:
+        shutil.copy(path, cache)
+        os.utime(cache / path.name, (0, 0))
+    subprocess.run([*command, "--quiet"], env=environment, check=True, capture_output=True)
+    used = min((path for path in cache.glob("*.o") if path.stat().st_mtime), key=lambda path: path.stat().st_size)
+    whole = used.read_bytes()
+    used.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert DAMAGED in done.stdout
+    assert "kernel 1 of 1" in done.stdout
+    assert used.read_bytes().startswith(MAGIC)
+    assert used.read_bytes() == whole
