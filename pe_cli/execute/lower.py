@@ -124,7 +124,7 @@ class GraphLowering:
         definition = op.definition
         ins, outs = self._slots(node.ins), self._slots(node.outs)
         offset = sum(self.sizes[:d])
-        low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, op.output_names()[0]), offset)  # type: ignore[arg-type]
+        low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, next(iter(op.output_names()), op.type)), offset)  # type: ignore[arg-type]
         shares = _pairs(definition.alias, ins, outs)
         if shares and not all(self._fixed(out) and self._fixed(source) for out, source in shares.items()):
             definition = find("assign")  # the bytes will change under one of the names: copy them

@@ -18,9 +18,13 @@ from pe_cli.execute.memory import MemoryPlan, plan_memory
 from pe_cli.execute.order import Range, Rules, dependencies
 from pe_cli.graph.ssa import Graph
 from pe_cli.kernels.calls import Buffer, Call
+from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.nothing import nothing
 from pe_cli.ops.status import failure
 from pe_cli.program.ir import Role
+
+#: The space of dependency analysis that stands for the Python interpreter.
+HOST = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,9 @@ class Plan:
             size = b.type.numpy.itemsize
             return spot.space, spot.offset + low * size, spot.offset + max(low * size + 1, high * size)
 
-        return [of(b) for b in task.reads], [of(b) for b in (*task.writes, *task.scratch)]
+        # Python functions may share state: one after the other, in the program's order
+        host = [(HOST, 0, 1)] if any(isinstance(c.kernel, HostKernel) for c in task.calls) else []
+        return [of(b) for b in task.reads], [*(of(b) for b in (*task.writes, *task.scratch)), *host]
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -167,7 +173,10 @@ class Plan:
             work, report = failed
             node = self.graph.nodes[self.tasks[work].node]
             report[1] += sum(self.request.sizes[: node.device])  # the row in the whole batch
-            raise failure(report, node.op, step)
+            raised = next((c.kernel.error for c in self.tasks[work].calls if isinstance(c.kernel, HostKernel)), None)
+            if isinstance(raised, (KeyboardInterrupt, SystemExit)):
+                raise raised
+            raise failure(report, node.op, step, raised) from raised
 
     def _read(self, name: str, d: int) -> np.ndarray[Any, Any]:
         b = self._lowering.buffers[(name, d)]
