@@ -140,6 +140,9 @@ class GraphLowering:
         return Task(node.index, d, low.calls, reads, writes, low.scratch_buffers, over, shares)
 
     def _lower(self, definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
+        late = [slot for slot in definition.late if op.inputs.get(slot)]
+        if definition.on_host or late:
+            raise PeError(f"op '{op.type}' has sizes that only a step knows", at=op.at, hint="run it with fluid.Executor")
         if kind not in definition.lowerings:
             raise PeError(
                 f"op '{op.type}' cannot run on {kind} yet", at=op.at, code=ExitCode.DEVICE, hint="use place: cpu"

@@ -57,6 +57,7 @@ def map_places_back(g: Ptr, dtheta: Ptr, images: Int, height: Int, width: Int):
     outputs="Output",
     attrs={"output_shape": Attr([1, 1, 1, 1], "[batch, channels, height, width] of the image; the batch is Theta's")},
     differentiable="Theta",
+    late={"OutputShape": "output_shape"},
     samples=[
         Sample({"Theta": (2, 2, 3)}, {"output_shape": [2, 3, 4, 5]}, "an image"),
         Sample({"Theta": (1, 2, 3)}, {"output_shape": [1, 1, 1, 1]}, "one pixel"),

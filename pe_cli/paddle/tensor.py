@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pe_cli.paddle.fluid import layers
+from pe_cli.paddle.fluid.layers.selection import select
 
 #: 2.x's name -> fluid's, where the arguments have the same order.
 SAME = {
@@ -17,7 +18,7 @@ SAME = {
             "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "multiplex", "not_equal", "ones", "ones_like",
             "reciprocal", "reshape", "round", "rsqrt", "scale", "shape", "sign", "sin", "split", "sqrt", "square", "squeeze",
             "stack", "stanh", "strided_slice", "tanh", "transpose", "tril", "triu", "unbind", "unsqueeze", "unstack", "zeros",
-            "zeros_like", "full_like", "cumsum", "where", "slice", "randperm", "rank", "scatter", "gather_nd", "topk", "erf",
+            "zeros_like", "full_like", "cumsum", "slice", "rank", "scatter", "gather_nd", "topk", "erf",
         )
     },
     "add": "elementwise_add",
@@ -63,6 +64,16 @@ def clip(x: Any, min: float | None = None, max: float | None = None, name: str |
     return layers.clip(x, low, high)
 
 
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Any:
+    """Choose between two tensors element by element; without them, find where a condition holds."""
+    return layers.where(condition) if x is None and y is None else select(condition, x, y)
+
+
+def randperm(n: int, dtype: str = "int64", name: str | None = None) -> Any:
+    """Put the integers from 0 to n - 1 in a random order."""
+    return layers.randperm(n, dtype=dtype)
+
+
 def _reduced(name: str) -> Callable[..., Any]:
     def made(x: Any, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Any:
         return getattr(layers, _REDUCED[key])(x, axis, keepdim)
@@ -75,4 +86,5 @@ def _reduced(name: str) -> Callable[..., Any]:
 def functions() -> dict[str, Any]:
     """Return every function that is there."""
     same = {name: getattr(layers, other) for name, other in SAME.items() if hasattr(layers, other)}
-    return {**same, **{n: _reduced(n) for n in _REDUCED}, "mean": mean, "full": full, "pow": pow, "clip": clip}
+    reduced = {n: _reduced(n) for n in _REDUCED}
+    return {**same, **reduced, "mean": mean, "full": full, "pow": pow, "clip": clip, "where": where, "randperm": randperm}
