@@ -29,6 +29,7 @@ FEEDS = {
     "codes": ([3, 4], "float32"),
     "size": ([2], "int64"),
     "counts": ([], "int64"),
+    "numbers": ([], "float32"),
 }
 
 #: Layer -> how it is called, ops it appends, and types of what it returns, with b for the batch axis.
@@ -138,6 +139,19 @@ CALLS |= {
     "prior_box": (lambda f: L.prior_box(f.image, f.image, [2.0], [3.0]), "prior_box", ["float32[8, 8, 2, 4]"] * 2),
     "random_crop": (lambda f: L.random_crop(f.image, [5, 4]), "random_crop", ["float32[b, 6, 5, 4]"]),
     "randperm": (lambda f: L.randperm(5), "randperm", ["int64[5]"]),
+    "argsort": (lambda f: L.argsort(f.x), "argsort", ["float32[b, 4]", "int64[b, 4]"]),
+    "cumsum": (lambda f: L.cumsum(f.volume, 1), "cumsum", ["float32[b, 2, 3]"]),
+    "gather_nd": (lambda f: L.gather_nd(f.x, f.size), "gather_nd", ["float32[b]"]),
+    "grid_sampler": (
+        lambda f: L.grid_sampler(f.image, L.affine_grid(f.volume, [3, 1, 4, 5])),
+        "affine_grid grid_sampler",
+        ["float32[b, 6, 4, 5]"],
+    ),
+    "pad2d": (lambda f: L.pad2d(f.image, [1, 2, 0, 3], "edge"), "pad2d", ["float32[b, 6, 11, 11]"]),
+    "resize_bilinear": (lambda f: L.resize_bilinear(f.image, [4, 12]), "bilinear_interp", ["float32[b, 6, 4, 12]"]),
+    "resize_nearest": (lambda f: L.resize_nearest(f.image, scale=0.5), "nearest_interp", ["float32[b, 6, 4, 4]"]),
+    "scatter": (lambda f: L.scatter(f.x, f.counts, f.y), "scatter", ["float32[b, 4]"]),
+    "scatter_nd_add": (lambda f: L.scatter_nd_add(f.x, f.size, f.numbers), "scatter_nd_add", ["float32[b, 4]"]),
     "yolo_box": (
         lambda f: L.yolo_box(f.image, f.size, [3, 4], 1, 0.01, 8), "yolo_box", ["float32[b, 64, 4]", "float32[b, 64, 1]"],
     ),

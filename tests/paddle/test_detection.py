@@ -89,3 +89,24 @@ def test_arguments_that_only_say_how_are_taken():
     np.testing.assert_allclose(*run(out, whole, **feed), rtol=1e-4, atol=1e-5)
     with pytest.raises(NotImplementedError, match="require_index"):
         L.adaptive_pool2d(x, 2, "max", True)
+
+
+def test_sizes_of_images_by_the_original_s_names():
+    x = fluid.data("x", [-1, 2, 4, 6])
+    a = array(2, 2, 4, 6)
+    linear, nearest = L.resize_bilinear(x, [8, 3]), L.resize_nearest(x, scale=0.5, align_corners=False)
+    same = L.image_resize(x, out_shape=[8, 3]), L.image_resize(x, scale=0.5, resample="NEAREST", align_corners=False)
+    short = L.image_resize_short(x, 8)
+    found = run(linear, same[0], nearest, same[1], short, x=a)
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[2], a[:, :, ::2, ::2])
+    assert np.array_equal(found[2], found[3])
+    assert found[4].shape == (2, 2, 8, 12)
+    with pytest.raises(NotImplementedError, match="TRILINEAR"):
+        L.image_resize(x, [8, 3], resample="TRILINEAR")
+
+
+def test_updates_in_zeros():
+    index, updates = fluid.data("index", [-1, 1], "int64"), fluid.data("updates", [-1, 3])
+    (found,) = run(L.scatter_nd(index, updates, [4, 3]), index=np.array([[1], [1]]), updates=np.ones((2, 3), "float32"))
+    assert found[:, 0].tolist() == [0, 2, 0, 0]

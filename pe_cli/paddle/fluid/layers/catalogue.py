@@ -28,6 +28,9 @@ ORDER = {
     "softmax": "input use_cudnn name axis",
     "reshape": "x shape actual_shape act inplace name",
     "gather": "input index overwrite",
+    "resize_bilinear": "input out_shape scale name actual_shape align_corners align_mode data_format",
+    "resize_nearest": "input out_shape scale name actual_shape align_corners data_format",
+    "pad2d": "input paddings mode pad_value data_format name",
     "pool3d": "input pool_size pool_type pool_stride pool_padding global_pooling use_cudnn ceil_mode name exclusive data_format",
     "adaptive_pool2d": "input pool_size pool_type require_index name",
     "adaptive_pool3d": "input pool_size pool_type require_index name",
@@ -57,7 +60,7 @@ ONLY = {
     "allow_out_of_range": (False,),
     "require_index": (False,),
     "rois_lod": (None,),
-    "data_format": ("NCDHW",),
+    "data_format": ("NCDHW", "NCHW"),
     "is_sparse": (False,),
 }
 

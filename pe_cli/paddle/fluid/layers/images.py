@@ -9,6 +9,7 @@ import numpy as np
 from pe_cli.layers.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, NotThereYet
 from pe_cli.paddle.fluid.layers.composed import call, crop_tensor, strided_slice
+from pe_cli.paddle.fluid.layers.constants import sizes_of
 from pe_cli.paddle.fluid.layers.ops import elementwise_floordiv, equal
 from pe_cli.paddle.fluid.layers.selection import select
 from pe_cli.paddle.fluid.layers.tensor import assign
@@ -131,6 +132,48 @@ def im2sequence(
     return call("reshape", windows, [-1, c * kernel[0] * kernel[1]])
 
 
+def image_resize(  # noqa: PLR0913, PLR0917 (fluid's arguments)
+    input: Variable,
+    out_shape: Any = None,
+    scale: Any = None,
+    name: str | None = None,
+    resample: str = "BILINEAR",
+    actual_shape: Any = None,
+    align_corners: bool = True,
+    align_mode: int = 1,
+    data_format: str = "NCHW",
+) -> Any:
+    """Change the size of images, by BILINEAR or NEAREST.
+
+    Raises:
+        NotThereYet: another way, sizes that only a step knows, or channels last.
+    """
+    if resample not in ("BILINEAR", "NEAREST") or actual_shape is not None or data_format != "NCHW":
+        raise NotThereYet(f"image_resize with {resample}, {data_format} or actual_shape is not there yet")
+    sizes = None if out_shape is None else list(sizes_of("image_resize", "out_shape", out_shape))
+    factor = None if scale is None else float(sizes_of("image_resize", "scale", scale, single=True))
+    if resample == "NEAREST":
+        return call("resize_nearest", input, sizes, factor, name, align_corners)
+    return call("resize_bilinear", input, sizes, factor, name, align_corners, align_mode)
+
+
+def image_resize_short(input: Variable, out_short_len: int, resample: str = "BILINEAR") -> Any:
+    """Change the size of images so that the short side gets a length; the other one keeps its proportion."""
+    sides = input.shape[2:4]
+    if min(sides) < 1:
+        raise FluidValueError(f"image_resize_short needs images of known size, got {input}")
+    short = sides.index(min(sides))
+    wanted = [out_short_len] * 2
+    wanted[1 - short] = int(sides[1 - short] * out_short_len / sides[short] + 0.5)
+    return image_resize(input, wanted, resample=resample)
+
+
+def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None = None) -> Any:
+    """Add up updates by index in a tensor of zeros."""
+    zeros = call("fill_constant", list(sizes_of("scatter_nd", "shape", shape)), updates.dtype, 0.0)
+    return call("scatter_nd_add", zeros, index, updates, name)
+
+
 def randperm(
     n: int,
     out: Variable | None = None,
@@ -212,7 +255,8 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
 
 
 __all__ = [
-    "add_position_encoding", "affine_channel", "clip_by_norm", "crop", "gather_tree", "im2sequence", "lrn",
-    "randperm", "rank",
+    "add_position_encoding", "affine_channel", "clip_by_norm", "crop", "gather_tree", "im2sequence",
+    "image_resize", "image_resize_short", "lrn",
+    "randperm", "rank", "scatter_nd",
     "selu", "sequence_mask", "shard_index", "size", "space_to_depth", "temporal_shift",
 ]  # fmt: skip
