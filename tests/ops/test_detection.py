@@ -315,3 +315,13 @@ def test_exact_means_pull_the_edges():
     found = run_gradient("prroi_pool", {"X": ramp(9, 8)[None, None], "ROIs": region})
     # the mean is 3 (y1 + y2) / 2 + 0.5 (x1 + x2) / 2 + 1
     np.testing.assert_allclose(found["ROIs"][0], [0.25, 1.5, 0.25, 1.5])
+
+
+def test_boxes_are_cut_to_their_images():
+    x = np.array([[[-3.0, 5, 50, 40]], [[7, -1, 28, 95]]])
+    found = run_op("box_clip", {"Input": x, "ImInfo": np.array([[60.0, 80, 2], [90, 29.4, 1]])})
+    assert found.tolist() == [[[0, 5, 39, 29]], [[7, 0, 28, 89]]]
+    one = run_op("box_clip", {"Input": x[:, 0], "ImInfo": np.array([[60.0, 80, 2]])})
+    assert one.tolist() == [[0, 5, 39, 29], [7, 0, 28, 29]]
+    with pytest.raises(PeError, match=r"2 images, and nothing says whose the boxes \[3, 4\] are"):
+        run_op("box_clip", {"Input": np.zeros((3, 4)), "ImInfo": np.ones((2, 3))})

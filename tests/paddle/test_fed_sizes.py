@@ -181,3 +181,34 @@ def test_such_a_program_does_not_run_as_a_whole():
     out = L.where(x)
     with pytest.raises(PeError, match="'where_index' has sizes that only a step knows"):
         Executor(fluid.default_main_program(), Scope([Place("cpu", 0)])).run({"x": np.ones(3, "bool")}, [out.name])
+
+
+def test_different_values_in_the_order_of_their_first_places():
+    x = fluid.data("x", [-1], "int64")
+    values, places, counts = L.unique_with_counts(x, "int64")
+    same = L.unique(x)
+    a = np.array([7, 3, 7, 9, 3, 7])
+    found = run(values, places, counts, *same, x=a)
+    assert [f.tolist() for f in found] == [[7, 3, 9], [0, 1, 0, 2, 1, 0], [3, 2, 1], [7, 3, 9], [0, 1, 0, 2, 1, 0]]
+    assert [str(f.dtype) for f in found] == ["int64", "int64", "int64", "int64", "int32"]
+    with pytest.raises(ValueError, match="needs a vector"):
+        L.unique(fluid.data("matrix", [2, 2]))
+
+
+def test_what_2x_selects_and_sorts():
+    x = fluid.data("x", [-1, 3])
+    x.stop_gradient = False
+    chosen = paddle.masked_select(x, L.greater_than(x, L.fill_constant([1], "float32", 0.0)))
+    (gradient,) = fluid.gradients([L.reduce_sum(L.square(chosen))], [x])
+    wanted = [chosen, gradient, paddle.nonzero(x), paddle.cumsum(x), paddle.cumsum(x, 0), paddle.sort(x), paddle.argsort(x)]
+    a = np.array([[1, -2, 0], [-1, 3, 2]], "float32")
+    expected = [a[a > 0], np.where(a > 0, 2 * a, 0), np.argwhere(a), a.cumsum(), a.cumsum(0), np.sort(a), a.argsort()]
+    for value, right in zip(run(*wanted, x=a), expected, strict=True):
+        assert np.array_equal(value, right)
+
+
+def test_rows_that_2x_writes():
+    x, ids, updates = fluid.data("x", [3, 2]), fluid.data("ids", [2], "int64"), fluid.data("updates", [2, 2])
+    added = paddle.scatter(x, ids, updates, False)
+    feed = {"x": np.ones((3, 2), "float32"), "ids": np.array([1, 1]), "updates": np.ones((2, 2), "float32")}
+    assert run(added, **feed)[0][:, 0].tolist() == [1, 2, 1]

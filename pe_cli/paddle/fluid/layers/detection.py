@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from pe_cli.layers.helper import LayerHelper
 from pe_cli.layers.registry import find
 from pe_cli.paddle.errors import FluidValueError
+from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.program.ir import Variable
 
@@ -26,6 +28,12 @@ def box_coder(
     variance = None if given or prior_box_var is None else [float(v) for v in prior_box_var]
     var = prior_box_var if given else None
     return call("box_coder", prior_box, var, target_box, code_type, box_normalized, name, axis, variance)
+
+
+def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Any:
+    """Cut boxes to their images: [images, boxes, 4], or [boxes, 4] of one image; im_info is height, width and scale."""
+    ensure_defaults()
+    return LayerHelper("box_clip", name).one("box_clip", {"Input": input, "ImInfo": im_info}, None, "Output")
 
 
 def _listed(value: Any) -> list[Any]:
@@ -115,4 +123,4 @@ def multi_box_head(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     return found[0], found[1], found[2], found[3]
 
 
-__all__ = ["box_coder", "multi_box_head"]
+__all__ = ["box_clip", "box_coder", "multi_box_head"]

@@ -68,6 +68,20 @@ def where(condition: Variable) -> Variable:
     return LayerHelper("where").one("where_index", {"Condition": condition})
 
 
+def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
+    """Find the different values of a vector, the place of each element among them, and how often each comes."""
+    ensure_defaults()
+    with raised_as(FluidValueError):
+        outs = ("Out", "Index", "Count")
+        made = LayerHelper("unique").op("unique_with_counts", {"X": x}, {"dtype": as_dtype(dtype)}, outs)
+    return made[0], made[1], made[2]
+
+
+def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
+    """Find the different values of a vector, and the place of each element among them."""
+    return unique_with_counts(x, dtype)[:2]
+
+
 class IfElse:
     """Two branches over rows: `with ie.true_block()` sees those where a condition holds, `with ie.false_block()` the others.
 
@@ -145,4 +159,4 @@ class IfElse:
             return [helper.one("merge_rows", {"InTrue": a, "InFalse": b, "Mask": self.cond}) for a, b in pairs]
 
 
-__all__ = ["IfElse", "affine_grid", "gaussian_random", "topk", "where"]
+__all__ = ["IfElse", "affine_grid", "gaussian_random", "topk", "unique", "unique_with_counts", "where"]
