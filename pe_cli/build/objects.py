@@ -18,7 +18,7 @@ from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.optim.schedule import SCHEDULES
 from pe_cli.program.initializer import INITIALIZERS, Initializer
 from pe_cli.program.ir import Block, Variable
-from pe_cli.program.param_attr import ParamAttr
+from pe_cli.program.param_attr import PARAM_ATTRS, ParamAttr
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ _NESTED = {
     "initializer": INITIALIZER,
 }
 _PARAM_ATTR = ("name", "initializer", "learning_rate", "regularizer", "trainable", "gradient_clip", "do_model_average")
+# beside the keys of every type
+_PARAM_ATTR_OWN = {"weight_norm": {"dim": "int"}}
 # arguments that a config has no use for
 _HIDDEN = ("name", "parameter_list", "self")
 
@@ -100,26 +102,42 @@ class Maker:
             hint = "for example {initializer: {type: Xavier}, learning_rate: 0.5}"
             self.mistakes.say(f"{what} must be a mapping, a name, true or false, got {describe(node)}", node.at, hint)
             return None
-        values: dict[str, Any] = {}
         before = self.mistakes.total
-        for key, entry in node.entries.items():
-            if key not in _PARAM_ATTR:
-                hint = did_you_mean(key, _PARAM_ATTR) or f"one of {', '.join(_PARAM_ATTR)}"
-                self.mistakes.say(f"{what} has no key '{key}'", entry.at, hint)
-            elif key in _NESTED:
-                values[key] = self._nested(key, entry.value, f"{what}.{key}")
-            else:
-                kind = {"name": "str", "learning_rate": "float"}.get(key, "bool")
-                with self.mistakes.catch():
-                    values[key] = convert(kind, entry.value, f"{what}.{key}")
+        made, values = self._param_attr(node, what)
         if self.mistakes.total > before:
             return None
         try:
-            return ParamAttr(**values)
+            return made(**values)
         except PeError as error:
             error.at = error.at or node.at
             self.mistakes.add(error)
         return None
+
+    def _param_attr(self, node: MapNode, what: str) -> tuple[type[ParamAttr], dict[str, Any]]:
+        """Return the class of a parameter attribute and its arguments, with mistakes added."""
+        type_ = node.get("type")
+        chosen = "plain" if type_ is None else type_.value if isinstance(type_, ScalarNode) else None
+        if type_ is not None and chosen not in PARAM_ATTRS:
+            hint = did_you_mean(str(chosen), PARAM_ATTRS) or f"one of {', '.join(PARAM_ATTRS)}"
+            self.mistakes.say(f"there is no parameter attribute {describe(type_)}", type_.at, hint)
+            return ParamAttr, {}
+        own = _PARAM_ATTR_OWN.get(str(chosen), {})
+        kinds = {**dict.fromkeys(_PARAM_ATTR, "bool"), "name": "str", "learning_rate": "float", **own}
+        values: dict[str, Any] = {}
+        for key, entry in node.entries.items():
+            if key == "type":
+                continue
+            if key not in kinds:
+                hint = did_you_mean(key, kinds) or f"one of {', '.join(kinds)}"
+                self.mistakes.say(f"{what} has no key '{key}'", entry.at, hint)
+            elif key in _NESTED:
+                values[key] = self._nested(key, entry.value, f"{what}.{key}")
+            elif key in own and isinstance(entry.value, ScalarNode) and entry.value.value is None:
+                values[key] = None
+            else:
+                with self.mistakes.catch():
+                    values[key] = convert(kinds[key], entry.value, f"{what}.{key}")
+        return PARAM_ATTRS[str(chosen)], values
 
     def initializer(self, node: Node, what: str) -> Initializer | None:
         """Return an initializer for a mapping or a type alone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from pe_cli.devices.tape import Instruction, Tape, word
 from pe_cli.devices.watchdog import Guard
 from pe_cli.kernels.cache import Instance, addresses
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
+from pe_cli.kernels.host import HostKernel
 
 
 class CpuDevice:
@@ -48,7 +50,9 @@ class CpuStep:
         self._step = np.zeros(1, np.int64)
         self._keep: list[Any] = []
         instances = [[Instance(c.kernel, c.dtype, c.second) for c in w.calls] for w in works]
-        found = addresses((i for row in instances for i in row), progress)
+        calls = [(c, n) for w, row in zip(works, instances, strict=True) for c, n in zip(w.calls, row, strict=True)]
+        found = addresses((n for c, n in calls if not isinstance(c.kernel, HostKernel)), progress)
+        found |= {n: self._host(c) for c, n in calls if isinstance(c.kernel, HostKernel)}
         instructions: list[Instruction] = []
         begins, ends = [], []
         for i, (work, row) in enumerate(zip(works, instances, strict=True)):
@@ -111,6 +115,12 @@ class CpuStep:
                 status = i
             words.append(0 if arg is STATUS else self._word(arg))
         return Instruction(instance, tuple(words), work, status)
+
+    def _host(self, call: Call) -> int:
+        """Return the address of a Python function's entry."""
+        entry = call.kernel.entry([self._address(b) for b in call.args[1:]])
+        self._keep.append(entry)
+        return ctypes.cast(entry, ctypes.c_void_p).value or 0
 
     def _word(self, arg: Any) -> int:
         if isinstance(arg, (Buffer, Offset)):

@@ -8,8 +8,10 @@ import threading
 
 import numpy as np
 
+from pe_cli.core.errors import PeError
 from pe_cli.devices import native
 from pe_cli.kernels.cache import Instance, addresses
+from pe_cli.kernels.host import inside_host
 
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 #: Pauses before a worker parks: about 0.1 ms, long enough to bridge the gap between two steps of a training loop. Waking costs far more.
@@ -59,9 +61,13 @@ class Pool:
 
     def run(self, schedule: int) -> None:
         """Run one step of a schedule (its address) on all threads and return when every thread has left it."""
-        with self.lock:
+        if not self.lock.acquire(blocking=not inside_host()):
+            raise PeError("a step with several threads cannot run inside a py_func of another", hint="set num_threads to 1")
+        try:
             self._record[1] = schedule
             self._run(self._record.ctypes.data)
+        finally:
+            self.lock.release()
 
 
 @functools.cache

@@ -170,7 +170,8 @@ class GraphLowering:
         definition = op.definition
         ins, outs = self._slots(node.ins), self._slots(node.outs)
         offset = sum(self.sizes[:d])
-        low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, op.output_names()[0]), offset, share)  # type: ignore[arg-type]
+        key = next(iter(op.output_names()), op.type)
+        low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, key), offset, share)  # type: ignore[arg-type]
         shares = _pairs(definition.alias, ins, outs)
         if shares and not all(self._fixed(out) and self._fixed(source) for out, source in shares.items()):
             definition = find("assign")  # the bytes will change under one of the names: copy them
@@ -195,6 +196,9 @@ class GraphLowering:
                 low.calls.append(Call(check_finite, (found, found.size, i, STATUS), found.dtype, "float32"))
 
     def _lower(self, definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
+        late = [slot for slot in definition.late if op.inputs.get(slot)]
+        if definition.on_host or late:
+            raise PeError(f"op '{op.type}' has sizes that only a step knows", at=op.at, hint="run it with fluid.Executor")
         if kind not in definition.lowerings:
             raise PeError(
                 f"op '{op.type}' cannot run on {kind} yet", at=op.at, code=ExitCode.DEVICE, hint="use place: cpu"

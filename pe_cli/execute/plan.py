@@ -19,10 +19,14 @@ from pe_cli.execute.order import Range, Rules, delayed, dependencies
 from pe_cli.graph.ssa import Graph
 from pe_cli.kernels.calls import Buffer, Call
 from pe_cli.kernels.finite import NOT_FINITE
+from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.nothing import nothing
 from pe_cli.ops.status import failure, not_finite
 from pe_cli.program.ir import Role
 from pe_cli.program.sparse import rows_of, table_of
+
+#: The space of dependency analysis that stands for the Python interpreter.
+HOST = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,9 @@ class Plan:
             size = b.type.numpy.itemsize
             return spot.space, spot.offset + low * size, spot.offset + max(low * size + 1, high * size)
 
-        return [of(b) for b in task.reads], [of(b) for b in (*task.writes, *task.scratch)]
+        # Python functions may share state: one after the other, in the program's order
+        host = [(HOST, 0, 1)] if any(isinstance(c.kernel, HostKernel) for c in task.calls) else []
+        return [of(b) for b in task.reads], [*(of(b) for b in (*task.writes, *task.scratch)), *host]
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -179,7 +185,10 @@ class Plan:
                 where = str(self.graph.places[node.device]) if len(self.graph.places) > 1 else ""
                 raise not_finite(report, node.op, step, self._lowering.types[node.device][name].shape, where)
             report[1] += sum(self.request.sizes[: node.device])  # the row in the whole batch
-            raise failure(report, node.op, step)
+            raised = next((c.kernel.error for c in self.tasks[work].calls if isinstance(c.kernel, HostKernel)), None)
+            if isinstance(raised, (KeyboardInterrupt, SystemExit)):
+                raise raised
+            raise failure(report, node.op, step, raised) from raised
 
     def _fetched(self, d: int) -> dict[str, np.ndarray[Any, Any]]:
         """Return what is fetched from a device; a row-sparse gradient as the dense array that it stands for."""

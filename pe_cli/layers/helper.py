@@ -8,6 +8,7 @@ from typing import Any
 
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import TensorType
+from pe_cli.layers.weight_norm import weight_norm
 from pe_cli.program.initializer import Constant, Initializer, Xavier
 from pe_cli.program.ir import (
     Block,
@@ -17,7 +18,7 @@ from pe_cli.program.ir import (
     default_main_program,
     default_startup_program,
 )
-from pe_cli.program.param_attr import ParamAttr
+from pe_cli.program.param_attr import ParamAttr, WeightNormParamAttr
 
 #: Ops that are activations: `act` takes their names, and `activations.py` makes a layer of each.
 ACTIVATIONS = (
@@ -114,8 +115,10 @@ class LayerHelper:
         *,
         is_bias: bool = False,
         default: Initializer | None = None,
-    ) -> Parameter:
+    ) -> Variable:
         """Return a parameter: new in the main program and initialised in the startup program, or shared by its name.
+
+        With `WeightNormParamAttr` it is a weight that is computed of two.
 
         Args:
             attr: the user's wishes; None or True for defaults.
@@ -136,6 +139,23 @@ class LayerHelper:
                 f"{self.layer_type}: parameter '{name}' would be {kind}",
                 hint="give the input a shape that is known but for the batch axis",
             )
+        initializer = wishes.initializer or default or (Constant(0.0) if is_bias else Xavier())
+        if isinstance(wishes, WeightNormParamAttr):
+            return weight_norm(self, wishes, name, kind, initializer)
+        return self.create(wishes, name, kind, initializer)
+
+    def create(self, wishes: ParamAttr, name: str, kind: TensorType, initializer: Initializer | None) -> Parameter:
+        """Return the parameter of a name, made and initialised unless it is there.
+
+        Args:
+            wishes: facts about it, but its name and initializer.
+            name: of the parameter.
+            kind: its type.
+            initializer: of its first value; None where the caller initialises it.
+
+        Raises:
+            PeError: the name belongs to a variable of another kind or shape.
+        """
         block = self.block
         if name in block.vars:
             return self._shared(name, kind)
@@ -146,9 +166,9 @@ class LayerHelper:
             "gradient_clip": wishes.gradient_clip,
             "do_model_average": wishes.do_model_average,
         }
-        initializer = wishes.initializer or default or (Constant(0.0) if is_bias else Xavier())
         made = block.create_parameter(name, kind, stop_gradient=not wishes.trainable, **facts)
-        self._initialize(made, initializer)
+        if initializer is not None:
+            self._initialize(made, initializer)
         return made
 
     def _initialize(self, made: Parameter, initializer: Initializer) -> None:

@@ -64,6 +64,8 @@ class LayerDef:
         return next((a.name for a in self.args.values() if a.kind in ("variable", "variables") and a.required), None)
 
 
+#: Layers that only Python can make -> where.
+PYTHON_ONLY = {"py_func": "fluid.layers.py_func"}
 #: Every layer by name. Filled by `discover`.
 LAYERS: dict[str, LayerDef] = {}
 
@@ -105,6 +107,8 @@ def find(name: str) -> LayerDef:
         PeError: there is none, with the closest name as a hint.
     """
     catalogue = discover()
+    if name in PYTHON_ONLY:
+        raise PeError(f"layer '{name}' runs a Python function, which no file can give", hint=f"use it from Python: {PYTHON_ONLY[name]}")
     if name not in catalogue:
         raise PeError(
             f"there is no layer type '{name}'", hint=did_you_mean(name, catalogue) or "pe ops lists all layers"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
 from pe_cli.kernels.cuda import CudaKernel
+from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.lang import Kernel
 from pe_cli.ops.registry import OpDef
 
@@ -91,6 +92,19 @@ class Lowering:
                 second or _dtype_of(params, args, ("PtrU",)),
             )
         )
+
+    def host(
+        self, fn: Callable[[Sequence[Any], Sequence[Any]], None], name: str, inputs: Sequence[Buffer], outputs: Sequence[Buffer]
+    ) -> None:
+        """Append a call of a Python function.
+
+        Args:
+            fn: `fn(inputs, outputs)`, over arrays; fills the outputs.
+            name: for profiles and messages.
+            inputs, outputs: what it reads and writes.
+        """
+        kernel = HostKernel(fn, f"host:{name}", tuple(b.type for b in inputs), tuple(b.type for b in outputs))
+        self.calls.append(Call(kernel, (STATUS, *inputs, *outputs), "float32", "float32"))
 
     def scratch(self, elements: int, dtype: str = "float32") -> Buffer:
         """Return uninitialised memory that lives during this op only."""

@@ -54,7 +54,9 @@ def best_back(g: Ptr, indices: PtrI64, dx: Ptr, rows: Int, n: Int, k: Int):
 
 @op(
     "top_k",
-    inputs="X",
+    inputs="X K?",
+    differentiable="X",
+    late={"K": "k"},
     outputs="Out Indices",
     attrs={"k": Attr(1, "how many")},
     samples=[
@@ -65,13 +67,14 @@ def best_back(g: Ptr, indices: PtrI64, dx: Ptr, rows: Int, n: Int, k: Int):
         Sample({"X": (0, 4)}, {"k": 2}, "empty batch"),
     ],
 )
-def top_k(x: TensorType, *, k: int) -> tuple[TensorType, TensorType]:
+def top_k(x: TensorType, count: TensorType | None, *, k: int) -> tuple[TensorType, TensorType]:
     """Find the k largest values along the last axis.
 
     They come in falling order; of equal ones the first place comes first; NaN ranks above every number.
 
     Args:
         X: [..., values] float32 or float64.
+        K: one integer, instead of the attribute: only known in the step.
         k: how many, from 1 to the size of the last axis.
 
     Returns:
@@ -84,7 +87,8 @@ def top_k(x: TensorType, *, k: int) -> tuple[TensorType, TensorType]:
     Source:
         fluid.layers.topk.
     """
-    if not x.shape or k < 1 or (0 <= x.shape[-1] < k):
+    open_ = count is not None and k == -1
+    if not x.shape or (not open_ and (k < 1 or 0 <= x.shape[-1] < k)):
         raise PeError(f"top_k needs k from 1 to the size of the last axis, got k {k} for X {x}")
     shape = (*x.shape[:-1], k)
     return x.with_shape(*shape), TensorType(shape, "int64")

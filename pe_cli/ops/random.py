@@ -107,14 +107,25 @@ _GAUSSIAN = {
 }
 
 
-@op("gaussian_random", attrs=_GAUSSIAN, samples=_samples(mean=1.0, std=0.5), random=True)
-def gaussian_random(*, shape: list[int], dtype: str, mean: float, std: float, seed: int) -> TensorType:
+@op(
+    "gaussian_random",
+    inputs="ShapeTensor?",
+    attrs=_GAUSSIAN,
+    samples=_samples(mean=1.0, std=0.5),
+    differentiable="",
+    random=True,
+    late={"ShapeTensor": "shape"},
+)
+def gaussian_random(
+    sizes: TensorType | None, *, shape: list[int], dtype: str, mean: float, std: float, seed: int
+) -> TensorType:
     """Draw normally distributed numbers.
 
     Element i is mean + std * z, where z is the normal quantile of a uniform number that depends on the seed, the step
     and i alone.
 
     Args:
+        ShapeTensor: [axes] integers, instead of the attribute: only known in the step.
         shape: sizes.
         dtype: float32 or float64.
         mean: centre.
@@ -130,6 +141,8 @@ def gaussian_random(*, shape: list[int], dtype: str, mean: float, std: float, se
     Source:
         fluid.layers.gaussian_random; quantile by Wichura 1988, algorithm AS 241.
     """
+    if sizes is not None and -1 in shape:
+        return TensorType(tuple(shape), check_dtype(dtype))
     return _gaussian("gaussian_random", shape, dtype, std)
 
 

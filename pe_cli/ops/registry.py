@@ -126,6 +126,8 @@ class OpDef:
         grad_tolerance: relative tolerance of the float64 gradient check.
         layout: how the op treats the order of axes: `same` (elementwise over tensors of one shape), or a mapping
             {"attr": name of its data-format attribute, "slots": slots that hold images}, or None (knows only the written order).
+        late: input slot -> attribute that takes the slot's value where it is there: a size that only a step knows.
+        on_host: `f(slot -> arrays, attrs) -> slot -> arrays`, for outputs whose sizes only values tell; such ops have no lowering.
         is_grad_of: name of the forward op, for gradient ops.
         sparse: slots of a table, of ids and of the output, of an op that takes rows: where its attribute is_sparse is set,
             the table's gradient is these rows alone.
@@ -159,6 +161,8 @@ class OpDef:
         self.layout: Any = None
         self.sparse: tuple[str, ...] = ()
         self.by_rows = False
+        self.late: dict[str, str] = {}
+        self.on_host: Callable[..., Any] | None = None
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -172,6 +176,12 @@ class OpDef:
             return fn
 
         return keep
+
+    def host(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Register what computes the outputs from arrays, on the host; see `on_host`."""
+        assert not self.lowerings, f"{self.name} is lowered and runs on the host"
+        self.on_host = fn
+        return fn
 
     def grad(
         self,
@@ -273,6 +283,7 @@ def op(
     layout: Any = None,
     sparse: str = "",
     by_rows: bool = False,
+    late: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Declare an op by decorating its shape inference.
 
@@ -284,7 +295,7 @@ def op(
         differentiable: input slots that gradients flow to; default: every input, when a gradient is declared.
         inplace: output slot -> input slot of the same type whose memory it may take over (kernels allow out == x).
         alias: output slot -> input slot: the same bytes under another shape; such an op needs no kernel on any device.
-        layout: see `OpDef`.
+        layout, late: see `OpDef`.
         sparse: words of `OpDef.sparse`.
         by_rows: see `OpDef`.
     """
@@ -298,7 +309,7 @@ def op(
         made.differentiable = tuple(names if differentiable is None else differentiable.split())
         made.inplace, made.alias = dict(inplace or {}), dict(alias or {})
         made.samples, made.random, made.kinks = tuple(samples), random, kinks
-        made.grad_tolerance, made.layout = grad_tolerance, layout
+        made.grad_tolerance, made.layout, made.late = grad_tolerance, layout, dict(late or {})
         made.sparse, made.by_rows = tuple(sparse.split()), by_rows
         made.module = infer.__module__
         OPS[name] = made

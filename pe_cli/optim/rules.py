@@ -9,6 +9,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.optim.clip import GradientClip
 from pe_cli.optim.moments import Adam, Adamax, Lamb
 from pe_cli.optim.optimizer import Optimizer, Rate, State
+from pe_cli.optim.private import Dpsgd
 from pe_cli.optim.regularizer import Regularizer
 
 
@@ -279,5 +280,5 @@ class Ftrl(Optimizer):
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     made.__name__ + suffix: made
     for suffix in ("", "Optimizer")
-    for made in (SGD, Momentum, LarsMomentum, Adagrad, DecayedAdagrad, Adam, Adamax, Lamb, RMSProp, Adadelta, Ftrl)
+    for made in (SGD, Momentum, LarsMomentum, Adagrad, DecayedAdagrad, Adam, Adamax, Lamb, RMSProp, Adadelta, Ftrl, Dpsgd)
 }

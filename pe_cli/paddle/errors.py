@@ -41,4 +41,4 @@ def raised_as(kind: type[PeError]) -> Iterator[None]:
         if isinstance(error, FluidError):
             raise
         made = kind(error.message, at=error.at, hint=error.hint, notes=error.notes, code=error.code)
-        raise made from None
+        raise made from error.__cause__

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pe_cli.layers.helper import LayerHelper
 from pe_cli.paddle.fluid import layers
+from pe_cli.paddle.fluid.layers.selection import select
 
 #: 2.x's name -> fluid's, where the arguments have the same order.
 SAME = {
@@ -17,7 +19,7 @@ SAME = {
             "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "multiplex", "not_equal", "ones", "ones_like",
             "reciprocal", "reshape", "round", "rsqrt", "scale", "shape", "sign", "sin", "split", "sqrt", "square", "squeeze",
             "stack", "stanh", "strided_slice", "tanh", "transpose", "tril", "triu", "unbind", "unsqueeze", "unstack", "zeros",
-            "zeros_like", "full_like", "cumsum", "where", "slice", "randperm", "rank", "scatter", "gather_nd", "topk", "erf",
+            "zeros_like", "full_like", "slice", "rank", "gather_nd", "scatter_nd", "scatter_nd_add", "topk", "erf",
         )
     },
     "add": "elementwise_add",
@@ -63,6 +65,48 @@ def clip(x: Any, min: float | None = None, max: float | None = None, name: str |
     return layers.clip(x, low, high)
 
 
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Any:
+    """Choose between two tensors element by element; without them, find where a condition holds."""
+    return layers.where(condition) if x is None and y is None else select(condition, x, y)
+
+
+def nonzero(x: Any) -> Any:
+    """Find where a tensor is not 0: int64 [places, axes]."""
+    return layers.where(layers.cast(x, "bool"))
+
+
+def masked_select(x: Any, mask: Any, name: str | None = None) -> Any:
+    """Take the elements where a mask of x's shape holds, as a vector."""
+    helper, flat = LayerHelper("masked_select", name), [layers.reshape(v, [-1]) for v in (x, mask)]
+    return helper.op("split_rows", {"X": flat[0], "Mask": flat[1]}, {}, ("OutTrue", "OutFalse"))[0]
+
+
+def cumsum(x: Any, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Any:
+    """Sum everything up to each element, along an axis, or of the elements in a row."""
+    x = x if dtype is None else layers.cast(x, dtype)
+    return layers.cumsum(layers.reshape(x, [-1]) if axis is None else x, -1 if axis is None else axis)
+
+
+def argsort(x: Any, axis: int = -1, descending: bool = False, name: str | None = None) -> Any:
+    """Return the places of the elements in order, along an axis."""
+    return layers.argsort(x, axis, descending)[1]
+
+
+def sort(x: Any, axis: int = -1, descending: bool = False, name: str | None = None) -> Any:
+    """Sort along an axis."""
+    return layers.argsort(x, axis, descending)[0]
+
+
+def scatter(x: Any, index: Any, updates: Any, overwrite: bool = True, name: str | None = None) -> Any:
+    """Write rows by number; the other rows stay."""
+    return layers.scatter(x, index, updates, name, overwrite)
+
+
+def randperm(n: int, dtype: str = "int64", name: str | None = None) -> Any:
+    """Put the integers from 0 to n - 1 in a random order."""
+    return layers.randperm(n, dtype=dtype)
+
+
 def _reduced(name: str) -> Callable[..., Any]:
     def made(x: Any, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Any:
         return getattr(layers, _REDUCED[key])(x, axis, keepdim)
@@ -75,4 +119,6 @@ def _reduced(name: str) -> Callable[..., Any]:
 def functions() -> dict[str, Any]:
     """Return every function that is there."""
     same = {name: getattr(layers, other) for name, other in SAME.items() if hasattr(layers, other)}
-    return {**same, **{n: _reduced(n) for n in _REDUCED}, "mean": mean, "full": full, "pow": pow, "clip": clip}
+    reduced = {n: _reduced(n) for n in _REDUCED}
+    own = (mean, full, pow, clip, where, nonzero, masked_select, cumsum, argsort, sort, scatter, randperm)
+    return {**same, **reduced, **{f.__name__: f for f in own}}

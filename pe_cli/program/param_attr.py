@@ -37,3 +37,24 @@ class ParamAttr:
     def __post_init__(self) -> None:
         if not self.learning_rate >= 0:
             raise PeError(f"the learning_rate factor of a parameter must be >= 0, got {self.learning_rate}")
+
+
+@dataclass(frozen=True)
+class WeightNormParamAttr(ParamAttr):
+    """A weight that is trained as lengths and directions: w = g v / ||v||, the norm over all axes but dim.
+
+    The parameters are `<name>_v`, which starts as the weight would, and `<name>_g`, which starts as ||v||: w starts as without this.
+    What is said of the weight (learning rate, regularizer, ...) goes for both. `ParamAttr` has the other arguments.
+
+    Args:
+        dim: axis that has a length for each of its indices, negative ones count from the last; None: one length.
+
+    Source:
+        Salimans and Kingma 2016, "Weight Normalization", eq. 2.
+    """
+
+    dim: int | None = None
+
+
+#: What `type` in a config's `param_attr` may be.
+PARAM_ATTRS: dict[str, type[ParamAttr]] = {"plain": ParamAttr, "weight_norm": WeightNormParamAttr}

@@ -29,7 +29,8 @@ def portable(cls: _Class) -> _Class:
 def encode(value: Any) -> Any:
     """Return a value as JSON has it.
 
-    Numbers that are not finite become {"$float": "inf"}, objects {"$class": name, field: value, ...}.
+    Numbers that are not finite become {"$float": "inf"}, objects {"$class": name, field: value, ...},
+    Python functions {"$python": name}, which nothing reads back.
 
     Raises:
         PeError: an object of a class that is not portable.
@@ -43,6 +44,8 @@ def encode(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(k): encode(v) for k, v in value.items()}
     name = type(value).__name__
+    if callable(value) and name not in CLASSES:
+        return {"$python": str(getattr(value, "__name__", name))}
     if CLASSES.get(name) is not type(value) or not dataclasses.is_dataclass(value):
         raise PeError(f"a program cannot be saved with an object of type {name}", hint="mark its class with @portable")
     fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
@@ -61,6 +64,9 @@ def decode(value: Any) -> Any:
         return value
     if set(value) == {"$float"} and value["$float"] in ("inf", "-inf", "nan"):
         return float(value["$float"])
+    if "$python" in value:
+        hint = "programs in files hold no Python functions: build it in Python"
+        raise PeError(f"the program calls the Python function {value['$python']!r}", hint=hint)
     if "$class" not in value:
         return {k: decode(v) for k, v in value.items()}
     name = value["$class"]

@@ -60,6 +60,9 @@ def _variable(v: Variable) -> dict[str, Any]:
 
 def _operator(op: Operator) -> dict[str, Any]:
     out: dict[str, Any] = {"type": op.type, "inputs": op.inputs, "outputs": op.outputs}
+    if any(callable(value) for value in op.attrs.values()):
+        hint = "leave it out of what is saved, or save the parameters alone"
+        raise PeError(f"a program with {op.type} cannot be saved: files hold no Python functions", at=op.at, hint=hint)
     out |= {"attrs": attrs_of(op.attrs, {}, every=True), "role": op.role.value}
     if op.role_vars:
         out["role_vars"] = op.role_vars

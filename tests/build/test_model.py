@@ -355,3 +355,33 @@ def test_no_model_makes_a_traceback(write: Callable[..., None], layers: list[tup
         build(load_model("model.yaml"))
     except PeError as error:
         error.render()
+
+
+def test_a_weight_of_lengths_and_directions(built: Model) -> None:
+    found = built(
+        FEEDS
+        + "layers:\n  h: {type: fc, input: x, size: 3, param_attr: {type: weight_norm, dim: 1, learning_rate: 0.5}}\n"
+    )
+    made = parameters(found)
+    assert {name: p.shape for name, p in made.items()} == {"h.w_0_v": (8, 3), "h.w_0_g": (1, 3), "h.b_0": (3,)}
+    assert made["h.w_0_g"].learning_rate == 0.5
+    assert [op.type for op in found.startup.global_block().ops] == [
+        "uniform_random",
+        "norm_except_dim",
+        "fill_constant",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("attr", "text"),
+    [
+        ("{type: weight_nrm}", "there is no parameter attribute"),
+        ("{type: [1]}", "there is no parameter attribute"),
+        ("{type: weight_norm, dim: a}", "dim must be a whole number"),
+        ("{type: weight_norm, dim: 5}", "weight_norm has no dim 5"),
+        ("{dim: 1}", "has no key 'dim'"),
+    ],
+)
+def test_a_wrong_weight_norm(errors: Errors, attr: str, text: str) -> None:
+    (found,) = errors(FEEDS + f"layers:\n  h: {{type: fc, input: x, size: 3, param_attr: {attr}}}\n")
+    assert text in found

@@ -24,6 +24,12 @@ FEEDS = {
     "yes": ([1], "float32"),
     "answer": ([1], "float32"),
     "label": ([1], "int64"),
+    "cube": ([2, 4, 4, 4], "float32"),
+    "offset": ([2, 8, 8], "float32"),
+    "codes": ([3, 4], "float32"),
+    "size": ([2], "int64"),
+    "counts": ([], "int64"),
+    "numbers": ([], "float32"),
 }
 
 #: Layer -> how it is called, ops it appends, and types of what it returns, with b for the batch axis.
@@ -99,6 +105,61 @@ for _name in ACTIVATIONS:
 for _kind in ("add", "sub", "mul", "div", "max", "min", "pow"):
     _op = f"elementwise_{_kind}"
     CALLS[_op] = (lambda f, n=_op: getattr(L, n)(f.probability, f.y, act="tanh"), f"{_op} tanh", ["float32[b, 4]"])
+_FOUR = "float32[8, 8, 1, 4]"
+CALLS |= {
+    "adaptive_pool2d": (
+        lambda f: [L.adaptive_pool2d(f.image, 4), L.adaptive_pool2d(f.image, [3, 5], "avg")],
+        "pool2d unsqueeze pool3d squeeze",
+        ["float32[b, 6, 4, 4]", "float32[b, 6, 3, 5]"],
+    ),
+    "adaptive_pool3d": (lambda f: L.adaptive_pool3d(f.cube, [2, 3, 1], "avg"), "pool3d", ["float32[b, 2, 2, 3, 1]"]),
+    "affine_grid": (lambda f: L.affine_grid(f.volume, [3, 1, 4, 5]), "affine_grid", ["float32[b, 4, 5, 2]"]),
+    "anchor_generator": (lambda f: L.anchor_generator(f.image, [8.0], [1.0]), "anchor_generator", [_FOUR] * 2),
+    "box_coder": (
+        lambda f: L.box_coder(f.x, None, f.codes, "decode_center_size", axis=1), "box_coder", ["float32[b, 3, 4]"],
+    ),
+    "box_decoder_and_assign": (
+        lambda f: L.box_decoder_and_assign(f.x, L.fill_constant([4], "float32", 0.1), f.y, f.answer, 4.0),
+        "fill_constant box_decoder_and_assign",
+        ["float32[b, 4]"] * 2,
+    ),
+    "deformable_conv": (
+        lambda f: L.deformable_conv(f.image, f.offset, None, 4, 1, groups=2, modulated=False),
+        "deformable_im2col reshape slice slice matmul slice slice matmul concat reshape elementwise_add",
+        ["float32[b, 4, 8, 8]"],
+    ),
+    "density_prior_box": (
+        lambda f: L.density_prior_box(f.image, f.image, [1], [2.0], [1.0], flatten_to_2d=True),
+        "density_prior_box reshape reshape",
+        ["float32[64, 4]"] * 2,
+    ),
+    "hsigmoid": (lambda f: L.hsigmoid(f.x, f.label, 4), "hierarchical_sigmoid", ["float32[b, 1]"]),
+    "iou_similarity": (lambda f: L.iou_similarity(f.x, f.y), "iou_similarity", ["float32[b, b]"]),
+    "pool3d": (lambda f: L.pool3d(f.cube, 2, "avg", 2), "pool3d", ["float32[b, 2, 2, 2, 2]"]),
+    "prior_box": (lambda f: L.prior_box(f.image, f.image, [2.0], [3.0]), "prior_box", ["float32[8, 8, 2, 4]"] * 2),
+    "random_crop": (lambda f: L.random_crop(f.image, [5, 4]), "random_crop", ["float32[b, 6, 5, 4]"]),
+    "randperm": (lambda f: L.randperm(5), "randperm", ["int64[5]"]),
+    "argsort": (lambda f: L.argsort(f.x), "argsort", ["float32[b, 4]", "int64[b, 4]"]),
+    "cumsum": (lambda f: L.cumsum(f.volume, 1), "cumsum", ["float32[b, 2, 3]"]),
+    "gather_nd": (lambda f: L.gather_nd(f.x, f.size), "gather_nd", ["float32[b]"]),
+    "grid_sampler": (
+        lambda f: L.grid_sampler(f.image, L.affine_grid(f.volume, [3, 1, 4, 5])),
+        "affine_grid grid_sampler",
+        ["float32[b, 6, 4, 5]"],
+    ),
+    "pad2d": (lambda f: L.pad2d(f.image, [1, 2, 0, 3], "edge"), "pad2d", ["float32[b, 6, 11, 11]"]),
+    "resize_bilinear": (lambda f: L.resize_bilinear(f.image, [4, 12]), "bilinear_interp", ["float32[b, 6, 4, 12]"]),
+    "resize_nearest": (lambda f: L.resize_nearest(f.image, scale=0.5), "nearest_interp", ["float32[b, 6, 4, 4]"]),
+    "scatter": (lambda f: L.scatter(f.x, f.counts, f.y), "scatter", ["float32[b, 4]"]),
+    "scatter_nd_add": (lambda f: L.scatter_nd_add(f.x, f.size, f.numbers), "scatter_nd_add", ["float32[b, 4]"]),
+    "yolo_box": (
+        lambda f: L.yolo_box(f.image, f.size, [3, 4], 1, 0.01, 8), "yolo_box", ["float32[b, 64, 4]", "float32[b, 64, 1]"],
+    ),
+}  # fmt: skip
+for _op in ("prroi_pool", "roi_align", "roi_pool"):
+    CALLS[_op] = (
+        lambda f, n=_op: getattr(L, n)(f.image, f.x, pooled_height=2, batch_roi_nums=f.counts), _op, ["float32[b, 6, 2, 1]"],
+    )  # fmt: skip
 for _kind in ("sum", "mean", "max", "min", "prod"):
     _op = f"reduce_{_kind}"
     CALLS[_op] = (lambda f, n=_op: getattr(L, n)(f.volume, dim=[1], keep_dim=True), _op, ["float32[b, 1, 3]"])
@@ -124,6 +185,8 @@ def arrays(rng, names):
         made = rng.uniform(0.1, 0.9, (BATCH, *shape)).astype(dtype)
         if name == "label":
             made = rng.integers(0, 4, (BATCH, *shape))
+        if name == "counts":
+            made = np.ones(BATCH, "int64")
         if name == "probability":
             made /= made.sum(1, keepdims=True)
         out[name] = made

@@ -10,6 +10,7 @@ import numpy as np
 from pe_cli.core.types import FLOATS, Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
+from pe_cli.execute.parts import Parts, is_cut
 from pe_cli.ops.registry import OpDef, Sample, find
 from pe_cli.program.backward import gradients
 from pe_cli.program.ir import Program
@@ -50,12 +51,19 @@ def build(
 def execute(program: Program, inputs: Arrays, fetches: Sequence[str], step: int = 0) -> dict[str, np.ndarray[Any, Any]]:
     """Run a program on one device with these values in its scope."""
     scope = Scope([PLACE])
-    executor = Executor(program, scope, seed=7)
+    scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
     for slot, arrays in inputs.items():
         for i, a in enumerate(arrays):
             scope.set(f"{slot}_{i}", a)
-    values, _ = executor.run({}, list(fetches), step)
-    return values[0]
+    if not is_cut(program):
+        return Executor(program, scope, seed=7).run({}, list(fetches), step)[0][0]
+
+    def once(part, feeds, names):
+        for v in part.list_vars():
+            v.is_data = v.name in feeds[0]
+        return Executor(part, scope, seed=7).run(feeds[0], names, step)[0]
+
+    return Parts(program).run([{}], fetches, once, scope.get)[0]
 
 
 def run_op(

@@ -88,3 +88,17 @@ def test_a_limit_of_zero_is_an_error():
     for op, attr in (("clip_by_norm", "max_norm"), ("global_norm_scale", "clip_norm")):
         with pytest.raises(PeError, match=f"{op}: {attr} must be > 0, got 0.0"):
             find(op).infer(TensorType((1,)), **{attr: 0.0})
+
+
+def test_dpsgd_shortens_the_gradient_and_adds_noise_of_its_own_to_every_element():
+    gradient = np.full(10000, 0.3)  # 30 long
+    inputs = {"Param": np.zeros(10000), "Grad": gradient, "LearningRate": np.ones(1)}
+    attrs = {"clip": 6.0, "batch_size": 4.0, "sigma": 2.0}
+    moved = [run_op("dpsgd", inputs, attrs, step=s) for s in (0, 1)]
+    noise = [-m - gradient / 5 for m in moved]
+    for z in noise:
+        assert abs(z.mean()) < 4 * 0.5 / 100
+        assert z.std() == pytest.approx(0.5, rel=0.05)
+    assert abs(np.corrcoef(*noise)[0, 1]) < 0.05
+    still = run_op("dpsgd", {**inputs, "Grad": gradient / 10}, {**attrs, "sigma": 0.0})
+    np.testing.assert_allclose(still, -gradient / 10)

@@ -10,6 +10,7 @@ import pytest
 import pe_cli.paddle as paddle
 import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle.errors import NotThereYet
+from pe_cli.paddle.names import known
 from tests.paddle.support import regression, rows, trained
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -211,3 +212,53 @@ def test_memory_optimize_and_release_memory_return_nothing():
     regression()
     assert fluid.memory_optimize(fluid.default_main_program()) is None
     assert fluid.release_memory(fluid.default_main_program()) is None
+
+
+def test_a_feeder_over_a_reader_of_variables_by_name():
+    image = fluid.layers.data(name="image", shape=[4])
+    label = fluid.layers.data(name="label", shape=[1])
+    loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(image, 1), label))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    main, place = fluid.default_main_program(), fluid.CPUPlace()
+    executor = fluid.Executor(place)
+    executor.run(fluid.default_startup_program())
+    feeder = fluid.DataFeeder([main.global_block().var(name) for name in ("image", "label")], place)
+
+    def reader():
+        for i in range(3):
+            yield [(np.full(4, i, "float32"), [i + k]) for k in range(5)]
+
+    outs = [executor.run(program=main, feed=feeder.feed(data), fetch_list=[loss])[0] for data in reader()]
+    assert np.isfinite(outs).all()
+    parallel = fluid.ParallelExecutor(use_cuda=False, loss_name=loss.name, main_program=main)
+    (spread,) = parallel.run(feed=feeder.feed(next(reader())), fetch_list=[loss.name])
+    assert spread.shape == (2,)
+
+
+def test_a_scope_for_a_while():
+    outside = fluid.global_scope()
+    with fluid.scope_guard(fluid.Scope()):
+        fluid.global_scope().var("data").get_tensor().set(np.ones((1, 2)), fluid.CPUPlace())
+        assert np.array(fluid.global_scope().find_var("data").get_tensor()).shape == (1, 2)
+    assert fluid.global_scope() is outside
+    assert outside.find_var("data") is None
+
+
+def test_a_parameter_with_every_attribute():
+    attr = fluid.ParamAttr(
+        name="fc_weight", learning_rate=0.5, regularizer=fluid.regularizer.L2Decay(1.0), trainable=True, do_model_average=True
+    )
+    fluid.layers.fc(fluid.layers.data("X", [1]), 10, param_attr=attr)
+    made = fluid.default_main_program().global_block().var("fc_weight")
+    assert (made.learning_rate, made.trainable, made.do_model_average) == (0.5, True, True)
+
+
+@pytest.mark.parametrize(
+    ("module", "label"), [(fluid, "fluid"), (fluid.layers, "fluid.layers"), (paddle, "paddle"), (paddle.static, "paddle.static")]
+)
+def test_every_name_of_the_reference_is_there_or_says_that_it_is_not(module, label):
+    for name in sorted(known()):
+        try:
+            getattr(module, name)
+        except AttributeError as error:
+            assert str(error) == f"{label}.{name} is a name of PaddlePaddle's reference that is not there yet"  # noqa: PT017

@@ -52,7 +52,7 @@ from pe_cli.paddle.fluid.lod_tensor import (
     create_random_int_lodtensor,
 )
 from pe_cli.paddle.fluid.parallel_executor import ParallelExecutor
-from pe_cli.paddle.fluid.param_attr import ParamAttr
+from pe_cli.paddle.fluid.param_attr import ParamAttr, WeightNormParamAttr
 from pe_cli.paddle.fluid.places import (
     CPUPlace,
     CUDAPinnedPlace,
@@ -77,7 +77,7 @@ __all__ = [
     "AsyncExecutor", "BuildStrategy", "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "CompiledProgram", "DataFeedDesc",
     "DataFeeder", "DatasetFactory", "DistributeTranspiler", "DistributeTranspilerConfig", "ExecutionStrategy",
     "Executor", "InMemoryDataset", "LoDTensor", "LoDTensorArray", "ParallelExecutor", "ParamAttr", "Program",
-    "QueueDataset", "Scope", "Tensor", "Variable", "append_backward", "backward", "clip", "compiler", "core",
+    "QueueDataset", "Scope", "Tensor", "Variable", "WeightNormParamAttr", "append_backward", "backward", "clip", "compiler", "core",
     "cpu_places", "create_lod_tensor", "create_random_int_lodtensor", "cuda_pinned_places", "cuda_places", "data",
     "data_feeder", "default_main_program", "default_startup_program", "device_guard", "embedding", "executor",
     "framework", "get_flags", "global_scope", "gradients", "in_dygraph_mode", "initializer", "io",

@@ -1,7 +1,28 @@
-"""ParamAttr."""
+"""ParamAttr and WeightNormParamAttr."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from pe_cli.program import param_attr
 from pe_cli.program.param_attr import ParamAttr
 
-__all__ = ["ParamAttr"]
+
+class WeightNormParamAttr(param_attr.WeightNormParamAttr):
+    """The core's, with the original's order of arguments."""
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        name: str | None = None,
+        initializer: Any = None,
+        learning_rate: float = 1.0,
+        regularizer: Any = None,
+        trainable: bool = True,
+        gradient_clip: Any = None,
+        do_model_average: bool = False,
+    ) -> None:
+        super().__init__(name, initializer, learning_rate, regularizer, trainable, gradient_clip, do_model_average, dim)
+
+
+__all__ = ["ParamAttr", "WeightNormParamAttr"]

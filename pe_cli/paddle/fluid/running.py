@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from pe_cli.core.errors import did_you_mean
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.execute.executor import Executor as CoreExecutor
+from pe_cli.execute.parts import Parts, is_cut
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import feeding
 from pe_cli.paddle.fluid.flags import get_flags
@@ -123,6 +125,67 @@ def run(
     wanted, fetches = fetches, list(dict.fromkeys([*fetches, *(p.name for p in shown)]))
     if not program.global_block().ops and not fetches:
         return [{} for _ in parts]
+    cut = _cut(program)
+    values = _run_parts(cut, root, setting, parts, fetches) if cut else _run_once(program, root, setting, parts, fetches)
+    for each in shown:
+        each.count += 1
+        print(each.text(merged([v[each.name] for v in values])))  # noqa: T201 (asked for)
+    return [{name: v[name] for name in wanted} for v in values]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a part of a program does not know by itself.
+
+    Args:
+        sizes: samples of each device.
+        number: that random ops depend on.
+    """
+
+    sizes: Sequence[int]
+    number: int
+
+
+#: Program -> its version, and its parts where sizes that only values tell cut it.
+_CUT: WeakKeyDictionary[Program, tuple[int, Parts | None]] = WeakKeyDictionary()
+
+
+def _cut(program: Program) -> Parts | None:
+    """Return the parts of a program, None for one that runs as a whole."""
+    version = getattr(program, "version", len(program.global_block().ops))
+    if program not in _CUT or _CUT[program][0] != version:
+        _CUT[program] = version, Parts(program.clone()) if is_cut(program) else None
+    return _CUT[program][1]
+
+
+def _run_parts(
+    cut: Parts, root: Scope, setting: Setting, parts: Sequence[Mapping[str, LoDTensor]], fetches: Sequence[str]
+) -> list[dict[str, Array]]:
+    """Run one step of a program that is cut."""
+    step = Step([feeding.samples_of(cut.program, part) for part in parts], cut.steps)
+
+    def once(part: Program, feeds: list[dict[str, Any]], names: list[str]) -> list[dict[str, Array]]:
+        given = [{n: v if isinstance(v, LoDTensor) else LoDTensor(v) for n, v in feed.items()} for feed in feeds]
+        return _run_once(part, root, setting, given, names, step)
+
+    def kept(name: str) -> Array:
+        found = root.find_var(name)
+        if found is None:
+            raise EnforceNotMet(f"variable '{name}' has no value yet", hint="run the startup program in this scope first")
+        return np.asarray(found.get_tensor())
+
+    return cut.run(parts, fetches, once, kept)
+
+
+def _run_once(
+    program: Program,
+    root: Scope,
+    setting: Setting,
+    parts: Sequence[Mapping[str, LoDTensor]],
+    fetches: Sequence[str],
+    step: Step | None = None,
+) -> list[dict[str, Array]]:
+    """Run a program, or a part of one, as one plan."""
     with _PREPARING:
         ready = _prepare(program, root, setting, frozenset(parts[0]))
     for name, kind in ready.reads.items():
@@ -133,20 +196,17 @@ def run(
     used = ready.inputs.union(fetches)
     arrays = [{name: np.asarray(t) for name, t in part.items() if name in used} for part in parts]
     types = [{name: TensorType(a.shape, str(a.dtype)) for name, a in part.items()} for part in arrays]
-    sizes = [feeding.samples_of(program, part) for part in parts]
+    sizes = step.sizes if step else [feeding.samples_of(program, part) for part in parts]
     with _PREPARING:
         plan = ready.executor.plan(types, sizes, fetches)
     with RECORDER.step(program.name or "program"):
-        values = plan.run(arrays, _step(ready, program))
+        values = plan.run(arrays, step.number if step else _step(ready, program))
     ready.steps += 1
     every = setting.execution.num_iteration_per_drop_scope
     if every > 0 and ready.steps % every == 0:
         ready.executor.drop_unused()
     root.wrote(setting.key, ready.writes)
-    for each in shown:
-        each.count += 1
-        print(each.text(merged([v[each.name] for v in values])))  # noqa: T201 (asked for)
-    return [{name: v[name] for name in wanted} for v in values]
+    return values
 
 
 def _step(ready: Prepared, program: Program) -> int:

@@ -10,6 +10,7 @@ from pe_cli.paddle.fluid import (
     ParallelExecutor,
     Program,
     Variable,
+    WeightNormParamAttr,
     append_backward,
     cpu_places,
     cuda_places,
@@ -27,6 +28,7 @@ from pe_cli.paddle.fluid import (
     scope_guard,
     set_program_state,
 )
+from pe_cli.paddle.fluid.layers.py_func import py_func
 from pe_cli.paddle.fluid.layers.tensor import create_global_var, create_parameter
 from pe_cli.paddle.names import missing
 from pe_cli.paddle.static import nn
@@ -34,9 +36,10 @@ from pe_cli.paddle.static.inference import load_inference_model, save_inference_
 
 __all__ = [
     "BuildStrategy", "CompiledProgram", "ExecutionStrategy", "Executor", "ParallelExecutor", "Program", "Variable",
+    "WeightNormParamAttr",
     "append_backward", "cpu_places", "create_global_var", "create_parameter", "cuda_places", "data",
     "default_main_program", "default_startup_program", "device_guard", "global_scope", "gradients", "load",
-    "load_inference_model", "load_program_state", "name_scope", "nn", "program_guard", "save", "save_inference_model",
+    "load_inference_model", "load_program_state", "name_scope", "nn", "program_guard", "py_func", "save", "save_inference_model",
     "scope_guard", "set_program_state",
 ]  # fmt: skip
 __getattr__ = missing("paddle.static", lambda: globals())

@@ -22,12 +22,15 @@ from pe_cli.paddle.fluid.layers import (
     catalogue,
     composed,
     control_flow,
+    detection,
+    fed_sizes,
     images,
     io,
     losses,
     ops,
     padding,
     printing,
+    py_func,
     rnn,
     tensor,
 )
@@ -50,6 +53,10 @@ _WIDER = {
     "data",
     "assign",
     "topk",
+    "affine_grid",
+    "box_coder",
+    "gaussian_random",
+    "randperm",
     "cross_entropy",
     "stack",
     "fill_constant",
@@ -60,7 +67,7 @@ _WIDER = {
 
 def _collected() -> dict[str, Any]:
     found: dict[str, Any] = {f.__name__: f for f in _SCHEDULES}
-    for module in (composed, control_flow, images, io, losses, ops, padding, printing, rnn, tensor):
+    for module in (composed, control_flow, detection, fed_sizes, images, io, losses, ops, padding, printing, py_func, rnn, tensor):
         found |= {name.rstrip("_"): getattr(module, name) for name in module.__all__}
     core = {name: catalogue.adapt(definition) for name, definition in discover().items()}
     return {**found, **{name: fn for name, fn in core.items() if name not in _WIDER or name not in found}}

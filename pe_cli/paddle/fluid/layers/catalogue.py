@@ -28,6 +28,17 @@ ORDER = {
     "softmax": "input use_cudnn name axis",
     "reshape": "x shape actual_shape act inplace name",
     "gather": "input index overwrite",
+    "resize_bilinear": "input out_shape scale name actual_shape align_corners align_mode data_format",
+    "resize_nearest": "input out_shape scale name actual_shape align_corners data_format",
+    "pad2d": "input paddings mode pad_value data_format name",
+    "pool3d": "input pool_size pool_type pool_stride pool_padding global_pooling use_cudnn ceil_mode name exclusive data_format",
+    "adaptive_pool2d": "input pool_size pool_type require_index name",
+    "adaptive_pool3d": "input pool_size pool_type require_index name",
+    "roi_pool": "input rois pooled_height pooled_width spatial_scale rois_lod batch_roi_nums",
+    "roi_align": "input rois pooled_height pooled_width spatial_scale sampling_ratio name rois_lod batch_roi_nums",
+    "hsigmoid": "input label num_classes param_attr bias_attr name path_table path_code is_custom is_sparse",
+    "deformable_conv": "input offset mask num_filters filter_size stride padding dilation groups deformable_groups im2col_step "
+    "param_attr bias_attr modulated name",
     "one_hot": "input depth allow_out_of_range",
 }
 #: Arguments of the original's that say how, not what: nothing to do.
@@ -40,10 +51,18 @@ IDLE = {
     "is_distributed",
     "force_cpu",
     "overwrite",
+    "im2col_step",
     "stop_gradient",
 }
 #: Arguments that only some values of are there: name -> those.
-ONLY = {"actual_shape": (None,), "allow_out_of_range": (False,)}
+ONLY = {
+    "actual_shape": (None,),
+    "allow_out_of_range": (False,),
+    "require_index": (False,),
+    "rois_lod": (None,),
+    "data_format": ("NCDHW", "NCHW"),
+    "is_sparse": (False,),
+}
 
 
 def adapt(definition: LayerDef) -> Callable[..., Any]:

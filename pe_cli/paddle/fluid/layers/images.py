@@ -8,7 +8,8 @@ import numpy as np
 
 from pe_cli.layers.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, NotThereYet
-from pe_cli.paddle.fluid.layers.composed import call, crop_tensor
+from pe_cli.paddle.fluid.layers.composed import call, crop_tensor, strided_slice
+from pe_cli.paddle.fluid.layers.constants import sizes_of
 from pe_cli.paddle.fluid.layers.ops import elementwise_floordiv, equal
 from pe_cli.paddle.fluid.layers.selection import select
 from pe_cli.paddle.fluid.layers.tensor import assign
@@ -34,23 +35,6 @@ def affine_channel(
     axis = 1 if data_layout == "NCHW" else len(x.shape) - 1
     out = call("elementwise_add", call("elementwise_mul", x, scale, axis), bias, axis)
     return LayerHelper("affine_channel", name).activate(out, act)
-
-
-def adaptive_pool2d(
-    input: Variable, pool_size: Any, pool_type: str = "max", require_index: bool = False, name: str | None = None
-) -> Any:
-    """Pool images to a size that divides theirs.
-
-    Raises:
-        NotThereYet: it does not, or indices are asked for.
-    """
-    sizes = [pool_size, pool_size] if isinstance(pool_size, int) else list(pool_size)
-    if require_index or any(s < 1 or s % w for s, w in zip(input.shape[2:], sizes, strict=True)):
-        raise NotThereYet(
-            f"adaptive_pool2d of {input} to {sizes} is not there yet", hint="a size that divides the image's"
-        )
-    window = [s // w for s, w in zip(input.shape[2:], sizes, strict=True)]
-    return call("pool2d", input, window, pool_type, window)
 
 
 def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Any:
@@ -115,6 +99,95 @@ def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Any:
 def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Any:
     """Cut out a box: shape, or the sizes of a variable, from offsets on."""
     return crop_tensor(x, list(shape.shape) if isinstance(shape, Variable) and shape.is_data else shape, offsets)
+
+
+def im2sequence(
+    input: Variable,
+    filter_size: Any = 1,
+    stride: Any = 1,
+    padding: Any = 0,
+    input_image_size: Variable | None = None,
+    out_stride: Any = 1,
+    name: str | None = None,
+) -> Any:
+    """Cut images into windows, a row each: [batch * windows, channels * window]; the rows of an image follow one another.
+
+    Raises:
+        NotThereYet: images of sizes of their own.
+    """
+    if input_image_size is not None or out_stride != 1:
+        raise NotThereYet("im2sequence with input_image_size is not there yet", hint="leave input_image_size out")
+    kernel, step = ([v, v] if isinstance(v, int) else list(v) for v in (filter_size, stride))
+    pads = [padding] * 4 if isinstance(padding, int) else list(padding)
+    pads = pads * 2 if len(pads) == 2 else pads
+    padded = call("pad", input, [0, 0, 0, 0, pads[0], pads[2], pads[1], pads[3]])
+    _, c, h, w = padded.shape
+    rows, columns = (h - kernel[0]) // step[0] + 1, (w - kernel[1]) // step[1] + 1
+    taps = []
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            ends = [i + (rows - 1) * step[0] + 1, j + (columns - 1) * step[1] + 1]
+            taps.append(strided_slice(padded, [2, 3], [i, j], ends, step))
+    windows = call("transpose", call("stack", taps, 2), [0, 3, 4, 1, 2])
+    return call("reshape", windows, [-1, c * kernel[0] * kernel[1]])
+
+
+def image_resize(  # noqa: PLR0913, PLR0917 (fluid's arguments)
+    input: Variable,
+    out_shape: Any = None,
+    scale: Any = None,
+    name: str | None = None,
+    resample: str = "BILINEAR",
+    actual_shape: Any = None,
+    align_corners: bool = True,
+    align_mode: int = 1,
+    data_format: str = "NCHW",
+) -> Any:
+    """Change the size of images, by BILINEAR or NEAREST.
+
+    Raises:
+        NotThereYet: another way, sizes that only a step knows, or channels last.
+    """
+    if resample not in ("BILINEAR", "NEAREST") or actual_shape is not None or data_format != "NCHW":
+        raise NotThereYet(f"image_resize with {resample}, {data_format} or actual_shape is not there yet")
+    sizes = None if out_shape is None else list(sizes_of("image_resize", "out_shape", out_shape))
+    factor = None if scale is None else float(sizes_of("image_resize", "scale", scale, single=True))
+    if resample == "NEAREST":
+        return call("resize_nearest", input, sizes, factor, name, align_corners)
+    return call("resize_bilinear", input, sizes, factor, name, align_corners, align_mode)
+
+
+def image_resize_short(input: Variable, out_short_len: int, resample: str = "BILINEAR") -> Any:
+    """Change the size of images so that the short side gets a length; the other one keeps its proportion."""
+    sides = input.shape[2:4]
+    if min(sides) < 1:
+        raise FluidValueError(f"image_resize_short needs images of known size, got {input}")
+    short = sides.index(min(sides))
+    wanted = [out_short_len] * 2
+    wanted[1 - short] = int(sides[1 - short] * out_short_len / sides[short] + 0.5)
+    return image_resize(input, wanted, resample=resample)
+
+
+def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None = None) -> Any:
+    """Add up updates by index in a tensor of zeros."""
+    zeros = call("fill_constant", list(sizes_of("scatter_nd", "shape", shape)), updates.dtype, 0.0)
+    return call("scatter_nd_add", zeros, index, updates, name)
+
+
+def randperm(
+    n: int,
+    out: Variable | None = None,
+    dtype: Any = "int64",
+    device: str | None = None,
+    stop_gradient: bool = True,
+    seed: int = 0,
+) -> Any:
+    """Put the integers from 0 to n - 1 in a random order; device is without effect."""
+    from pe_cli.paddle.fluid.framework import as_dtype
+
+    made = call("randperm", n, as_dtype(dtype if out is None else out.dtype), seed)
+    made.stop_gradient = stop_gradient
+    return made if out is None else assign(made, out)
 
 
 def rank(input: Variable) -> Any:
@@ -182,6 +255,8 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
 
 
 __all__ = [
-    "adaptive_pool2d", "add_position_encoding", "affine_channel", "clip_by_norm", "crop", "gather_tree", "lrn", "rank",
+    "add_position_encoding", "affine_channel", "clip_by_norm", "crop", "gather_tree", "im2sequence",
+    "image_resize", "image_resize_short", "lrn",
+    "randperm", "rank", "scatter_nd",
     "selu", "sequence_mask", "shard_index", "size", "space_to_depth", "temporal_shift",
 ]  # fmt: skip

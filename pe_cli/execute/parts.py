@@ -1,0 +1,184 @@
+"""Programs with sizes that only values tell: they are cut before what needs a value, and every part has plans for the sizes it meets.
+
+An op that runs on the host (`OpDef.on_host`) is a part of its own. An op with a late attribute (`OpDef.late`) begins a part, unless
+what it waits for is fed; it is lowered with the attribute's value of that step. What parts hand on is copied out and in again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import PeError
+from pe_cli.program.ir import Operator, Program
+
+#: Name -> value, an array or something that becomes one.
+Values = dict[str, Any]
+#: Runs a program once: (program, values of what it reads for each device, names) -> values of those for each device.
+Once = Callable[[Program, list[Values], list[str]], list[Values]]
+#: Forms of a part that are kept, one for each value of its late attributes.
+MOST = 8
+
+
+def is_cut(program: Program) -> bool:
+    """Return whether a program has sizes that only values tell."""
+    return any(op.definition.on_host or _late(op) for op in program.global_block().ops)
+
+
+def _late(op: Operator) -> list[str]:
+    """Return the variables whose values are attributes of an op."""
+    return [name for slot in op.definition.late for name in op.inputs.get(slot, ())]
+
+
+@dataclass
+class _Part:
+    """Operators begin to end of a program.
+
+    Args:
+        ops: they.
+        begin: number of the first.
+        host: it is one that runs on the host.
+    """
+
+    ops: list[Operator]
+    begin: int
+    host: bool = False
+    forms: OrderedDict[tuple[Any, ...], Program] = field(default_factory=OrderedDict)
+
+    @property
+    def reads(self) -> list[str]:
+        """What is read before it is written here, late attributes too."""
+        made: set[str] = set()
+        found: dict[str, None] = {}
+        for op in self.ops:
+            found |= dict.fromkeys(n for n in op.input_names() if n not in made)
+            made |= set(op.output_names())
+        return list(found)
+
+    @property
+    def writes(self) -> list[str]:
+        """What is written."""
+        return list(dict.fromkeys(n for op in self.ops for n in op.output_names()))
+
+
+class Parts:
+    """A program in parts.
+
+    Args:
+        program: cut as it is now.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.steps = 0
+        self._parts: list[_Part] = []
+        written: set[str] = set()
+        for i, op in enumerate(program.global_block().ops):
+            if op.definition.on_host:
+                self._parts += [_Part([op], i, host=True), _Part([], i + 1)]
+                written = set()
+                continue
+            if not self._parts or written & set(_late(op)):
+                self._parts.append(_Part([], i))
+                written = set()
+            self._parts[-1].ops.append(op)
+            written |= set(op.output_names())
+        self._parts = [part for part in self._parts if part.ops]
+
+    def run(
+        self, feeds: Sequence[Mapping[str, Any]], fetches: Sequence[str], once: Once, kept: Callable[[str], Any]
+    ) -> list[Values]:
+        """Run one step.
+
+        Args:
+            feeds: for each device.
+            fetches: names.
+            once: runs a part.
+            kept: returns the value of a variable that lives between steps.
+
+        Returns:
+            For each device: name -> value.
+
+        Raises:
+            PeError: a size that is not the same on all devices, or what a host op raises; with its place.
+        """
+        block = self.program.global_block()
+        lasting = {v.name for v in block.vars.values() if v.persistable}
+        values: list[Values] = [dict(feed) for feed in feeds]
+
+        def value(name: str, device: int) -> Any:
+            found = values[device]
+            return np.asarray(found[name] if name in found else kept(name))
+
+        for i, part in enumerate(self._parts):
+            later = {n for other in self._parts[i + 1 :] for n in other.reads} | set(fetches)
+            if part.host:
+                _run_host(part.ops[0], values, value, block)
+                continue
+            form = self._form(part, lambda name: [value(name, d) for d in range(len(values))])
+            reads = [n for n in part.reads if n in values[0]]
+            wanted = [n for n in part.writes if n in later and n not in lasting]
+            if i + 1 == len(self._parts):
+                wanted += [n for n in fetches if n in lasting]
+            made = once(form, [{n: v[n] for n in reads} for v in values], wanted)
+            for known, new in zip(values, made, strict=True):
+                known.update(new)
+        self.steps += 1
+        return [{n: v[n] if n in v else kept(n) for n in fetches} for v in values]
+
+    def _form(self, part: _Part, values: Callable[[str], list[Any]]) -> Program:
+        """Return a part as a program, with the values of late attributes."""
+        late: list[tuple[int, str, Any]] = []
+        for i, op in enumerate(part.ops):
+            for slot, attr in op.definition.late.items():
+                for name in op.inputs.get(slot, ()):
+                    late.append((i, slot, _attribute(op, attr, name, values(name))))
+        key = tuple((i, slot, tuple(v) if isinstance(v, list) else v) for i, slot, v in late)
+        if key not in part.forms:
+            made = self.program.clone()
+            block = made.global_block()
+            block.ops = block.ops[part.begin : part.begin + len(part.ops)]
+            for i, slot, v in late:
+                op = block.ops[i]
+                del op.inputs[slot]
+                op.attrs[op.definition.late[slot]] = v
+            part.forms[key] = made
+            while len(part.forms) > MOST:
+                part.forms.popitem(last=False)
+        part.forms.move_to_end(key)
+        return part.forms[key]
+
+
+def _attribute(op: Operator, attr: str, name: str, values: list[Any]) -> Any:
+    """Return a variable's value as an attribute.
+
+    Raises:
+        PeError: devices have different ones, or it is not one number where one is needed.
+    """
+    numbers = [[int(n) for n in np.ravel(v)] for v in values]
+    if any(n != numbers[0] for n in numbers):
+        raise PeError(f"{op.type}: '{name}' gives {attr}, but is not the same on all devices: {numbers}", at=op.at)
+    if isinstance(op.definition.attrs[attr].default, list):
+        return numbers[0]
+    if not numbers[0]:
+        raise PeError(f"{op.type}: '{name}' gives {attr}, but is empty", at=op.at)
+    return numbers[0][0]
+
+
+def _run_host(op: Operator, values: list[Values], value: Callable[[str, int], Any], block: Any) -> None:
+    """Run an op on the host, device by device."""
+    for device, known in enumerate(values):
+        inputs = {slot: [value(n, device) for n in names] for slot, names in op.inputs.items()}
+        assert op.definition.on_host is not None
+        try:
+            made = op.definition.on_host(inputs, op.attrs)
+        except PeError as error:
+            error.at = error.at or op.at
+            raise
+        for slot, names in op.outputs.items():
+            for name, array in zip(names, made[slot], strict=True):
+                known[name] = np.ascontiguousarray(array, block.vars[name].type.numpy)

@@ -1,0 +1,162 @@
+"""Layers whose sizes only a step knows: they come from variables, or from how many rows a mask chooses.
+
+A program with such a layer is cut there and run in parts, each with a plan for the sizes that it meets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from pe_cli.layers.helper import LayerHelper
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
+from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
+from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.layers.constants import sizes_of
+from pe_cli.program.ir import Variable
+
+
+def _known(layer: str, argument: str, value: Any, *, single: bool = False) -> tuple[Any, Variable | None]:
+    """Return sizes where the program alone says them, else the variable that a step reads them from."""
+    try:
+        return sizes_of(layer, argument, value, single=single), None
+    except NotThereYet:
+        if isinstance(value, Variable):
+            return None, value
+        parts = [v if isinstance(v, Variable) else call("fill_constant", [1], "int64", float(v)) for v in value]
+        return None, call("concat", [call("cast", p, "int64") for p in parts], 0)
+
+
+def topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Variable]:
+    """Find the k largest elements of every row, and their places; k is a number or an integer variable."""
+    ensure_defaults()
+    number, late = _known("topk", "k", k, single=True)
+    inputs, attrs = {"X": input, "K": late}, {"k": -1 if late is not None else number}
+    values, places = LayerHelper("topk", name).op("top_k", inputs, attrs, ("Out", "Indices"))
+    return values, places
+
+
+def gaussian_random(shape: Any, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32") -> Variable:
+    """Draw normal numbers; shape is numbers, integer variables, or one variable [axes]."""
+    ensure_defaults()
+    sizes, late = _known("gaussian_random", "shape", shape)
+    if late is not None and late.type.known is False:
+        raise FluidValueError(f"gaussian_random: shape is {late}, whose length is not known", hint="declare its length")
+    attrs = {
+        "shape": sizes if late is None else [-1] * late.shape[0],
+        "mean": float(mean),
+        "std": float(std),
+        "seed": seed,
+        "dtype": as_dtype(dtype),
+    }
+    with raised_as(FluidValueError):
+        return LayerHelper("gaussian_random").one("gaussian_random", {"ShapeTensor": late}, attrs)
+
+
+def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Variable:
+    """Compute the place that every pixel of an image is taken from; out_shape is four numbers or an integer variable [4]."""
+    ensure_defaults()
+    sizes, late = _known("affine_grid", "out_shape", out_shape)
+    attrs = {"output_shape": list(sizes) if late is None else [-1] * 4}
+    return LayerHelper("affine_grid", name).one("affine_grid", {"Theta": theta, "OutputShape": late}, attrs, "Output")
+
+
+def where(condition: Variable) -> Variable:
+    """Find the places where a condition holds: int64 [places, axes]."""
+    ensure_defaults()
+    return LayerHelper("where").one("where_index", {"Condition": condition})
+
+
+def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
+    """Find the different values of a vector, the place of each element among them, and how often each comes."""
+    ensure_defaults()
+    with raised_as(FluidValueError):
+        outs = ("Out", "Index", "Count")
+        made = LayerHelper("unique").op("unique_with_counts", {"X": x}, {"dtype": as_dtype(dtype)}, outs)
+    return made[0], made[1], made[2]
+
+
+def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
+    """Find the different values of a vector, and the place of each element among them."""
+    return unique_with_counts(x, dtype)[:2]
+
+
+class IfElse:
+    """Two branches over rows: `with ie.true_block()` sees those where a condition holds, `with ie.false_block()` the others.
+
+    Args:
+        cond: bool [rows, 1].
+        name: without effect.
+
+    Raises:
+        FluidTypeError: cond is no variable; a TypeError.
+    """
+
+    def __init__(self, cond: Variable, name: str | None = None) -> None:
+        if not isinstance(cond, Variable):
+            raise FluidTypeError(f"IfElse needs a bool variable, got {cond!r:.60}")
+        self.cond = cond
+        self._parted: dict[str, list[Variable]] = {}
+        self._outputs: dict[bool, list[Variable]] = {}
+        self._branch: bool | None = None
+
+    @contextlib.contextmanager
+    def _in(self, branch: bool) -> Iterator[None]:
+        if self._branch is not None:
+            raise FluidValueError("IfElse: a block inside a block of the same IfElse", hint="end the first one before")
+        self._branch = branch
+        try:
+            yield
+        finally:
+            self._branch = None
+
+    def true_block(self) -> Any:
+        """Compute inside with the rows where the condition holds."""
+        return self._in(True)
+
+    def false_block(self) -> Any:
+        """Compute inside with the other rows."""
+        return self._in(False)
+
+    def input(self, x: Variable) -> Variable:
+        """Return the rows of a variable that this block sees.
+
+        Raises:
+            FluidValueError: outside of a block; a ValueError.
+        """
+        if self._branch is None:
+            raise FluidValueError("IfElse: input is for inside a block", hint="with ie.true_block(): ...")
+        if x.name not in self._parted:
+            with raised_as(FluidValueError):
+                inputs = {"X": x, "Mask": self.cond}
+                self._parted[x.name] = LayerHelper("ifelse_input").op("split_rows", inputs, {}, ("OutTrue", "OutFalse"))
+        return self._parted[x.name][0 if self._branch else 1]
+
+    def output(self, *outs: Variable) -> None:
+        """Say what this block gives: one row for every row of `input`.
+
+        Raises:
+            FluidValueError: outside of a block, or twice; a ValueError.
+        """
+        if self._branch is None or self._branch in self._outputs or not outs:
+            raise FluidValueError("IfElse: output is for once in each block, with a variable or more")
+        self._outputs[self._branch] = list(outs)
+
+    def __call__(self) -> list[Variable]:
+        """Return the outputs of both blocks, row by row.
+
+        Raises:
+            FluidValueError: a block without outputs, or not as many as in the other; a ValueError.
+        """
+        yes, no = self._outputs.get(True, []), self._outputs.get(False, [])
+        if not yes or len(yes) != len(no):
+            counts = f"{len(yes)} and {len(no)}"
+            raise FluidValueError(f"IfElse: the blocks have {counts} outputs", hint="call ie.output in both, with as many")
+        helper = LayerHelper("ifelse")
+        with raised_as(FluidValueError):
+            pairs = zip(yes, no, strict=True)
+            return [helper.one("merge_rows", {"InTrue": a, "InFalse": b, "Mask": self.cond}) for a, b in pairs]
+
+
+__all__ = ["IfElse", "affine_grid", "gaussian_random", "topk", "unique", "unique_with_counts", "where"]

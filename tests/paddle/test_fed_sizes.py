@@ -1,0 +1,214 @@
+"""Sizes that only a step knows, against NumPy; programs that are cut there train as others do, on one device and on two."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pe_cli.paddle as paddle
+import pe_cli.paddle.fluid as fluid
+
+L = fluid.layers
+pytestmark = pytest.mark.usefixtures("fresh")
+
+
+def run(*fetches, **feed):
+    return fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=list(fetches))
+
+
+def array(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
+
+
+def test_places_where_a_condition_holds():
+    a = array(3, 4)
+    x = fluid.data("x", [-1, 4])
+    found = L.where(L.greater_than(x, L.fill_constant([1], "float32", 0.0)))
+    assert (found.shape, found.dtype) == ((-1, 2), "int64")
+    for value in (a, -np.abs(a), a[:1]):
+        (places,) = run(found, x=value)
+        assert np.array_equal(places, np.argwhere(value > 0))
+
+
+def test_what_follows_such_places_goes_on_with_them():
+    a = array(5, 3)
+    x = fluid.data("x", [-1, 3])
+    places = L.where(L.greater_than(x, L.fill_constant([1], "float32", 0.0)))
+    doubled = L.scale(L.cast(places, "float32"), 2.0)
+    total = L.reduce_sum(doubled)
+    found, sum_ = run(doubled, total, x=a)
+    np.testing.assert_array_equal(found, 2.0 * np.argwhere(a > 0))
+    assert sum_ == 2 * np.argwhere(a > 0).sum()
+
+
+def test_the_largest_of_a_number_that_is_fed():
+    a = array(4, 6)
+    x, k = fluid.data("x", [-1, 6]), fluid.data("k", [1], "int32")
+    values, places = L.topk(x, k)
+    assert values.shape == (-1, -1)
+    for count in (2, 5, 2):
+        v, p = run(values, places, x=a, k=np.array([count], "int32"))
+        assert np.array_equal(p, np.argsort(-a, 1)[:, :count])
+        assert np.array_equal(v, np.take_along_axis(a, p, 1))
+    with pytest.raises(RuntimeError, match="top_k needs k from 1 to the size of the last axis, got k 7"):
+        run(values, x=a, k=np.array([7], "int32"))
+
+
+def test_a_size_that_the_program_computes():
+    x = fluid.data("x", [-1, 6])
+    count = L.cast(L.reduce_sum(L.cast(L.greater_than(x, L.fill_constant([1], "float32", 0.0)), "float32")), "int32")
+    drawn = L.gaussian_random([count, 3], mean=5.0, std=0.1)
+    a = array(2, 6)
+    (found,) = run(drawn, x=a)
+    assert found.shape == ((a > 0).sum(), 3)
+    assert abs(found.mean() - 5) < 0.2
+
+
+def test_draws_differ_from_step_to_step():
+    sizes = fluid.data("sizes", [2], "int64")
+    drawn = L.gaussian_random(sizes)
+    executor = fluid.Executor(fluid.CPUPlace())
+    found = [executor.run(feed={"sizes": np.array(s)}, fetch_list=[drawn])[0] for s in ([2, 3], [4, 1], [2, 3])]
+    assert [f.shape for f in found] == [(2, 3), (4, 1), (2, 3)]
+    assert not np.array_equal(found[0], found[2])
+
+
+def test_an_image_of_a_fed_size():
+    torch = pytest.importorskip("torch")
+    theta, size = fluid.data("theta", [-1, 2, 3]), fluid.data("size", [4], "int32")
+    grid = L.affine_grid(theta, size)
+    a = array(2, 2, 3)
+    (found,) = run(grid, theta=a, size=np.array([2, 1, 4, 5], "int32"))
+    expected = torch.nn.functional.affine_grid(torch.tensor(a), [2, 1, 4, 5], align_corners=True)
+    np.testing.assert_allclose(found, expected.numpy(), atol=1e-6)
+
+
+def branches(x, w):
+    """Square what is above 0 and times w, else the row times 3."""
+    ie = L.IfElse(L.greater_than(L.slice(x, [1], [0], [1]), L.fill_constant([1], "float32", 0.0)))
+    with ie.true_block():
+        ie.output(L.square(L.fc(ie.input(x), 1, param_attr=w, bias_attr=False)))
+    with ie.false_block():
+        ie.output(L.scale(L.fc(ie.input(x), 1, param_attr=w, bias_attr=False), 3.0))
+    return ie()[0]
+
+
+def selected(x, w):
+    """The same with both branches computed for every row."""
+    positive = L.cast(L.greater_than(L.slice(x, [1], [0], [1]), L.fill_constant([1], "float32", 0.0)), "float32")
+    made = L.fc(x, 1, param_attr=w, bias_attr=False)
+    yes = L.elementwise_mul(L.square(made), positive)
+    return L.elementwise_add(yes, L.elementwise_mul(L.scale(made, 3.0), L.scale(positive, -1.0, 1.0)))
+
+
+def train(network, devices=1, batch=None):
+    programs = fluid.Program(), fluid.Program()
+    with fluid.program_guard(*programs), fluid.scope_guard(fluid.Scope()), fluid.unique_name.guard():
+        x = fluid.data("x", [-1, 4])
+        loss = L.mean(network(x, fluid.ParamAttr("w", fluid.initializer.Constant(0.3))))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+        executor = fluid.Executor(fluid.CPUPlace())
+        executor.run(programs[1])
+        main = programs[0]
+        if devices > 1:
+            main = fluid.CompiledProgram(main).with_data_parallel(loss.name, places=[fluid.CPUPlace()] * devices)
+        losses = [executor.run(main, {"x": batch}, [loss])[0].mean() for _ in range(3)]
+        return losses, np.array(fluid.global_scope().find_var("w").get_tensor())
+
+
+@pytest.mark.parametrize("rows", [
+    pytest.param(array(9, 4), id="both branches have rows"),
+    pytest.param(np.abs(array(6, 4)), id="one branch has none"),
+])  # fmt: skip
+@pytest.mark.parametrize("devices", [1, 2])
+def test_branches_over_rows_train_as_a_selection_does(devices, rows):
+    ours, theirs = train(branches, devices, rows), train(selected, 1, rows)
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5, atol=1e-6)
+    if devices == 1:
+        np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-5)
+    assert ours[0][-1] < ours[0][0]
+
+
+def test_mistakes_of_branches():
+    x = fluid.data("x", [-1, 1])
+    ie = L.IfElse(L.greater_than(x, L.fill_constant([1], "float32", 0.0)))
+    with pytest.raises(ValueError, match="input is for inside a block"):
+        ie.input(x)
+    with ie.true_block():
+        ie.output(L.reduce_sum(ie.input(x), keep_dim=True))
+        with pytest.raises(ValueError, match="a block inside a block"), ie.false_block():
+            pass
+    with pytest.raises(ValueError, match="1 and 0 outputs"):
+        ie()
+    with ie.false_block():
+        ie.output(ie.input(x))
+    (out,) = ie()
+    with pytest.raises(RuntimeError, match="merge_rows: Mask holds in 2 of 3 rows, got 1 and 1"):
+        run(out, x=np.array([[1], [2], [-1]], "float32"))
+    with pytest.raises(TypeError, match="needs a bool variable"):
+        L.IfElse(True)
+
+
+def test_devices_must_agree_on_a_size():
+    x, k = fluid.data("x", [-1, 6]), fluid.data("k", [-1, 1], "int32")
+    values, _ = L.topk(x, k)
+    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=[fluid.CPUPlace()] * 2)
+    executor, feed = fluid.Executor(fluid.CPUPlace()), {"x": array(2, 6), "k": np.array([[2], [3]], "int32")}
+    with pytest.raises(RuntimeError, match=r"'k' gives k, but is not the same on all devices: \[\[2\], \[3\]\]"):
+        executor.run(program, feed, [values])
+    feed["k"][:] = 3
+    assert executor.run(program, feed, [values])[0].shape == (2, 3)
+
+
+def test_the_functions_of_2x():
+    x, y = fluid.data("x", [-1, 2]), fluid.data("y", [-1, 2])
+    a, b = array(3, 2), array(3, 2, seed=1)
+    condition = L.greater_than(x, y)
+    wanted = paddle.where(condition), paddle.where(condition, x, y), paddle.randperm(5, "int32")
+    places, chosen, order = run(*wanted, x=a, y=b)
+    assert np.array_equal(places, np.argwhere(a > b))
+    assert np.array_equal(chosen, np.maximum(a, b))
+    assert sorted(order.tolist()) == list(range(5))
+
+
+def test_such_a_program_does_not_run_as_a_whole():
+    from pe_cli.core.errors import PeError
+    from pe_cli.core.types import Place
+    from pe_cli.devices.scope import Scope
+    from pe_cli.execute.executor import Executor
+
+    x = fluid.data("x", [3], "bool")
+    out = L.where(x)
+    with pytest.raises(PeError, match="'where_index' has sizes that only a step knows"):
+        Executor(fluid.default_main_program(), Scope([Place("cpu", 0)])).run({"x": np.ones(3, "bool")}, [out.name])
+
+
+def test_different_values_in_the_order_of_their_first_places():
+    x = fluid.data("x", [-1], "int64")
+    values, places, counts = L.unique_with_counts(x, "int64")
+    same = L.unique(x)
+    a = np.array([7, 3, 7, 9, 3, 7])
+    found = run(values, places, counts, *same, x=a)
+    assert [f.tolist() for f in found] == [[7, 3, 9], [0, 1, 0, 2, 1, 0], [3, 2, 1], [7, 3, 9], [0, 1, 0, 2, 1, 0]]
+    assert [str(f.dtype) for f in found] == ["int64", "int64", "int64", "int64", "int32"]
+    with pytest.raises(ValueError, match="needs a vector"):
+        L.unique(fluid.data("matrix", [2, 2]))
+
+
+def test_what_2x_selects_and_sorts():
+    x = fluid.data("x", [-1, 3])
+    x.stop_gradient = False
+    chosen = paddle.masked_select(x, L.greater_than(x, L.fill_constant([1], "float32", 0.0)))
+    (gradient,) = fluid.gradients([L.reduce_sum(L.square(chosen))], [x])
+    wanted = [chosen, gradient, paddle.nonzero(x), paddle.cumsum(x), paddle.cumsum(x, 0), paddle.sort(x), paddle.argsort(x)]
+    a = np.array([[1, -2, 0], [-1, 3, 2]], "float32")
+    expected = [a[a > 0], np.where(a > 0, 2 * a, 0), np.argwhere(a), a.cumsum(), a.cumsum(0), np.sort(a), a.argsort()]
+    for value, right in zip(run(*wanted, x=a), expected, strict=True):
+        assert np.array_equal(value, right)
+
+
+def test_rows_that_2x_writes():
+    x, ids, updates = fluid.data("x", [3, 2]), fluid.data("ids", [2], "int64"), fluid.data("updates", [2, 2])
+    added = paddle.scatter(x, ids, updates, False)
+    feed = {"x": np.ones((3, 2), "float32"), "ids": np.array([1, 1]), "updates": np.ones((2, 2), "float32")}
+    assert run(added, **feed)[0][:, 0].tolist() == [1, 2, 1]
