@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Progress, Spot, Timeline, Work, device
@@ -45,6 +45,7 @@ class Plan:
         memory: of every device.
         tasks: in order, for pictures.
         step: what runs.
+        ends: per device: feed of offsets -> the number that it must end with, as kernels trust it.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Plan:
     ) -> None:
         self.graph = graph
         self.request = request
+        self.ends: list[dict[str, int]] = []
         self._scope = scope
         types = [concrete_types(graph.program, dict(feeds)) for feeds in request.feeds]
         self._lowering = GraphLowering(graph, types, request.sizes, seed, len(graph.places))
@@ -156,6 +158,11 @@ class Plan:
         return [{name: self._read(name, d) for name in self.request.fetches} for d in self.graph.active], timeline
 
     def _feed(self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> None:
+        for given, ends in zip(feeds, self.ends, strict=False):
+            for name, rows in ends.items():
+                if given[name][-1] != rows:
+                    what = f"sequences with the offsets '{name}' end at {given[name][-1]}, but there are {rows} rows"
+                    raise PeError(what, hint="the lengths of all sequences add up to the rows", code=ExitCode.DATA)
         for d, given in enumerate(feeds):
             for name, value in given.items():
                 b = self._lowering.buffers[(name, d)]
@@ -166,7 +173,7 @@ class Plan:
         if failed is not None:
             work, report = failed
             node = self.graph.nodes[self.tasks[work].node]
-            report[1] += sum(self.request.sizes[: node.device])  # the row in the whole batch
+            report[1] += self._lowering.rows_before(node.op, node.device)  # the row in the whole batch
             raise failure(report, node.op, step)
 
     def _read(self, name: str, d: int) -> np.ndarray[Any, Any]:
@@ -178,6 +185,16 @@ class Plan:
     def type_of(self, name: str, device: int) -> TensorType:
         """Return the type of a variable on a device, all sizes known."""
         return self._lowering.types[device][name]
+
+    def rows_of(self, name: str, device: int) -> int | None:
+        """Return the rows of a variable on a device, None where the plan has no such variable."""
+        kind = self._lowering.types[device].get(name)
+        return kind.shape[0] if kind is not None and kind.shape else None
+
+    def shares(self, number: str) -> list[int]:
+        """Return how much each active device's value of a number counts in the mean over all: see `GraphLowering.shares`."""
+        shares = self._lowering.shares(number)
+        return [shares[d] for d in self.graph.active]
 
     def where(self, b: Buffer) -> str:
         """Return `scope` or a buffer's byte offset in its device's arena."""

@@ -121,6 +121,8 @@ class OpDef:
         layout: how the op treats the order of axes: `same` (elementwise over tensors of one shape), or a mapping
             {"attr": name of its data-format attribute, "slots": slots that hold images}, or None (knows only the written order).
         is_grad_of: name of the forward op, for gradient ops.
+        lod_rule: what the op does with sequences, see `pe_cli.ops.lod`; None hands on the LoD of inputs whose rows it keeps.
+        host_slots: input slots that `lod_rule` fills with arrays made from offsets before a step.
     """
 
     def __init__(self, name: str, infer: Callable[..., Any] | None, doc: str) -> None:
@@ -144,6 +146,8 @@ class OpDef:
         self.flops: Callable[..., int] | None = None
         self.module = ""
         self.layout: Any = None
+        self.lod_rule: Callable[[Any], None] | None = None
+        self.host_slots: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -188,6 +192,20 @@ class OpDef:
         """Register a gradient made of other ops: `fn(GradRequest) -> [OpDesc]`."""
         self.grad_maker = fn
         return fn
+
+    def sequences(self, host_slots: str = "") -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+        """Register what the op does with sequences: `fn(LodRequest)`, for the op and its gradient.
+
+        Args:
+            host_slots: optional input slots that the rule fills; an op that has them already is left alone.
+        """
+
+        def keep(fn: Callable[[Any], None]) -> Callable[[Any], None]:
+            assert self.lod_rule is None, f"{self.name} has two LoD rules"
+            self.lod_rule, self.host_slots = fn, tuple(host_slots.split())
+            return fn
+
+        return keep
 
     def count(self, fn: Callable[..., int]) -> Callable[..., int]:
         """Register floating-point operations of one call: called like `infer`."""

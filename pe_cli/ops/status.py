@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 #: Codes for word 0 of an error report; the other words are row, value and limit.
 OUT_OF_RANGE = 1
+TOO_LONG = 2
 
 
 def failure(report: list[int], op: Operator, step: int) -> PeError:
@@ -21,7 +22,14 @@ def failure(report: list[int], op: Operator, step: int) -> PeError:
         op: whose kernel reported it.
         step: number of the step.
     """
-    _, row, value, limit = report[:4]
+    code, row, value, limit = report[:4]
+    if code == TOO_LONG:
+        return PeError(
+            f"{op.type}: sequence {row} has {value} rows, more than {limit}, at step {step}",
+            at=op.at,
+            hint="raise the length, or cut the data",
+            code=ExitCode.DATA,
+        )
     return PeError(
         f"{op.type}: value {value} at row {row} is out of range [0, {limit}), at step {step}",
         at=op.at,

@@ -84,9 +84,12 @@ def test_a_batch_is_split_between_sequences(monkeypatch):
     x = fluid.layers.data("x", [1], lod_level=1)
     total = fluid.layers.reduce_sum(x)
     feed = {"x": fluid.create_lod_tensor(np.arange(6, dtype="float32").reshape(6, 1), [[3, 1, 2]], CPU)}
-    rows, sums = fluid.ParallelExecutor(False).run([x, total], feed=feed)
-    assert rows.ravel().tolist() == [0, 1, 2, 3, 4, 5]
-    assert sums.tolist() == [3, 12]  # one sequence of 0 1 2, then 3 and 4 5
+    rows, sums = fluid.ParallelExecutor(False).run([x, total], feed=feed, return_numpy=False)
+    assert np.array(rows).ravel().tolist() == [0, 1, 2, 3, 4, 5]
+    assert rows.recursive_sequence_lengths() == [[3, 1, 2]]
+    assert np.array(sums).tolist() == [3, 12]  # one sequence of 0 1 2, then 3 and 4 5
+    with pytest.raises(RuntimeError, match="return_numpy=False"):
+        fluid.ParallelExecutor(False).run([x], feed=feed)
 
 
 @pytest.mark.usefixtures("fresh")

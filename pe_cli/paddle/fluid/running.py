@@ -16,7 +16,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.execute.executor import Executor as CoreExecutor
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import feeding
-from pe_cli.paddle.fluid.lod_tensor import LoDTensor
+from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths
 from pe_cli.paddle.fluid.profiler import RECORDER
 from pe_cli.paddle.fluid.scope import Key, Places, Scope, Store
 from pe_cli.program.ir import Program, Role, Variable
@@ -34,7 +34,6 @@ class Prepared:
         reads: persistable variables that must have a value before a run.
         keeps: all persistable variables.
         writes: those that a run writes.
-        inputs: every variable that an op reads.
         initialises: writes nothing but persistable variables.
         steps: runs so far.
     """
@@ -44,7 +43,6 @@ class Prepared:
     reads: dict[str, TensorType]
     keeps: dict[str, TensorType]
     writes: list[str]
-    inputs: frozenset[str]
     initialises: bool
     steps: int = 0
 
@@ -101,7 +99,7 @@ def _flat(values: Any) -> list[Any]:
 
 def run(
     program: Program, scope: Scope, setting: Setting, parts: Sequence[Mapping[str, LoDTensor]], fetches: Sequence[str]
-) -> list[dict[str, Array]]:
+) -> list[dict[str, LoDTensor]]:
     """Run one step.
 
     Args:
@@ -112,10 +110,10 @@ def run(
         fetches: names.
 
     Returns:
-        Per device: name -> value.
+        Per device: name -> value with its sequences.
 
     Raises:
-        EnforceNotMet: a variable without a value, or a failing kernel; a RuntimeError.
+        EnforceNotMet: a variable without a value, sequences that an op misses, or a failing kernel; a RuntimeError.
     """
     root = scope.root()
     shown = [p for p in getattr(program, "prints", ()) if p.first_n < 0 or p.count < p.first_n]
@@ -123,14 +121,15 @@ def run(
     if not program.global_block().ops and not fetches:
         return [{} for _ in parts]
     with _PREPARING:
-        ready = _prepare(program, root, setting, frozenset(parts[0]))
+        ready = _prepare(program, root, setting, frozenset(parts[0]), feeding.levels_of(parts))
     for name, kind in ready.reads.items():
         if not root.has_value(name):
             hint = "run the startup program in this scope first"
             raise EnforceNotMet(f"variable '{name}', {kind}, has no value yet", hint=hint)
     root.bring(setting.key, ready.keeps)
-    used = ready.inputs.union(fetches)
-    arrays = [{name: np.asarray(t) for name, t in part.items() if name in used} for part in parts]
+    sequences, used = ready.executor.sequences, ready.executor.read.union(fetches)
+    whole = sequences.complete([feeding.arrays_of(part) for part in parts])
+    arrays = [{name: a for name, a in part.items() if name in used} for part in whole]
     types = [{name: TensorType(a.shape, str(a.dtype)) for name, a in part.items()} for part in arrays]
     sizes = [feeding.samples_of(program, part) for part in parts]
     with _PREPARING:
@@ -145,7 +144,11 @@ def run(
     for each in shown:
         each.count += 1
         print(each.text(merged([v[each.name] for v in values])))  # noqa: T201 (asked for)
-    return [{name: v[name] for name in wanted} for v in values]
+    lods = {name: sequences.lods.get(name, ()) for name in wanted}
+    return [
+        {name: LoDTensor(v[name], to_lengths([part[o] for o in lods[name]])) for name in wanted}
+        for v, part in zip(values, whole, strict=False)
+    ]
 
 
 def _step(ready: Prepared, program: Program) -> int:
@@ -153,15 +156,17 @@ def _step(ready: Prepared, program: Program) -> int:
     return 0 if program.random_seed and ready.initialises else ready.steps
 
 
-def _prepare(program: Program, root: Scope, setting: Setting, fed: frozenset[str]) -> Prepared:
+def _prepare(
+    program: Program, root: Scope, setting: Setting, fed: frozenset[str], levels: feeding.Levels
+) -> Prepared:
     block = program.global_block()
     types = {v.name: v.type for v in block.vars.values() if v.persistable and v.type.known and _used(v)}
     store: Store = root.store(setting.key, types)
     kept = store.executors.setdefault(program, {})
-    key = (getattr(program, "version", len(block.ops)), setting, fed, program.random_seed)
+    key = (getattr(program, "version", len(block.ops)), setting, fed, levels, program.random_seed)
     if key not in kept:
         steps = max((p.steps for p in kept.values()), default=0)
-        kept[key] = _made(program, store, setting, fed, types)
+        kept[key] = _made(program, store, setting, fed, levels, types)
         kept[key].steps = steps
         while len(kept) > MOST:
             del kept[next(iter(kept))]
@@ -180,7 +185,12 @@ def _used(v: Variable) -> bool:
 
 
 def _made(
-    program: Program, store: Store, setting: Setting, fed: frozenset[str], types: dict[str, TensorType]
+    program: Program,
+    store: Store,
+    setting: Setting,
+    fed: frozenset[str],
+    levels: feeding.Levels,
+    types: dict[str, TensorType],
 ) -> Prepared:
     copy = program.clone()
     block = copy.global_block()
@@ -188,16 +198,17 @@ def _made(
         v.is_data = v.is_data or v.name in fed
         v.persistable = v.name in types and v.name not in fed
     seed = program.random_seed or int.from_bytes(os.urandom(7), "little")
-    executor = CoreExecutor(copy, store.scope, build=setting.build, execution=setting.execution, seed=seed)
+    executor = CoreExecutor(
+        copy, store.scope, build=setting.build, execution=setting.execution, seed=seed, levels=dict(levels)
+    )
     keeps = {v.name: v.type for v in block.vars.values() if v.persistable}
     written: set[str] = set()
     reads = {}
     for op in block.ops:
         reads.update({n: keeps[n] for n in op.input_names() if n in keeps and n not in written})
         written.update(op.output_names())
-    inputs = frozenset(n for op in block.ops for n in op.input_names())
     writes = [n for n in keeps if n in written]
-    return Prepared(copy, executor, reads, keeps, writes, inputs, initialises=set(writes) == written)
+    return Prepared(copy, executor, reads, keeps, writes, initialises=set(writes) == written)
 
 
 def has_backward(program: Program) -> bool:
@@ -208,3 +219,16 @@ def has_backward(program: Program) -> bool:
 def merged(values: Sequence[Array]) -> Array:
     """Join per-device values along axis 0; a scalar counts as [1]."""
     return values[0] if len(values) == 1 else np.concatenate([np.atleast_1d(v) for v in values])
+
+
+def as_fetched(name: str, value: LoDTensor, return_numpy: bool) -> Any:
+    """Return a fetched value as an array, or as it is.
+
+    Raises:
+        EnforceNotMet: sequences, which an array would lose; a RuntimeError.
+    """
+    if not return_numpy:
+        return value
+    if value.lod():
+        raise EnforceNotMet(f"'{name}' has sequences, which no array can show", hint="use return_numpy=False")
+    return value.array
