@@ -14,6 +14,7 @@ from pe_cli.config.sections import FeedSection
 from pe_cli.config.spec import ModelSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import TensorType
+from pe_cli.graph.sequences import resolve
 from pe_cli.program.ir import Program, Variable, program_guard
 
 
@@ -86,6 +87,9 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
         evaluation.name = "eval"
         references = _References(layers, mistakes, run)
         loss = references.loss()
+        if not mistakes:
+            with mistakes.catch():
+                resolve(evaluation)  # says which layer misses sequences
         if run:
             _optimize(run, loss, mistakes)
     feeds = {v.name: v.type for v in train.list_vars() if v.is_data}

@@ -105,17 +105,18 @@ def _picture(source: Source, stage: str, places: tuple[Place, ...], evaluation: 
 def _types(source: Source, graph: Graph) -> Callable[[VarNode], TensorType] | None:
     """Return the types for the config's batch, all sizes known; None where only data shows them."""
     from pe_cli.core.errors import PeError
-    from pe_cli.execute.estimate import feed_types, split_types
-    from pe_cli.execute.executor import split_sizes
+    from pe_cli.execute.estimate import batch_types
     from pe_cli.execute.lower import concrete_types
+    from pe_cli.execute.split import split_sizes
+    from pe_cli.graph.sequences import resolve
 
     try:
-        whole = feed_types(graph.program, source.batch_size)
-        parts = split_types(whole, graph.program, split_sizes(source.batch_size, len(graph.places)))
-        types = [concrete_types(graph.program, part) for part in parts]
+        sequences = resolve(graph.program)
+        parts = batch_types(sequences, split_sizes(source.batch_size, len(graph.places)))
+        types = [concrete_types(sequences.program, part) for part in parts]
     except PeError:
         return None
-    return lambda v: types[v.device][v.name]
+    return lambda v: types[v.device].get(v.name, graph.program.global_block().var(v.name).type)
 
 
 def _draw(
@@ -147,8 +148,9 @@ def _draw(
 
 def _plan(source: Source, places: tuple[Place, ...], evaluation: bool) -> Plan:
     from pe_cli.devices.scope import Scope
-    from pe_cli.execute.estimate import feed_types, split_types
-    from pe_cli.execute.executor import Executor, split_sizes
+    from pe_cli.execute.estimate import batch_types
+    from pe_cli.execute.executor import Executor
+    from pe_cli.execute.split import split_sizes
 
     program = source.program(evaluation)
     run = source.run
@@ -160,6 +162,6 @@ def _plan(source: Source, places: tuple[Place, ...], evaluation: bool) -> Plan:
         seed=run.executor.seed if run else 0,
     )
     sizes = split_sizes(source.batch_size, len(places))
-    parts = split_types(feed_types(program, source.batch_size), program, sizes)
+    parts = batch_types(executor.sequences, sizes)
     fetches = list(dict.fromkeys(source.built.fetches.values()))
     return executor.plan(parts, sizes, fetches)

@@ -29,6 +29,8 @@ Array = np.ndarray[Any, Any]
 Feed = Mapping[str, Array]
 #: Held during a step where `remove_unnecessary_lock` is off.
 _STEPS = threading.Lock()
+#: Held while a plan is made: kernels compile for one thread at a time.
+_PLANNING = threading.Lock()
 #: Plans kept for different batch shapes; the least recently used goes first.
 MAX_PLANS = 8
 
@@ -123,6 +125,17 @@ class Executor:
             program = self.program.clone() if self.build.sync_batch_norm else self.program  # that adds variables
             self._optimised[key] = apply_passes(program, self.build, key)
         return replicate(self._optimised[key], self.places, self.build, active=active)
+
+    def plan_for(self, parts: Sequence[Mapping[str, Array]], sizes: Sequence[int], fetches: Sequence[str]) -> Plan:
+        """Return the plan for what `split` gave; one thread makes plans at a time."""
+        types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in part.items()} for part in parts]
+        with _PLANNING:
+            return self.plan(types, sizes, fetches)
+
+    def shares(self, number: str) -> list[int]:
+        """Return how much each device's value of a number counts in the mean of the newest step: see `Plan.shares`."""
+        assert self.newest is not None, "a step has run"
+        return self.newest.shares(number)
 
     def plan(self, feeds: Sequence[Mapping[str, TensorType]], sizes: Sequence[int], fetches: Sequence[str]) -> Plan:
         """Return the plan for feeds of these types, made on first need and kept in a bounded cache."""
@@ -262,8 +275,15 @@ class Executor:
             return [dict(part) for part in parts]
         return [{k: a for k, a in part.items() if k in self.read} for part in self.sequences.complete(parts)]
 
-    def _samples(self, arrays: Mapping[str, Array]) -> int:
+    def samples(self, feed: Feed) -> int:
         """Return the samples of a batch: rows, or outermost sequences; 1 where no feed has a batch axis."""
+        return self._samples(self.check_feed(feed))
+
+    def head(self, feed: Feed, samples: int) -> dict[str, Array]:
+        """Return the first samples of a batch."""
+        return cut(self.check_feed(feed), self._grouped, self._batched, 0, samples)
+
+    def _samples(self, arrays: Mapping[str, Array]) -> int:
         lengths = {name: a.shape[0] for name, a in arrays.items() if name in self._batched}
         lengths |= {name: len(arrays[levels[0]]) - 1 for name, levels in self._grouped.items()}
         if len(set(lengths.values())) > 1:
@@ -287,8 +307,7 @@ class Executor:
         for name in fetches:
             self.program.global_block().var(name)
         parts, sizes = self.split(feed)
-        types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in part.items()} for part in parts]
-        plan = self.newest = self.plan(types, sizes, fetches)
+        plan = self.newest = self.plan_for(parts, sizes, fetches)
         times = self.execution.num_iteration_per_run
         with contextlib.nullcontext() if self.build.remove_unnecessary_lock else _STEPS:
             for i in range(times):

@@ -152,7 +152,7 @@ class _Walk:
         forward.lod_rule(request)
         own = {slot.name for slot in op.definition.inputs}
         op.inputs.update({slot: names for slot, names in request.given.items() if slot in own})
-        for slot in request.left_out:
+        for slot in (*request.left_out, *op.definition.named_only):
             op.inputs.pop(slot, None)
 
     # --- ops without a rule -------------------------------------------------------------------------------------------

@@ -123,6 +123,7 @@ class OpDef:
         is_grad_of: name of the forward op, for gradient ops.
         lod_rule: what the op does with sequences, see `pe_cli.ops.lod`; None hands on the LoD of inputs whose rows it keeps.
         host_slots: input slots that `lod_rule` fills with arrays made from offsets before a step.
+        named_only: inputs of a gradient op that its kernels do not read: their names tell the LoD rule whose sequences count.
     """
 
     def __init__(self, name: str, infer: Callable[..., Any] | None, doc: str) -> None:
@@ -148,6 +149,7 @@ class OpDef:
         self.layout: Any = None
         self.lod_rule: Callable[[Any], None] | None = None
         self.host_slots: tuple[str, ...] = ()
+        self.named_only: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -175,6 +177,10 @@ class OpDef:
         made = OpDef(f"{self.name}_grad", None, f"Gradient of {self.name}.")
         known = {s.name: s for s in (*self.inputs, *self.outputs)}
         used = [known[name] for name in uses.split()]
+        if self.host_slots:
+            named = [s for s in self.inputs if s not in used and s.name not in self.host_slots]
+            made.named_only = tuple(s.name for s in named)
+            used += [Slot(s.name, True, s.variadic) for s in named]
         grads = [Slot(grad_name(s.name), True, s.variadic) for s in self.outputs]
         made.inputs = (*used, *grads)
         made.outputs = tuple(Slot(grad_name(n), True, known[n].variadic) for n in self.differentiable)
@@ -202,6 +208,7 @@ class OpDef:
 
         def keep(fn: Callable[[Any], None]) -> Callable[[Any], None]:
             assert self.lod_rule is None, f"{self.name} has two LoD rules"
+            assert self.grad_op is None, f"{self.name}: the gradient needs to know the LoD rule, declare it after that"
             self.lod_rule, self.host_slots = fn, tuple(host_slots.split())
             return fn
 

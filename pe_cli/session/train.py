@@ -182,7 +182,7 @@ class Trainer:
     def _fit(self, feed: Mapping[str, Array]) -> Mapping[str, Array] | None:
         """Apply uneven_batch; None leaves the batch out."""
         policy, devices = self.run.executor.uneven_batch, len(self.job.places)
-        samples = len(next(iter(feed.values())))
+        samples = self.executor.samples(feed)
         rest = samples % devices
         if not rest or policy == "weighted":
             return feed
@@ -192,20 +192,27 @@ class Trainer:
                 at=self.run.executor.at_of("uneven_batch"),
                 hint="use uneven_batch: weighted or drop, or another batch_size",
             )
-        return {name: a[: samples - rest] for name, a in feed.items()} if samples > rest else None
+        return self.executor.head(feed, samples - rest) if samples > rest else None
 
     def _step(self, feed: Mapping[str, Array]) -> None:
         due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)]
         wanted = dict.fromkeys([*self.numbers.values(), *(self.arrays[n] for n in due)])
         values, sizes = self.executor.run(feed, list(wanted), self.at.step)
+        self._count(self.executor, values, sizes, due)
+
+    def _count(
+        self, executor: Executor, values: Sequence[Mapping[str, Array]], sizes: Sequence[int], due: Sequence[str] = ()
+    ) -> None:
+        """Take what a step gave into the averages and files."""
         self.at.step += 1
         samples = sum(sizes)
         loss = math.nan
         for name, variable in self.numbers.items():
             section = self.run.fetches.get(name)
             how = (section.merge if section else None) or "mean"
-            joined = np.asarray(merge([v[variable] for v in values], sizes, how), np.float64)
-            self.averages.add(name, float(joined.mean()), samples)
+            shares = executor.shares(variable)
+            joined = np.asarray(merge([v[variable] for v in values], shares, how), np.float64)
+            self.averages.add(name, float(joined.mean()), sum(shares))
             if name == self.loss:
                 loss = float(joined.mean())
         for name in due:
