@@ -35,7 +35,7 @@ def command(config: Path, overrides: tuple[str, ...], init: Path | None, smoke: 
     watcher = watch(quiet=quiet or smoke)
     try:
         job = Job.open(config, overrides, watcher, smoke=smoke)
-        trainer = Trainer(job, smoke=smoke)
+        trainer = Trainer.of(job, smoke=smoke)
         job.initialise()
         if init is not None:
             _initialise(job, init, quiet or smoke)

@@ -61,7 +61,8 @@ class Job:
         self.built: Built = built or build(run.model, run)
         executor = run.executor
         if places is None:
-            self.places, self.devices = resolve_places(executor.place, executor.devices, place_of_devices(executor))
+            devices = 1 if executor.type == "async" else executor.devices
+            self.places, self.devices = resolve_places(executor.place, devices, place_of_devices(executor))
         else:
             self.places, self.devices = tuple(places), f"{len(places)} {places[0].kind}"
         self.scope = Scope(self.places)
@@ -168,6 +169,12 @@ class Job:
                 raise
             return self._make_up(split, error.message)
 
+    def made_up(self, split: str) -> bool:
+        """Return whether a smoke run makes up the data of a split; opens it."""
+        if self.smoke:
+            self.dataset(split)
+        return split in self._made_up
+
     def _make_up(self, split: str, why: str) -> Dataset:
         """Return data of the feeds' own names and types; class indices are 0 and 1."""
         self._made_up.add(split)
@@ -220,13 +227,14 @@ class Job:
         shuffle: bool | None = None,
         drop_last: bool = False,
         also: Sequence[str] = (),
+        dataset: Dataset | None = None,
     ) -> Loader:
-        """Return batches of a split for the feeds that a program reads, and for those that are named."""
+        """Return batches of a split, or of a part of it, for the feeds that a program reads, and for those that are named."""
         types = self._types(program)
         for v in (self.built.eval.global_block().var(name) for name in also):
             types[v.name] = TensorType(v.shape[1:], v.dtype)
         section = self.run.data[split].section if split in self.run.data else None
-        dataset = self.dataset(split)
+        dataset = dataset or self.dataset(split)
         return Loader(
             dataset,
             {name: self._feed(name, split) for name in types},

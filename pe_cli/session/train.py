@@ -175,6 +175,13 @@ class Trainer:
             self.at.batch = 0
             self._after_epoch()
 
+    @staticmethod
+    def of(job: Job, *, smoke: bool = False) -> Trainer:
+        """Return the trainer that the run file asks for."""
+        from pe_cli.session.asynchronous import AsyncTrainer
+
+        return (AsyncTrainer if job.run.executor.type == "async" else Trainer)(job, smoke=smoke)
+
     def _enough(self) -> bool:
         limit = SMOKE_STEPS if self.smoke else self.section.steps
         return limit is not None and self.at.step >= limit
@@ -363,10 +370,14 @@ class Trainer:
                 path = Path(f"{strategy.debug_graphviz_path}{name}.dot")
             atomic.write_text(path, to_dot(graph, title=f"{self.run.model.name}: {name}"))
 
+    def _steps_of(self, loader: Loader) -> int:
+        """Return the steps of an epoch."""
+        return len(loader)
+
     def _announce(self, loader: Loader) -> None:
         count = sum(math.prod(p.shape) for p in self.program.global_block().parameters())
         epochs = 1 if self.smoke else self.section.epochs
-        steps = None if epochs is None else epochs * len(loader)
+        steps = None if epochs is None else epochs * self._steps_of(loader)
         limit = SMOKE_STEPS if self.smoke else self.section.steps
         steps = limit if steps is None else (steps if limit is None else min(steps, limit))
         self.job.observer.started(
