@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 #: Codes for word 0 of an error report; the other words are row, value and limit.
 OUT_OF_RANGE = 1
 TOO_LONG = 2
+EMPTY = 3
 
 
 def failure(report: list[int], op: Operator, step: int) -> PeError:
@@ -28,6 +29,13 @@ def failure(report: list[int], op: Operator, step: int) -> PeError:
             f"{op.type}: sequence {row} has {value} rows, more than {limit}, at step {step}",
             at=op.at,
             hint="raise the length, or cut the data",
+            code=ExitCode.DATA,
+        )
+    if code == EMPTY:
+        return PeError(
+            f"{op.type}: sequence {row} is empty, and there is nothing to divide by, at step {step}",
+            at=op.at,
+            hint="leave empty sequences out, or set normalized: false",
             code=ExitCode.DATA,
         )
     return PeError(

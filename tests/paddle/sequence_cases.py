@@ -172,19 +172,6 @@ CASES = {
     "edit distance without ids, not divided": (
         lambda f, x: list(f.layers.edit_distance(x["x"], x["y"], normalized=False, ignored_tokens=[1])), WORDS, [],
     ),
-    "ctc": (
-        lambda f, x: [f.layers.warpctc(x["x"], x["y"], blank=0)],
-        {"x": (rows((9, 4), 1), [[4, 2, 3]]), "y": (1 + ids(4, 3, 2, "int32"), [[2, 1, 1]])}, ["x"],
-    ),
-    "ctc of a block": (
-        lambda f, x: [f.layers.warpctc(x["x"], x["y"], blank=3, input_length=x["n"], label_length=x["m"])],
-        {"x": (rows((5, 2, 4), 1), None), "y": (ids(6, 3, 2, "int32").reshape(2, 3), None),
-         "n": (np.array([5, 4], "int64"), None), "m": (np.array([2, 3], "int64"), None)}, ["x"],
-    ),
-    "ctc greedy of a block": (
-        lambda f, x: list(f.layers.ctc_greedy_decoder(x["x"], 0, input_length=x["n"])),
-        {"x": (rows((3, 5, 4), 1), None), "n": (np.array([[5], [2], [4]], "int64"), None)}, [],
-    ),
     "row_conv": (
         lambda f, x: [f.layers.row_conv(x["x"], 2, param_attr=value(f, "w", (3, 3), 4))], {"x": X}, ["x", "w"],
     ),
