@@ -11,6 +11,11 @@ from pe_cli.core.strategy import ExecutionStrategy
 
 Mistake = tuple[str, Span | None, str]
 READER = "multi_slot"
+#: Keys of the executor that only hold for devices that share every batch.
+_NEVER = {
+    "deterministic": "threads share parameters without locks, so no two runs are alike",
+    "uneven_batch": "every thread has its own batches, which are not split",
+}
 
 
 def async_mistakes(
@@ -21,30 +26,31 @@ def async_mistakes(
     output: OutputSection,
 ) -> Iterator[Mistake]:
     """Yield (message, place, remedy) for every wish that cannot be acted on."""
-    given = executor.model_fields_set
     if executor.type != "async":
         for key in ("files", "threads"):
             if getattr(executor, key) is not None:
                 yield f"executor.{key} is for asynchronous training", executor.at_of(key), "set executor.type: async"
         return
-    if executor.place != "cpu":
-        yield "asynchronous training runs on the CPU only", executor.at_of("place"), "place: cpu"
-    if executor.devices not in ("auto", 1):
-        yield "asynchronous training has threads, not devices", executor.at_of("devices"), "set threads instead"
-    for key, why in (
-        ("deterministic", "threads share parameters without locks, so no two runs are alike"),
-        ("uneven_batch", "every thread has its own batches, which are not split"),
-    ):
-        if key in given:
+    for key, why in _NEVER.items():
+        if key in executor.model_fields_set:
             yield f"executor.{key} cannot hold with type: async: {why}", executor.at_of(key), f"leave {key} out"
-    if execution.num_threads > 1:
-        yield "a step of asynchronous training runs on its own thread", executor.at_of("num_threads"), "num_threads: 1"
-    if train is not None and train.eval_every.unit == "step":
-        yield "asynchronous training evaluates between epochs", train.at_of("eval_every"), "eval_every: 1 epoch"
-    saving = output.checkpoint
-    if saving is not None and saving.every.unit == "step":
-        yield "asynchronous training saves between epochs", saving.at_of("every"), "every: 1 epoch"
-    source = data.get("train")
-    if source is not None and source.reader != READER:
-        text = f"asynchronous training reads files of reader {READER}, data.train has {source.reader}"
-        yield text, source.reader_at, f"reader: {READER}"
+    saving, source = output.checkpoint, data.get("train")
+    checks = [
+        (executor.place != "cpu", "runs on the CPU only", executor.at_of("place"), "place: cpu"),
+        (
+            executor.devices not in ("auto", 1),
+            "has threads, not devices",
+            executor.at_of("devices"),
+            "set threads instead",
+        ),
+        (execution.num_threads > 1, "runs each step on one thread", executor.at_of("num_threads"), "num_threads: 1"),
+    ]
+    if train is not None:
+        late = train.eval_every.unit == "step"
+        checks.append((late, "evaluates between epochs", train.at_of("eval_every"), "eval_every: 1 epoch"))
+    if saving is not None:
+        checks.append((saving.every.unit == "step", "saves between epochs", saving.at_of("every"), "every: 1 epoch"))
+    if source is not None:
+        what = f"reads files of reader {READER}, data.train has {source.reader}"
+        checks.append((source.reader != READER, what, source.reader_at, f"reader: {READER}"))
+    yield from ((f"asynchronous training {what}", at, hint) for wrong, what, at, hint in checks if wrong)

@@ -37,7 +37,7 @@ class Loader:
             no full batch and `drop_last` is set; with `ExitCode.USAGE`, when batch_size or prefetch is no such number.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what a batch depends on)
         self,
         dataset: Dataset,
         feeds: Mapping[str, Feed],

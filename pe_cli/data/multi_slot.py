@@ -48,7 +48,11 @@ def parse_line(line: str, slots: Sequence[Slot], file: str, number: int) -> list
         if len(values) < int(count):
             what = f"slot '{name}' should have {count} values, but the line has {len(values)} left"
             raise _error(what, "correct the number before the values", words, at, file, number)
-        out.append(_ids(values, name, words, at, file, number) if kind == "uint64" else _reals(values, name, words, at, file, number))
+        out.append(
+            _ids(values, name, words, at, file, number)
+            if kind == "uint64"
+            else _reals(values, name, words, at, file, number)
+        )
         at += 1 + len(values)
     if at < len(words):
         what = f"{len(words) - at} words are left behind the last slot '{slots[-1][0]}': '{' '.join(words[at:])[:40]}'"
@@ -64,7 +68,9 @@ def _ids(values: list[str], name: str, words: list[str], at: int, file: str, num
             return [v - _WORDS if v >= _WORDS >> 1 else v for v in found]
     k = next(i for i, v in enumerate(values) if not (v.isascii() and v.isdigit() and len(v) <= 20 and int(v) < _WORDS))
     what = f"value {k + 1} of slot '{name}' is '{values[k]:.40}', no uint64"
-    raise _error(what, "ids are whole numbers from 0 to 2^64 - 1, separated by single spaces", words, at + 1 + k, file, number)
+    raise _error(
+        what, "ids are whole numbers from 0 to 2^64 - 1, separated by single spaces", words, at + 1 + k, file, number
+    )
 
 
 def _reals(values: list[str], name: str, words: list[str], at: int, file: str, number: int) -> list[float]:
@@ -76,7 +82,9 @@ def _reals(values: list[str], name: str, words: list[str], at: int, file: str, n
             value = math.nan
         if not abs(value) <= 3.4028235677973366e38:  # rounds to no finite float32
             what = f"value {k + 1} of slot '{name}' is '{v:.40}', no float"
-            raise _error(what, "write finite numbers such as 0.25, separated by single spaces", words, at + 1 + k, file, number)
+            raise _error(
+                what, "write finite numbers such as 0.25, separated by single spaces", words, at + 1 + k, file, number
+            )
         found.append(value)
     return found
 

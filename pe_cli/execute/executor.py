@@ -59,7 +59,7 @@ class Executor:
         sequences: LoD of its variables, and how those arrays are made.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what a step depends on)
         self,
         program: Program,
         scope: Scope,

@@ -52,9 +52,7 @@ def check_offsets(name: str, levels: Mapping[str, Array], rows: int | None) -> N
             )
 
 
-def cut_sequences(
-    name: str, levels: Lod, arrays: Mapping[str, Array], begin: int, end: int
-) -> dict[str, Array]:
+def cut_sequences(name: str, levels: Lod, arrays: Mapping[str, Array], begin: int, end: int) -> dict[str, Array]:
     """Return the part of a feed with sequences, and its offsets from 0.
 
     Args:
@@ -73,7 +71,9 @@ def cut_sequences(
     return out
 
 
-def cut(arrays: Mapping[str, Array], feeds: Mapping[str, Lod], batched: set[str], begin: int, end: int) -> dict[str, Array]:
+def cut(
+    arrays: Mapping[str, Array], feeds: Mapping[str, Lod], batched: set[str], begin: int, end: int
+) -> dict[str, Array]:
     """Return some samples of a batch.
 
     Args:

@@ -186,8 +186,6 @@ class _Walk:
                 types = self.block.infer(op, type_of)
             except PeError:
                 return set()
-            pairs = [
-                (n, t) for s, names in op.outputs.items() for n, t in zip(names, types.get(s, ()), strict=False)
-            ]
+            pairs = [(n, t) for s, names in op.outputs.items() for n, t in zip(names, types.get(s, ()), strict=False)]
             found.append({n for n, t in pairs if n != EMPTY and t.shape[:1] == (size,)})
         return found[0] & found[1]

@@ -13,12 +13,14 @@ def _width(helper: LayerHelper, input: Variable, size: int, gates: int) -> int:
     helper.check_rank(input, "input", 2, f"[rows, {gates} width]")
     if size < gates or size % gates or input.shape[1] != size:
         hint = f"put fc with size: {gates} width before it, and give that size"
-        raise helper.error(f"{helper.layer_type}: size is {size} and input {input}, which are not {gates} width", hint=hint)
+        raise helper.error(
+            f"{helper.layer_type}: size is {size} and input {input}, which are not {gates} width", hint=hint
+        )
     return size // gates
 
 
 @layer
-def dynamic_lstm(  # noqa: PLR0913, PLR0917 (fluid's arguments)
+def dynamic_lstm(
     input: Variable,
     size: int,
     h_0: Variable | None = None,
@@ -75,7 +77,7 @@ def dynamic_lstm(  # noqa: PLR0913, PLR0917 (fluid's arguments)
 
 
 @layer
-def dynamic_lstmp(  # noqa: PLR0913, PLR0917 (fluid's arguments)
+def dynamic_lstmp(
     input: Variable,
     size: int,
     proj_size: int,

@@ -50,7 +50,8 @@ def sequence_first_step(input: Variable) -> Variable:
     Source:
         fluid.layers.sequence_first_step.
     """
-    return sequence_pool(input, "first")
+    first: Variable = sequence_pool(input, "first")
+    return first
 
 
 @layer
@@ -66,7 +67,8 @@ def sequence_last_step(input: Variable) -> Variable:
     Source:
         fluid.layers.sequence_last_step.
     """
-    return sequence_pool(input, "last")
+    last: Variable = sequence_pool(input, "last")
+    return last
 
 
 @layer
@@ -136,7 +138,7 @@ def sequence_scatter(input: Variable, index: Variable, updates: Variable, name: 
 
 
 @layer
-def sequence_conv(  # noqa: PLR0913, PLR0917 (fluid's arguments)
+def sequence_conv(
     input: Variable,
     num_filters: int,
     filter_size: int = 3,

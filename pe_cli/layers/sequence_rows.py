@@ -228,7 +228,9 @@ def lod_reset(x: Variable, y: Variable | None = None, target_lod: list[int] | No
     """
     helper = LayerHelper("lod_reset")
     if y is None and not target_lod:
-        raise helper.error("lod_reset needs y or target_lod", hint="target_lod: [0, 2, 5] makes sequences of 2 and 3 rows")
+        raise helper.error(
+            "lod_reset needs y or target_lod", hint="target_lod: [0, 2, 5] makes sequences of 2 and 3 rows"
+        )
     return helper.one("lod_reset", {"X": x, "Y": y}, {"target_lod": list(target_lod or [])})
 
 

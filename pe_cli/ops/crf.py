@@ -190,8 +190,8 @@ def _check(name: str, x: TensorType, w: TensorType, label: TensorType | None, le
         raise PeError(f"{name}: Transition is {w}, but should be {x.with_shape(n + 2, n)}")
     if label is not None:
         rows = [s for s in label.shape if s != 1]
-        wanted = [s for s in x.shape[:-1] if s != 1]
-        agree = len(rows) == len(wanted) and all(-1 in (a, b) or a == b for a, b in zip(rows, wanted, strict=True))
+        own = [s for s in x.shape[:-1] if s != 1]
+        agree = len(rows) == len(own) and all(-1 in (a, b) or a == b for a, b in zip(rows, own, strict=True))
         if label.dtype != "int64" or not (agree or -1 in label.shape):
             raise PeError(f"{name}: Label is {label}, but Emission {x}", hint="one int64 tag for each row")
     if length is not None and length.dtype != "int64":

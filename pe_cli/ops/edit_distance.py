@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.lang import Int, PtrF32, PtrI64, Status, kernel
+from pe_cli.kernels.lang import Int, PtrF32, PtrI64, Status, helper, kernel
 from pe_cli.ops.crf import begin_of, length_of
 from pe_cli.ops.lod import LodRequest, fixed, sequence_count
 from pe_cli.ops.lowering import STATUS, Lowering, Numbers
 from pe_cli.ops.registry import Attr, Sample, op
 from pe_cli.ops.status import EMPTY, TOO_LONG
+
+
+@helper
+def keep(ids, begin, size, ignored, tokens, out):
+    """Copy the ids of a sequence that are not ignored, and return their number."""
+    n = 0
+    for i in range(size):
+        kept = 1
+        for k in range(tokens):
+            if ignored[k] == ids[begin + i]:
+                kept = 0
+        if kept:
+            out[n] = ids[begin + i]
+            n += 1
+    return n
 
 
 @kernel
@@ -29,26 +44,8 @@ def distances(
                 status[3] = high
                 status[0] = TOO_LONG
                 return
-        m = 0
-        begin = begin_of(s, x_bounds, x_high)
-        for i in range(length_of(s, x_bounds, x_high)):
-            kept = 1
-            for k in range(tokens):
-                if ignored[k] == x[begin + i]:
-                    kept = 0
-            if kept:
-                left[m] = x[begin + i]
-                m += 1
-        n = 0
-        begin = begin_of(s, y_bounds, y_high)
-        for i in range(length_of(s, y_bounds, y_high)):
-            kept = 1
-            for k in range(tokens):
-                if ignored[k] == y[begin + i]:
-                    kept = 0
-            if kept:
-                right[n] = y[begin + i]
-                n += 1
+        m = keep(x, begin_of(s, x_bounds, x_high), length_of(s, x_bounds, x_high), ignored, tokens, left)
+        n = keep(y, begin_of(s, y_bounds, y_high), length_of(s, y_bounds, y_high), ignored, tokens, right)
         if normalized and n == 0:
             status[1] = s
             status[0] = EMPTY

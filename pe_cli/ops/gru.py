@@ -1,6 +1,6 @@
 """gru: a gated recurrent unit over every sequence."""
 
-# ruff: noqa: C901 - a step is a step
+# ruff: noqa: C901, PLR0912 - a step is a step
 from __future__ import annotations
 
 from pe_cli.core.errors import PeError

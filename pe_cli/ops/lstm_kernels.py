@@ -1,6 +1,6 @@
 """Kernels of lstm: all steps of all sequences in one call."""
 
-# ruff: noqa: C901, PLR0912, PLR0914, PLR0915 - a step is a step
+# ruff: noqa: C901, PLR0912 - a step is a step
 from __future__ import annotations
 
 from pe_cli.kernels.gemm import gemm

@@ -28,7 +28,15 @@ def _longest_sequence(offsets: Indices) -> Indices:
 
 @kernel
 def pad_sequences(
-    x: Ptr, value: Ptr, offsets: PtrI64, out: Ptr, lengths: PtrI64, count: Int, high: Int, n: Int, single: Int,
+    x: Ptr,
+    value: Ptr,
+    offsets: PtrI64,
+    out: Ptr,
+    lengths: PtrI64,
+    count: Int,
+    high: Int,
+    n: Int,
+    single: Int,
     status: Status,
 ):
     """out[s, t] = x[offsets[s] + t], or the value behind the end; lengths[s] = rows of sequence s."""
@@ -106,7 +114,9 @@ def sequence_pad(
         fluid.layers.sequence_pad.
     """
     if not x.shape or padded_length == 0 or padded_length < -1:
-        raise PeError(f"sequence_pad needs X [rows, ...] and a padded_length of -1 or at least 1, got {x}, {padded_length}")
+        raise PeError(
+            f"sequence_pad needs X [rows, ...] and a padded_length of -1 or at least 1, got {x}, {padded_length}"
+        )
     if value.dtype != x.dtype or value.size not in (1, -1, product(x.shape[1:])):
         raise PeError(
             f"sequence_pad: PadValue is {value}, but X is {x}", hint="one number, or one for every element of a row"

@@ -122,7 +122,9 @@ def sequence_expand_lod(s: LodRequest) -> None:
     """The lengths of Y's sequences say how often."""
     levels, own, wanted = s.need("Y"), s.lod("X"), s.attrs["ref_level"]
     if not -1 <= wanted < len(levels):
-        raise PeError(f"sequence_expand: ref_level is {wanted}, but Y has {len(levels)} levels", hint="-1 is the innermost")
+        raise PeError(
+            f"sequence_expand: ref_level is {wanted}, but Y has {len(levels)} levels", hint="-1 is the innermost"
+        )
     if len(own) > 1:
         raise PeError(f"sequence_expand: X has {len(own)} levels of sequences", hint="it takes one at most")
     ref = levels[wanted]

@@ -1,4 +1,4 @@
-"""Ops that say anew which rows belong together, or look at neighbours: sequence_reshape, lod_reset, sequence_enumerate, sequence_scatter."""
+"""Ops that group rows anew or look at neighbours: sequence_reshape, lod_reset, sequence_enumerate, sequence_scatter."""
 
 from __future__ import annotations
 
@@ -289,9 +289,7 @@ def take_at(g: Ptr, ids: PtrU, offsets: PtrI64, out: Ptr, count: Int, n: Int):
         ),
     ],
 )
-def sequence_scatter(
-    x: TensorType, ids: TensorType, updates: TensorType, offsets: TensorType | None
-) -> TensorType:
+def sequence_scatter(x: TensorType, ids: TensorType, updates: TensorType, offsets: TensorType | None) -> TensorType:
     """Add the numbers of sequence i to row i at places that another sequence names.
 
     Out = X; Out[i, Ids[r]] += Updates[r] for the rows r of sequence i.
@@ -312,7 +310,9 @@ def sequence_scatter(
         fluid.layers.sequence_scatter.
     """
     if len(x.shape) < 2 or ids.dtype not in ("int32", "int64") or updates.dtype != x.dtype:
-        raise PeError(f"sequence_scatter needs X [sequences, width], int64 Ids and Updates of X's type, got {x}, {ids}, {updates}")
+        raise PeError(
+            f"sequence_scatter needs X [sequences, width], int64 Ids and Updates of X's type, got {x}, {ids}, {updates}"
+        )
     count = offsets.shape[0] - 1 if offsets is not None else -1
     if count >= 0 and x.shape[0] not in (-1, count):
         raise PeError(f"sequence_scatter: X has {x.shape[0]} rows, but Ids has {count} sequences")

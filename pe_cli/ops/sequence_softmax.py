@@ -102,9 +102,7 @@ def sequence_softmax_cpu(o: Lowering) -> None:
 def sequence_softmax_grad_cpu(o: Lowering) -> None:
     """Sequence by sequence."""
     offsets = o.input("Offsets")
-    o.call(
-        softmax_sequences_back, o.input("Out"), o.input("Out@GRAD"), offsets, o.output("X@GRAD"), offsets.size - 1
-    )
+    o.call(softmax_sequences_back, o.input("Out"), o.input("Out@GRAD"), offsets, o.output("X@GRAD"), offsets.size - 1)
 
 
 deal(softmax_sequences, softmax_sequences_back)

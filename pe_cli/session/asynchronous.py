@@ -39,7 +39,9 @@ class AsyncTrainer(Trainer):
         if self.arrays:
             name = next(iter(self.arrays))
             at = self.run.fetches[name].at
-            raise PeError(f"'{name}' is not one number: asynchronous training records numbers only", at=at, hint="fetch its mean")
+            raise PeError(
+                f"'{name}' is not one number: asynchronous training records numbers only", at=at, hint="fetch its mean"
+            )
 
     def _open(self) -> list[Dataset]:
         """Return a data set for every file; all are opened now, so that a mistake in the last is told at once."""
@@ -53,7 +55,10 @@ class AsyncTrainer(Trainer):
 
     def _loaders(self) -> list[Loader]:
         drop = self.section.drop_last
-        return [self.job.loader("train", self.program, self.job.batch_size, drop_last=drop, dataset=d) for d in self._datasets]
+        return [
+            self.job.loader("train", self.program, self.job.batch_size, drop_last=drop, dataset=d)
+            for d in self._datasets
+        ]
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,9 @@ class SlotOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: Literal["uint64", "float"] = Field("uint64", description="ids, which become int64, or float32 numbers")
-    dense: bool = Field(False, strict=True, description="as many values in every line; otherwise a sequence of any length")
+    dense: bool = Field(
+        False, strict=True, description="as many values in every line; otherwise a sequence of any length"
+    )
     shape: tuple[Count, ...] | None = Field(None, description="sizes of a dense slot's sample; [1] when absent")
     used: bool = Field(True, strict=True, description="whether it is a field; every slot of the file must be named")
 
@@ -39,7 +41,9 @@ class MultiSlotOptions(ReaderOptions):
     """Options of the multi_slot reader."""
 
     files: list[str] = Field(min_length=1, description="text files, read one after the other")
-    slots: dict[str, SlotOptions | None] = Field(min_length=1, description="every slot of a line, in order -> what it holds")
+    slots: dict[str, SlotOptions | None] = Field(
+        min_length=1, description="every slot of a line, in order -> what it holds"
+    )
 
     @model_validator(mode="after")
     def _some_used(self) -> MultiSlotOptions:
@@ -68,7 +72,7 @@ class MultiSlot:
     """
 
     def __init__(self, options: MultiSlotOptions, origin: Origin) -> None:
-        slots = {name: slot or SlotOptions() for name, slot in options.slots.items()}
+        slots = {name: slot or SlotOptions.model_validate({}) for name, slot in options.slots.items()}
         used = {name: slot for name, slot in slots.items() if slot.used}
         self.fields = {name: TensorType(slot.shape or (1,), SLOT_TYPES[slot.type]) for name, slot in used.items()}
         self.sequences = frozenset(name for name, slot in used.items() if not slot.dense)

@@ -153,7 +153,8 @@ def _fetched(name: str, values: Sequence[LoDTensor], return_numpy: bool, merge: 
         message = f"the devices' values cannot be joined along axis 0: {shapes}"
         raise FluidValueError(message, hint="return_merged=False") from None
     levels = zip(*(v.recursive_sequence_lengths() for v in values), strict=True)
-    return running.as_fetched(name, LoDTensor(joined, [sum(level, []) for level in levels]), return_numpy)
+    lengths = [[n for part in level for n in part] for level in levels]
+    return running.as_fetched(name, LoDTensor(joined, lengths), return_numpy)
 
 
 def write_pictures(program: Program, setting: running.Setting) -> None:

@@ -13,6 +13,7 @@ from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.data_feed_desc import Slot
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 
+
 def read_instances(file: Any, slots: Sequence[Slot]) -> Iterator[list[np.ndarray[Any, Any]]]:
     """Yield the values of every slot of a file's instances.
 

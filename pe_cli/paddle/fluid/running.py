@@ -146,7 +146,7 @@ def run(
         print(each.text(merged([v[each.name] for v in values])))  # noqa: T201 (asked for)
     lods = {name: sequences.lods.get(name, ()) for name in wanted}
     return [
-        {name: LoDTensor(v[name], to_lengths([part[o] for o in lods[name]])) for name in wanted}
+        {name: LoDTensor(v[name], to_lengths([part[o].tolist() for o in lods[name]])) for name in wanted}
         for v, part in zip(values, whole, strict=False)
     ]
 
