@@ -6,6 +6,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, TensorType, product
 from pe_cli.kernels.lang import Int, Ptr, PtrU, Status, kernel
 from pe_cli.ops.fill import fill
+from pe_cli.ops.lod import LodRequest
 from pe_cli.ops.lowering import STATUS, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 from pe_cli.ops.status import OUT_OF_RANGE
@@ -91,6 +92,12 @@ def gather(x: TensorType, index: TensorType, *, overwrite: bool) -> TensorType:
     ):
         raise PeError(f"gather needs an Index [count] or [count, 1] of int32 or int64, got {index}")
     return x.with_shape(index.shape[0], *x.shape[1:])
+
+
+@gather.sequences()
+def gather_lod(s: LodRequest) -> None:
+    """Rows are those of Index."""
+    s.out("Out", *s.lod("Index"))
 
 
 @gather.lower("cpu")
