@@ -109,8 +109,19 @@ class _Walk:
             except PeError as error:
                 error.at = error.at or op.at
                 raise
-        recipes = tuple(replace(recipe, name=name) for recipe, name in self.recipes.items())
-        return Sequences(self.block.program, self.feeds, self.lods, recipes)
+        return Sequences(self.block.program, self.feeds, self.lods, self._used())
+
+    def _used(self) -> tuple[Recipe, ...]:
+        """Return the recipes of arrays that an op reads or that say sequences, and forget the others."""
+        needed = {n for op in self.block.ops for n in op.input_names()} | {n for lod in self.lods.values() for n in lod}
+        found = []
+        for recipe, name in reversed(self.recipes.items()):
+            if name in needed:
+                needed.update(recipe.sources)
+                found.append(replace(recipe, name=name))
+            else:
+                del self.block.vars[name]
+        return tuple(reversed(found))
 
     def _declare(self, name: str, kind: TensorType) -> None:
         if name not in self.block.vars:

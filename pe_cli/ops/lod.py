@@ -18,6 +18,8 @@ from pe_cli.core.types import TensorType
 from pe_cli.ops.registry import OpDef
 
 Indices = NDArray[np.int64]
+#: Numbers of a constant that are known on the host: lengths and offsets are not longer.
+MAX_KNOWN = 1 << 16
 #: Names of the offsets of every level, the outermost first.
 Lod = tuple[str, ...]
 
