@@ -86,6 +86,7 @@ class Executor:
         self.newest: Plan | None = None
         self._used: set[Request] = set()
         self._optimised: dict[tuple[str, ...], Program] = {}
+        self._graphs: dict[tuple[tuple[str, ...], tuple[int, ...] | None], Graph] = {}
         self._find_feeds(constants or {})
         scope.share(shared_variables(program, scope.places, self.build))
         scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
@@ -124,7 +125,10 @@ class Executor:
         if key not in self._optimised:
             program = self.program.clone() if self.build.sync_batch_norm else self.program  # that adds variables
             self._optimised[key] = apply_passes(program, self.build, key)
-        return replicate(self._optimised[key], self.places, self.build, active=active)
+        running = key, None if active is None else tuple(active)
+        if running not in self._graphs:
+            self._graphs[running] = replicate(self._optimised[key], self.places, self.build, active=active)
+        return self._graphs[running]
 
     def plan_for(self, parts: Sequence[Mapping[str, Array]], sizes: Sequence[int], fetches: Sequence[str]) -> Plan:
         """Return the plan for what `split` gave; one thread makes plans at a time."""
