@@ -108,6 +108,8 @@ class Executor:
         self._grouped = {name: levels for name, levels in sequences.feeds.items() if used.issuperset(levels)}
         plain = {name for name, kind in self._wanted.items() if kind.shape[:1] == (-1,)}
         self._batched = plain - offsets - set(self._grouped)
+        # a plan checks where sequences end, also of those whose offsets no op reads itself
+        self.read |= {lod[-1] for lod in sequences.lods.values() if lod[-1] in made or lod[-1] in self._wanted}
 
     @property
     def places(self) -> tuple[Place, ...]:

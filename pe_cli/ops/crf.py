@@ -194,8 +194,8 @@ def _check(name: str, x: TensorType, w: TensorType, label: TensorType | None, le
         agree = len(rows) == len(own) and all(-1 in (a, b) or a == b for a, b in zip(rows, own, strict=True))
         if label.dtype != "int64" or not (agree or -1 in label.shape):
             raise PeError(f"{name}: Label is {label}, but Emission {x}", hint="one int64 tag for each row")
-    if length is not None and length.dtype != "int64":
-        raise PeError(f"{name}: Length is {length}, but should be int64, one number a sequence")
+    if length is not None and (length.dtype != "int64" or (x.shape[0] >= 0 and length.size not in (-1, x.shape[0]))):
+        raise PeError(f"{name}: Length is {length}, but should be int64, one number a sequence of {x}")
 
 
 @op(

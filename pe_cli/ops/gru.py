@@ -161,7 +161,7 @@ def _sample(name: str, *lengths: int, state: bool = False, **attrs: object) -> S
 
 @op(
     "gru",
-    inputs="Input Weight Bias H0? Order? Begins? Sorted?",
+    inputs="Input Weight Bias H0? Order? Begins? Sorted? Offsets?",
     outputs="Hidden BatchGate",
     differentiable="Input Weight Bias H0",
     attrs={
@@ -179,7 +179,7 @@ def _sample(name: str, *lengths: int, state: bool = False, **attrs: object) -> S
 )
 def gru(
     x: TensorType, weight: TensorType, bias: TensorType, h0: TensorType | None, order: TensorType | None,
-    begins: TensorType | None, ranks: TensorType | None, **attrs: object,
+    begins: TensorType | None, ranks: TensorType | None, offsets: TensorType | None, **attrs: object,
 ) -> tuple[TensorType, TensorType]:  # fmt: skip
     """Run a gated recurrent unit over every sequence.
 
@@ -193,6 +193,7 @@ def gru(
         Bias: [1, 3 width].
         H0: [sequences, width]; zeros when absent.
         Order, Begins, Sorted: the order of rows, steps and sequences, made before the step.
+        Offsets: of the sequences, int64 [sequences + 1].
 
     Returns:
         Hidden: [rows, width], sequences of Input.
@@ -211,7 +212,7 @@ def gru(
     for slot, kind, shape in (("Weight", weight, (d, 3 * d)), ("Bias", bias, (1, 3 * d))):
         if kind != x.with_shape(*shape):
             raise PeError(f"gru: {slot} is {kind}, but should be {x.with_shape(*shape)}")
-    check_states("gru", {"H0": (h0, d)}, x.dtype)
+    check_states("gru", offsets, {"H0": (h0, d)}, x.dtype)
     return x.with_shape(x.shape[0], d), x
 
 

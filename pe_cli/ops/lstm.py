@@ -28,7 +28,7 @@ def _sample(name: str, *lengths: int, states: bool = False, projection: int = 0,
 
 @op(
     "lstm",
-    inputs="Input Weight Bias H0? C0? ProjWeight? Order? Begins? Sorted?",
+    inputs="Input Weight Bias H0? C0? ProjWeight? Order? Begins? Sorted? Offsets?",
     outputs="Hidden Cell BatchGate",
     differentiable="Input Weight Bias H0 C0 ProjWeight",
     attrs={
@@ -50,7 +50,7 @@ def _sample(name: str, *lengths: int, states: bool = False, projection: int = 0,
 def lstm(
     x: TensorType, weight: TensorType, bias: TensorType, h0: TensorType | None, c0: TensorType | None,
     proj: TensorType | None, order: TensorType | None, begins: TensorType | None, ranks: TensorType | None,
-    **attrs: object,
+    offsets: TensorType | None, **attrs: object,
 ) -> tuple[TensorType, TensorType, TensorType]:  # fmt: skip
     """Run a long short-term memory over every sequence.
 
@@ -65,6 +65,7 @@ def lstm(
         H0, C0: [sequences, recurrent width] and [sequences, width]; zeros when absent.
         ProjWeight: [width, recurrent width].
         Order, Begins, Sorted: the order of rows, steps and sequences, made before the step.
+        Offsets: of the sequences, int64 [sequences + 1].
 
     Returns:
         Hidden: [rows, recurrent width], Cell: [rows, width], sequences of Input.
@@ -86,7 +87,7 @@ def lstm(
     for slot, (kind, shape) in wanted.items():
         if kind is not None and kind != x.with_shape(*shape):
             raise PeError(f"lstm: {slot} is {kind}, but should be {x.with_shape(*shape)}")
-    check_states("lstm", {"H0": (h0, r), "C0": (c0, d)}, x.dtype)
+    check_states("lstm", offsets, {"H0": (h0, r), "C0": (c0, d)}, x.dtype)
     return x.with_shape(x.shape[0], r), x.with_shape(x.shape[0], d), x
 
 

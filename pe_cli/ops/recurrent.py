@@ -12,12 +12,12 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import SIZE, T, helper, pointer
 from pe_cli.kernels.vecmath import sigmoid, tanh
-from pe_cli.ops.lod import Indices, LodRequest, lengths_of, ranges
+from pe_cli.ops.lod import Indices, LodRequest, lengths_of, ranges, sequence_count
 from pe_cli.ops.registry import Attr
 
 #: Activations by number, as kernels have them.
 ACTS = ("sigmoid", "tanh", "relu", "identity")
-HOST_SLOTS = "Order Begins Sorted"
+HOST_SLOTS = "Order Begins Sorted Offsets"
 
 
 def act_attr(default: str, what: str) -> Attr:
@@ -60,6 +60,7 @@ def give_order(s: LodRequest) -> None:
     s.give("Order", s.derive(row_order, offsets, is_reverse=s.attrs["is_reverse"]))
     s.give("Begins", s.derive(step_begins, offsets))
     s.give("Sorted", s.derive(sorted_sequences, offsets))
+    s.give("Offsets", offsets)
 
 
 def host_samples(*lengths: int, is_reverse: bool = False):
@@ -69,22 +70,29 @@ def host_samples(*lengths: int, is_reverse: bool = False):
         "Order": row_order(offsets, is_reverse=is_reverse),
         "Begins": step_begins(offsets),
         "Sorted": sorted_sequences(offsets),
+        "Offsets": offsets,
     }
     return {slot: (lambda rng, value=value: value.astype(np.int64)) for slot, value in made.items()}
 
 
-def check_states(name: str, states: dict[str, tuple[TensorType | None, int]], dtype: str) -> None:
+def check_states(
+    name: str, offsets: TensorType | None, states: dict[str, tuple[TensorType | None, int]], dtype: str
+) -> None:
     """Check the types of first states.
 
     Args:
         name: of the op.
+        offsets: of the sequences.
         states: slot -> its type and width.
         dtype: of the input.
 
     Raises:
         PeError: one does not fit.
     """
+    count = sequence_count(offsets)
     for slot, (kind, width) in states.items():
+        if kind is not None and count >= 0 and kind.shape[0] not in (-1, count):
+            raise PeError(f"{name}: {slot} is {kind}, but there are {count} sequences", hint="one row for each")
         if kind is not None and (len(kind.shape) != 2 or kind.shape[1] != width or kind.dtype != dtype):
             raise PeError(f"{name}: {slot} is {kind}, but should be {dtype}[sequences, {width}]")
 

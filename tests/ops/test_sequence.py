@@ -189,3 +189,10 @@ def test_gru_step_by_step(origin, is_reverse, rng):
     inputs = {"Input": x, "Weight": w, "Bias": b, "H0": first, **order_of(is_reverse)}
     out = run_op("gru", inputs, {"origin_mode": origin, "is_reverse": is_reverse})
     np.testing.assert_allclose(out["Hidden"], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("slot", ["H0", "C0"])
+def test_first_states_are_one_a_sequence(slot):
+    inputs = {"Input": np.zeros((ROWS, 8)), "Weight": np.zeros((2, 8)), "Bias": np.zeros((1, 14)), slot: np.zeros((4, 2))}
+    with pytest.raises(PeError, match=f"{slot} is .* but there are 5 sequences"):
+        run_op("lstm", {**inputs, **order_of(), "Offsets": OFFSETS})
