@@ -20,6 +20,7 @@ from pe_cli.config.model import FeedDeclaration
 from pe_cli.config.period import Period
 from pe_cli.core.types import DTYPES
 from pe_cli.data import READERS
+from pe_cli.data.readers.multi_slot import SlotOptions
 from pe_cli.data.readers.synthetic import FieldOptions
 from pe_cli.data.registry import ReaderOptions
 from pe_cli.program.param_attr import ParamAttr
@@ -186,6 +187,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "parameters": parameters,
     "limits": limits,
     "readers": lambda: keys(ReaderOptions),
+    "slots": lambda: keys(SlotOptions),
     **{f"reader {name}": lambda name=name: reader(name) for name in READERS},
     "synthetic fields": lambda: keys(FieldOptions),
 }

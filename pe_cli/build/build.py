@@ -14,6 +14,7 @@ from pe_cli.config.sections import FeedSection, TrainSection
 from pe_cli.config.spec import ModelSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import TensorType
+from pe_cli.graph.sequences import resolve
 from pe_cli.optim.accumulate import Parts, add_up
 from pe_cli.optim.average import MovingAverage, append_moving_average
 from pe_cli.optim.norms import gradient_norms
@@ -100,6 +101,9 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
         evaluation.name = "eval"
         references = _References(layers, mistakes, run)
         loss = references.loss()
+        if not mistakes:
+            with mistakes.catch():
+                resolve(evaluation)  # says which layer misses sequences
         made = (_optimize(run, loss, mistakes) if run else None) or _Training()
     feeds = {v.name: v.type for v in evaluation.list_vars() if v.is_data}
     fetches = references.fetches(model)

@@ -55,7 +55,8 @@ class Layers:
         """Declare the feeds and append every layer."""
         for name, feed in self.model.feeds.items():
             kind = TensorType(feed.shape if feed.replicate else (-1, *feed.shape), feed.dtype)
-            self.block.create_var(name, kind, is_data=True, stop_gradient=True, at=feed.at)
+            facts = {"is_data": True, "stop_gradient": True, "lod_level": feed.lod_level}
+            self.block.create_var(name, kind, at=feed.at, **facts)
         for layer in self.model.layers:
             self._append(layer)
 

@@ -107,7 +107,7 @@ def _measure(job: Job, steps: int, warmup: int, max_seconds: float | None) -> di
         last, seconds = step()
         times.append(seconds * 1000)
     median = statistics.median(times)
-    samples = len(next(iter(feed.values())))
+    samples = executor.samples(feed)
     return {
         "model": job.run.model.name,
         "batch_size": samples,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,17 +108,18 @@ def picture_of_stage(source: Source, stage: str, places: tuple[Place, ...], *, e
 def _types(source: Source, graph: Graph) -> Callable[[VarNode], TensorType] | None:
     """Return the types for the config's batch, all sizes known; None where only data shows them."""
     from pe_cli.core.errors import PeError
-    from pe_cli.execute.estimate import feed_types, split_types
-    from pe_cli.execute.executor import split_sizes
+    from pe_cli.execute.estimate import batch_types
     from pe_cli.execute.lower import device_types
+    from pe_cli.execute.split import split_sizes
+    from pe_cli.graph.sequences import resolve
 
     try:
-        whole = feed_types(graph.program, source.batch_size)
-        parts = split_types(whole, graph.program, split_sizes(source.batch_size, len(graph.places)))
-        types = device_types(graph, parts)
+        sequences = resolve(graph.program)
+        parts = batch_types(sequences, split_sizes(source.batch_size, len(graph.places)))
+        types = device_types(replace(graph, program=sequences.program), parts)
     except PeError:
         return None
-    return lambda v: types[v.device][v.name]
+    return lambda v: types[v.device].get(v.name, graph.program.global_block().var(v.name).type)
 
 
 def _draw(
@@ -150,8 +152,9 @@ def _draw(
 def plan_of(source: Source, places: tuple[Place, ...], evaluation: bool = False) -> tuple[Executor, Plan]:
     """Return the plan of a config's step for its batch size, and the executor that it belongs to."""
     from pe_cli.devices.scope import Scope
-    from pe_cli.execute.estimate import feed_types, split_types
-    from pe_cli.execute.executor import Executor, split_sizes
+    from pe_cli.execute.estimate import batch_types
+    from pe_cli.execute.executor import Executor
+    from pe_cli.execute.split import split_sizes
 
     program = source.program(evaluation)
     run = source.run
@@ -163,6 +166,6 @@ def plan_of(source: Source, places: tuple[Place, ...], evaluation: bool = False)
         seed=run.executor.seed if run else 0,
     )
     sizes = split_sizes(source.batch_size, len(places))
-    parts = split_types(feed_types(program, source.batch_size), program, sizes)
+    parts = batch_types(executor.sequences, sizes)
     fetches = list(dict.fromkeys(source.built.fetches.values()))
     return executor, executor.plan(parts, sizes, fetches)

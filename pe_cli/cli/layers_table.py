@@ -93,13 +93,16 @@ def _owner(op: Operator, rows: dict[str, Row]) -> str:
 def _types(program: Program) -> dict[str, TensorType]:
     """Return the types of every variable for one sample; those without a known size are left as they are."""
     from pe_cli.core.errors import PeError
-    from pe_cli.execute.estimate import feed_types
+    from pe_cli.execute.estimate import batch_types
     from pe_cli.execute.lower import concrete_types
+    from pe_cli.graph.sequences import resolve
 
+    known = {v.name: v.type for v in program.list_vars()}
     try:
-        return concrete_types(program, feed_types(program, 1))
+        sequences = resolve(program)
+        return known | concrete_types(sequences.program, batch_types(sequences, [1])[0])
     except PeError:
-        return {v.name: v.type for v in program.list_vars()}
+        return known
 
 
 def _count(op: Operator, row: Row, types: dict[str, TensorType]) -> None:

@@ -98,7 +98,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
             observers.append(_live(path, overrides, live_port, watcher.note if not quiet else _say))
         job = Job.open(path, overrides, Observers(observers), smoke=smoke)
         going_on = None if resume is None else _run_of(job.run, resume, allow_changes, watcher)
-        trainer = Trainer(job, smoke=smoke, resume=going_on, limits=Limits(max_time, max_steps))
+        trainer = Trainer.of(job, smoke=smoke, resume=going_on, limits=Limits(max_time, max_steps))
         job.initialise()
         if init is not None:
             _initialise(job, init, quiet or smoke)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pe_cli.config.asynchronous import async_mistakes
 from pe_cli.config.check import check
 from pe_cli.config.files import read_text
 from pe_cli.config.mistakes import Mistakes
@@ -119,6 +120,8 @@ class _Run:
         data, feeds, fetches = self.data(), self.each("feeds", FeedSection, "from"), self.each("fetches", FetchSection)
         train = self.train()
         output = self.section("output", OutputSection)
+        for text, at, hint in async_mistakes(executor, train, execution, data, output):
+            self.mistakes.say(text, at, hint)
         if section is None:
             return None
         model_path = _tidy(self.path.parent / Path(section.file).expanduser())

@@ -15,11 +15,13 @@ from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import ListNode, MapNode, Node, ScalarNode, describe
 from pe_cli.config.parse import Source, parse
 from pe_cli.config.scope import Scope
-from pe_cli.config.sections import DtypeName, Int, Section
+from pe_cli.config.sections import DtypeName, Int, Natural, Section
 from pe_cli.config.spec import FeedSpec, ModelSpec
 from pe_cli.config.substitute import Substitution
 from pe_cli.core.errors import Span, did_you_mean
 
+#: Levels of sequences that a feed may declare.
+MAX_LEVELS = 8
 KEYS = ("name", "args", "feeds", "blocks", "layers", "fetches")
 
 
@@ -28,6 +30,9 @@ class FeedDeclaration(Section):
 
     shape: list[Int] = Field(description="sizes of one sample, without the batch axis; -1 is not known yet")
     dtype: DtypeName = Field(default="float32", description="element type")
+    lod_level: Natural = Field(
+        default=0, le=MAX_LEVELS, description="levels of nested sequences that the rows of a batch belong to; 1 for sequences"
+    )
     replicate: StrictBool = Field(
         default=False, description="no batch axis: every device gets the whole, a learning rate for example"
     )
@@ -147,7 +152,7 @@ class _Model:
             if made is None:
                 self.broken.add(name)
             else:
-                found[name] = FeedSpec(tuple(made.shape), made.dtype, entry.at, made.replicate)
+                found[name] = FeedSpec(tuple(made.shape), made.dtype, entry.at, made.replicate, made.lod_level)
         return found
 
     def read_feed(self, name: str, node: Node, at: Span, substitution: Substitution) -> FeedDeclaration | None:
@@ -160,6 +165,9 @@ class _Model:
             self.mistakes.say(
                 f"feeds.{name}.shape must have sizes of at least 1, or -1, got {made.shape}", made.at_of("shape")
             )
+            return None
+        if made is not None and made.lod_level and made.replicate:
+            self.mistakes.say(f"feeds.{name} has sequences and replicate: true", made.at_of("replicate"), "keep one of them")
             return None
         return made
 

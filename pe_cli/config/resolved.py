@@ -43,12 +43,22 @@ def resolved_yaml(run: RunSpec, *, standalone: bool = False) -> str:
     if run.train:
         data["train"] = {**_dump(run.train), "optimizer": _data(run.optimizer)}
     data["fetches"] = {name: _dump(fetch) for name, fetch in run.fetches.items()}
-    data["executor"] = {k: v for k, v in _dump(run.executor).items() if k != "num_threads"}
+    data["executor"] = _executor(run)
     data["build_strategy"] = _wishes(run.build_strategy)
     data["exec_strategy"] = _wishes(run.exec_strategy)
     output = _dump(run.output)
     data["output"] = output if run.output.checkpoint else {**output, "checkpoint": None}
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _executor(run: RunSpec) -> dict[str, Any]:
+    """Return the executor's section; what one type cannot act on is left out with it."""
+    found = {k: v for k, v in _dump(run.executor).items() if k != "num_threads" and v is not None}
+    if run.executor.type == "async":
+        found = {k: v for k, v in found.items() if k not in ("deterministic", "uneven_batch")}
+    if "files" in found:
+        found["files"] = _absolute(found["files"], run.path.parent)
+    return found
 
 
 def _wishes(strategy: BuildStrategy | ExecutionStrategy) -> dict[str, Any]:
@@ -59,6 +69,8 @@ def _wishes(strategy: BuildStrategy | ExecutionStrategy) -> dict[str, Any]:
 def _absolute(value: Any, base: Path) -> Any:
     if isinstance(value, dict):
         return {k: _absolute(v, base) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_absolute(v, base) for v in value]
     return str((base / str(value)).resolve())
 
 

@@ -87,7 +87,7 @@ class DataSection(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    reader: Name = Field(description="kind of file: npz, npy, csv, idx, synthetic")
+    reader: Name = Field(description="kind of file: npz, npy, csv, idx, multi_slot, synthetic")
     shuffle: StrictBool = Field(default=False, description="another order of samples in every epoch")
     prefetch: Natural = Field(default=2, description="batches made ahead by a thread")
 
@@ -171,6 +171,17 @@ class FetchSection(Section):
 class ExecutorSection(Section):
     """On what it runs."""
 
+    type: Literal["parallel", "async"] = Field(
+        default="parallel",
+        description="parallel: devices share every batch; async: threads train one set of parameters on files of their own, "
+        "without locks",
+    )
+    files: list[Name] | None = Field(
+        default=None, min_length=1, description="async: training files that threads take, instead of data.train.files"
+    )
+    threads: Annotated[int, Field(strict=True, ge=1, le=MAX_DEVICES)] | None = Field(
+        default=None, description="async: threads; one per core when absent, and no more than files"
+    )
     place: Literal["cpu", "cuda"] = Field(default="cpu", description="kind of device")
     devices: Devices = Field(default="auto", description="number of devices; auto: CPU_NUM, or else one per core")
     num_threads: Threads | None = Field(default=None, description="the same as exec_strategy.num_threads")

@@ -21,12 +21,14 @@ class FeedSpec:
         shape: sizes of one sample, without the batch axis; -1 is not known yet.
         dtype: element type.
         replicate: whether it has no batch axis, and goes to every device whole.
+        lod_level: levels of nested sequences that the rows of a batch belong to.
     """
 
     shape: tuple[int, ...]
     dtype: str
     at: Span
     replicate: bool = False
+    lod_level: int = 0
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,12 @@ _WIDER = {
 
 
 class Dataset(Protocol):
-    """Samples that are taken by index, in any order, from any thread, without changing the data set."""
+    """Samples that are taken by index, in any order, from any thread, without changing the data set.
+
+    One that has fields whose samples are sequences of rows names them in an attribute `sequences` (`sequence_fields`). Such a
+    field's type is that of a row; `take` gives the rows of all samples one after the other, and their offsets, int64
+    [batch + 1], as `offsets_name(field, 0)`.
+    """
 
     @property
     def fields(self) -> dict[str, TensorType]:
@@ -45,6 +50,11 @@ class Dataset(Protocol):
         Returns:
             For every field a C-contiguous array [batch, *shape] of the field's type.
         """
+
+
+def sequence_fields(dataset: Dataset) -> frozenset[str]:
+    """Return the fields of a data set whose samples are sequences."""
+    return frozenset(getattr(dataset, "sequences", ()))
 
 
 def field_dtype(dtype: np.dtype[Any]) -> str | None:
@@ -158,6 +168,7 @@ class Window:
         assert 0 < count <= len(dataset) - start
         self.fields = dataset.fields
         self.classes: dict[str, tuple[str, ...]] = getattr(dataset, "classes", {})
+        self.sequences = sequence_fields(dataset)
         self._dataset, self._start, self._count = dataset, start, count
 
     def __len__(self) -> int:

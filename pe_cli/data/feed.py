@@ -188,6 +188,27 @@ def check_feed(name: str, feed: Feed, fields: Mapping[str, TensorType], target: 
     return Conversion(name, feed, source, TensorType(fitted, target.dtype))
 
 
+def check_level(name: str, feed: Feed, wanted: int, there: int) -> None:
+    """Check that a feed and its field agree on sequences.
+
+    Args:
+        name: of the model's feed.
+        feed: what the config says about it.
+        wanted: levels of the feed's sequences.
+        there: levels of the field's.
+
+    Raises:
+        PeError: they differ.
+    """
+    if wanted == there:
+        return
+    if there:
+        hint = "declare the model's feed with lod_level: 1, or make the slot dense"
+        raise _error(feed, f"field '{feed.from_}' holds sequences, but feed '{name}' has lod_level {wanted}", hint)
+    what = f"feed '{name}' has lod_level {wanted}, but samples of field '{feed.from_}' are no sequences"
+    raise _error(feed, what, "feed a sparse slot of reader multi_slot, or leave lod_level out of the model")
+
+
 def _error(feed: Feed, message: str, hint: str | None) -> PeError:
     return PeError(message, at=feed.at, hint=hint, code=ExitCode.DATA)
 

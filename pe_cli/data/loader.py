@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from pe_cli.core.errors import ExitCode, PeError, PeErrors, did_you_mean
 from pe_cli.core.types import TensorType
-from pe_cli.data.dataset import Batch, Dataset
-from pe_cli.data.feed import Conversion, Feed, check_feed
+from pe_cli.data.dataset import Batch, Dataset, sequence_fields
+from pe_cli.data.feed import Conversion, Feed, check_feed, check_level
 from pe_cli.data.hashing import permutation, stream_key
 from pe_cli.data.prefetch import Prefetch
+from pe_cli.ops.lod import offsets_name
 
 
 class Loader:
@@ -22,19 +23,21 @@ class Loader:
     Args:
         dataset: where samples come from.
         feeds: feed of the model -> how it is made of a field.
-        types: feed of the model -> type of one sample, without the batch axis; a size of -1 takes any.
+        types: feed of the model -> type of one sample, without the batch axis; a size of -1 takes any. Of a feed with
+            sequences, the type of a row.
         batch_size: samples.
         shuffle: whether each epoch has its own order; else samples come as stored.
         seed: another seed gives other orders.
         drop_last: whether to leave out a last batch that is smaller.
         prefetch: batches made ahead by a thread; 0 makes them in the caller's.
+        levels: feed of the model -> levels of its sequences, for those that have any.
 
     Raises:
         PeError: with `ExitCode.DATA`, when a feed does not fit its field (all of them in one `PeErrors`), or there is
             no full batch and `drop_last` is set; with `ExitCode.USAGE`, when batch_size or prefetch is no such number.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what a batch depends on)
         self,
         dataset: Dataset,
         feeds: Mapping[str, Feed],
@@ -45,6 +48,7 @@ class Loader:
         seed: int = 0,
         drop_last: bool = False,
         prefetch: int = 2,
+        levels: Mapping[str, int] | None = None,
     ) -> None:
         if batch_size < 1:
             raise PeError(f"batch_size must be at least 1 sample, got {batch_size}")
@@ -61,7 +65,8 @@ class Loader:
         self.batch_size, self.types = batch_size, dict(types)
         self._dataset, self._shuffle, self._seed = dataset, shuffle, seed
         self._drop_last, self._prefetch = drop_last, prefetch
-        self._conversions = _check_feeds(dataset, feeds, types)
+        self._sequences = sequence_fields(dataset)
+        self._conversions = _check_feeds(dataset, feeds, types, levels or {})
         used = Counter(conversion.feed.from_ for conversion in self._conversions)
         self._repeated = {field for field, times in used.items() if times > 1}
 
@@ -90,7 +95,8 @@ class Loader:
             start_batch: batches to leave out at the start, because a resumed run has done them.
 
         Returns:
-            Batches: feed -> C-contiguous [batch, *shape]; what a reader raises is raised here, once.
+            Batches: feed -> C-contiguous [batch, *shape], or the rows of all sequences and the feed of their offsets; what a
+            reader raises is raised here, once.
 
         Raises:
             PeError: start_batch is not in [0, batches of an epoch].
@@ -111,13 +117,19 @@ class Loader:
             taken = self._dataset.take(indices)
             batch: Batch = {}
             for conversion in self._conversions:
-                field = conversion.feed.from_
+                field, rows = conversion.feed.from_, indices
+                if field in self._sequences:
+                    offsets = taken[offsets_name(field, 0)]
+                    batch[offsets_name(conversion.name, 0)] = offsets
+                    rows = np.repeat(indices, np.diff(offsets))
                 # what is fed twice is copied, so that no two feeds share memory
-                batch[conversion.name] = conversion.apply(taken[field], indices, copy=field in self._repeated)
+                batch[conversion.name] = conversion.apply(taken[field], rows, copy=field in self._repeated)
             yield batch
 
 
-def _check_feeds(dataset: Dataset, feeds: Mapping[str, Feed], types: Mapping[str, TensorType]) -> list[Conversion]:
+def _check_feeds(
+    dataset: Dataset, feeds: Mapping[str, Feed], types: Mapping[str, TensorType], levels: Mapping[str, int]
+) -> list[Conversion]:
     errors: list[PeError] = []
     conversions: list[Conversion] = []
     fields = dataset.fields
@@ -132,6 +144,7 @@ def _check_feeds(dataset: Dataset, feeds: Mapping[str, Feed], types: Mapping[str
             continue
         try:
             conversions.append(check_feed(name, feed, fields, types[name]))
+            check_level(name, feed, levels.get(name, 0), int(feed.from_ in sequence_fields(dataset)))
         except PeError as error:
             errors.append(error)
     if errors:

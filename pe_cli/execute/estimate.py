@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.memory import aligned
-from pe_cli.execute.executor import split_sizes
 from pe_cli.execute.lower import GraphLowering, device_types
 from pe_cli.execute.plan import Request, plan_devices
+from pe_cli.execute.split import split_sizes
 from pe_cli.graph.pipeline import apply_passes
 from pe_cli.graph.replicate import replicate
-from pe_cli.program.ir import Program
+from pe_cli.graph.sequences import Sequences, resolve
+from pe_cli.program.ir import Program, Variable
+
+Array = np.ndarray[Any, Any]
+#: Rows of a sequence where only data shows them.
+ASSUMED_ROWS = 16
 
 
 @dataclass(frozen=True)
@@ -36,36 +44,53 @@ class Estimate:
     kernels: int
 
 
-def feed_types(program: Program, samples: int) -> dict[str, TensorType]:
-    """Return the types of a batch for the feeds that a program reads.
+def batch_types(sequences: Sequences, sizes: Sequence[int]) -> list[dict[str, TensorType]]:
+    """Return the types of every device's part of a batch, for the feeds that a program reads.
+
+    Sequences count ASSUMED_ROWS rows each, lengths that are fed are that number, too.
+
+    Args:
+        sequences: a program and its LoD.
+        sizes: samples of every device.
 
     Raises:
         PeError: a feed has an axis, besides the batch, whose size only the data shows.
     """
+    program = sequences.program
     read = {n for op in program.global_block().ops for n in op.input_names()}
-    found = {}
-    for v in program.list_vars():
-        if not v.is_data or v.name not in read:
-            continue
-        batch, rest = v.shape[:1], v.shape[1:]
-        if -1 in rest:
-            raise PeError(
-                f"feed '{v.name}' is {v.type}: the size of one of its axes is only known from data",
-                at=v.at,
-                hint="give the feed its full shape",
-            )
-        found[v.name] = TensorType((samples, *rest) if batch == (-1,) else v.shape, v.dtype)
-    return found
+    made = {recipe.name for recipe in sequences.recipes}
+    needed = read | {source for recipe in sequences.recipes for source in recipe.sources}
+    data = [v for v in program.list_vars() if v.is_data and v.name in needed and v.name not in made]
+    parts = [{v.name: _type_of(v, sequences, n) for v in data} for n in sizes]
+    if not made:
+        return parts
+    arrays = [{name: _stand_in(name, kind, sequences) for name, kind in part.items()} for part in parts]
+    complete = sequences.complete(arrays)
+    types = [{name: TensorType(a.shape, str(a.dtype)) for name, a in part.items()} for part in complete]
+    return [{name: kind for name, kind in part.items() if name in read} for part in types]
 
 
-def split_types(types: Mapping[str, TensorType], program: Program, sizes: Sequence[int]) -> list[dict[str, TensorType]]:
-    """Return the types of every device's part of a batch."""
-    block = program.global_block()
-    batched = {name for name in types if block.var(name).shape[:1] == (-1,)}
-    return [
-        {name: kind.with_shape(n, *kind.shape[1:]) if name in batched else kind for name, kind in types.items()}
-        for n in sizes
-    ]
+def _type_of(v: Variable, sequences: Sequences, samples: int) -> TensorType:
+    batch, rest = v.shape[:1], v.shape[1:]
+    if -1 in rest:
+        raise PeError(
+            f"feed '{v.name}' is {v.type}: the size of one of its axes is only known from data",
+            at=v.at,
+            hint="give the feed its full shape",
+        )
+    for levels in sequences.feeds.values():
+        if v.name in levels:
+            return TensorType((samples * ASSUMED_ROWS ** levels.index(v.name) + 1,), v.dtype)
+    if batch != (-1,):
+        return v.type
+    return TensorType((samples * ASSUMED_ROWS ** len(sequences.feeds.get(v.name, ())), *rest), v.dtype)
+
+
+def _stand_in(name: str, kind: TensorType, sequences: Sequences) -> Array:
+    """Return an array to make other arrays from: offsets of equal sequences, or lengths."""
+    if any(name in levels for levels in sequences.feeds.values()):
+        return np.arange(kind.shape[0], dtype=kind.numpy) * ASSUMED_ROWS
+    return np.broadcast_to(np.asarray(ASSUMED_ROWS, kind.numpy), kind.shape)
 
 
 def estimate_memory(
@@ -93,7 +118,8 @@ def estimate_memory(
     """
     strategy = build or BuildStrategy()
     sizes = split_sizes(samples, len(places))
-    parts = split_types(feed_types(program, samples), program, sizes)
+    sequences = resolve(program)
+    parts, program = batch_types(sequences, sizes), sequences.program
     active = [d for d, n in enumerate(sizes) if n] or [0]
     graph = replicate(apply_passes(program, strategy, fetches), places, strategy, active=active)
     types = device_types(graph, parts)

@@ -17,9 +17,11 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.plan import Plan, Request
+from pe_cli.execute.split import check_offsets, cut, split_sizes
 from pe_cli.graph.passes import customized_gradient
 from pe_cli.graph.pipeline import apply_passes
 from pe_cli.graph.replicate import replicate, shared_variables
+from pe_cli.graph.sequences import resolve
 from pe_cli.graph.ssa import Graph
 from pe_cli.program.ir import Program
 
@@ -27,6 +29,8 @@ Array = np.ndarray[Any, Any]
 Feed = Mapping[str, Array]
 #: Held during a step where `remove_unnecessary_lock` is off.
 _STEPS = threading.Lock()
+#: Held while a plan is made: kernels compile for one thread at a time.
+_PLANNING = threading.Lock()
 #: Plans kept for different batch shapes; the least recently used goes first.
 MAX_PLANS = 8
 
@@ -34,17 +38,6 @@ MAX_PLANS = 8
 def usable_cores() -> int:
     """Return the cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-
-
-def split_sizes(samples: int, devices: int) -> list[int]:
-    """Split evenly; the remainder goes to the later devices (3 over 2 -> 1, 2).
-
-    With fewer samples than devices the first ones get one each: the first device's values stand for all, running statistics too.
-    """
-    if samples < devices:
-        return [int(d < samples) for d in range(devices)]
-    least, more = divmod(samples, devices)
-    return [least + (d >= devices - more) for d in range(devices)]
 
 
 class Executor:
@@ -60,6 +53,11 @@ class Executor:
         watchdog: seconds without progress, after which a step is ended with an error that says what hangs; 0 for never.
         check_nan_inf: look at every result of every op, and end the step at the first NaN or infinity.
         constants: feeds that are the same at every step; those that the program does not know are left out.
+        levels: feed -> levels of its sequences; default: as the program declares.
+
+    Attributes:
+        program: with the arrays of its sequence ops as feeds.
+        sequences: LoD of its variables, and how those arrays are made.
     """
 
     def __init__(  # noqa: PLR0913 - each a wish of its own
@@ -74,27 +72,46 @@ class Executor:
         watchdog: float = 0.0,
         check_nan_inf: bool = False,
         constants: Mapping[str, Array] | None = None,
+        levels: Mapping[str, int] | None = None,
     ) -> None:
         self.watchdog, self.check_nan_inf = watchdog, check_nan_inf
         self.build = build or BuildStrategy()
         if self.build.gradient_scale_strategy == "Customized":
             program, _ = customized_gradient.run(program, ())
-        self.program = program
+        self.sequences = resolve(program, levels)
+        self.program = program = self.sequences.program
         self.scope = scope
         self.execution = execution or ExecutionStrategy()
         self.seed = seed
         self.progress = progress
         self.plans: OrderedDict[Request, Plan] = OrderedDict()
+        self.newest: Plan | None = None
         self._used: set[Request] = set()
         self._optimised: dict[tuple[str, ...], Program] = {}
-        read = {n for op in program.global_block().ops for n in op.input_names()}
-        data = {v.name: v.type for v in program.list_vars() if v.is_data}
-        self._known = set(data)
-        self._constants = {name: value for name, value in (constants or {}).items() if name in data}
-        self._wanted = {name: kind for name, kind in data.items() if name in read}
-        self._batched = {name for name, kind in self._wanted.items() if kind.shape[:1] == (-1,)}
+        self._graphs: dict[tuple[tuple[str, ...], tuple[int, ...] | None], Graph] = {}
+        self._find_feeds(constants or {})
         scope.share(shared_variables(program, scope.places, self.build))
         scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
+
+    def _find_feeds(self, constants: Mapping[str, Array]) -> None:
+        """Find what is fed: what ops read or arrays are made from, and the offsets of all sequences among it."""
+        sequences = self.sequences
+        self.read = {n for op in self.program.global_block().ops for n in op.input_names()}
+        made = {recipe.name for recipe in sequences.recipes}
+        offsets = {level for levels in sequences.feeds.values() for level in levels}
+        data = {v.name: v.type for v in self.program.list_vars() if v.is_data and v.name not in made}
+        used = self.read | {source for recipe in sequences.recipes for source in recipe.sources}
+        for name, levels in sequences.feeds.items():
+            if name in used or not used.isdisjoint(levels):
+                used |= {*levels}
+        self._known = set(data)
+        self._constants = {name: value for name, value in constants.items() if name in data}
+        self._wanted = {name: kind for name, kind in data.items() if name in used}
+        self._grouped = {name: levels for name, levels in sequences.feeds.items() if used.issuperset(levels)}
+        plain = {name for name, kind in self._wanted.items() if kind.shape[:1] == (-1,)}
+        self._batched = plain - offsets - set(self._grouped)
+        # a plan checks where sequences end, also of those whose offsets no op reads itself
+        self.read |= {lod[-1] for lod in sequences.lods.values() if lod[-1] in made or lod[-1] in self._wanted}
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -112,7 +129,21 @@ class Executor:
         if key not in self._optimised:
             program = self.program.clone() if self.build.sync_batch_norm else self.program  # that adds variables
             self._optimised[key] = apply_passes(program, self.build, key)
-        return replicate(self._optimised[key], self.places, self.build, active=active)
+        running = key, None if active is None else tuple(active)
+        if running not in self._graphs:
+            self._graphs[running] = replicate(self._optimised[key], self.places, self.build, active=active)
+        return self._graphs[running]
+
+    def plan_for(self, parts: Sequence[Mapping[str, Array]], sizes: Sequence[int], fetches: Sequence[str]) -> Plan:
+        """Return the plan for what `split` gave; one thread makes plans at a time."""
+        types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in part.items()} for part in parts]
+        with _PLANNING:
+            return self.plan(types, sizes, fetches)
+
+    def shares(self, number: str) -> list[int]:
+        """Return how much each device's value of a number counts in the mean of the newest step: see `Plan.shares`."""
+        assert self.newest is not None, "a step has run"
+        return self.newest.shares(number)
 
     def plan(self, feeds: Sequence[Mapping[str, TensorType]], sizes: Sequence[int], fetches: Sequence[str]) -> Plan:
         """Return the plan for feeds of these types, made on first need and kept in a bounded cache."""
@@ -133,12 +164,30 @@ class Executor:
             progress=self.progress,
             check_nan_inf=self.check_nan_inf,
         )
+        made.ends = [self._ends(made, d, part) for d, part in enumerate(feeds)] if self.sequences.lods else []
         if self.watchdog:
             made.watch(self.watchdog)
         self.plans[request] = made
         while len(self.plans) > MAX_PLANS:
             self.plans.popitem(last=False)
         return made
+
+    def _ends(self, plan: Plan, device: int, fed: Mapping[str, TensorType]) -> dict[str, int]:
+        """Return the rows of what each feed of offsets groups on a device.
+
+        Raises:
+            PeError: variables of one LoD have other numbers of rows (exit code 3).
+        """
+        ends: dict[str, tuple[int, str]] = {}
+        for name, lod in self.sequences.lods.items():
+            rows = plan.rows_of(name, device)
+            if rows is None or lod[-1] not in fed:
+                continue
+            first, other = ends.setdefault(lod[-1], (rows, name))
+            if first != rows:
+                what = f"'{name}' has {rows} rows, but belongs to the sequences of '{other}', which has {first}"
+                raise PeError(what, at=self.program.global_block().var(name).at, code=ExitCode.DATA)
+        return {name: rows for name, (rows, _) in ends.items()}
 
     def drop_unused(self) -> None:
         """Forget the plans, with their temporaries, that have not run since this was last called."""
@@ -165,11 +214,19 @@ class Executor:
         out = {}
         for name, kind in wanted.items():
             if name not in feed:
-                raise PeError(
-                    f"feed '{name}' is missing", hint=f"the program reads {', '.join(wanted)}", code=ExitCode.DATA
-                )
+                raise self._missing(name)
             out[name] = self._convert(name, kind, feed[name])
+        for name, levels in self._grouped.items():
+            check_offsets(name, {level: out[level] for level in levels}, len(out[name]) if name in out else None)
         return out
+
+    def _missing(self, name: str) -> PeError:
+        owner = next((feed for feed, levels in self._grouped.items() if name in levels), None)
+        if owner is None:
+            hint = f"the program reads {', '.join(self._wanted)}"
+            return PeError(f"feed '{name}' is missing", hint=hint, code=ExitCode.DATA)
+        hint = f"feed '{name}': int64 [sequences + 1], from 0 to the number of rows"
+        return PeError(f"feed '{owner}' has sequences, but their offsets are missing", hint=hint, code=ExitCode.DATA)
 
     def _convert(self, name: str, kind: TensorType, value: Array) -> Array:
         array = np.asarray(value)
@@ -211,19 +268,33 @@ class Executor:
         if not isinstance(feed, Mapping):
             if len(feed) != devices:
                 raise PeError(f"{len(feed)} feeds for {devices} devices", hint="one a device", code=ExitCode.DATA)
-            parts = [self.check_feed(f) for f in feed]
-            return parts, [self._samples(part) for part in parts]
+            checked = [self.check_feed(f) for f in feed]
+            return self._completed(checked), [self._samples(part) for part in checked]
         arrays = self.check_feed(feed)
-        if not self._batched & set(arrays):
-            return [dict(arrays) for _ in self.places], [1] * devices
+        if not self._batched and not self._grouped:
+            return self._completed([dict(arrays) for _ in self.places]), [1] * devices
         sizes = split_sizes(self._samples(arrays), devices)
         begins = itertools.accumulate(sizes, initial=0)
-        ranges = [slice(begin, begin + n) for begin, n in zip(begins, sizes, strict=False)]
-        return [{k: a[r] if k in self._batched else a for k, a in arrays.items()} for r in ranges], sizes
+        cuts = [(begin, begin + n) for begin, n in zip(begins, sizes, strict=False)]
+        return self._completed([cut(arrays, self._grouped, self._batched, *c) for c in cuts]), sizes
+
+    def _completed(self, parts: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
+        """Return what ops read of every device's part of a batch, with the arrays that are made for sequence ops."""
+        if not self.sequences.feeds and not self.sequences.recipes:
+            return [dict(part) for part in parts]
+        return [{k: a for k, a in part.items() if k in self.read} for part in self.sequences.complete(parts)]
+
+    def samples(self, feed: Feed) -> int:
+        """Return the samples of a batch: rows, or outermost sequences; 1 where no feed has a batch axis."""
+        return self._samples(self.check_feed(feed))
+
+    def head(self, feed: Feed, samples: int) -> dict[str, Array]:
+        """Return the first samples of a batch."""
+        return cut(self.check_feed(feed), self._grouped, self._batched, 0, samples)
 
     def _samples(self, arrays: Mapping[str, Array]) -> int:
-        """Return the samples of a batch, 1 where no feed has a batch axis."""
         lengths = {name: a.shape[0] for name, a in arrays.items() if name in self._batched}
+        lengths |= {name: len(arrays[levels[0]]) - 1 for name, levels in self._grouped.items()}
         if len(set(lengths.values())) > 1:
             listed = ", ".join(f"{name} has {n}" for name, n in lengths.items())
             raise PeError(f"feeds of one batch differ in length: {listed}", code=ExitCode.DATA)
@@ -245,8 +316,7 @@ class Executor:
         for name in fetches:
             self.program.global_block().var(name)
         parts, sizes = self.split(feed)
-        types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in part.items()} for part in parts]
-        plan = self.plan(types, sizes, fetches)
+        plan = self.newest = self.plan_for(parts, sizes, fetches)
         times = self.execution.num_iteration_per_run
         with contextlib.nullcontext() if self.build.remove_unnecessary_lock else _STEPS:
             for i in range(times):

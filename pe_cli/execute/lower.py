@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from pe_cli.collectives.local import all_reduce_shards
 from pe_cli.core.errors import ExitCode, PeError
@@ -17,7 +18,7 @@ from pe_cli.kernels.finite import check_finite
 from pe_cli.ops.lowering import Buffer, Call, Lowering
 from pe_cli.ops.registry import OpDef, find
 from pe_cli.ops.selected_rows import merge_shard
-from pe_cli.program.ir import EMPTY, Operator, Program
+from pe_cli.program.ir import EMPTY, Operator, Program, Role
 
 #: Kinds of nodes that sum gradients over devices.
 COLLECTIVES = ("all_reduce", "fused_all_reduce", "reduce")
@@ -124,6 +125,7 @@ class GraphLowering:
         self.shards = shards
         self.checked = checked
         self.buffers: dict[tuple[str, int], Buffer] = {}
+        self._shares: dict[str, Sequence[int]] = {}
         block = graph.program.global_block()
         self._reduced = {n for node in graph.nodes if node.kind in COLLECTIVES for n in node.op.inputs["X"]}
         self._nodes = Counter(id(node.op) for node in graph.nodes)
@@ -151,6 +153,46 @@ class GraphLowering:
                 tasks += [self._compute(node, (k, parts)) for k in range(parts)]
         return tasks
 
+    def rows_before(self, op: Operator, device: int) -> int:
+        """Return the rows of the whole batch that lie before a device's part of what an op works on.
+
+        These are samples, or for sequences the rows of those of the devices before it.
+        """
+        block = self.graph.program.global_block()
+        names = (n for n in (*op.input_names(), *op.output_names()) if block.var(n).shape[:1] == (-1,))
+        name = next(names, None)
+        return sum(self.sizes[:device]) if name is None else sum(self.types[e][name].shape[0] for e in range(device))
+
+    def shares(self, number: str) -> Sequence[int]:
+        """Return how much each device's value of a number counts: the rows that it is taken over, where the program shows them.
+
+        The mean over sequences of a loss counts by sequences, that over all their rows by rows; the samples where it is
+        taken over nothing with a batch axis, or over several things that devices share differently.
+        """
+        if number not in self._shares:
+            self._shares[number] = self._find_shares(number)
+        return self._shares[number]
+
+    def _find_shares(self, number: str) -> Sequence[int]:
+        found = {tuple(kinds[n].shape[0] for kinds in self.types) for n in self._averaged(number)}
+        ratios = {tuple(Fraction(r, sum(rows)) for r in rows) for rows in found if sum(rows)}
+        return min(found) if len(ratios) == 1 and all(map(sum, found)) else self.sizes
+
+    def _averaged(self, number: str) -> set[str]:
+        """Return the variables with a batch axis that a number without one is made of."""
+        block = self.graph.program.global_block()
+        writers = {n: op for op in block.ops if op.role in (Role.FORWARD, Role.LOSS) for n in op.output_names()}
+        found, seen, waiting = set(), {number}, [number]
+        while waiting:
+            op = writers.get(waiting.pop())
+            names = op.input_names() if op else []
+            batched = {n for n in names if block.var(n).shape[:1] == (-1,) and not block.var(n).persistable}
+            found |= batched
+            more = [n for n in names if n not in seen and n not in batched] if not batched else []
+            seen.update(more)
+            waiting += more
+        return found
+
     def _slots(self, slots: Slots) -> dict[str, list[Buffer | None]]:
         return {s: [self.buffer(*p) if p[0] != EMPTY else None for p in pairs] for s, pairs in slots.items()}
 
@@ -169,7 +211,7 @@ class GraphLowering:
         op, d = node.op, node.device
         definition = op.definition
         ins, outs = self._slots(node.ins), self._slots(node.outs)
-        offset = sum(self.sizes[:d])
+        offset = self.rows_before(op, d)
         key = next(iter(op.output_names()), op.type)
         low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, key), offset, share)  # type: ignore[arg-type]
         shares = _pairs(definition.alias, ins, outs)
@@ -178,7 +220,8 @@ class GraphLowering:
             low = Lowering(definition, {}, {"X": list(shares.values())}, {"Out": list(shares)})
             shares = {}
         if node.kind == "scale_loss_grad":
-            low.attrs = {**op.attrs, "value": float(op.attrs["value"]) * self.sizes[d] / max(1, sum(self.sizes))}
+            counts = self.shares(op.input_names()[0])
+            low.attrs = {**op.attrs, "value": float(op.attrs["value"]) * counts[d] / max(1, sum(counts))}
         if not shares:
             self._lower(definition, low, op, self.graph.places[d].kind)
             self._check(low, op, d)

@@ -142,6 +142,7 @@ class _Lives:
         self.span: dict[Buffer, list[int]] = {}
         self.size: dict[Buffer, int] = {}
         self._users: dict[Buffer, int] = {}
+        self._seen: set[Buffer] = set()
         self._ancestors = ancestors
         for i, task in enumerate(tasks):
             for b in (*task.reads, *task.writes, *task.scratch):
@@ -157,7 +158,9 @@ class _Lives:
             self.span = {root: [-1, len(tasks)] for root in self.span}
 
     def _grow(self, root: Buffer, b: Buffer) -> None:
-        self.size[root] = max(self.size.get(root, 0), aligned(b.type.nbytes))
+        if b not in self._seen:
+            self._seen.add(b)
+            self.size[root] = max(self.size.get(root, 0), aligned(b.type.nbytes))
 
     def apart(self, a: Buffer, b: Buffer) -> bool:
         """Whether two groups never live at the same time."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Progress, Spot, Timeline, Work, device
@@ -18,7 +18,7 @@ from pe_cli.execute.memory import MemoryPlan, plan_memory
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
 from pe_cli.graph.ssa import Graph
 from pe_cli.kernels.calls import Buffer, Call
-from pe_cli.kernels.finite import NOT_FINITE
+from pe_cli.kernels.codes import NOT_FINITE
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.nothing import nothing
 from pe_cli.ops.status import failure, not_finite
@@ -51,6 +51,7 @@ class Plan:
         memory: of every device.
         tasks: in order, for pictures.
         step: what runs.
+        ends: per device: feed of offsets -> the number that it must end with, as kernels trust it.
     """
 
     def __init__(  # noqa: PLR0913 - each a wish of its own
@@ -68,6 +69,7 @@ class Plan:
     ) -> None:
         self.graph = graph
         self.request = request
+        self.ends: list[dict[str, int]] = []
         self._scope = scope
         types = device_types(graph, [dict(feeds) for feeds in request.feeds])
         checked = _read(graph, request) if check_nan_inf else ()
@@ -170,6 +172,11 @@ class Plan:
         return [self._fetched(d) for d in self.graph.active], timeline
 
     def _feed(self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> None:
+        for given, ends in zip(feeds, self.ends, strict=False):
+            for name, rows in ends.items():
+                if given[name][-1] != rows:
+                    what = f"sequences with the offsets '{name}' end at {given[name][-1]}, but there are {rows} rows"
+                    raise PeError(what, hint="the lengths of all sequences add up to the rows", code=ExitCode.DATA)
         for d, given in enumerate(feeds):
             for name, value in given.items():
                 b = self._lowering.buffers[(name, d)]
@@ -184,7 +191,7 @@ class Plan:
                 name = node.op.output_names()[report[3]]
                 where = str(self.graph.places[node.device]) if len(self.graph.places) > 1 else ""
                 raise not_finite(report, node.op, step, self._lowering.types[node.device][name].shape, where)
-            report[1] += sum(self.request.sizes[: node.device])  # the row in the whole batch
+            report[1] += self._lowering.rows_before(node.op, node.device)  # the row in the whole batch
             raised = next((c.kernel.error for c in self.tasks[work].calls if isinstance(c.kernel, HostKernel)), None)
             if isinstance(raised, (KeyboardInterrupt, SystemExit)):
                 raise raised
@@ -212,6 +219,16 @@ class Plan:
     def type_of(self, name: str, device: int) -> TensorType:
         """Return the type of a variable on a device, all sizes known."""
         return self._lowering.types[device][name]
+
+    def rows_of(self, name: str, device: int) -> int | None:
+        """Return the rows of a variable on a device, None where the plan has no such variable."""
+        kind = self._lowering.types[device].get(name)
+        return kind.shape[0] if kind is not None and kind.shape else None
+
+    def shares(self, number: str) -> list[int]:
+        """Return how much each active device's value of a number counts in the mean over all: see `GraphLowering.shares`."""
+        shares = self._lowering.shares(number)
+        return [shares[d] for d in self.graph.active]
 
     def where(self, b: Buffer) -> str:
         """Return `scope` or a buffer's byte offset in its device's arena."""

@@ -34,15 +34,20 @@ class Instance:
     dtype: str = "float32"
     second: str = "float32"
 
-    @functools.cached_property
+    @property
     def key(self) -> str:
         """Content hash: names the object file and its symbol."""
-        return digest(self.kernel, self.dtype, self.second, _environment())
+        return _key(self)
 
     @property
     def line(self) -> str:
         """Name for compile workers and progress lines."""
         return f"{self.kernel.name} {self.dtype} {self.second}"
+
+
+@functools.cache
+def _key(instance: Instance) -> str:
+    return digest(instance.kernel, instance.dtype, instance.second, _environment())
 
 
 @functools.cache

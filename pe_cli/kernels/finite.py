@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pe_cli.kernels.codes import NOT_FINITE
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, Status, T, helper, kernel
 
-#: Code of its report; the other words are the element, which of `KINDS` it is, and the number of the result.
-NOT_FINITE = 2
+#: What word 2 of its report means; word 1 is the element, word 3 the number of the result.
 KINDS = ("nan", "inf", "-inf")
 #: Elements that are looked at before the first bad one is searched for.
 CHUNK = 4096

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.codes import RAISED
 
-#: What word 0 of an error report holds when the function raised.
-RAISED = 2
 Array = np.ndarray[Any, Any]
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _RUNNING = threading.local()

@@ -12,7 +12,12 @@ from pe_cli.program.ir import Variable, default_main_program
 
 @layer
 def data(
-    name: str, shape: list[int], append_batch_size: bool = True, dtype: str = "float32", stop_gradient: bool = True
+    name: str,
+    shape: list[int],
+    append_batch_size: bool = True,
+    dtype: str = "float32",
+    lod_level: int = 0,
+    stop_gradient: bool = True,
 ) -> Variable:
     """Declare a variable that is fed at every step.
 
@@ -21,13 +26,14 @@ def data(
         shape: sizes; a size of -1 or None is not known before a batch arrives, and no batch axis is added then.
         append_batch_size: put the batch axis before shape.
         dtype: element type.
+        lod_level: levels of nested sequences that the rows of a batch belong to.
         stop_gradient: gradients do not flow to it.
 
     Returns:
         [batch, *shape].
 
     Raises:
-        PeError: the name is taken, an unknown dtype, or a size of 0 or below -1.
+        PeError: the name is taken, an unknown dtype, a size of 0 or below -1, or a lod_level below 0.
 
     Source:
         fluid.layers.data.
@@ -35,7 +41,10 @@ def data(
     program = default_main_program()
     try:
         kind = TensorType(_sizes(name, shape, append_batch_size), dtype)
-        return program.global_block().create_var(name, kind, is_data=True, stop_gradient=stop_gradient)
+        if lod_level < 0:
+            raise PeError(f"feed '{name}' has lod_level {lod_level}", hint="0 for plain rows, 1 for sequences")
+        facts = {"is_data": True, "stop_gradient": stop_gradient, "lod_level": lod_level}
+        return program.global_block().create_var(name, kind, **facts)
     except PeError as error:
         error.at = error.at or program.place_now
         raise

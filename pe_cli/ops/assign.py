@@ -9,6 +9,7 @@ from pe_cli.core.types import FLOATS, TensorType, check_dtype, product
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, T, address, kernel
 from pe_cli.ops.cuda import also_on_cuda
+from pe_cli.ops.lod import MAX_KNOWN, LodRequest, constant
 from pe_cli.ops.lowering import Lowering, Numbers
 from pe_cli.ops.registry import Attr, GradRequest, OpDesc, Sample, op
 
@@ -123,6 +124,13 @@ def assign_value_cpu(o: Lowering) -> None:
         )
     else:
         o.call(write_integers, Numbers(tuple(int(v) for v in values)), out, out.size)
+
+
+@assign_value.sequences()
+def assign_value_known(s: LodRequest) -> None:
+    """Whole numbers are known before the step."""
+    if s.attrs["dtype"] in ("int64", "int32") and len(s.attrs["values"]) <= MAX_KNOWN:
+        s.know("Out", s.derive(constant, values=[int(v) for v in s.attrs["values"]]))
 
 
 # --- CUDA -------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrU, PtrU8, T, kernel
 from pe_cli.ops.assign import copy
 from pe_cli.ops.cuda import also_on_cuda
+from pe_cli.ops.lod import LodRequest
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 
@@ -92,6 +93,15 @@ def _convert(o: Lowering, x: Buffer, out: Buffer) -> None:
         o.call(convert_to_byte, x, out, out.size)
     else:
         o.call(convert, x, out, out.size)
+
+
+@cast.sequences()
+def cast_lod(s: LodRequest) -> None:
+    """Whole numbers stay what they are, and rows too."""
+    x = s.inputs["X"][0]
+    if x in s.known and s.attrs["out_dtype"] == "int64":
+        s.know("Out", s.known[x])
+    s.out("Out", *s.lod("X"))
 
 
 @cast.lower("cpu")

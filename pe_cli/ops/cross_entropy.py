@@ -6,6 +6,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.codes import OUT_OF_RANGE
 from pe_cli.kernels.cuda import cuda, deal, on_cuda
 from pe_cli.kernels.cuda_math import replaces
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
@@ -14,7 +15,6 @@ from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import STATUS, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 from pe_cli.ops.softmax import CHUNK, around, normal_axis
-from pe_cli.ops.status import OUT_OF_RANGE
 
 #: The loss of a probability of 0, as fluid has it: finite, so that one sample does not make the mean infinite.
 LARGEST_LOSS = 1e20

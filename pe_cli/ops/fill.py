@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import TensorType, check_dtype
+from pe_cli.core.types import TensorType, check_dtype, product
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, Real, T, kernel
 from pe_cli.ops.cuda import also_on_cuda
+from pe_cli.ops.lod import MAX_KNOWN, LodRequest, constant
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 
@@ -74,6 +75,14 @@ def fill_like(x: TensorType, *, value: float) -> TensorType:
         fluid.layers.zeros_like and ones_like.
     """
     return x
+
+
+@fill_constant.sequences()
+def fill_constant_known(s: LodRequest) -> None:
+    """Whole numbers are known before the step."""
+    size = product(s.attrs["shape"])
+    if s.attrs["dtype"] in ("int64", "int32") and 0 <= size <= MAX_KNOWN:
+        s.know("Out", s.derive(constant, values=[int(s.attrs["value"])] * size))
 
 
 @fill_constant.lower("cpu")

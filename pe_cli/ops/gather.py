@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, TensorType, product
+from pe_cli.kernels.codes import OUT_OF_RANGE
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrU, Status, kernel
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.fill import fill
+from pe_cli.ops.lod import LodRequest
 from pe_cli.ops.lowering import STATUS, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
-from pe_cli.ops.status import OUT_OF_RANGE
 from pe_cli.ops.strided import MOVED_AS
 
 
@@ -93,6 +94,12 @@ def gather(x: TensorType, index: TensorType, *, overwrite: bool) -> TensorType:
     ):
         raise PeError(f"gather needs an Index [count] or [count, 1] of int32 or int64, got {index}")
     return x.with_shape(index.shape[0], *x.shape[1:])
+
+
+@gather.sequences()
+def gather_lod(s: LodRequest) -> None:
+    """Rows are those of Index."""
+    s.out("Out", *s.lod("Index"))
 
 
 @gather.lower("cpu")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.codes import OUT_OF_RANGE
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
 from pe_cli.kernels.vecmath import absolute, exp, log1p
 from pe_cli.ops.lowering import STATUS, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
-from pe_cli.ops.status import OUT_OF_RANGE
 
 #: Answers are cut to this range, as in the original: beyond it the cost is a straight line anyway.
 LIMIT = 40.0

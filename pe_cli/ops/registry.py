@@ -134,6 +134,9 @@ class OpDef:
         by_rows: with an input Rows, what it does for one of them touches nothing else, so that several threads may share them.
         adds: outputs of a gradient op that it adds to what `X@ADDTO` holds, where that is given.
         overwrites: attributes -> why it had better not with these; empty where it may.
+        lod_rule: what the op does with sequences, see `pe_cli.ops.lod`; None hands on the LoD of inputs whose rows it keeps.
+        host_slots: input slots that `lod_rule` fills with arrays made from offsets before a step.
+        named_only: inputs of a gradient op that its kernels do not read: their names tell the LoD rule whose sequences count.
     """
 
     def __init__(self, name: str, infer: Callable[..., Any] | None, doc: str) -> None:
@@ -163,6 +166,9 @@ class OpDef:
         self.by_rows = False
         self.late: dict[str, str] = {}
         self.on_host: Callable[..., Any] | None = None
+        self.lod_rule: Callable[[Any], None] | None = None
+        self.host_slots: tuple[str, ...] = ()
+        self.named_only: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -204,6 +210,10 @@ class OpDef:
         made = OpDef(f"{self.name}_grad", None, f"Gradient of {self.name}.")
         known = {s.name: s for s in (*self.inputs, *self.outputs)}
         used = [known[name] for name in uses.split()]
+        if self.host_slots:
+            named = [s for s in self.inputs if s not in used and s.name not in self.host_slots]
+            made.named_only = tuple(s.name for s in named)
+            used += [Slot(s.name, True, s.variadic) for s in named]
         grads = [Slot(grad_name(s.name), True, s.variadic) for s in self.outputs]
         made.adds = tuple(adds.split())
         made.inputs = (*used, *grads, *(Slot(added_slot(s), True) for s in made.adds))
@@ -226,6 +236,21 @@ class OpDef:
         """Register a gradient made of other ops: `fn(GradRequest) -> [OpDesc]`."""
         self.grad_maker = fn
         return fn
+
+    def sequences(self, host_slots: str = "") -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+        """Register what the op does with sequences: `fn(LodRequest)`, for the op and its gradient.
+
+        Args:
+            host_slots: optional input slots that the rule fills; an op that has them already is left alone.
+        """
+
+        def keep(fn: Callable[[Any], None]) -> Callable[[Any], None]:
+            assert self.lod_rule is None, f"{self.name} has two LoD rules"
+            assert self.grad_op is None, f"{self.name}: the gradient needs to know the LoD rule, declare it after that"
+            self.lod_rule, self.host_slots = fn, tuple(host_slots.split())
+            return fn
+
+        return keep
 
     def count(self, fn: Callable[..., int]) -> Callable[..., int]:
         """Register floating-point operations of one call: called like `infer`."""

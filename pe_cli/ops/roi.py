@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.codes import OUT_OF_RANGE
 from pe_cli.kernels.lang import Int, PtrI64, Status, kernel
 from pe_cli.ops.lowering import STATUS, Buffer, Lowering
 from pe_cli.ops.registry import Attr
-from pe_cli.ops.status import OUT_OF_RANGE
 
 INPUTS = "X ROIs BatchRoINums?"
 ATTRS = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, FLOATS, TensorType, product
+from pe_cli.kernels.codes import OUT_OF_RANGE
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Status, T, helper, kernel
 from pe_cli.ops.assign import copy
 from pe_cli.ops.fill import fill
 from pe_cli.ops.lowering import STATUS, Buffer, Lowering, Numbers
 from pe_cli.ops.registry import Attr, Sample, op
-from pe_cli.ops.status import OUT_OF_RANGE
 from pe_cli.ops.strided import MOVED_AS
 
 INTEGERS = ("int32", "int64")

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.kernels.codes import EMPTY_SEQUENCE, RAISED, TOO_LONG
 from pe_cli.kernels.finite import KINDS
-from pe_cli.kernels.host import RAISED
 
 if TYPE_CHECKING:
     from pe_cli.program.ir import Operator
 
-#: Code for word 0 of an error report, whose other words are row, value and limit; `kernels/finite.py` has another.
-OUT_OF_RANGE = 1
 
 
 def failure(report: list[int], op: Operator, step: int, raised: BaseException | None = None) -> PeError:
@@ -31,7 +29,21 @@ def failure(report: list[int], op: Operator, step: int, raised: BaseException | 
         hint = raised.hint if isinstance(raised, PeError) else "see its traceback, which is the cause of this error"
         text = raised.message if isinstance(raised, PeError) else f"{type(raised).__name__}: {raised}"
         return PeError(f"{op.type}: {text}, at step {step}", at=op.at, hint=hint)
-    _, row, value, limit = report[:4]
+    code, row, value, limit = report[:4]
+    if code == TOO_LONG:
+        return PeError(
+            f"{op.type}: sequence {row} has {value} rows, more than {limit}, at step {step}",
+            at=op.at,
+            hint="raise the length, or cut the data",
+            code=ExitCode.DATA,
+        )
+    if code == EMPTY_SEQUENCE:
+        return PeError(
+            f"{op.type}: sequence {row} is empty, and there is nothing to divide by, at step {step}",
+            at=op.at,
+            hint="leave empty sequences out, or set normalized: false",
+            code=ExitCode.DATA,
+        )
     return PeError(
         f"{op.type}: value {value} at row {row} is out of range [0, {limit}), at step {step}",
         at=op.at,

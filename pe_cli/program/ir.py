@@ -38,6 +38,7 @@ class Variable:
         persistable: lives in the scope between steps.
         stop_gradient: gradients do not flow through it.
         is_data: fed by the user.
+        lod_level: of what is fed: levels of nested sequences that its rows belong to; 0 for none.
     """
 
     block: Block
@@ -47,6 +48,7 @@ class Variable:
     stop_gradient: bool = False
     is_data: bool = False
     at: Span | None = None
+    lod_level: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -77,7 +77,7 @@ def _body(program: Program, line: _Line) -> None:
         raise line.error(f"'{word}' before the first block", "write: block 0")
     block = program.blocks[-1]
     if word in ("var", "param"):
-        _declare(block, line, line.word(), parameter=word == "param")
+        _declare(block, line, line.word(), parameter=word == "param", alone=True)
         return
     roles = [r.value for r in Role]
     if word not in roles:
@@ -149,13 +149,13 @@ def _variable(block: Block, line: _Line) -> str:
     return name
 
 
-def _declare(block: Block, line: _Line, name: str, *, parameter: bool) -> None:
+def _declare(block: Block, line: _Line, name: str, *, parameter: bool, alone: bool = False) -> None:
     line.expect(":")
     kind = _type(line)
     facts: dict[str, Any] = {}
     while line.peek() in FLAGS:
         facts[line.word()] = True
-    if parameter and line.peek() == "{":
+    if alone and line.peek() == "{":  # behind an op's output stand the op's attributes
         facts |= line.json()
     declare(block, name, kind, facts, parameter=parameter)
 

@@ -83,7 +83,7 @@ def defaults_of(kind: type[Variable]) -> dict[str, Any]:
     found = {f.name: f.default for f in dataclasses.fields(kind)}
     if issubclass(kind, Parameter):
         return {name: found[name] for name in (*FLAGS, *PARAMETER_FACTS)} | {"persistable": True}
-    return {name: found[name] for name in FLAGS}
+    return {name: found[name] for name in (*FLAGS, "lod_level")}
 
 
 def facts_of(variable: Variable, *, every: bool = False) -> dict[str, Any]:

@@ -3,6 +3,7 @@
     program "main" seed 7
     block 0
       var x: float32[batch, 4] is_data stop_gradient
+      var words: int64[batch, 1] is_data {"lod_level": 1}
       param fc_0.w_0: float32[4, 8] {"learning_rate": 0.5}
       forward mul(X=x, Y=fc_0.w_0) -> Out=fc_0.tmp_0: float32[batch, 8]
       forward concat(X=[a, b]) -> Out=c: float32[batch, 16] {"axis": 1}
@@ -88,7 +89,7 @@ def _declaration(variable: Variable, details: bool) -> str:
     facts = facts_of(variable, every=details)
     words = [k for k in FLAGS if facts.get(k) is True]
     known = defaults_of(type(variable))
-    rest = {k: v for k, v in facts.items() if k not in words and not (k in FLAGS and v == known[k])}
+    rest = {k: v for k, v in facts.items() if k not in words and not (k in (*FLAGS, "lod_level") and v == known[k])}
     text = f"{_name(variable.name)}: {variable.type}{''.join(' ' + w for w in words)}"
     return text + (f" {json.dumps(rest, ensure_ascii=False)}" if rest else "")
 

@@ -17,6 +17,7 @@ from pe_cli.data import Dataset, Feed, Loader, open_reader
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor, merge, run_startup
 from pe_cli.graph.replicate import shared_variables
+from pe_cli.graph.sequences import declared_levels, resolve
 from pe_cli.optim.accumulate import SHARE
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
@@ -62,7 +63,8 @@ class Job:
         self.built: Built = built or build(run.model, run)
         executor = run.executor
         if places is None:
-            self.places, self.devices = resolve_places(executor.place, executor.devices, place_of_devices(executor))
+            devices = 1 if executor.type == "async" else executor.devices
+            self.places, self.devices = resolve_places(executor.place, devices, place_of_devices(executor))
         else:
             self.places, self.devices = tuple(places), f"{len(places)} {places[0].kind}"
         self.scope = Scope(self.places)
@@ -140,16 +142,25 @@ class Job:
                 raise
             return self._make_up(split, error.message)
 
+    def made_up(self, split: str) -> bool:
+        """Return whether a smoke run makes up the data of a split; opens it."""
+        if self.smoke:
+            self.dataset(split)
+        return split in self._made_up
+
     def _make_up(self, split: str, why: str) -> Dataset:
         """Return data of the feeds' own names and types; class indices are 0 and 1."""
         self._made_up.add(split)
         self.observer.note(f"data.{split}: made up, because {why}")
         fields: dict[str, Any] = {}
+        levels = declared_levels(self.built.eval)
         for name, kind in self._types(self.built.train or self.built.eval).items():
             shape = [SMOKE_LENGTH if size < 0 else size for size in kind.shape]
             fields[name] = {"shape": shape, "dtype": kind.dtype}
             if kind.dtype in ("int64", "int32"):
                 fields[name]["classes"] = 2
+            if levels.get(name):
+                fields[name]["lengths"] = [1, SMOKE_LENGTH]
         return open_reader("synthetic", {"samples": SMOKE_SAMPLES, "fields": fields}, self.run.path.parent)
 
     def _types(self, program: Program) -> dict[str, TensorType]:
@@ -192,13 +203,14 @@ class Job:
         shuffle: bool | None = None,
         drop_last: bool = False,
         also: Sequence[str] = (),
+        dataset: Dataset | None = None,
     ) -> Loader:
-        """Return batches of a split for the feeds that a program reads, and for those that are named."""
+        """Return batches of a split, or of a part of it, for the feeds that a program reads, and for those that are named."""
         types = self._types(program)
         for v in (self.built.eval.global_block().var(name) for name in also):
             types[v.name] = TensorType(v.shape[1:], v.dtype)
         section = self.run.data[split].section if split in self.run.data else None
-        dataset = self.dataset(split)
+        dataset = dataset or self.dataset(split)
         return Loader(
             dataset,
             {name: self._feed(name, split) for name in types},
@@ -208,6 +220,7 @@ class Job:
             seed=self.run.executor.seed,
             drop_last=drop_last,
             prefetch=section.prefetch if section else 2,
+            levels=declared_levels(self.built.eval),
         )
 
     @property
@@ -275,7 +288,7 @@ class Job:
     def evaluate(
         self, split: str = "eval", *, limit: int | None = None, stop: Callable[[], bool] = lambda: False
     ) -> dict[str, float] | None:
-        """Run the evaluation program over a split and return the sample-weighted mean of every number.
+        """Run the evaluation program over a split and return the mean of every number, weighted by what it is taken over.
 
         Args:
             split: of the run file's data.
@@ -295,10 +308,11 @@ class Job:
         for i, feed in enumerate(self.loader(split, program, self.batch_size, shuffle=False).epoch(0)):
             if limit is not None and i >= limit:
                 break
-            values, sizes = executor.run(feed, list(dict.fromkeys(names.values())))
+            values, _ = executor.run(feed, list(dict.fromkeys(names.values())))
             for name, variable in names.items():
-                joined = np.asarray(merge([v[variable] for v in values], sizes, "mean"))
-                totals.add(name, float(joined.item()), sum(sizes))
+                shares = executor.shares(variable)
+                joined = np.asarray(merge([v[variable] for v in values], shares, "mean"))
+                totals.add(name, float(joined.item()), sum(shares))
             if stop():
                 return None
         return totals.take(names)
@@ -309,7 +323,7 @@ class Job:
         Only what the variables need is run, so labels are not asked for where nothing needs them. Feeds are variables too.
 
         Raises:
-            PeError: there is no such variable, or it is a parameter, which has no value per sample.
+            PeError: there is no such variable, it is a parameter, which has no value per sample, or has sequences.
         """
         variables = {name: self.variable(name) for name in fetches}
         block = self.built.eval.global_block()
@@ -320,6 +334,11 @@ class Job:
         wanted = [v for v in dict.fromkeys(variables.values()) if v not in fed]
         hows = {v: "concat" if block.var(v).shape[:1] == (-1,) else "mean" for v in wanted}
         program = prune(self.built.eval, wanted)
+        lods = resolve(program).lods
+        for name, variable in variables.items():
+            if variable in lods or variable in declared_levels(self.built.eval):
+                hint = "a layer of type sequence_pool makes one row of a sequence"
+                raise PeError(f"'{name}' has sequences, and a prediction is one row a sample", hint=hint)
         executor = self.executor(program)
         loader = self.loader(split, program, self.batch_size, shuffle=False, also=fed)
         for i, feed in enumerate(loader.epoch(0)):
@@ -327,7 +346,7 @@ class Job:
                 return
             found = {v: feed[v] for v in fed}
             if wanted:
-                read = {name: a for name, a in feed.items() if name in program.global_block().vars}
+                read = {name: a for name, a in feed.items() if name in executor.program.global_block().vars}
                 values, sizes = executor.run(read, wanted)
                 found |= {v: np.asarray(merge([part[v] for part in values], sizes, hows[v])) for v in wanted}
             yield {name: found[variable] for name, variable in variables.items()}

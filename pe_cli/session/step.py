@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.execute.executor import split_sizes
+from pe_cli.execute.split import split_sizes
+from pe_cli.graph.sequences import declared_levels
 from pe_cli.optim.accumulate import SHARE
 from pe_cli.session.job import Job
 
@@ -24,7 +25,7 @@ class Stepper:
         job: with values in its scope when `run` is called.
 
     Raises:
-        PeError: `accumulate` together with `num_iteration_per_run`.
+        PeError: `accumulate` together with `num_iteration_per_run` or with sequences.
     """
 
     def __init__(self, job: Job) -> None:
@@ -35,6 +36,13 @@ class Stepper:
         self._others = job.executor(job.built.parts.program) if job.built.parts else None
         self._early = set(job.built.parts.program.global_block().vars) if job.built.parts else set()
         self._fed = {v.name for v in job.program.list_vars() if v.is_data and not v.type.known}
+        self._weights: list[int] | None = None
+        if self._others and any(declared_levels(job.program).values()):
+            raise PeError(
+                "train.accumulate cuts batches into rows, and this model has feeds with sequences",
+                at=job.run.train.at_of("accumulate"),
+                hint="remove it, or pad the sequences",
+            )
         if self._others and job.run.exec_strategy.num_iteration_per_run > 1:
             raise PeError(
                 "train.accumulate and exec_strategy.num_iteration_per_run can't be used together",
@@ -56,7 +64,7 @@ class Stepper:
         section = self._job.run.executor
         devices = len(self._job.places)
         shares = devices * self._count
-        samples = len(next(iter(feed.values())))
+        samples = self._samples(feed)
         rest = samples % shares
         if not rest or section.uneven_batch == "weighted":
             return feed
@@ -67,7 +75,12 @@ class Stepper:
                 at=section.at_of("uneven_batch"),
                 hint="use uneven_batch: weighted or drop, or another batch_size",
             )
-        return {name: a[: samples - rest] for name, a in feed.items()} if samples > rest else None
+        if samples <= rest:
+            return None
+        return {n: a[: samples - rest] for n, a in feed.items()} if self._others else self._last.head(feed, samples - rest)
+
+    def _samples(self, feed: Feed) -> int:
+        return len(next(iter(feed.values()))) if self._others else self._last.samples(feed)
 
     def run(self, feed: Feed, fetches: Sequence[str], step: int) -> tuple[list[dict[str, Array]], list[int]]:
         """Do a step.
@@ -98,7 +111,12 @@ class Stepper:
             found, over = executor.run(part, wanted, step * self._count + i)
             values += found
             weights += over
+        self._weights = weights
         return values, weights
+
+    def shares(self, number: str) -> Sequence[int]:
+        """Return how much each value of a number counts in the mean of the newest step: the rows that it is taken over."""
+        return self._last.shares(number) if self._weights is None else self._weights
 
     def drop_unused(self) -> None:
         """Forget temporaries that have not been used lately."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,14 @@ class Trainer:
         self.averages = Averages()
         self._check()
 
+    @staticmethod
+    def of(job: Job, *, smoke: bool = False, resume: Resume | None = None, limits: Limits | None = None) -> Trainer:
+        """Return the trainer that the run file asks for."""
+        from pe_cli.session.asynchronous import AsyncTrainer
+
+        kind = AsyncTrainer if job.run.executor.type == "async" else Trainer
+        return kind(job, smoke=smoke, resume=resume, limits=limits)
+
     def _periods(self) -> dict[str, Period]:
         """Return how often every number is recorded; what is watched beside the loss, as often as it."""
         default, fetches = Period(1, "epoch"), self.run.fetches
@@ -120,7 +128,7 @@ class Trainer:
             PeError: the loss is no number any more (4), a file cannot be written (2 or 5), data is wrong (3), another process
                 trains in the folder (2).
         """
-        loader = self.job.loader("train", self.program, self.stepper.batch_size, drop_last=self.section.drop_last)
+        loader = self._loader()
         begin = time.monotonic()
         self.keeper = Keeper(self.job, folder_of(self.run, self.resume), self.arrays, self.observer)
         with self.keeper.folder.hold():
@@ -147,6 +155,9 @@ class Trainer:
                 self.observer.ended(state)
         metrics = dict(sorted(self.at.newest.items(), key=lambda item: not item[0].startswith("train/")))
         return Result(self.keeper.folder.path, self.at.step, metrics, time.monotonic() - begin, stopped)
+
+    def _loader(self) -> Loader:
+        return self.job.loader("train", self.program, self.stepper.batch_size, drop_last=self.section.drop_last)
 
     def _goes_on(self) -> bool:
         """Whether there is anything left to do."""
@@ -181,21 +192,42 @@ class Trainer:
 
     def _step(self, feed: Mapping[str, Array]) -> None:
         due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)]
+        values, sizes = self.stepper.run(feed, self._wanted(due), self.at.step)
+        self._count(self.stepper.shares, values, sizes, due)
+
+    def _wanted(self, due: Sequence[str] = ()) -> list[str]:
+        """Return the variables of all numbers, and of the arrays that are due."""
         watched = [self.job.built.norms_name] if self.norms else []
-        wanted = dict.fromkeys([*self.numbers.values(), *watched, *(self.arrays[n] for n in due)])
-        values, sizes = self.stepper.run(feed, list(wanted), self.at.step)
+        return list(dict.fromkeys([*self.numbers.values(), *watched, *(self.arrays[n] for n in due)]))
+
+    def _count(
+        self,
+        shares: Callable[[str], Sequence[int]],
+        values: Sequence[Mapping[str, Array]],
+        sizes: Sequence[int],
+        due: Sequence[str] = (),
+    ) -> None:
+        """Take what a step gave into the averages and files.
+
+        Args:
+            shares: variable -> how much each of `values` counts in its mean.
+            values: per device (and part) with samples: variable -> value.
+            sizes: samples of each.
+            due: arrays that go to files.
+        """
         self.at.step += 1
         samples = sum(sizes)
         loss = math.nan
         for name, variable in self.numbers.items():
             section = self.run.fetches.get(name)
             how = (section.merge if section else None) or "mean"
-            found = [(v[variable], n) for v, n in zip(values, sizes, strict=True) if variable in v]
+            found = [(v[variable], n) for v, n in zip(values, shares(variable), strict=True) if variable in v]
             joined = np.asarray(merge([v for v, _ in found], [n for _, n in found], how), np.float64)
-            self.averages.add(name, float(joined.mean()), samples)
+            whole = len(found) == len(values)  # else it is the whole batch's, and known with its last part
+            self.averages.add(name, float(joined.mean()), sum(n for _, n in found) if whole else samples)
             if name == self.loss:
                 loss = float(joined.mean())
-        for name, length in zip(self.norms, values[-1][watched[0]].tolist() if watched else (), strict=True):
+        for name, length in zip(self.norms, values[-1][self.job.built.norms_name].tolist() if self.norms else (), strict=True):
             self.averages.add(name, length, samples)
         for name in due:
             self.keeper.outputs.fetch(name, self.at.step, self._joined(name, values, sizes))
@@ -291,10 +323,14 @@ class Trainer:
 
     # --- beginning and end --------------------------------------------------------------------------------------------
 
+    def _steps_of(self, loader: Loader) -> int:
+        """Return the steps of an epoch."""
+        return len(loader)
+
     def _announce(self, loader: Loader) -> None:
         count = sum(math.prod(p.shape) for p in self.program.global_block().parameters())
         epochs = 1 if self.smoke else self.section.epochs
-        steps = None if epochs is None else epochs * len(loader)
+        steps = None if epochs is None else epochs * self._steps_of(loader)
         limit = SMOKE_STEPS if self.smoke else self.section.steps
         steps = limit if steps is None else (steps if limit is None else min(steps, limit))
         start = Start(self.run.model.name, count, self.job.devices, steps, epochs, str(self.keeper.folder.path), self.at.step)

@@ -8,8 +8,10 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.estimate import estimate_memory, feed_types, split_types
-from pe_cli.execute.executor import Executor, split_sizes
+from pe_cli.execute.estimate import batch_types, estimate_memory
+from pe_cli.execute.executor import Executor
+from pe_cli.execute.split import split_sizes
+from pe_cli.graph.sequences import resolve
 from pe_cli.program.ir import Program
 
 
@@ -30,7 +32,7 @@ def test_the_estimate_is_what_the_plan_takes(devices: int, share: bool) -> None:
     places = [Place("cpu", i) for i in range(devices)]
     found = estimate_memory(program, places, 7, build=build, fetches=["x5"])
     sizes = split_sizes(7, devices)
-    parts = split_types(feed_types(program, 7), program, sizes)
+    parts = batch_types(resolve(program), sizes)
     plan = Executor(program, Scope(places), build=build).plan(parts, sizes, ["x5"])
     assert [e.temporaries for e in found] == [m.plan.nbytes for m in plan.memory]
     assert [e.place for e in found] == places

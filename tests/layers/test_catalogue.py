@@ -11,6 +11,7 @@ from pe_cli.layers.helper import ACTIVATIONS
 from pe_cli.layers.registry import LAYERS, discover
 from pe_cli.program.ir import Variable
 from pe_cli.program.verify import verify
+from tests.layers import sequence_calls
 from tests.layers.support import layers as L
 from tests.layers.support import programs, run
 
@@ -172,15 +173,24 @@ class Feeds:
         self.used = {}
 
     def __getattr__(self, name):
-        if name not in self.used:
+        if name in sequence_calls.FEEDS and name not in self.used:
+            shape, dtype = sequence_calls.FEEDS[name]
+            self.used[name] = L.data(name, shape, dtype=dtype, lod_level=1)
+        elif name not in self.used:
             self.used[name] = L.data(name, *FEEDS[name][:1], dtype=FEEDS[name][1])
         return self.used[name]
+
+
+CALLS |= sequence_calls.CALLS
 
 
 def arrays(rng, names):
     """Return a batch for each feed; probabilities sum to 1, labels are below 4."""
     out = {}
     for name in names:
+        if name in sequence_calls.FEEDS:
+            out |= {name: sequence_calls.array(rng, name), f"{name}@LOD0": sequence_calls.OFFSETS}
+            continue
         shape, dtype = FEEDS.get(name, ([2], "float32"))
         made = rng.uniform(0.1, 0.9, (BATCH, *shape)).astype(dtype)
         if name == "label":
@@ -210,11 +220,11 @@ def test_the_call_builds_what_fluid_builds_and_runs(name, rng):
         verify(main)
         verify(startup)
         if ops:
-            for value, text in zip(run(main, startup, arrays(rng, feeds.used), found), types, strict=True):
+            values = run(main, startup, arrays(rng, feeds.used), found)
+            for i, (value, text) in enumerate(zip(values, types, strict=True)):
                 assert str(value.dtype) == text.split("[")[0]
-                assert list(value.shape) == [
-                    int(s) for s in text.split("[")[1][:-1].replace("b", str(BATCH)).split(",")
-                ]
+                sizes = [int(s) for s in text.split("[")[1][:-1].replace("b", str(BATCH)).split(",")]
+                assert list(value.shape) == sequence_calls.SHAPES.get(name, {i: sizes})[i]
                 assert np.isfinite(value).all()
 
 

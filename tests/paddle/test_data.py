@@ -133,11 +133,11 @@ def test_slots_are_read_in_order(proto, tmp_path):
     ("line", "message"),
     [
         pytest.param(
-            "0 1 1 2 1 2", "part-0:1: slot 'words' needs a number of values of at least 1, got '0'", id="none"
+            "0 1 1 2 1 2", "part-0:1:1: slot 'words' begins with the number .* at least 1, and here is '0'", id="none"
         ),
-        pytest.param("1 5 1 1 2 1", "slot 'x' should have 2 values, got 1", id="too few"),
+        pytest.param("1 5 1 1 2 1", "slot 'x' should have 2 values, but the line has 1 left", id="too few"),
         pytest.param("1 5 1 1 2 1 2 9", "1 words are left", id="too many"),
-        pytest.param("1 a 1 1 2 1 2", "slot 'words' is uint64, got 'a'", id="no number"),
+        pytest.param("1 a 1 1 2 1 2", "value 1 of slot 'words' is 'a', no uint64", id="no number"),
         pytest.param("1  5 1 1 2 1 2", "slot 'words'", id="two spaces"),
     ],
 )

@@ -84,9 +84,12 @@ def test_a_batch_is_split_between_sequences(monkeypatch):
     x = fluid.layers.data("x", [1], lod_level=1)
     total = fluid.layers.reduce_sum(x)
     feed = {"x": fluid.create_lod_tensor(np.arange(6, dtype="float32").reshape(6, 1), [[3, 1, 2]], CPU)}
-    rows, sums = fluid.ParallelExecutor(False).run([x, total], feed=feed)
-    assert rows.ravel().tolist() == [0, 1, 2, 3, 4, 5]
-    assert sums.tolist() == [3, 12]  # one sequence of 0 1 2, then 3 and 4 5
+    rows, sums = fluid.ParallelExecutor(False).run([x, total], feed=feed, return_numpy=False)
+    assert np.array(rows).ravel().tolist() == [0, 1, 2, 3, 4, 5]
+    assert rows.recursive_sequence_lengths() == [[3, 1, 2]]
+    assert np.array(sums).tolist() == [3, 12]  # one sequence of 0 1 2, then 3 and 4 5
+    with pytest.raises(RuntimeError, match="return_numpy=False"):
+        fluid.ParallelExecutor(False).run([x], feed=feed)
 
 
 @pytest.mark.usefixtures("fresh")
@@ -107,3 +110,74 @@ def test_a_feeder_makes_sequences():
     assert feed["words"].recursive_sequence_lengths() == [[2, 1]]
     assert np.array(feed["words"]).tolist() == [[1], [2], [3]]
     assert feed["nested"].recursive_sequence_lengths() == [[2, 1], [1, 2, 2]]
+
+
+def text_network():
+    words = fluid.layers.data("words", [1], dtype="int64", lod_level=1)
+    label = fluid.layers.data("label", [1], dtype="int64")
+    rows = fluid.nets.sequence_conv_pool(fluid.layers.embedding(words, [50, 8]), 6, 3)
+    loss = fluid.layers.mean(fluid.layers.cross_entropy(fluid.layers.fc(rows, 2, act="softmax"), label))
+    fluid.optimizer.SGD(0.5).minimize(loss)
+    return words, label, loss
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_text_network_learns_from_a_feeder_on_two_devices_as_on_one(monkeypatch):
+    monkeypatch.setenv("CPU_NUM", "2")
+    found = []
+    for parallel in (False, True):
+        main, startup = fluid.Program(), fluid.Program()
+        main.random_seed = startup.random_seed = 7
+        with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()), fluid.unique_name.guard():
+            words, label, loss = text_network()
+            executor = fluid.Executor(CPU)
+            executor.run(startup)
+            feed = fluid.DataFeeder([words, label], CPU).feed(
+                [([1, 2, 3], [0]), ([4], [1]), ([5, 6, 7, 8, 9], [1]), ([2], [0]), ([3, 3], [1])]
+            )
+            program = fluid.CompiledProgram(main).with_data_parallel(loss_name=loss.name) if parallel else main
+            losses = [executor.run(program, feed, [loss])[0] for _ in range(5)]
+            # 5 texts go 2 and 3; the devices' losses are means over theirs
+            found.append([v[0] if len(v) == 1 else (2 * v[0] + 3 * v[1]) / 5 for v in losses])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+    assert found[0][-1] < found[0][0]
+
+
+@pytest.mark.usefixtures("fresh")
+def test_sparse_slots_feed_a_program_in_an_async_executor(tmp_path):
+    (tmp_path / "data.proto").write_text(
+        'name: "MultiSlotDataFeed" batch_size: 4 multi_slot_desc {'
+        ' slots { name: "words" type: "uint64" is_dense: false is_used: true }'
+        ' slots { name: "label" type: "uint64" is_dense: true is_used: true } }'
+    )
+    files = []
+    for i in range(3):  # a text of even words is of class 0
+        lines = [f"{n} {' '.join(str(2 * k + n % 2) for k in range(n))} 1 {n % 2}\n" for n in (1, 2, 3, 4, 5, 6) * 4]
+        files.append(tmp_path / f"part-{i}")
+        files[-1].write_text("".join(lines))
+    words, label, loss = text_network()
+    executor = fluid.Executor(CPU)
+    executor.run(fluid.default_startup_program())
+    feed = fluid.DataFeeder([words, label], CPU).feed([([2, 4], [0]), ([1, 3, 5], [1])])
+    test = fluid.default_main_program().clone(for_test=True)
+    before = executor.run(test, feed, [loss])[0][0]
+    desc = fluid.DataFeedDesc(tmp_path / "data.proto")
+    for _ in range(5):
+        fluid.AsyncExecutor(CPU).run(fluid.default_main_program(), desc, files, 2, [loss])
+    assert executor.run(test, feed, [loss])[0][0] < before / 2
+
+
+@pytest.mark.usefixtures("fresh")
+def test_an_op_that_needs_sequences_says_so_when_rows_are_fed():
+    x = fluid.layers.data("x", [2], lod_level=1)
+    out = fluid.layers.sequence_pool(x, "sum")
+    with pytest.raises(RuntimeError, match="sequence_pool needs sequences, but its X 'x' has plain rows"):
+        fluid.Executor(CPU).run(feed={"x": np.zeros((3, 2), "float32")}, fetch_list=[out])
+
+
+@pytest.mark.usefixtures("fresh")
+def test_lengths_that_do_not_add_up_are_no_feed():
+    x = fluid.layers.data("x", [2], lod_level=1)
+    tensor = fluid.LoDTensor(np.zeros((3, 2), "float32"), [[1, 1]])
+    with pytest.raises(ValueError, match=r"has 3 rows, but lengths \[\[1, 1\]\]"):
+        fluid.Executor(CPU).run(feed={"x": tensor}, fetch_list=[fluid.layers.sequence_pool(x, "sum")])

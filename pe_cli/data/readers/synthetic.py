@@ -15,6 +15,7 @@ from pe_cli.data.dataset import Array, Batch, Dataset
 from pe_cli.data.hashing import random_bits, stream_key, uniform
 from pe_cli.data.origin import Origin
 from pe_cli.data.registry import Count, ReaderOptions, reader
+from pe_cli.ops.lod import offsets_name, offsets_of, ranges
 
 # places in a bank of noise where a sample may start; two banks make pairs of starts that practically never repeat
 _STARTS = 1 << 16
@@ -25,6 +26,8 @@ _BLOCK = 1 << 16
 _MOST_ELEMENTS = 1 << 28
 # whole numbers up to here are exact in float64
 _MOST_STEPS = 1 << 53
+# rows of a sequence; the noise of row r of sample i is that of number i * _MOST_ROWS + r
+_MOST_ROWS = 1 << 20
 _HIGH = {"float32": 1.0, "float64": 1.0, "uint8": 256.0, "bool": 2.0}
 
 
@@ -43,9 +46,14 @@ class FieldOptions(BaseModel):
     )
     noise: float = Field(0.5, ge=0, le=1, description="share of the range that is noise; 0 repeats the prototype")
     classes: Count | None = Field(None, description="makes it a label: class indices in [0, classes)")
+    lengths: tuple[Count, Count] | None = Field(
+        None, description="makes a sample a sequence of so many rows, least and most; shape is that of a row"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> FieldOptions:
+        if self.lengths and not self.lengths[0] <= self.lengths[1] <= _MOST_ROWS:
+            raise ValueError(f"lengths are [least, most], at most {_MOST_ROWS}, got {list(self.lengths)}")
         if math.prod(self.shape) > _MOST_ELEMENTS:
             raise ValueError(f"a sample of {math.prod(self.shape)} elements is more than {_MOST_ELEMENTS}")
         if self.classes is not None:
@@ -107,6 +115,7 @@ class Synthetic:
 
     def __init__(self, options: SyntheticOptions) -> None:
         self.fields = {name: TensorType(field.shape, field.dtype) for name, field in options.fields.items()}
+        self.sequences = frozenset(name for name, field in options.fields.items() if field.lengths)
         self._options = options
         self._classes = max((field.classes or 0 for field in options.fields.values()), default=0)
         self._sources = {
@@ -121,7 +130,18 @@ class Synthetic:
     def take(self, indices: NDArray[np.int64]) -> Batch:
         """Compute some samples; see `Dataset.take`."""
         latent = self._latent(indices)
-        return {name: self._field(name, field, indices, latent) for name, field in self._options.fields.items()}
+        batch: Batch = {}
+        for name, field in self._options.fields.items():
+            if field.lengths is None:
+                batch[name] = self._field(name, field, indices, latent)
+                continue
+            least, most = field.lengths
+            spread = random_bits(stream_key(self._options.seed, name, "length"), indices) % np.uint64(most - least + 1)
+            lengths = least + spread.astype(np.int64)
+            rows = ranges(indices * _MOST_ROWS, lengths)
+            batch[offsets_name(name, 0)] = offsets_of(lengths)
+            batch[name] = self._field(name, field, rows, np.repeat(latent, lengths))
+        return batch
 
     def _latent(self, indices: NDArray[np.int64]) -> Array:
         if not self._classes:

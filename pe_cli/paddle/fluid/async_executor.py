@@ -116,4 +116,4 @@ class _Job:
         if self.shown:
             with self.printing:
                 for name in self.shown:
-                    print(f"{name}: {np.array2string(values[name])}")  # noqa: T201 (asked for)
+                    print(f"{name}: {np.array2string(values[name].array)}")  # noqa: T201 (asked for)

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pe_cli.core.errors import did_you_mean
 from pe_cli.graph.passes import customized_gradient
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, raised_as
@@ -83,7 +81,7 @@ class DataParallel:
             for _ in range(max(1, self.times)):
                 values = running.run(self.program, scope, self.setting, parts, names)
         self.has_run = True
-        return [_fetched([v[n] for v in values], return_numpy, merge) for n in names]
+        return [_fetched(n, [v[n] for v in values], return_numpy, merge) for n in names]
 
     def parts(self, feed: Any) -> list[dict[str, LoDTensor]]:
         """Return what each device is fed.
@@ -145,16 +143,18 @@ def loss_of(program: Program, loss: Any) -> str | None:
     return name
 
 
-def _fetched(values: Sequence[np.ndarray[Any, Any]], return_numpy: bool, merge: bool) -> Any:
+def _fetched(name: str, values: Sequence[LoDTensor], return_numpy: bool, merge: bool) -> Any:
     if not merge:
-        return [v if return_numpy else LoDTensor(v) for v in values]
+        return [running.as_fetched(name, v, return_numpy) for v in values]
     try:
-        joined = running.merged(values)
+        joined = running.merged([v.array for v in values])
     except ValueError:
-        shapes = ", ".join(str(list(v.shape)) for v in values)
+        shapes = ", ".join(str(v.shape()) for v in values)
         message = f"the devices' values cannot be joined along axis 0: {shapes}"
         raise FluidValueError(message, hint="return_merged=False") from None
-    return joined if return_numpy else LoDTensor(joined)
+    levels = zip(*(v.recursive_sequence_lengths() for v in values), strict=True)
+    lengths = [[n for part in level for n in part] for level in levels]
+    return running.as_fetched(name, LoDTensor(joined, lengths), return_numpy)
 
 
 def write_pictures(program: Program, setting: running.Setting) -> None:

@@ -84,7 +84,7 @@ class Executor:
         names = running.names_of(program, fetch_list)
         with raised_as(EnforceNotMet):
             (values,) = running.run(program, scope, running.Setting(self._places), [part], names)
-        return [as_fetched(values[n], return_numpy) for n in names]
+        return [running.as_fetched(n, values[n], return_numpy) for n in names]
 
     def close(self) -> None:
         """Close the executor: it cannot run any more."""
@@ -115,11 +115,6 @@ class Executor:
             values = self.run(program, feed, fetch_list, scope=scope)
             if labels and step % print_period == 0:
                 print(", ".join(f"{k}: {v}" for k, v in zip(labels, values, strict=True)))  # noqa: T201
-
-
-def as_fetched(value: np.ndarray[Any, Any], return_numpy: bool) -> Any:
-    """Return a fetched value as an array, or as a LoDTensor."""
-    return value if return_numpy else LoDTensor(value)
 
 
 def as_numpy(tensor: Any) -> Any:

@@ -10,13 +10,15 @@ import numpy as np
 
 from pe_cli.core.errors import did_you_mean
 from pe_cli.core.types import TensorType
-from pe_cli.execute.executor import split_sizes
+from pe_cli.execute.split import split_sizes
+from pe_cli.ops.lod import offsets_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths
 from pe_cli.program.ir import Program
 
 Array = np.ndarray[Any, Any]
-
+#: Feed and levels of its sequences, sorted.
+Levels = tuple[tuple[str, int], ...]
 
 _NEEDED: WeakKeyDictionary[Program, tuple[Any, list[str]]] = WeakKeyDictionary()
 
@@ -77,8 +79,33 @@ def _missing(program: Program, name: str) -> None:
     raise FluidValueError(f"'{name}' is read before any op writes it", hint="feed it, or make it persistable")
 
 
+def levels_of(parts: Sequence[Mapping[str, LoDTensor]]) -> Levels:
+    """Return the levels of the sequences that are fed.
+
+    Raises:
+        FluidValueError: devices are fed different ones; a ValueError.
+    """
+    found = [tuple(sorted((name, len(t.lod())) for name, t in part.items() if t.lod())) for part in parts]
+    if len(set(found)) > 1:
+        raise FluidValueError(f"devices are fed sequences of different levels: {', '.join(map(str, found))}")
+    return found[0]
+
+
+def arrays_of(part: Mapping[str, LoDTensor]) -> dict[str, Array]:
+    """Return the arrays of what a device is fed, and those of the offsets of its sequences."""
+    out = {}
+    for name, tensor in part.items():
+        out[name] = tensor.array
+        for k, offsets in enumerate(tensor.lod()):
+            out[offsets_name(name, k)] = np.asarray(offsets, np.int64)
+    return out
+
+
 def _converted(name: str, kind: TensorType, value: Any, devices: int) -> LoDTensor:
     lengths = value.recursive_sequence_lengths() if isinstance(value, LoDTensor) else []
+    if lengths and not value.has_valid_recursive_sequence_lengths():
+        hint = "the last level adds up to the rows, others to the next level's sequences"
+        raise FluidValueError(f"feed '{name}' has {len(value)} rows, but lengths {lengths}", hint=hint)
     plain = not isinstance(value, (np.ndarray, np.generic, LoDTensor))
     array = np.asarray(value)
     wanted = kind.shape

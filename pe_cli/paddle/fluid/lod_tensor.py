@@ -43,6 +43,11 @@ class LoDTensor:
             raise FluidValueError("the tensor has no value yet", hint="call set first")
         return self._array
 
+    @property
+    def array(self) -> np.ndarray[Any, Any]:
+        """The value itself, not a copy."""
+        return self._value()
+
     def _is_initialized(self) -> bool:
         return self._array is not None
 

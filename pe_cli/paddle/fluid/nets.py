@@ -82,6 +82,20 @@ def img_conv_group(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     return layers.pool2d(out, pool_size, pool_type, pool_stride)
 
 
+def sequence_conv_pool(
+    input: Variable,
+    num_filters: int,
+    filter_size: int,
+    param_attr: Any = None,
+    act: str | None = "sigmoid",
+    pool_type: str = "max",
+    bias_attr: Any = None,
+) -> Any:
+    """Convolve along sequences, then make a row of each."""
+    attrs = {"param_attr": param_attr, "bias_attr": bias_attr, "act": act}
+    return layers.sequence_pool(layers.sequence_conv(input, num_filters, filter_size, **attrs), pool_type)
+
+
 def glu(input: Variable, dim: int = -1) -> Any:
     """Multiply the first half along an axis by the sigmoid of the second."""
     first, second = layers.split(input, num_or_sections=2, dim=dim)

@@ -19,7 +19,7 @@ from pe_cli.execute.parts import Parts, is_cut
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import feeding
 from pe_cli.paddle.fluid.flags import get_flags
-from pe_cli.paddle.fluid.lod_tensor import LoDTensor
+from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths
 from pe_cli.paddle.fluid.profiler import RECORDER
 from pe_cli.paddle.fluid.scope import Key, Places, Scope, Store
 from pe_cli.program.ir import Program, Role, Variable
@@ -37,7 +37,6 @@ class Prepared:
         reads: persistable variables that must have a value before a run.
         keeps: all persistable variables.
         writes: those that a run writes.
-        inputs: every variable that an op reads.
         initialises: writes nothing but persistable variables.
         steps: runs so far.
     """
@@ -47,7 +46,6 @@ class Prepared:
     reads: dict[str, TensorType]
     keeps: dict[str, TensorType]
     writes: list[str]
-    inputs: frozenset[str]
     initialises: bool
     steps: int = 0
 
@@ -104,7 +102,7 @@ def _flat(values: Any) -> list[Any]:
 
 def run(
     program: Program, scope: Scope, setting: Setting, parts: Sequence[Mapping[str, LoDTensor]], fetches: Sequence[str]
-) -> list[dict[str, Array]]:
+) -> list[dict[str, LoDTensor]]:
     """Run one step.
 
     Args:
@@ -115,10 +113,10 @@ def run(
         fetches: names.
 
     Returns:
-        Per device: name -> value.
+        Per device: name -> value with its sequences.
 
     Raises:
-        EnforceNotMet: a variable without a value, or a failing kernel; a RuntimeError.
+        EnforceNotMet: a variable without a value, sequences that an op misses, or a failing kernel; a RuntimeError.
     """
     root = scope.root()
     shown = [p for p in getattr(program, "prints", ()) if p.first_n < 0 or p.count < p.first_n]
@@ -126,10 +124,14 @@ def run(
     if not program.global_block().ops and not fetches:
         return [{} for _ in parts]
     cut = _cut(program)
-    values = _run_parts(cut, root, setting, parts, fetches) if cut else _run_once(program, root, setting, parts, fetches)
+    if cut:
+        found = _run_parts(cut, root, setting, parts, fetches)
+        values = [{name: LoDTensor(a) for name, a in each.items()} for each in found]
+    else:
+        values = _run_once(program, root, setting, parts, fetches)
     for each in shown:
         each.count += 1
-        print(each.text(merged([v[each.name] for v in values])))  # noqa: T201 (asked for)
+        print(each.text(merged([np.asarray(v[each.name]) for v in values])))  # noqa: T201 (asked for)
     return [{name: v[name] for name in wanted} for v in values]
 
 
@@ -166,7 +168,8 @@ def _run_parts(
 
     def once(part: Program, feeds: list[dict[str, Any]], names: list[str]) -> list[dict[str, Array]]:
         given = [{n: v if isinstance(v, LoDTensor) else LoDTensor(v) for n, v in feed.items()} for feed in feeds]
-        return _run_once(part, root, setting, given, names, step)
+        found = _run_once(part, root, setting, given, names, step)
+        return [{name: np.asarray(t) for name, t in each.items()} for each in found]
 
     def kept(name: str) -> Array:
         found = root.find_var(name)
@@ -184,17 +187,18 @@ def _run_once(
     parts: Sequence[Mapping[str, LoDTensor]],
     fetches: Sequence[str],
     step: Step | None = None,
-) -> list[dict[str, Array]]:
+) -> list[dict[str, LoDTensor]]:
     """Run a program, or a part of one, as one plan."""
     with _PREPARING:
-        ready = _prepare(program, root, setting, frozenset(parts[0]))
+        ready = _prepare(program, root, setting, frozenset(parts[0]), feeding.levels_of(parts))
     for name, kind in ready.reads.items():
         if not root.has_value(name):
             hint = "run the startup program in this scope first"
             raise EnforceNotMet(f"variable '{name}', {kind}, has no value yet", hint=hint)
     root.bring(setting.key, ready.keeps)
-    used = ready.inputs.union(fetches)
-    arrays = [{name: np.asarray(t) for name, t in part.items() if name in used} for part in parts]
+    sequences, used = ready.executor.sequences, ready.executor.read.union(fetches)
+    whole = sequences.complete([feeding.arrays_of(part) for part in parts])
+    arrays = [{name: a for name, a in part.items() if name in used} for part in whole]
     types = [{name: TensorType(a.shape, str(a.dtype)) for name, a in part.items()} for part in arrays]
     sizes = step.sizes if step else [feeding.samples_of(program, part) for part in parts]
     with _PREPARING:
@@ -206,7 +210,11 @@ def _run_once(
     if every > 0 and ready.steps % every == 0:
         ready.executor.drop_unused()
     root.wrote(setting.key, ready.writes)
-    return values
+    lods = {name: sequences.lods.get(name, ()) for name in fetches}
+    return [
+        {name: LoDTensor(v[name], to_lengths([part[o].tolist() for o in lods[name]])) for name in fetches}
+        for v, part in zip(values, whole, strict=False)
+    ]
 
 
 def _step(ready: Prepared, program: Program) -> int:
@@ -214,15 +222,18 @@ def _step(ready: Prepared, program: Program) -> int:
     return 0 if program.random_seed and ready.initialises else ready.steps
 
 
-def _prepare(program: Program, root: Scope, setting: Setting, fed: frozenset[str]) -> Prepared:
+def _prepare(
+    program: Program, root: Scope, setting: Setting, fed: frozenset[str], levels: feeding.Levels
+) -> Prepared:
     block = program.global_block()
     types = {v.name: v.type for v in block.vars.values() if v.persistable and v.type.known and _used(v)}
     store: Store = root.store(setting.key, types)
     kept = store.executors.setdefault(program, {})
-    key = (getattr(program, "version", len(block.ops)), setting, fed, program.random_seed, _check_nan_inf())
+    version = getattr(program, "version", len(block.ops))
+    key = (version, setting, fed, levels, program.random_seed, _check_nan_inf())
     if key not in kept:
         steps = max((p.steps for p in kept.values()), default=0)
-        kept[key] = _made(program, store, setting, fed, types)
+        kept[key] = _made(program, store, setting, fed, levels, types)
         kept[key].steps = steps
         while len(kept) > MOST:
             del kept[next(iter(kept))]
@@ -241,7 +252,12 @@ def _used(v: Variable) -> bool:
 
 
 def _made(
-    program: Program, store: Store, setting: Setting, fed: frozenset[str], types: dict[str, TensorType]
+    program: Program,
+    store: Store,
+    setting: Setting,
+    fed: frozenset[str],
+    levels: feeding.Levels,
+    types: dict[str, TensorType],
 ) -> Prepared:
     copy = program.clone()
     block = copy.global_block()
@@ -256,6 +272,7 @@ def _made(
         execution=setting.execution,
         seed=seed,
         check_nan_inf=_check_nan_inf(),
+        levels=dict(levels),
     )
     keeps = {v.name: v.type for v in block.vars.values() if v.persistable}
     written: set[str] = set()
@@ -263,9 +280,8 @@ def _made(
     for op in block.ops:
         reads.update({n: keeps[n] for n in op.input_names() if n in keeps and n not in written})
         written.update(op.output_names())
-    inputs = frozenset(n for op in block.ops for n in op.input_names())
     writes = [n for n in keeps if n in written]
-    return Prepared(copy, executor, reads, keeps, writes, inputs, initialises=set(writes) == written)
+    return Prepared(copy, executor, reads, keeps, writes, initialises=set(writes) == written)
 
 
 def _check_nan_inf() -> bool:
@@ -280,3 +296,16 @@ def has_backward(program: Program) -> bool:
 def merged(values: Sequence[Array]) -> Array:
     """Join per-device values along axis 0; a scalar counts as [1]."""
     return values[0] if len(values) == 1 else np.concatenate([np.atleast_1d(v) for v in values])
+
+
+def as_fetched(name: str, value: LoDTensor, return_numpy: bool) -> Any:
+    """Return a fetched value as an array, or as it is.
+
+    Raises:
+        EnforceNotMet: sequences, which an array would lose; a RuntimeError.
+    """
+    if not return_numpy:
+        return value
+    if value.lod():
+        raise EnforceNotMet(f"'{name}' has sequences, which no array can show", hint="use return_numpy=False")
+    return value.array

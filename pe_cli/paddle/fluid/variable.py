@@ -35,11 +35,9 @@ class Variable(Arithmetic, ir.Variable):
     """A variable with operators.
 
     Attributes:
-        lod_level: levels of nested sequences; 0 for none.
         undefined: made without a shape; takes its type from the first op that writes it.
     """
 
-    lod_level: int = 0
     undefined: bool = False
 
     @property

@@ -237,26 +237,9 @@ def gather_tree(ids: Variable, parents: Variable) -> Any:
     return call("stack", found[::-1], 0)
 
 
-def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: str | None = None) -> Any:
-    """Return 1 for the first x steps and 0 after them: [..., maxlen].
-
-    Raises:
-        NotThereYet: maxlen is not given: only a step knows the longest length.
-    """
-    from pe_cli.paddle.fluid.framework import as_dtype
-    from pe_cli.paddle.fluid.layers.constants import sizes_of
-    from pe_cli.paddle.fluid.layers.ops import less_than
-
-    length = sizes_of("sequence_mask", "maxlen", maxlen, single=True)
-    if length is None:
-        raise NotThereYet("sequence_mask without maxlen is not there yet", hint="give maxlen")
-    rows = call("expand", call("unsqueeze", x, [len(x.shape)]), [*([1] * len(x.shape)), length])
-    return call("cast", less_than(assign(np.arange(length).astype(x.dtype)), rows), as_dtype(dtype))
-
-
 __all__ = [
     "add_position_encoding", "affine_channel", "clip_by_norm", "crop", "gather_tree", "im2sequence",
     "image_resize", "image_resize_short", "lrn",
     "randperm", "rank", "scatter_nd",
-    "selu", "sequence_mask", "shard_index", "size", "space_to_depth", "temporal_shift",
+    "selu", "shard_index", "size", "space_to_depth", "temporal_shift",
 ]  # fmt: skip

@@ -1,0 +1,202 @@
+"""resolve: find the LoD of every variable, and give sequence ops the arrays that they need as plain feeds.
+
+Programs say LoD in one place only: feeds declare `lod_level`. Resolving walks over the ops once, for given levels: an op with a LoD rule
+(`pe_cli.ops.lod`) gets its arrays as inputs and says its outputs' LoD; any other hands on the LoD of an input whose rows it keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.ops.lod import Lod, LodRequest, Recipe, offsets_name
+from pe_cli.ops.registry import find
+from pe_cli.program.ir import EMPTY, Block, Operator, Program
+
+Array = np.ndarray[Any, Any]
+#: Two sizes for an unknown number of rows, to see whether an op keeps it; primes that no layer's sizes make.
+_PROBES = (1_000_003, 1_000_033)
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """A program whose sequence ops have their arrays, and how those are made.
+
+    Args:
+        program: with offsets and made arrays as data variables.
+        feeds: feed with sequences -> the feeds of its offsets, the outermost first.
+        lods: LoD of every variable that has one.
+        recipes: arrays that are made before a step, in order.
+    """
+
+    program: Program
+    feeds: Mapping[str, Lod] = field(default_factory=dict)
+    lods: Mapping[str, Lod] = field(default_factory=dict)
+    recipes: tuple[Recipe, ...] = ()
+
+    def complete(self, parts: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
+        """Return every device's feeds with the made arrays.
+
+        Raises:
+            PeError: lengths or offsets that do not fit (exit code 3).
+        """
+        out = [dict(part) for part in parts]
+        for recipe in self.recipes:
+            for part in out:
+                part[recipe.name] = recipe.run(part)
+            if recipe.common:
+                longest = max((part[recipe.name] for part in out), key=len)
+                for part in out:
+                    part[recipe.name] = longest
+        return out
+
+
+def declared_levels(program: Program) -> dict[str, int]:
+    """Return the levels that a program's feeds declare, where there are any."""
+    return {v.name: v.lod_level for v in program.list_vars() if v.is_data and v.lod_level}
+
+
+def resolve(program: Program, levels: Mapping[str, int] | None = None) -> Sequences:
+    """Return a program with the arrays of its sequence ops; the program itself where it has no sequences.
+
+    Args:
+        program: not changed.
+        levels: feed -> levels of its sequences; default: as declared.
+
+    Raises:
+        PeError: an op needs sequences that its input does not have; with the op's place.
+    """
+    found = {name: n for name, n in (declared_levels(program) if levels is None else levels).items() if n}
+    wanting = any(_rule_slots(op) and not _filled(op) for op in program.global_block().ops)
+    if not found and not wanting:
+        return Sequences(program)
+    made = program.clone()
+    return _Walk(made.global_block(), found).run()
+
+
+def _rule_slots(op: Operator) -> tuple[str, ...]:
+    definition = op.definition
+    forward = find(definition.is_grad_of) if definition.is_grad_of else definition
+    return tuple(s for s in forward.host_slots if s in {slot.name for slot in definition.inputs})
+
+
+def _filled(op: Operator) -> bool:
+    return any(op.inputs.get(s) for s in _rule_slots(op))
+
+
+class _Walk:
+    """One walk over a block."""
+
+    def __init__(self, block: Block, levels: Mapping[str, int]) -> None:
+        self.block = block
+        self.feeds = {name: tuple(offsets_name(name, k) for k in range(n)) for name, n in levels.items()}
+        self.lods: dict[str, Lod] = dict(self.feeds)
+        self.recipes: dict[Recipe, str] = {}
+        self.known = {v.name: v.name for v in block.vars.values() if v.is_data and v.dtype in ("int64", "int32")}
+        for name in (n for names in self.feeds.values() for n in names):
+            self._declare(name, TensorType((-1,), "int64"))
+
+    def run(self) -> Sequences:
+        """Walk, and return what was found."""
+        for op in self.block.ops:
+            try:
+                self._visit(op)
+            except PeError as error:
+                error.at = error.at or op.at
+                raise
+        return Sequences(self.block.program, self.feeds, self.lods, self._used())
+
+    def _used(self) -> tuple[Recipe, ...]:
+        """Return the recipes of arrays that an op reads or that say sequences, and forget the others."""
+        needed = {n for op in self.block.ops for n in op.input_names()} | {n for lod in self.lods.values() for n in lod}
+        found = []
+        for recipe, name in reversed(self.recipes.items()):
+            if name in needed:
+                needed.update(recipe.sources)
+                found.append(replace(recipe, name=name))
+            else:
+                del self.block.vars[name]
+        return tuple(reversed(found))
+
+    def _declare(self, name: str, kind: TensorType) -> None:
+        if name not in self.block.vars:
+            self.block.create_var(name, kind, is_data=True, stop_gradient=True)
+
+    def _add(self, recipe: Recipe) -> str:
+        """Return the name of a made array; equal recipes have one."""
+        if recipe not in self.recipes:
+            source = recipe.sources[0] if recipe.sources else recipe.op
+            name = f"{source}@{recipe.make.__name__.strip('_')}"
+            if name in self.block.vars:
+                name = f"{name}@{len(self.recipes)}"
+            self.recipes[recipe] = name
+            self._declare(name, recipe.type)
+        return self.recipes[recipe]
+
+    def _visit(self, op: Operator) -> None:
+        definition = op.definition
+        forward = find(definition.is_grad_of) if definition.is_grad_of else definition
+        if forward.lod_rule is not None:
+            if not _filled(op):
+                self._apply(op, definition is forward)
+        elif definition is forward:
+            self._hand_on(op)
+
+    def _apply(self, op: Operator, is_forward: bool) -> None:
+        forward = op.definition if is_forward else find(op.definition.is_grad_of or "")
+        assert forward.lod_rule is not None
+        request = LodRequest(
+            forward,
+            op.inputs,
+            op.outputs if is_forward else {},
+            op.attrs,
+            lambda name: self.block.var(name).type,
+            self.lods,
+            self._add,
+            self.known,
+        )
+        forward.lod_rule(request)
+        own = {slot.name for slot in op.definition.inputs}
+        op.inputs.update({slot: names for slot, names in request.given.items() if slot in own})
+        for slot in (*request.left_out, *op.definition.named_only):
+            op.inputs.pop(slot, None)
+
+    # --- ops without a rule -------------------------------------------------------------------------------------------
+
+    def _hand_on(self, op: Operator) -> None:
+        for out, source in op.definition.alias.items():
+            for name, of in zip(op.outputs.get(out, ()), op.inputs.get(source, ()), strict=False):
+                if of in self.known:  # the same numbers in another shape
+                    self.known[name] = self.known[of]
+        for lod in dict.fromkeys(self.lods[n] for n in op.input_names() if n in self.lods):
+            for name in self._kept(op, lod):
+                self.lods.setdefault(name, lod)
+
+    def _kept(self, op: Operator, lod: Lod) -> set[str]:
+        """Return the outputs that have as many rows as the inputs of a LoD, whatever their number."""
+        rows = {n for n in op.input_names() if self.lods.get(n) == lod}
+        sizes = {self.block.var(n).shape[:1] for n in rows}
+        alike = {n for n in op.input_names() if self.block.var(n).shape[:1] in sizes and n not in self.lods}
+        more = {n for n in alike if not self.block.var(n).persistable}
+        return self._probe(op, rows) or self._probe(op, rows | more)
+
+    def _probe(self, op: Operator, rows: set[str]) -> set[str]:
+        found: list[set[str]] = []
+        for size in _PROBES:
+
+            def type_of(name: str, size: int = size) -> TensorType:
+                kind = self.block.var(name).type
+                return kind.with_shape(size, *kind.shape[1:]) if name in rows and kind.shape else kind
+
+            try:
+                types = self.block.infer(op, type_of)
+            except PeError:
+                return set()
+            pairs = [(n, t) for s, names in op.outputs.items() for n, t in zip(names, types.get(s, ()), strict=False)]
+            found.append({n for n, t in pairs if n != EMPTY and t.shape[:1] == (size,)})
+        return found[0] & found[1]

@@ -1,0 +1,7 @@
+"""What a kernel writes into the first word of a status slot; 0 is all well."""
+
+OUT_OF_RANGE = 1
+NOT_FINITE = 2
+RAISED = 3
+TOO_LONG = 4
+EMPTY_SEQUENCE = 5
