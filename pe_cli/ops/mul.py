@@ -13,7 +13,7 @@ from pe_cli.kernels.cuda import Tuned, cuda, on_cuda
 from pe_cli.kernels.gemm import gemm, gemm_scratch
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Real, T, address, kernel
 from pe_cli.ops.cuda import also_on_cuda
-from pe_cli.ops.lowering import Lowering, Numbers
+from pe_cli.ops.lowering import Lowering, Numbers, Offset
 from pe_cli.ops.registry import Attr, Sample, op
 
 
@@ -37,6 +37,10 @@ def products(
     if alpha != 1.0:
         for i in range(size):
             c[i] *= T(alpha)
+
+
+#: Floating-point operations from which a product is cut in two: about 0.1 ms, much more than handing half of it over.
+LARGE = 16_000_000
 
 
 @dataclass(frozen=True)
@@ -83,22 +87,44 @@ class Matrices:
 
 
 def multiply(
-    o: Lowering, factors: tuple[Any, Matrices], others: tuple[Any, Matrices], out: tuple[Any, Matrices], alpha: float
+    o: Lowering,
+    factors: tuple[Any, Matrices],
+    others: tuple[Any, Matrices],
+    out: tuple[Any, Matrices],
+    alpha: float,
+    part: int = 0,
 ) -> None:
-    """Append the call for out = alpha factors @ others; products of one place of out are added up."""
+    """Append the calls for out = alpha factors @ others; products of one place of out are added up.
+
+    A large product is two calls, for two halves of out: of its rows, or of its matrices. They take the numbers of parts
+    from `part` on.
+    """
     (a, left), (b, right), (c, result) = factors, others, out
     batch = broadcast(left.batch, right.batch, result.batch)
     seen: set[int] = set()
-    table: list[int] = []
+    table: list[tuple[int, int, int, int]] = []
     for at_a, at_b, at_c in zip(left.offsets(batch), right.offsets(batch), result.offsets(batch), strict=True):
-        table += [at_a, at_b, at_c, int(at_c in seen)]
+        table.append((at_a, at_b, at_c, int(at_c in seen)))
         seen.add(at_c)
     m, n, k = left.height, right.width, left.width
-    scratch = o.scratch(gemm_scratch(n, k), c.dtype)
-    o.call(
-        products, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns,
-        c, c.size, alpha, Numbers(tuple(table or (0,))), len(table) // 4, scratch,
-    )  # fmt: skip
+    large = len(seen) == len(table) and 2 * m * n * k * len(table) >= LARGE
+    single = len(table) == 1
+    for half in range(2 if large and (m if single else len(table)) > 1 else 1):
+        high, rows, start, size = m, table, 0, c.size
+        if large and single:
+            start, high = (0, m // 2) if half == 0 else (m // 2, m - m // 2)
+            rows = [(table[0][0] + start * (1 if left.transposed else left.columns), table[0][1], 0, 0)]
+            start, size = start * n, high * n
+        elif large:
+            middle = len(table) // 2
+            start = half * middle * m * n
+            rows = [(p, q, r - start, 0) for p, q, r, _ in (table[middle:] if half else table[:middle])]
+            size = len(rows) * m * n
+        o.call(
+            products, int(left.transposed), int(right.transposed), high, n, k, a, left.columns, b, right.columns,
+            Offset(c, start), size, alpha, Numbers(tuple(itertools.chain(*rows)) or (0,)), len(rows),
+            o.scratch(gemm_scratch(n, k), c.dtype), part=part + half,
+        )  # fmt: skip
 
 
 def multiply_back(o: Lowering, x: Matrices, y: Matrices, out: Matrices, alpha: float) -> None:
@@ -113,9 +139,9 @@ def multiply_back(o: Lowering, x: Matrices, y: Matrices, out: Matrices, alpha: f
     if o.has("Y@GRAD"):
         target = (o.output("Y@GRAD"), y)
         if y.transposed:
-            multiply(o, (gradient[0], out.flipped()), (o.input("X"), x), target, alpha)
+            multiply(o, (gradient[0], out.flipped()), (o.input("X"), x), target, alpha, part=2)
         else:
-            multiply(o, (o.input("X"), x.flipped()), gradient, target, alpha)
+            multiply(o, (o.input("X"), x.flipped()), gradient, target, alpha, part=2)
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
