@@ -1,6 +1,6 @@
 """Run pe and PyTorch on the workloads in turn, check that their losses agree, and write docs/performance.md's table.
 
-Usage: python benchmarks/run.py [--only mlp,lenet] [--repeats 3] [--steps 50] [--write]
+Usage: python benchmarks/run.py [--only mlp,lenet] [--repeats 3] [--steps 50] [--compile] [--write]
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def pe(name: str, size: int, steps: int, folder: Path, extra: list[str]) -> dict
     return run([*command, *extra])
 
 
-def torch(name: str, size: int, steps: int, threads: int, channels_last: bool) -> dict:
+def torch(name: str, size: int, steps: int, threads: int, extra: list[str]) -> dict:
     """Run PyTorch on a workload."""
     command = [sys.executable, str(ROOT / "benchmarks" / "torch_peer.py"), name, "--batch", str(size)]
     command += ["--steps", str(steps), "--threads", str(threads)]
-    return run(command + (["--channels-last"] if channels_last else []))
+    return run([*command, *extra])
 
 
 def agree(a: dict, b: dict, name: str) -> None:
@@ -53,6 +53,11 @@ def agree(a: dict, b: dict, name: str) -> None:
         gap = abs(a[key] - b[key]) / max(1e-3, abs(b[key]))
         if gap > (1e-4 if key == "loss_first" else 2e-2):
             sys.exit(f"{name}: {key} is {a[key]} with pe and {b[key]} with PyTorch")
+
+
+def ways(name: str, compiled: bool) -> list[str]:
+    """Return how PyTorch runs a workload: as it is, and with options of torch_peer.py."""
+    return ["", *["channels last"] * (name in ("lenet", "resnet20")), *["compile"] * (compiled and name != "chain")]
 
 
 def compare(name: str, size: int, args: argparse.Namespace, folder: Path) -> dict:
@@ -67,10 +72,10 @@ def compare(name: str, size: int, args: argparse.Namespace, folder: Path) -> dic
         one = pe(name, size, args.steps, folder, ["-o", "executor.devices=1"])
         ours["pe, 1 thread"].append(one["ms_per_step"]["median"])
         for threads in sorted({1, cores}):
-            for last in (False, True) if name in ("lenet", "resnet20") else (False,):
-                peer = torch(name, size, args.steps, threads, last)
+            for way in ways(name, args.compile):
+                peer = torch(name, size, args.steps, threads, [f"--{way.replace(' ', '-')}"] if way else [])
                 agree(one, peer, f"{name} {size}")  # several devices normalise their own halves of a batch
-                key = f"{threads} thread{'s' * (threads > 1)}{', channels last' * last}"
+                key = ", ".join([f"{threads} thread{'s' * (threads > 1)}", *filter(None, [way])])
                 theirs.setdefault(key, []).append(peer["ms_per_step"]["median"])
         row |= {"rss": mine["peak_rss_mb"], "peer_rss": peer["peak_rss_mb"], "peer": peer["peer"]}
         row |= {"start": mine["import_s"] + mine["first_step_s"], "peer_start": peer["import_s"] + peer["first_step_s"]}
@@ -106,6 +111,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(workloads.NAMES))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--compile", action="store_true", help="run PyTorch compiled, too; needs a C++ compiler")
     parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
     args = parser.parse_args()
     rows = []
