@@ -15,7 +15,9 @@ from pe_cli.ops.registry import Attr, Sample, op
 #: Elements of a tile of scores: half of a common L1 with 64 keys, a part of L2 with thousands.
 TILE = 32768
 MOST_ROWS = 64
+#: Parts of a call, and multiplications of each at least: some 20 us.
 MOST_PARTS = 4
+PART = 1_000_000
 
 
 _HEADS = {"num_heads": 2}
@@ -166,8 +168,9 @@ class _Call:
 
     def parts(self) -> list[tuple[int, int]]:
         """Return ranges of items, batch times heads, that may run at the same time."""
-        items = self.shapes.batch * self.heads
-        count = min(MOST_PARTS, items)
+        s = self.shapes
+        items = s.batch * self.heads
+        count = min(MOST_PARTS, items, items * s.queries * s.keys * (s.width + s.wide) // PART + 1)
         return [(items * i // count, items * (i + 1) // count) for i in range(count)]
 
 

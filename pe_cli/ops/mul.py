@@ -39,7 +39,8 @@ def products(
             c[i] *= T(alpha)
 
 
-#: Floating-point operations from which a product is cut in two: about 0.1 ms, much more than handing half of it over.
+#: Floating-point operations from which a product is cut in two: about 0.1 ms, much more than handing half of it over. From a
+#: quarter on, it may run beside others of its op.
 LARGE = 16_000_000
 
 
@@ -107,7 +108,8 @@ def multiply(
         table.append((at_a, at_b, at_c, int(at_c in seen)))
         seen.add(at_c)
     m, n, k = left.height, right.width, left.width
-    large = len(seen) == len(table) and 2 * m * n * k * len(table) >= LARGE
+    work = 2 * m * n * k * len(table)
+    large = len(seen) == len(table) and work >= LARGE
     single = len(table) == 1
     for half in range(2 if large and (m if single else len(table)) > 1 else 1):
         high, rows, start, size = m, table, 0, c.size
@@ -123,7 +125,7 @@ def multiply(
         o.call(
             products, int(left.transposed), int(right.transposed), high, n, k, a, left.columns, b, right.columns,
             Offset(c, start), size, alpha, Numbers(tuple(itertools.chain(*rows)) or (0,)), len(rows),
-            o.scratch(gemm_scratch(n, k), c.dtype), part=part + half,
+            o.scratch(gemm_scratch(n, k), c.dtype), part=part + half if 4 * work >= LARGE else None,
         )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ def test_calls_of_a_part_come_together_and_pass_no_other_call():
 
 SHAPES = {
     "padded_lstm": {"Input": (40, 6, 24), "WeightIh": (24, 96), "WeightHh": (24, 96)},
-    "attention": {"Q": (8, 40, 96)},
+    "attention": {"Q": (16, 70, 96)},
     "mul": {"X": (256, 192), "Y": (192, 256)},
     "matmul": {"X": (9, 64, 128), "Y": (9, 128, 192)},
 }
