@@ -42,7 +42,7 @@ def lstm(
         is_reverse: run from the last step to the first; not together with is_bidirec.
         init_h: [layers x directions, batch, hidden_size] states before the first step; 0 by default.
         init_c: likewise.
-        sequence_length: [batch] int64 steps of each sequence; beyond them the output is 0.
+        sequence_length: [batch] or [batch, 1] int64 steps of each sequence; beyond them the output is 0.
         time_major: time is the first axis of input and output.
         weight_ih_attr: of W_ih, [width, 4 hidden_size]; Xavier by default. With several layers or directions, a given name gets an
             ending: _l0, _l0_reverse, _l1, ...

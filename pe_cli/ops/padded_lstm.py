@@ -49,7 +49,7 @@ _BIASES = {"BiasIh": (16,), "BiasHh": (16,)}
         Sample({"Input": (2, 5, 3), **_WEIGHTS, **_BIASES}, name="two sequences of five"),
         Sample({"Input": (2, 5, 3), **_WEIGHTS, "InitH": (2, 4), "InitC": (2, 4)}, {"is_reverse": True}, "reversed, from given states"),
         Sample({"Input": (5, 2, 3), **_WEIGHTS, "BiasIh": (16,)}, {"time_major": True}, "time first"),
-        Sample({"Input": (3, 4, 3), **_WEIGHTS, **_BIASES, "Lengths": classes(0, 5, 3)}, name="three lengths"),
+        Sample({"Input": (3, 4, 3), **_WEIGHTS, **_BIASES, "Lengths": classes(0, 5, 3, 1)}, name="three lengths"),
         Sample(
             {"Input": (4, 3, 3), **_WEIGHTS, "InitH": (3, 4), "InitC": (3, 4), "Lengths": classes(0, 5, 3)},
             {"is_reverse": True, "time_major": True},
@@ -84,7 +84,7 @@ def padded_lstm(
         WeightHh: [units, 4 units] likewise.
         BiasIh, BiasHh: [4 units]; default 0.
         InitH, InitC: [batch, units], the states before the first step; default 0.
-        Lengths: [batch] int64, steps of each sequence; beyond them the states stay, and Out is 0. Default: all.
+        Lengths: [batch] or [batch, 1] int64, steps of each sequence; beyond them the states stay, and Out is 0. Default: all.
 
     Returns:
         Out: [batch, time, units], or [time, batch, units].
@@ -117,7 +117,9 @@ def padded_lstm(
             raise PeError(
                 f"padded_lstm needs {name} {x.with_shape(*wanted)} for Input {x} and {units} units, got {got}"
             )
-    if lengths is not None and (lengths.dtype != "int64" or not _fits(lengths.shape, (batch,))):
+    if lengths is not None and (
+        lengths.dtype != "int64" or lengths.shape[1:] not in ((), (1,)) or not _fits(lengths.shape[:1], (batch,))
+    ):
         raise PeError(f"padded_lstm needs Lengths int64[{batch}], one for each sequence, got {lengths}")
     wide = wide_of(units)
     after = -1 if steps < 0 else steps + 1
