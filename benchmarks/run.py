@@ -1,6 +1,6 @@
 """Run pe and PyTorch on the workloads in turn, check that their losses agree, and write docs/performance.md's table.
 
-Usage: python benchmarks/run.py [--only mlp,lenet] [--repeats 3] [--steps 50] [--write]
+Usage: python benchmarks/run.py [--only mlp,lenet] [--repeats 3] [--steps 50] [--compile] [--write]
 """
 
 from __future__ import annotations
@@ -40,15 +40,11 @@ def pe(name: str, size: int, steps: int, folder: Path, extra: list[str]) -> dict
     return run([*command, *extra])
 
 
-#: What PyTorch is told besides, by workload: all ways are run, and the best one counts.
-WAYS = {"lenet": ("", "channels last"), "resnet20": ("", "channels last"), "ctr": ("", "dense")}
-
-
-def torch(name: str, size: int, steps: int, threads: int, way: str) -> dict:
+def torch(name: str, size: int, steps: int, threads: int, extra: list[str]) -> dict:
     """Run PyTorch on a workload."""
     command = [sys.executable, str(ROOT / "benchmarks" / "torch_peer.py"), name, "--batch", str(size)]
     command += ["--steps", str(steps), "--threads", str(threads)]
-    return run(command + ([f"--{way.replace(' ', '-')}"] if way else []))
+    return run([*command, *extra])
 
 
 def agree(a: dict, b: dict, name: str) -> None:
@@ -57,6 +53,12 @@ def agree(a: dict, b: dict, name: str) -> None:
         gap = abs(a[key] - b[key]) / max(1e-3, abs(b[key]))
         if gap > (1e-4 if key == "loss_first" else 2e-2):
             sys.exit(f"{name}: {key} is {a[key]} with pe and {b[key]} with PyTorch")
+
+
+def ways(name: str, compiled: bool) -> list[str]:
+    """Return how PyTorch runs a workload: as it is, and with options of torch_peer.py."""
+    own = {"lenet": ["channels last"], "resnet20": ["channels last"], "ctr": ["dense"]}.get(name, [])
+    return ["", *own, *["compile"] * (compiled and name != "chain")]
 
 
 def compare(name: str, size: int, args: argparse.Namespace, folder: Path) -> dict:
@@ -71,10 +73,10 @@ def compare(name: str, size: int, args: argparse.Namespace, folder: Path) -> dic
         one = pe(name, size, args.steps, folder, ["-o", "executor.devices=1"])
         ours["pe, 1 thread"].append(one["ms_per_step"]["median"])
         for threads in sorted({1, cores}):
-            for way in WAYS.get(name, ("",)):
-                peer = torch(name, size, args.steps, threads, way)
+            for way in ways(name, args.compile):
+                peer = torch(name, size, args.steps, threads, [f"--{way.replace(' ', '-')}"] if way else [])
                 agree(one, peer, f"{name} {size}")  # several devices normalise their own halves of a batch
-                key = f"{threads} thread{'s' * (threads > 1)}{', ' * bool(way)}{way}"
+                key = ", ".join([f"{threads} thread{'s' * (threads > 1)}", *filter(None, [way])])
                 theirs.setdefault(key, []).append(peer["ms_per_step"]["median"])
         row |= {"rss": mine["peak_rss_mb"], "peer_rss": peer["peak_rss_mb"], "peer": peer["peer"]}
         row |= {"start": mine["import_s"] + mine["first_step_s"], "peer_start": peer["import_s"] + peer["first_step_s"]}
@@ -110,6 +112,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(workloads.NAMES))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--compile", action="store_true", help="run PyTorch compiled, too; needs a C++ compiler")
     parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
     args = parser.parse_args()
     rows = []

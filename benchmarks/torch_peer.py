@@ -22,6 +22,7 @@ PARSER.add_argument("--steps", type=int, default=50)
 PARSER.add_argument("--warmup", type=int, default=5)
 PARSER.add_argument("--channels-last", action="store_true")
 PARSER.add_argument("--dense", action="store_true", help="ctr: dense gradients of the tables")
+PARSER.add_argument("--compile", action="store_true", help="torch.compile the forward pass; needs a C++ compiler")
 ARGS = PARSER.parse_args()
 os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(ARGS.threads)
 
@@ -69,6 +70,30 @@ def ctr(p: dict, feed: dict) -> torch.Tensor:
     return functional.binary_cross_entropy_with_logits(logit, torch.from_numpy(feed["y"]))
 
 
+def lstm(p: dict, x: torch.Tensor) -> torch.Tensor:
+    weights = [p[f"lstm.{key}"] for key in ("w_ih", "w_hh", "b_ih", "b_hh")]
+    state = torch.zeros(1, x.shape[0], workloads.WIDTH)
+    h, _, _ = torch.lstm(functional.embedding(x, p["emb"]), (state, state), weights, True, 1, 0.0, True, False, True)
+    return functional.linear(h.mean(1), p["fc.w"], p["fc.b"])
+
+
+def transformer(p: dict, x: torch.Tensor) -> torch.Tensor:
+    def dense(value: torch.Tensor, key: str) -> torch.Tensor:
+        return functional.linear(value, p[f"{key}.w"], p[f"{key}.b"])
+
+    def norm(value: torch.Tensor, key: str) -> torch.Tensor:
+        return functional.layer_norm(value, value.shape[-1:], p[f"{key}.g"], p[f"{key}.b"])
+
+    heads, width = workloads.HEADS, workloads.WIDTH
+    h = functional.embedding(x, p["emb"]) + p["pos"]
+    for layer in (f"l{i}" for i in range(workloads.LAYERS)):
+        qkv = dense(h, f"{layer}qkv").view(*x.shape, 3, heads, width // heads)
+        mixed = functional.scaled_dot_product_attention(*qkv.permute(2, 0, 3, 1, 4).unbind(0))
+        h = norm(h + dense(mixed.transpose(1, 2).flatten(2), f"{layer}out"), f"{layer}ln1")
+        h = norm(h + dense(torch.relu(dense(h, f"{layer}ff1")), f"{layer}ff2"), f"{layer}ln2")
+    return dense(h.mean(1), "fc")
+
+
 def branches(p: dict, x: torch.Tensor) -> torch.Tensor:
     total = None
     for tower in range(8):
@@ -89,7 +114,7 @@ def tensors() -> tuple[dict, list]:
     """Return everything by name, and what is trained."""
     p = {}
     for key, value in workloads.parameters(ARGS.workload).items():
-        t = torch.from_numpy(value.T.copy() if key.endswith(".w") and value.ndim == 2 else value)
+        t = torch.from_numpy(value.T.copy() if value.ndim == 2 and "." in key else value)
         if value.ndim == 4 and ARGS.channels_last:
             t = t.contiguous(memory_format=torch.channels_last)
         p[key] = t.requires_grad_()
@@ -108,6 +133,8 @@ def optimizers(p: dict, trained: list) -> list[torch.optim.Optimizer]:
         rest = [t for t in trained if all(t is not table for table in tables)]
         groups = [(tables, False), (rest, True)] if tables else [(rest, True)]
         return [torch.optim.Adagrad(group, rate, eps=1e-6, fused=fused) for group, fused in groups]
+    if ARGS.workload in workloads.ADAM:
+        return [torch.optim.Adam(trained, workloads.ADAM[ARGS.workload], fused=True)]
     momentum = 0.9 if ARGS.workload in ("lenet", "resnet20") else 0.0
     return [torch.optim.SGD(trained, rate, momentum=momentum, fused=True)] if trained else []
 
@@ -116,6 +143,18 @@ def main() -> None:
     feed = workloads.batch(ARGS.workload, ARGS.batch)
     p, trained = tensors()
     updates = optimizers(p, trained)
+    nets = {
+        "mlp": mlp,
+        "lenet": lenet,
+        "resnet20": resnet20,
+        "ctr": ctr,
+        "lstm": lstm,
+        "transformer": transformer,
+        "branches": branches,
+    }
+    net = nets.get(ARGS.workload)
+    if ARGS.compile and net is not None:
+        net = torch.compile(net)
 
     def step() -> float:
         x = torch.from_numpy(feed["x"])
@@ -124,13 +163,9 @@ def main() -> None:
                 return chain(x).mean().item()
         if ARGS.channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
-        if ARGS.workload == "branches":
-            loss = branches(p, x)
-        elif ARGS.workload == "ctr":
-            loss = ctr(p, feed)
-        else:
-            logits = {"mlp": mlp, "lenet": lenet, "resnet20": resnet20}[ARGS.workload](p, x)
-            loss = functional.cross_entropy(logits, torch.from_numpy(feed["y"]).reshape(-1))
+        loss = net(p, feed if ARGS.workload == "ctr" else x)
+        if ARGS.workload not in ("branches", "ctr"):
+            loss = functional.cross_entropy(loss, torch.from_numpy(feed["y"]).reshape(-1))
         for update in updates:
             update.zero_grad(set_to_none=True)
         loss.backward()

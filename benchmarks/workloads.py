@@ -13,18 +13,37 @@ from pathlib import Path
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
-NAMES = ("mlp", "lenet", "resnet20", "ctr", "chain", "branches")
+NAMES = ("mlp", "lenet", "resnet20", "lstm", "transformer", "ctr", "chain", "branches")
 #: Sizes that are compared, by workload.
-BATCHES = {"mlp": (64, 256), "lenet": (64, 256), "resnet20": (64,), "ctr": (512, 4096), "chain": (1,), "branches": (128,)}
+BATCHES = {
+    "mlp": (64, 256, 1024),
+    "lenet": (64, 256),
+    "resnet20": (64, 128),
+    "lstm": (32, 128),
+    "transformer": (32,),
+    "ctr": (512, 4096),
+    "chain": (1,),
+    "branches": (128,),
+}
 LEARNING_RATE = 0.01
+#: Of the workloads that Adam trains.
+ADAM = {"lstm": 0.001, "transformer": 0.001}
 CHAIN_OPS = 500
 #: ctr: hashed slots, rows of their common table, its width, and numbers beside them.
-SLOTS, ROWS, WIDTH, NUMBERS = 26, 100000, 16, 13
+SLOTS, ROWS, NARROW, NUMBERS = 26, 100000, 16, 13
+#: Of lstm and transformer: words known, words a text, width of everything, and the transformer's heads, inner width, layers.
+VOCABULARY, WORDS, WIDTH = 5000, 64, 128
+HEADS, INNER, LAYERS = 4, 512, 2
 
 
 def batch(name: str, size: int, seed: int = 7) -> Arrays:
-    """Return one batch: x float32, y int64 [size, 1] where the workload has labels; of ctr x are ids, d and y float32."""
+    """Return one batch: x float32 or ids, y int64 [size, 1] where the workload has labels; of ctr d and y are float32."""
     draw = np.random.RandomState(seed)
+    if name in ADAM:
+        return {
+            "x": draw.randint(0, VOCABULARY, (size, WORDS)).astype("int64"),
+            "y": draw.randint(0, 2, (size, 1)).astype("int64"),
+        }
     if name == "branches":
         return {"x": draw.randn(size, 256).astype("float32")}
     if name == "ctr":
@@ -52,7 +71,7 @@ def blocks() -> Iterator[tuple[str, int, int, int]]:
             channels = out
 
 
-def parameters(name: str, seed: int = 11) -> Arrays:  # noqa: C901 - one branch a workload
+def parameters(name: str, seed: int = 11) -> Arrays:  # noqa: C901, PLR0912 - one branch a workload
     """Return initial parameters by name, drawn in a fixed order."""
     draw = np.random.RandomState(seed)
     out: Arrays = {}
@@ -92,12 +111,29 @@ def parameters(name: str, seed: int = 11) -> Arrays:  # noqa: C901 - one branch 
                 norm(f"{key}s_bn", made)
         dense("fc", 64, 10, 1.0)
     elif name == "ctr":
-        out["emb"] = (draw.randn(ROWS, WIDTH) * 0.01).astype("float32")
+        out["emb"] = (draw.randn(ROWS, NARROW) * 0.01).astype("float32")
         out["wide"] = (draw.randn(ROWS, 1) * 0.01).astype("float32")
-        dense("fc1", SLOTS * WIDTH + NUMBERS, 400)
+        dense("fc1", SLOTS * NARROW + NUMBERS, 400)
         dense("fc2", 400, 400)
         dense("fc3", 400, 400)
         dense("fc4", 400, 1, 1.0)
+    elif name == "lstm":
+        out["emb"] = (draw.randn(VOCABULARY, WIDTH) * 0.1).astype("float32")
+        for part in ("ih", "hh"):
+            out[f"lstm.w_{part}"] = (draw.randn(WIDTH, 4 * WIDTH) / np.sqrt(WIDTH)).astype("float32")
+            out[f"lstm.b_{part}"] = np.zeros(4 * WIDTH, "float32")
+        dense("fc", WIDTH, 2, 1.0)
+    elif name == "transformer":
+        out["emb"] = (draw.randn(VOCABULARY, WIDTH) * 0.1).astype("float32")
+        out["pos"] = (draw.randn(WORDS, WIDTH) * 0.1).astype("float32")
+        for index in range(LAYERS):
+            dense(f"l{index}qkv", WIDTH, 3 * WIDTH, 1.0)
+            dense(f"l{index}out", WIDTH, WIDTH, 1.0)
+            norm(f"l{index}ln1", WIDTH)
+            dense(f"l{index}ff1", WIDTH, INNER)
+            dense(f"l{index}ff2", INNER, WIDTH, 1.0)
+            norm(f"l{index}ln2", WIDTH)
+        dense("fc", WIDTH, 2, 1.0)
     elif name == "branches":
         for tower in range(8):
             for depth in range(4):

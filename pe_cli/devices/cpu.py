@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.devices.chains import chains
 from pe_cli.devices.memory import Arena
+from pe_cli.devices.parts import in_order, pieces
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
 from pe_cli.devices.stall import StampedStep
 from pe_cli.devices.stamps import StampedTape
-from pe_cli.devices.tape import Instruction, Tape, word
+from pe_cli.devices.tape import Chain, Instruction, Tape, word
 from pe_cli.devices.watchdog import Guard
 from pe_cli.kernels.cache import Instance, addresses
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
@@ -49,23 +51,28 @@ class CpuStep:
         self._spot = spot
         self._step = np.zeros(1, np.int64)
         self._keep: list[Any] = []
-        instances = [[Instance(c.kernel, c.dtype, c.second) for c in w.calls] for w in works]
-        calls = [(c, n) for w, row in zip(works, instances, strict=True) for c, n in zip(w.calls, row, strict=True)]
-        found = addresses((n for c, n in calls if not isinstance(c.kernel, HostKernel)), progress)
-        found |= {n: self._host(c) for c, n in calls if isinstance(c.kernel, HostKernel)}
+        calls = [in_order(w.calls) for w in works]
+        instances = [[Instance(c.kernel, c.dtype, c.second) for c in row] for row in calls]
+        pairs = [(c, n) for row, of in zip(calls, instances, strict=True) for c, n in zip(row, of, strict=True)]
+        found = addresses((n for c, n in pairs if not isinstance(c.kernel, HostKernel)), progress)
+        found |= {n: self._host(c) for c, n in pairs if isinstance(c.kernel, HostKernel)}
         instructions: list[Instruction] = []
-        begins, ends = [], []
-        for i, (work, row) in enumerate(zip(works, instances, strict=True)):
-            begins.append(len(instructions))
-            instructions += [self._instruction(i, c, instance) for c, instance in zip(work.calls, row, strict=True)]
-            ends.append(len(instructions))
-        homes = [w.home for w in works]
-        joined = chains(homes, [set(w.waits) for w in works], begins, ends) if threads > 1 else []
+        for i, (row, of) in enumerate(zip(calls, instances, strict=True)):
+            instructions += [self._instruction(i, c, instance) for c, instance in zip(row, of, strict=True)]
+        joined = self._chains(works, calls, threads) if threads > 1 else []
         self.tape = Tape(instructions, found, joined, threads)
         self._waits = [w.waits for w in works]
         self._parts = instructions, found, joined, threads
         self._stamped: StampedTape | None = None
         self._guard: Guard | None = None
+
+    @staticmethod
+    def _chains(works: Sequence[Work], calls: Sequence[Sequence[Call]], threads: int) -> list[Chain]:
+        homes = [w.home for w in works]
+        if threads <= len(set(homes)):  # every thread has a device of its own: parts of ops would only be moved about
+            calls = [[replace(c, part=None) for c in row] for row in calls]
+        cut = pieces(homes, calls, [w.waits for w in works])
+        return chains([p.home for p in cut], [set(p.waits) for p in cut], [p.begin for p in cut], [p.end for p in cut])
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Run the tape; return None, or the first work that reported an error with its report."""

@@ -67,12 +67,15 @@ class Call:
         args: in the order of its parameters.
         dtype: element type T.
         second: element type U.
+        part: neighbouring calls with numbers may run at the same time, those of one number in order; None waits for all
+            calls before, and all after wait for it.
     """
 
     kernel: Any
     args: tuple[Any, ...]
     dtype: str
     second: str
+    part: int | None = None
 
 
 class _Word:

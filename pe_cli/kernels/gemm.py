@@ -35,9 +35,23 @@ def adds_at_once(m: int, n: int, k: int, size: int) -> bool:
     return k <= DEPTH * 4 // size and min(m, n) > NARROW
 
 
+def strips_size(columns: int, depth: int) -> int:
+    """Return the elements of the strips of a matrix [depth, columns], the same for every element type."""
+    return -(-columns // 16) * 16 * depth
+
+
 @helper
-def _pack(tb, b, ldb, depth, columns, scratch):
-    """Copy op(B)[depth, columns] into strips of [depth][vectors * LANES], one after the other."""
+def make_strips(tb, b, ldb, depth, columns, scratch):
+    """Copy op(B)[depth, columns] into strips of [depth][vectors * LANES], one after the other.
+
+    Args:
+        tb: 1 when B is stored [columns, depth], 0 for [depth, columns].
+        b: address of B.
+        ldb: elements between rows of B as stored.
+        depth: rows of op(B).
+        columns: of op(B).
+        scratch: address of `strips_size(columns, depth)` elements; 64-byte alignment is faster.
+    """
     left = (columns + LANES - 1) // LANES
     column = 0
     while left > 0:
@@ -54,6 +68,32 @@ def _pack(tb, b, ldb, depth, columns, scratch):
                     target[k * wide + j] = source[k * ldb + j]
         scratch += SIZE * wide * depth
         column += wide
+        left -= d
+
+
+@helper
+def strips_product(m, n, k, a, xr, xk, strips, acc, c, ldc):
+    """Write C[m, n] (+)= A[m, k] B[k, n] with B in strips; for a k of hundreds, so that a strip stays in cache.
+
+    Args:
+        m: rows of C.
+        n: columns of C.
+        k: length of the sums.
+        a: address of A.
+        xr: elements between rows of A.
+        xk: elements between columns of A.
+        strips: address of what `make_strips` made of B.
+        acc: 1 to add to C, 0 to overwrite it.
+        c: address of C.
+        ldc: elements between rows of C.
+    """
+    left = (n + LANES - 1) // LANES
+    j = 0
+    while left > 0:
+        d = block_vectors(left)
+        w, y = strips + SIZE * j * k, c + SIZE * j
+        panel(d, m, n - j, a, w, y, 1, 0, 0, 1, 0, 0, k, xk, d * LANES, xr, ldc, acc)
+        j += d * LANES
         left -= d
 
 
@@ -127,7 +167,7 @@ def gemm(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch):
         for j0 in range(0, n, WIDTH):
             wide = min(WIDTH, n - j0)
             if pack:
-                _pack(tb, b + SIZE * (j0 * ldb + done if tb else done * ldb + j0), ldb, depth, wide, scratch)
+                make_strips(tb, b + SIZE * (j0 * ldb + done if tb else done * ldb + j0), ldb, depth, wide, scratch)
             for i0 in range(0, m, ROWS):
                 high = min(ROWS, m - i0)
                 left = (wide + LANES - 1) // LANES

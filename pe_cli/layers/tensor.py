@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from pe_cli.layers.helper import LayerHelper
+from dataclasses import replace
+
+from pe_cli.layers.helper import LayerHelper, as_attr
 from pe_cli.layers.registry import layer
+from pe_cli.program.initializer import Initializer
 from pe_cli.program.ir import Variable
+from pe_cli.program.param_attr import ParamAttr
 
 
 def _into(
@@ -14,6 +18,40 @@ def _into(
         return helper.one(op, inputs, attrs)
     helper.op(op, inputs, attrs, (), {"Out": out})
     return out
+
+
+@layer
+def create_parameter(
+    shape: list[int],
+    dtype: str,
+    name: str | None = None,
+    attr: ParamAttr | None = None,
+    is_bias: bool = False,
+    default_initializer: Initializer | None = None,
+) -> Variable:
+    """Make a parameter that no layer brings along, such as a table of positions.
+
+    Args:
+        shape: sizes, all known.
+        dtype: element type.
+        name: of the parameter, where attr has none.
+        attr: its wishes; Xavier by default.
+        is_bias: starts at 0 by default.
+        default_initializer: where attr has none.
+
+    Returns:
+        Of that shape and dtype.
+
+    Raises:
+        PeError: a size that is not known, or a name that is taken by something else.
+
+    Source:
+        fluid.layers.create_parameter.
+    """
+    wishes = as_attr(attr)
+    wishes = replace(wishes, name=wishes.name or name)
+    helper = LayerHelper("create_parameter")
+    return helper.parameter(wishes, shape, dtype, is_bias=is_bias, default=default_initializer)
 
 
 @layer

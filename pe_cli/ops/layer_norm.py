@@ -5,8 +5,9 @@ from __future__ import annotations
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T, kernel
+from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T, helper, kernel
 from pe_cli.kernels.moments import piece_rows, run_moments
+from pe_cli.kernels.vecmath import rsqrt
 from pe_cli.ops.cross_entropy import same_sizes
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering
@@ -16,6 +17,24 @@ from pe_cli.ops.registry import Attr, Sample, op
 CHUNK = 1024
 
 
+@helper
+def _short_moments(x, at, n):
+    """Return mean and variance of a row that fits the first cache, as `run_moments`, but without a step in float64."""
+    s = T(0)
+    for i in range(at, at + n):
+        s += x[i]
+    share = T(1) / T(n)
+    centre = s * share
+    rest = T(0)
+    q = T(0)
+    for i in range(at, at + n):
+        d = x[i] - centre
+        rest += d
+        q += d * d
+    off = rest * share
+    return centre + off, (q - rest * off) * share
+
+
 @kernel
 def normalise_rows(
     x: Ptr, scale: Ptr, bias: Ptr, y: Ptr, mean: Ptr, variance: Ptr, rows: Int, n: Int, epsilon: Real, weights: Int
@@ -23,19 +42,26 @@ def normalise_rows(
     """y = (x - mean) / sqrt(variance + epsilon) * scale + bias; weights: 1 scale, 2 bias, 3 both; y may be x."""
     for r in range(rows):
         at = r * n
-        m, q = run_moments(x, at, n)
-        v = q / n
-        mean[r] = T(m)
-        variance[r] = T(v)
-        centre, f = T(m), T(1.0 / (v + epsilon) ** 0.5)
-        for i in range(n):
-            y[at + i] = (x[at + i] - centre) * f
-        if weights & 1:
+        if n <= CHUNK:
+            centre, v = _short_moments(x, at, n)
+        else:
+            m, q = run_moments(x, at, n)
+            centre, v = T(m), T(q / n)
+        mean[r] = centre
+        variance[r] = v
+        f = rsqrt(v + epsilon)
+        if weights == 3:
             for i in range(n):
-                y[at + i] *= scale[i]
-        if weights & 2:
+                y[at + i] = (x[at + i] - centre) * (f * scale[i]) + bias[i]
+        else:
             for i in range(n):
-                y[at + i] += bias[i]
+                y[at + i] = (x[at + i] - centre) * f
+            if weights & 1:
+                for i in range(n):
+                    y[at + i] *= scale[i]
+            if weights & 2:
+                for i in range(n):
+                    y[at + i] += bias[i]
 
 
 @kernel
@@ -71,7 +97,16 @@ def normalise_rows_back(
 
 @kernel
 def position_sums(
-    x: Ptr, g: Ptr, mean: Ptr, variance: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, part: Ptr, rows: Int, n: Int,
+    x: Ptr,
+    g: Ptr,
+    mean: Ptr,
+    variance: Ptr,
+    dscale: Ptr,
+    dbias: Ptr,
+    sums: PtrF64,
+    part: Ptr,
+    rows: Int,
+    n: Int,
     epsilon: Real,
 ):
     """dbias = sum of g, dscale = sum of g times the normalised x; sums and part hold two numbers a position."""

@@ -73,6 +73,7 @@ class Lowering:
         *args: Any,
         dtype: str | None = None,
         second: str | None = None,
+        part: int | None = None,
     ) -> None:
         """Append a kernel call.
 
@@ -81,6 +82,7 @@ class Lowering:
                 int for Int, float for Real, STATUS for Status, STEP for PtrI64.
             dtype: element type T; default: of the first argument for a `Ptr` parameter, else of the first buffer.
             second: element type U; default: of the first argument for a `PtrU` parameter.
+            part: see `Call`; how an op is cut must depend on its shapes alone, or its bits would depend on the threads.
         """
         params = getattr(kernel, "params", ())
         assert len(params) == len(args), f"{kernel}: takes {len(params)} arguments, got {len(args)}"
@@ -90,6 +92,7 @@ class Lowering:
                 args,
                 dtype or _dtype_of(params, args, ("Ptr", "Addr")),
                 second or _dtype_of(params, args, ("PtrU",)),
+                part,
             )
         )
 

@@ -10,11 +10,11 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import Tuned, cuda, on_cuda
-from pe_cli.kernels.gemm import adds_at_once, gemm, gemm_scratch
+from pe_cli.kernels.gemm import NARROW, adds_at_once, gemm, gemm_scratch
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Real, T, address, kernel
 from pe_cli.ops.addto import beside, preload
 from pe_cli.ops.cuda import also_on_cuda
-from pe_cli.ops.lowering import Lowering, Numbers
+from pe_cli.ops.lowering import Lowering, Numbers, Offset
 from pe_cli.ops.registry import Attr, Sample, op
 
 
@@ -39,6 +39,11 @@ def products(
     if alpha != 1.0:
         for i in range(size):
             c[i] *= T(alpha)
+
+
+#: Floating-point operations from which a product is cut in two: about 0.1 ms, much more than handing half of it over. From a
+#: quarter on, it may run beside others of its op.
+LARGE = 16_000_000
 
 
 @dataclass(frozen=True)
@@ -91,21 +96,41 @@ def multiply(
     out: tuple[Any, Matrices],
     alpha: float,
     acc: int = 0,
+    part: int = 0,
 ) -> None:
-    """Append the call for out (+)= alpha factors @ others; products of one place of out are added up."""
+    """Append the calls for out (+)= alpha factors @ others; products of one place of out are added up.
+
+    A large product is two calls, for two halves of out: of its rows, or of its matrices. They take the numbers of parts
+    from `part` on.
+    """
     (a, left), (b, right), (c, result) = factors, others, out
     batch = broadcast(left.batch, right.batch, result.batch)
     seen: set[int] = set()
-    table: list[int] = []
+    table: list[tuple[int, int, int, int]] = []
     for at_a, at_b, at_c in zip(left.offsets(batch), right.offsets(batch), result.offsets(batch), strict=True):
-        table += [at_a, at_b, at_c, 1 if at_c in seen else 2 * acc]
+        table.append((at_a, at_b, at_c, 1 if at_c in seen else 2 * acc))
         seen.add(at_c)
     m, n, k = left.height, right.width, left.width
-    scratch = o.scratch(gemm_scratch(n, k), c.dtype)
-    o.call(
-        products, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns,
-        c, c.size, alpha, Numbers(tuple(table or (0,))), len(table) // 4, scratch,
-    )  # fmt: skip
+    work = 2 * m * n * k * len(table)
+    large = len(seen) == len(table) and work >= LARGE
+    single = len(table) == 1
+    large &= m // 2 > NARROW if single else len(table) > 1  # a narrow half would be summed in another way
+    for half in range(2 if large else 1):
+        high, rows, start, size = m, table, 0, c.size
+        if large and single:
+            start, high = (0, m // 2) if half == 0 else (m // 2, m - m // 2)
+            rows = [(table[0][0] + start * (1 if left.transposed else left.columns), table[0][1], 0, table[0][3])]
+            start, size = start * n, high * n
+        elif large:
+            middle = len(table) // 2
+            start = half * middle * m * n
+            rows = [(p, q, r - start, flag) for p, q, r, flag in (table[middle:] if half else table[:middle])]
+            size = len(rows) * m * n
+        o.call(
+            products, int(left.transposed), int(right.transposed), high, n, k, a, left.columns, b, right.columns,
+            Offset(c, start), size, alpha, Numbers(tuple(itertools.chain(*rows)) or (0,)), len(rows),
+            o.scratch(gemm_scratch(n, k), c.dtype), part=part + half if 4 * work >= LARGE else None,
+        )  # fmt: skip
 
 
 def multiply_back(o: Lowering, x: Matrices, y: Matrices, out: Matrices, alpha: float) -> None:
@@ -116,20 +141,20 @@ def multiply_back(o: Lowering, x: Matrices, y: Matrices, out: Matrices, alpha: f
         _gradient(o, "X@GRAD", ((o.input("Y"), y), (g, out.flipped())) if x.transposed else pair, x, alpha)
     if o.has("Y@GRAD"):
         pair = ((o.input("X"), x.flipped()), (g, out))
-        _gradient(o, "Y@GRAD", ((g, out.flipped()), (o.input("X"), x)) if y.transposed else pair, y, alpha)
+        _gradient(o, "Y@GRAD", ((g, out.flipped()), (o.input("X"), x)) if y.transposed else pair, y, alpha, 2)
 
 
 def _gradient(
-    o: Lowering, slot: str, pair: tuple[tuple[Any, Matrices], tuple[Any, Matrices]], result: Matrices, alpha: float
+    o: Lowering, slot: str, pair: tuple[tuple[Any, Matrices], tuple[Any, Matrices]], result: Matrices, alpha: float, part: int = 0
 ) -> None:
     """Append the product that is a gradient: added by the kernel itself where that is one addition an element."""
     left, right = pair[0][1], pair[1][1]
     many = math.prod(broadcast(left.batch, right.batch, result.batch))
     once = many == math.prod(result.batch) and adds_at_once(left.height, right.width, left.width, o.output(slot).type.numpy.itemsize)
     if many and once and alpha == 1:
-        multiply(o, *pair, (o.output(slot), result), alpha, preload(o, slot))
+        multiply(o, *pair, (o.output(slot), result), alpha, preload(o, slot), part)
     else:
-        beside(o, slot, lambda out: multiply(o, *pair, (out, result), alpha))
+        beside(o, slot, lambda out: multiply(o, *pair, (out, result), alpha, 0, part))
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:

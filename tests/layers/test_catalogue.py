@@ -99,6 +99,14 @@ CALLS = {
     "assign": (lambda f: L.assign(f.x), "assign", ["float32[b, 4]"]),
     "uniform_random": (lambda f: L.uniform_random([2, 3]), "uniform_random", ["float32[2, 3]"]),
     "gaussian_random": (lambda f: L.gaussian_random([2, 3], dtype="float64"), "gaussian_random", ["float64[2, 3]"]),
+    "lstm": (lambda f: L.lstm(f.volume, 5), "padded_lstm stack stack",
+             ["float32[b, 2, 5]", "float32[1, b, 5]", "float32[1, b, 5]"]),
+    "attention": (lambda f: L.attention(f.volume, f.volume, f.volume, num_heads=3), "attention", ["float32[b, 2, 3]"]),
+    "multi_head_attention": (
+        lambda f: L.multi_head_attention(f.volume, 3), "mul elementwise_add attention mul elementwise_add",
+        ["float32[b, 2, 3]"],
+    ),
+    "create_parameter": (lambda f: L.create_parameter([2, 3], "float32"), "", ["float32[2, 3]"]),
     "data": (lambda f: L.data("more", [2]), "", ["float32[b, 2]"]),
 }  # fmt: skip
 for _name in ACTIVATIONS:

@@ -134,6 +134,23 @@ def test_attention_and_gates():
     np.testing.assert_allclose(gated, a[..., :2] * sigmoid(a[..., 2:]), rtol=1e-5)
 
 
+def test_lstm_takes_time_first_as_the_reference_does():
+    a = array(5, 2, 4)
+    x, state = fluid.data("x", [5, -1, 4]), fluid.data("state", [1, -1, 3])
+    out, last_h, last_c = L.lstm(x, state, state, 5, 3, 1, default_initializer=fluid.initializer.Constant(0.5))
+    found, h, c = run(out, last_h, last_c, x=a, state=np.zeros((1, 2, 3), "float32"))
+    hidden = cell = np.zeros((2, 3))
+    for step in a.astype("float64"):
+        z = 0.5 * (step.sum(1) + hidden.sum(1))[:, None]  # all weights are alike, and so are the gates
+        cell = sigmoid(z) * cell + sigmoid(z) * np.tanh(z)
+        hidden = sigmoid(z) * np.tanh(cell)
+    np.testing.assert_allclose(found[-1], hidden, rtol=1e-5)
+    np.testing.assert_allclose(h[0], hidden, rtol=1e-5)
+    np.testing.assert_allclose(c[0], cell, rtol=1e-5)
+    with pytest.raises(ValueError, match="max_len=4"):
+        L.lstm(x, state, state, 4, 3, 1)
+
+
 def test_a_static_rnn_repeats_its_block_and_trains():
     x = fluid.data("x", [3, -1, 4])
     rnn = L.StaticRNN()

@@ -120,12 +120,12 @@ def scaled_dot_product_attention(
         queries, keys, values = (
             layers.fc(v, v.shape[-1], num_flatten_dims=2, bias_attr=False) for v in (queries, keys, values)
         )
+    if not dropout_rate:
+        return layers.attention(queries, keys, values, num_heads=num_heads)
     width = keys.shape[-1] // num_heads
     q, k, v = (_heads(x, num_heads) for x in (queries, keys, values))
     weights = layers.softmax(layers.matmul(layers.scale(q, 1 / math.sqrt(width)), k, transpose_y=True))
-    if dropout_rate:
-        weights = layers.dropout(weights, dropout_rate, is_test=False)
-    out = layers.matmul(weights, v)
+    out = layers.matmul(layers.dropout(weights, dropout_rate, is_test=False), v)
     if num_heads == 1:
         return out
     joined = layers.transpose(out, [0, 2, 1, 3])

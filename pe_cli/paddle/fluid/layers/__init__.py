@@ -27,6 +27,7 @@ from pe_cli.paddle.fluid.layers import (
     images,
     io,
     losses,
+    lstm,
     ops,
     padding,
     printing,
@@ -62,12 +63,14 @@ _WIDER = {
     "fill_constant",
     "reduce_mean",
     "scale",
+    "create_parameter",
+    "lstm",
 }
 
 
 def _collected() -> dict[str, Any]:
     found: dict[str, Any] = {f.__name__: f for f in _SCHEDULES}
-    for module in (composed, control_flow, detection, fed_sizes, images, io, losses, ops, padding, printing, py_func, rnn, tensor):
+    for module in (composed, control_flow, detection, fed_sizes, images, io, losses, lstm, ops, padding, printing, py_func, rnn, tensor):
         found |= {name.rstrip("_"): getattr(module, name) for name in module.__all__}
     core = {name: catalogue.adapt(definition) for name, definition in discover().items()}
     return {**found, **{name: fn for name, fn in core.items() if name not in _WIDER or name not in found}}

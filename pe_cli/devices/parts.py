@@ -1,0 +1,62 @@
+"""Parts of works: where an op's kernel calls may run at the same time, its instructions become several pieces of a schedule."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pe_cli.kernels.calls import Call
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Neighbouring instructions that one thread runs.
+
+    Args:
+        home: thread that prefers it.
+        begin, end: instructions of the tape.
+        waits: earlier pieces that must be done before.
+    """
+
+    home: int
+    begin: int
+    end: int
+    waits: frozenset[int]
+
+
+def in_order(calls: Sequence[Call]) -> list[Call]:
+    """Return a work's calls with those of each part side by side."""
+    out: list[Call] = []
+    for numbered, group in itertools.groupby(calls, key=lambda c: c.part is not None):
+        found = list(group)
+        out += sorted(found, key=lambda c: c.part or 0) if numbered else found
+    return out
+
+
+def pieces(homes: Sequence[int], calls: Sequence[Sequence[Call]], waits: Sequence[frozenset[int]]) -> list[Piece]:
+    """Cut works into pieces: the parts of a group wait for what is before the group, and what is behind it for all of them.
+
+    Args:
+        homes: of each work.
+        calls: of each work, as `in_order` gives them; they lie on the tape one work after the other.
+        waits: works that each work waits for.
+    """
+    out: list[Piece] = []
+    last: list[frozenset[int]] = []  # the pieces of each work that nothing else of it waits for
+    at = 0
+    for home, row, found in zip(homes, calls, waits, strict=True):
+        before = frozenset().union(*(last[w] for w in found)) if found else frozenset()
+        if not row:
+            out.append(Piece(home, at, at, before))
+            before = frozenset({len(out) - 1})
+        for numbered, group in itertools.groupby(row, key=lambda c: c.part is not None):
+            first = len(out)
+            for _, part in itertools.groupby(group, key=lambda c: c.part):
+                end = at + len(list(part))
+                out.append(Piece(home, at, end, before))
+                at = end
+            assert numbered or len(out) == first + 1
+            before = frozenset(range(first, len(out)))
+        last.append(before)
+    return out

@@ -1,0 +1,75 @@
+"""Parts of works: which pieces wait for which, and the same bits for any number of threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pe_cli.core.strategy import ExecutionStrategy
+from pe_cli.core.types import Place, TensorType
+from pe_cli.devices.parts import in_order, pieces
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.executor import Executor
+from pe_cli.kernels.calls import Call
+from pe_cli.program.backward import gradients
+from pe_cli.program.ir import Program
+
+
+def calls(*parts):
+    return [Call(None, (i,), "float32", "float32", part) for i, part in enumerate(parts)]
+
+
+def shown(found):
+    return [(p.begin, p.end, sorted(p.waits)) for p in found]
+
+
+def test_parts_wait_for_what_is_before_and_what_is_behind_waits_for_all_of_them():
+    rows = [calls(None), calls(None, None, 0, 0, 1, None), calls(0, 1), calls(None)]
+    found = pieces([0, 0, 0, 0], rows, [frozenset(), frozenset({0}), frozenset({1}), frozenset({2, 0})])
+    assert shown(found) == [
+        (0, 1, []), (1, 3, [0]), (3, 5, [1]), (5, 6, [1]), (6, 7, [2, 3]), (7, 8, [4]), (8, 9, [4]), (9, 10, [0, 5, 6])
+    ]  # fmt: skip
+
+
+def test_a_work_without_calls_hands_its_waits_on():
+    found = pieces([0, 1, 0], [calls(0, 1), calls(), calls(None)], [frozenset(), frozenset({0}), frozenset({1})])
+    assert shown(found) == [(0, 1, []), (1, 2, []), (2, 2, [0, 1]), (2, 3, [2])]
+
+
+def test_calls_of_a_part_come_together_and_pass_no_other_call():
+    assert [c.args[0] for c in in_order(calls(None, 1, 0, 1, None, 0))] == [0, 2, 1, 3, 4, 5]
+
+
+SHAPES = {
+    "padded_lstm": {"Input": (40, 6, 24), "WeightIh": (24, 96), "WeightHh": (24, 96)},
+    "attention": {"Q": (16, 70, 96)},
+    "mul": {"X": (256, 192), "Y": (192, 256)},
+    "matmul": {"X": (9, 64, 128), "Y": (9, 128, 192)},
+}
+
+
+def _run(name, arrays, threads, steps):
+    program = Program(name)
+    block = program.global_block()
+    for slot, a in arrays.items():
+        block.create_var(slot, TensorType(a.shape, str(a.dtype)), persistable=True)
+    outs = {"padded_lstm": "Out LastH LastC Gates Cells States", "attention": "Out Level"}.get(name, "Out").split()
+    block.append_op(name, {s: [s] for s in arrays}, {s: [s] for s in outs}, {})
+    found = gradients([block.var("Out")], [block.var(s) for s in arrays])
+    scope = Scope([Place("cpu", 0)])
+    executor = Executor(program, scope, seed=1, execution=ExecutionStrategy(num_threads=threads))
+    for slot, a in arrays.items():
+        scope.set(slot, a)
+    assert executor.threads == threads
+    names = ["Out", *(g.name for g in found)]
+    return [executor.run({}, names, i)[0][0] for i in range(steps)]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_any_number_of_threads_gives_the_same_bits(name, rng):
+    arrays = {s: rng.standard_normal(shape).astype("float32") for s, shape in SHAPES[name].items()}
+    (expected,) = _run(name, arrays, 1, 1)
+    for threads in (2, 3, 5):
+        for found in _run(name, arrays, threads, 20):
+            for key, value in expected.items():
+                assert np.array_equal(found[key], value), f"{key} with {threads} threads"
