@@ -12,6 +12,7 @@ from types import ModuleType
 
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.graph.passes import (
+    auto_fusion,
     fuse_bn_act,
     fuse_bn_add_act,
     fuse_elewise_add_act,
@@ -39,6 +40,8 @@ def passes(strategy: BuildStrategy) -> list[Pass]:
         found.append(fuse_elewise_add_act.run)
     if strategy.fuse_all_optimizer_ops:
         found.append(fuse_optimizer.run)
+    if strategy.enable_auto_fusion:
+        found.append(auto_fusion.run)
     return found
 
 

@@ -28,6 +28,7 @@ from typing import Any
 
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.lang import Kernel
 
 GRAD = "@GRAD"
 
@@ -96,6 +97,23 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Scalar:
+    """An element of a result as a function of the elements at the same place, for passes that join pointwise ops.
+
+    Args:
+        out: output slot, or a name for later ones.
+        kernel: whose `each` is the function; None passes the argument on.
+        args: input slots, of a variadic slot `X 0`, `X 1`, ..., or names of earlier ones.
+        values: numbers that the function takes last.
+    """
+
+    out: str
+    kernel: Kernel | None
+    args: tuple[str, ...]
+    values: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class OpDesc:
     """An operator before it is appended to a block: type, slot -> variable names, attributes."""
 
@@ -121,6 +139,8 @@ class OpDef:
         layout: how the op treats the order of axes: `same` (elementwise over tensors of one shape), or a mapping
             {"attr": name of its data-format attribute, "slots": slots that hold images}, or None (knows only the written order).
         is_grad_of: name of the forward op, for gradient ops.
+        scalars: `f(attributes, inputs by slot) -> [Scalar]` of a pointwise op: how its outputs are computed, in order; Y is broadcast by
+            the attribute `axis` where it has one. None for other ops; an empty list where these attributes ask for more.
     """
 
     def __init__(self, name: str, infer: Callable[..., Any] | None, doc: str) -> None:
@@ -144,6 +164,7 @@ class OpDef:
         self.flops: Callable[..., int] | None = None
         self.module = ""
         self.layout: Any = None
+        self.scalars: Callable[[Mapping[str, Any], Mapping[str, Sequence[Any]]], list[Scalar]] | None = None
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
