@@ -185,6 +185,9 @@ class BuildSection(Section):
     fuse_elewise_add_act_ops: StrictBool = Field(
         default=False, description="elementwise_add and the activation after it become one op"
     )
+    enable_auto_fusion: StrictBool = Field(
+        default=True, description="pointwise operators that feed one another become one; fluid's default is false"
+    )
     enable_inplace: StrictBool = Field(default=True, description="ops may overwrite inputs that nobody needs any more")
     sync_batch_norm: StrictBool = Field(default=False, description="batch_norm over the samples of all devices")
     enable_sequential_execution: StrictBool = Field(default=False, description="every device keeps the program's order")

@@ -291,7 +291,7 @@ def separate(o: Lowering, kind: str) -> None:
             if value in wanted and not early:
                 where[value] = wanted[value]
             else:
-                where[value] = free.pop() if free and value not in wanted else o.scratch(full.size, full.dtype)
+                where[value] = free.pop() if free and value not in wanted else _shaped(o, full)
                 late += [(where[value], wanted[value])] if value in wanted else []
         _append(o, kind, find(name), (inputs, outputs), attrs, where)
         for row in inputs.values():
@@ -301,6 +301,12 @@ def separate(o: Lowering, kind: str) -> None:
     late += [(where[v], b) for v, b in zip(o.attrs["outs"], outs, strict=True) if wanted[v] is not b]
     for source, target in late:
         o.call(copy, source, target, target.size)
+
+
+def _shaped(o: Lowering, kind: TensorType) -> Buffer:
+    made = Buffer("scratch", kind)
+    o.scratch_buffers.append(made)
+    return made
 
 
 def _append(

@@ -178,7 +178,8 @@ class _Walk:
         v = self.r.block.var(name)
         kept = name in self.fetches or v.persistable or v.is_data or self.r.writer(name) is None
         typed = any(g in self.fetches or self.r.block.var(g).persistable for g in self._typed.get(name, ()))
-        return kept or typed or any(p not in places for p in self.r.readers(name))
+        readers = self.r.readers(name)
+        return kept or typed or not readers or any(p not in places for p in readers)
 
     def replace(self, places: Sequence[int]) -> bool:
         """Put a fusion_group in the place of some ops."""
