@@ -185,6 +185,9 @@ class BuildSection(Section):
     fuse_elewise_add_act_ops: StrictBool = Field(
         default=False, description="elementwise_add and the activation after it become one op"
     )
+    fuse_gemm_epilogue: StrictBool = Field(
+        default=True, description="mul or conv2d, the bias after it and relu become one; fluid's default is false"
+    )
     enable_auto_fusion: StrictBool = Field(
         default=True, description="pointwise operators that feed one another become one; fluid's default is false"
     )

@@ -23,6 +23,7 @@ class BuildStrategy:
         fuse_bn_add_act_ops, fuse_bn_act_ops: batch_norm, the sum with another image and relu are one op, as are their gradients.
         fuse_relu_depthwise_conv: depthwise_conv2d cuts negative numbers of its input off itself.
         fuse_elewise_add_act_ops: elementwise_add and the activation of its result are one op, as are their gradients.
+        fuse_gemm_epilogue: mul or conv2d, a bias and relu are one op; fluid's default is false.
         enable_auto_fusion: pointwise ops that feed one another are one op; fluid's default is false.
         enable_inplace: ops may overwrite inputs that nobody needs any more.
         sync_batch_norm: statistics over the samples of all devices.
@@ -43,6 +44,7 @@ class BuildStrategy:
     fuse_bn_act_ops: bool = False
     fuse_relu_depthwise_conv: bool = False
     fuse_elewise_add_act_ops: bool = False
+    fuse_gemm_epilogue: bool = True
     enable_auto_fusion: bool = True
     enable_inplace: bool = True
     sync_batch_norm: bool = False

@@ -16,6 +16,7 @@ from pe_cli.graph.passes import (
     fuse_bn_act,
     fuse_bn_add_act,
     fuse_elewise_add_act,
+    fuse_epilogue,
     fuse_optimizer,
     fuse_relu_depthwise,
     layout,
@@ -38,6 +39,8 @@ def passes(strategy: BuildStrategy) -> list[Pass]:
         found.append(fuse_relu_depthwise.run)
     if strategy.fuse_elewise_add_act_ops:
         found.append(fuse_elewise_add_act.run)
+    if strategy.fuse_gemm_epilogue:
+        found.append(fuse_epilogue.run)
     if strategy.fuse_all_optimizer_ops:
         found.append(fuse_optimizer.run)
     if strategy.enable_auto_fusion:

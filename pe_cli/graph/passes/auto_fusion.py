@@ -14,7 +14,6 @@ from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.graph.rewrite import Rewriter, joined
 from pe_cli.ops.fusion_group import NAME, Member, group_of
 from pe_cli.ops.fusion_kernel import FULL
-from pe_cli.ops.registry import forward_name, grad_name
 from pe_cli.program.ir import EMPTY, Operator, Program, Role
 
 PASS = "enable_auto_fusion"
@@ -35,7 +34,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     if not made:
         return program, f"{PASS}: nothing fused: {why or 'the program has no pointwise ops'}"
     said = f"{PASS}: {sum(map(len, made))} ops became {len(made)}{f'; {why}' if why else ''}"
-    return walk.finish(), said
+    return walk.r.finish(), said
 
 
 @dataclass(frozen=True)
@@ -65,19 +64,8 @@ class _Walk:
 
     def __init__(self, program: Program, fetches: Collection[str]) -> None:
         self.r = Rewriter(program, fetches)
-        self.fetches = set(fetches)
         self.groups: dict[int, list[int]] = {}
         self._home: dict[int, int] = {}
-        self._typed = self._gradients()
-        self._like: dict[str, str] = {}
-
-    def _gradients(self) -> dict[str, list[str]]:
-        """Return variable -> the variables that are typed after it."""
-        found: dict[str, list[str]] = {}
-        for name in self.r.block.vars:
-            if forward_name(name) != name:
-                found.setdefault(forward_name(name), []).append(name)
-        return found
 
     # --- growing ------------------------------------------------------------------------------------------------------
 
@@ -171,15 +159,13 @@ class _Walk:
             defaults = op.definition.attrs
             members.append((op.type, inputs, outputs, {k: v for k, v in op.attrs.items() if v != defaults[k].default}))
         needed = {n: value[n] for op in ops for n in op.output_names() if not places or self._needed(n, places)}
-        return _Joined(tuple(reads), tuple(members), needed, tuple(n for n in dict.fromkeys(_outputs(ops)) if n not in needed))
+        return _Joined(
+            tuple(reads), tuple(members), needed, tuple(n for n in dict.fromkeys(_outputs(ops)) if n not in needed)
+        )
 
     def _needed(self, name: str, places: Collection[int]) -> bool:
         """Whether anyone but the ops at some places needs a variable."""
-        v = self.r.block.var(name)
-        kept = name in self.fetches or v.persistable or v.is_data or self.r.writer(name) is None
-        typed = any(g in self.fetches or self.r.block.var(g).persistable for g in self._typed.get(name, ()))
-        readers = self.r.readers(name)
-        return kept or typed or not readers or any(p not in places for p in readers)
+        return bool(self.r.needed(name, places))
 
     def replace(self, places: Sequence[int]) -> bool:
         """Put a fusion_group in the place of some ops."""
@@ -201,8 +187,7 @@ class _Walk:
         made = joined(ops, NAME, inputs, {"Out": list(one.writes)}, attrs)
         if not self.r.replace(places, made):
             return self._refuse("times other ops stood between")
-        stays = next(iter(one.writes))
-        self._like |= dict.fromkeys(one.gone, stays)
+        self.r.vanish(one.gone, next(iter(one.writes)))
         return True
 
     def _taken_over(self, one: _Joined, places: Collection[int], full: TensorType) -> int | None:
@@ -215,18 +200,6 @@ class _Walk:
             if v.type == full and not self._needed(name, places) and _depends(one.members, first, k):
                 return k
         return None
-
-    def finish(self) -> Program:
-        """Return the program; gradients of variables that are gone get the names of gradients of those that stay."""
-        program = self.r.finish()
-        block = program.global_block()
-        for name, stays in self._like.items():
-            if name in block.vars:
-                continue
-            for gradient in self._typed.get(name, ()):
-                if gradient in block.vars:
-                    block.rename_var(gradient, program.unique(f"{grad_name(stays)}@{gradient.replace('@', '.')}"))
-        return program
 
 
 def _outputs(ops: Sequence[Operator]) -> list[str]:
