@@ -1,6 +1,6 @@
 """fuse_gemm_epilogue: mul or conv2d, the bias added to its result, and relu of that become one op that writes its result once.
 
-Values keep their arithmetic; gradients stay as they are, for none of them reads what vanishes.
+The gradients of relu and of the bias become one op too. Values and gradients keep their arithmetic; no gradient reads what vanishes.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from pe_cli.graph.passes.fuse_bn_act import refuse
-from pe_cli.graph.rewrite import Rewriter, joined
+from pe_cli.graph.passes.fuse_bn_act import gradients_of_relu, refuse
+from pe_cli.graph.passes.fuse_elewise_add_act import fuse_gradients
+from pe_cli.graph.rewrite import Rewriter, joined, sentence
 from pe_cli.ops.fused_elementwise import NAME as FUSED_SUM
 from pe_cli.program.ir import Operator, Program
 
@@ -22,37 +23,40 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with fused operators, and a sentence on what was done."""
     r = Rewriter(program, fetches)
     found = r.places(*FUSED)
-    done = sum(_fuse(r, place, op) for place, op in found)
-    why = "; ".join(f"{count} x {text}" for text, count in sorted(r.reasons.items()))
-    if not done:
-        return program, f"{NAME}: nothing fused: {why or 'the program has no mul or conv2d'}"
-    return r.finish(), f"{NAME}: {done} places fused" + (f"; not {why}" if why else "")
+    done = [_fuse(r, place, op) for place, op in found]
+    forward, backward = sum(made for made, _ in done), sum(gradients for _, gradients in done)
+    said = sentence(NAME, forward, backward, r.reasons, "the program has no mul or conv2d")
+    return (r.finish() if forward else program), said
 
 
-def _fuse(r: Rewriter, place: int, op: Operator) -> int:
+def _fuse(r: Rewriter, place: int, op: Operator) -> tuple[int, int]:
+    """Return how many ops became part of a product or convolution, 0 or 1, and how many gradients were joined."""
     slot, fused = FUSED[op.type]
     (name,) = op.outputs[slot]
     readers = r.readers(name)
     add = r.op(readers[0]) if len(readers) == 1 else None
     relu_inside = add is not None and add.type == FUSED_SUM and "IntermediateOut" not in add.outputs
     if add is None or not (add.type == "elementwise_add" or (relu_inside and add.attrs["functor_list"][0] == "relu")):
-        return refuse(r, f"the output of {op.type}", "is not read by elementwise_add alone")
+        return refuse(r, f"the output of {op.type}", "is not read by elementwise_add alone"), 0
     if not _is_bias(r, op, add, name):
-        return refuse(r, f"what is added to the output of {op.type}", "is no bias")
+        return refuse(r, f"what is added to the output of {op.type}", "is no bias"), 0
     if why := r.needed(name, readers):
-        return refuse(r, f"the output of {op.type}", why)
+        return refuse(r, f"the output of {op.type}", why), 0
     group = [place, *readers]
     act = add if relu_inside else _relu(r, add, group)
     if act is not None and act is not add:
         group.append(r.readers(add.outputs["Out"][0])[0])
     last = act or add
+    backward = 0
+    if act is not None and act is not add:
+        backward = sum(fuse_gradients(r, add, act, back, at) for at, back in gradients_of_relu(r, act))
     attrs: dict[str, Any] = {**op.attrs, "activation": "relu" if act else "none"}
     inputs = {**op.inputs, "Bias": add.inputs["Y"]}
     gone = [name, *(add.outputs["Out"] if last is not add else ())]
     if not r.replace(group, joined([r.op(p) for p in group], fused, inputs, {slot: last.outputs["Out"]}, attrs)):
-        return refuse(r, f"{op.type} and its bias", "would move past operators that use the same variables")
+        return refuse(r, f"{op.type} and its bias", "would move past operators that use the same variables"), 0
     r.vanish(gone, last.outputs["Out"][0])
-    return 1
+    return 1, backward
 
 
 def _is_bias(r: Rewriter, op: Operator, add: Operator, name: str) -> bool:
