@@ -185,6 +185,9 @@ class BuildSection(Section):
     fuse_elewise_add_act_ops: StrictBool = Field(
         default=False, description="elementwise_add and the activation after it become one op"
     )
+    simplify: StrictBool = Field(
+        default=True, description="operators without effect are left out, repeated ones done once, constants known before"
+    )
     fuse_gemm_epilogue: StrictBool = Field(
         default=True, description="mul or conv2d, the bias after it and relu become one; fluid's default is false"
     )

@@ -1,8 +1,9 @@
 """From a strategy to the passes that it asks for, applied to a program before it is replicated.
 
-The order is fixed: the layout of images first, so that patterns are matched once images are channels-last; then fusions, those that
-take the most operators first: batch_norm + sum + relu, batch_norm + relu, relu + depthwise_conv2d, elementwise_add + activation (a relu
-between batch_norm and a depthwise_conv2d goes to batch_norm, where it costs nothing); updates last.
+The order is fixed: what need not be computed goes first; then the layout of images, so that patterns are matched once images are
+channels-last; then fusions, those that take the most operators first: batch_norm + sum + relu, batch_norm + relu, relu +
+depthwise_conv2d (a relu between batch_norm and a depthwise_conv2d goes to batch_norm, where it costs nothing), elementwise_add +
+activation, mul or conv2d + bias; then updates, and last the pointwise operators that are left.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from types import ModuleType
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.graph.passes import (
     auto_fusion,
+    common_subexpressions,
+    dead_code,
+    fold_constants,
     fuse_bn_act,
     fuse_bn_add_act,
     fuse_elewise_add_act,
@@ -29,6 +33,8 @@ Pass = Callable[[Program, Sequence[str]], tuple[Program, str]]
 def passes(strategy: BuildStrategy) -> list[Pass]:
     """Return the passes of a strategy, in order."""
     found: list[Pass] = []
+    if strategy.simplify:
+        found += [fold_constants.run, common_subexpressions.run, dead_code.run]
     if strategy.data_layout == "auto":
         found.append(layout.run)
     if strategy.fuse_bn_add_act_ops:

@@ -20,6 +20,9 @@ class Rewriter:
         reasons: why something that looked like the pattern was left alone -> how often.
     """
 
+    #: Why a variable stays that nobody reads: what computes it would be left without a result.
+    END = "is read by nobody"
+
     def __init__(self, program: Program, fetches: Collection[str]) -> None:
         self.program = program.clone()
         self.block = self.program.global_block()
@@ -91,7 +94,7 @@ class Rewriter:
         others = sorted({self.op(p).type for p in self.readers(name) if p not in places})
         if others:
             return f"is also read by {' and '.join(others)}"
-        return "" if self.readers(name) else "is the end of the program"
+        return "" if self.readers(name) else self.END
 
     def _typed_after(self, name: str) -> list[str]:
         if self._gradients is None:

@@ -136,6 +136,7 @@ class OpDef:
         random: draws random numbers (its kernels see seed, step and sample offset).
         kinks: `f(arrays) -> bool mask or list of (slot, values)`: where the op is not smooth; see tests/ops.
         grad_tolerance: relative tolerance of the float64 gradient check.
+        reports: whether its kernels report errors in data (a label out of range), so that it counts even where its result does not.
         layout: how the op treats the order of axes: `same` (elementwise over tensors of one shape), or a mapping
             {"attr": name of its data-format attribute, "slots": slots that hold images}, or None (knows only the written order).
         is_grad_of: name of the forward op, for gradient ops.
@@ -164,6 +165,7 @@ class OpDef:
         self.flops: Callable[..., int] | None = None
         self.module = ""
         self.layout: Any = None
+        self.reports = False
         self.scalars: Callable[[Mapping[str, Any], Mapping[str, Sequence[Any]]], list[Scalar]] | None = None
 
     def __repr__(self) -> str:
@@ -264,6 +266,7 @@ def op(
     kinks: Any = None,
     grad_tolerance: float = 1e-6,
     layout: Any = None,
+    reports: bool = False,
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Declare an op by decorating its shape inference.
 
@@ -276,6 +279,7 @@ def op(
         inplace: output slot -> input slot of the same type whose memory it may take over (kernels allow out == x).
         alias: output slot -> input slot: the same bytes under another shape; such an op needs no kernel on any device.
         layout: see `OpDef`.
+        reports: see `OpDef`.
     """
 
     def make(infer: Callable[..., Any]) -> OpDef:
@@ -288,7 +292,7 @@ def op(
         made.inplace, made.alias = dict(inplace or {}), dict(alias or {})
         made.samples, made.random, made.kinks = tuple(samples), random, kinks
         made.grad_tolerance, made.layout = grad_tolerance, layout
-        made.module = infer.__module__
+        made.module, made.reports = infer.__module__, reports
         OPS[name] = made
         return made
 
