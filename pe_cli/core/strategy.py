@@ -20,7 +20,8 @@ class BuildStrategy:
         fuse_all_reduce_bytes: size of a bucket; our own.
         fuse_all_optimizer_ops: one op updates all parameters of a kind.
         fuse_broadcast_ops: join the broadcasts of Reduce; None where they exist. CPU devices share parameters and have none.
-        fuse_bn_add_act_ops, fuse_bn_act_ops: batch_norm, the sum with another image and relu are one op, as are their gradients.
+        fuse_bn_add_act_ops, fuse_bn_act_ops: batch_norm, the sum with another image and relu are one op, as are their gradients;
+            fluid's default is false.
         fuse_relu_depthwise_conv: depthwise_conv2d cuts negative numbers of its input off itself.
         fuse_elewise_add_act_ops: elementwise_add and the activation of its result are one op, as are their gradients.
         simplify: constants are computed once, repeated ops once, and ops without effect not at all; our own.
@@ -41,8 +42,8 @@ class BuildStrategy:
     fuse_all_reduce_bytes: int = 4 << 20
     fuse_all_optimizer_ops: bool = False
     fuse_broadcast_ops: bool | None = None
-    fuse_bn_add_act_ops: bool = False
-    fuse_bn_act_ops: bool = False
+    fuse_bn_add_act_ops: bool = True
+    fuse_bn_act_ops: bool = True
     fuse_relu_depthwise_conv: bool = False
     fuse_elewise_add_act_ops: bool = False
     simplify: bool = True
