@@ -10,6 +10,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.cuda_math import replaces
+from pe_cli.kernels.cuda_math import replaces
 from pe_cli.kernels.lang import Int, Ptr, T, address, helper, intrinsic, kernel
 from pe_cli.kernels.vecmath import exp, log
 from pe_cli.ops.cuda import also_on_cuda
@@ -298,6 +299,15 @@ def log_softmax_grad_cpu(o: Lowering) -> None:
 @replaces(larger)
 def _larger(a, b):
     return a if a > b or a != a else b
+
+
+@replaces(row_exp)
+def _row_exp(x, out, at, n, m):
+    total = 0.0
+    for j in range(at, at + n):
+        out[j] = exp(x[j] - m)
+        total += out[j]
+    return total
 
 
 deal(softmax_rows, log_softmax_rows, softmax_back, log_softmax_back)
