@@ -80,8 +80,9 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(","))) if text else ()
 
 
-def numbers_of(function: Helper, args: int) -> int:
+def numbers_of(function: Helper | None, args: int) -> int:
     """Return how many numbers a function takes after its arguments."""
+    assert function is not None
     assert function.fn is not None
     return function.fn.__code__.co_argcount - args
 
@@ -93,28 +94,31 @@ def fused_kernel(text: Text) -> Kernel:
 
 
 def _made(text: Text) -> Kernel:
-    space: dict[str, Any] = {}
+    functions = sorted({s.kernel for s in text.steps})
+    space: dict[str, Any] = {f"f{k}": load(name).each for k, name in enumerate(functions)}
+    numbers: list[str] = []
+    steps: list[str] = []
+    for k, step in enumerate(text.steps, len(text.kinds)):
+        name = f"f{functions.index(step.kernel)}"
+        own = [f"a{len(numbers) + i}" for i in range(numbers_of(space[name], len(step.args)))]
+        numbers += own
+        steps.append(f"v{k} = {name}({', '.join([*(f'v{a}' for a in step.args), *own])})")
     reads = [f"x{k}: {'PtrU8' if kind == MASK else 'Ptr'}" for k, kind in enumerate(text.kinds)]
     writes = [f"y{k}: Ptr" for k in range(len(text.outs))]
-    once, each_row, inside, numbers = [], [], [], []
-    for k, kind in enumerate(text.kinds):
-        (once if kind == ONE else each_row if kind == COLUMN else inside).append(f"v{k} = x{k}{_PLACES[kind]}")
-    for k, step in enumerate(text.steps):
-        function = load(step.kernel).each
-        assert function is not None, f"{step.kernel} maps no function"
-        name = f"f{sorted({s.kernel for s in text.steps}).index(step.kernel)}"
-        space[name] = function
-        own = [f"a{len(numbers) + i}" for i in range(numbers_of(function, len(step.args)))]
-        numbers += own
-        inside.append(f"v{len(text.kinds) + k} = {name}({', '.join([*(f'v{a}' for a in step.args), *own])})")
-    inside += [f"y{k}[b + i] = v{value}" for k, value in enumerate(text.outs)]
     parameters = [*reads, *writes, "rows: Int", "n: Int", *(f"{a}: Real" for a in numbers)]
     lines = ["from __future__ import annotations", f"def loop({', '.join(parameters)}):"]
-    lines += [f"    {line}" for line in once]
-    lines += ["    for r in range(rows):", "        b = r * n", *(f"        {line}" for line in each_row)]
-    lines += ["        for i in range(n):", *(f"            {line}" for line in inside)]
+    lines += [f"    {line}" for line in _loads(text, ONE)]
+    lines += ["    for r in range(rows):", "        b = r * n", *(f"        {line}" for line in _loads(text, COLUMN))]
+    stores = [f"y{k}[b + i] = v{value}" for k, value in enumerate(text.outs)]
+    lines += ["        for i in range(n):"]
+    lines += [f"            {line}" for line in [*_loads(text, FULL + MASK + ROW), *steps, *stores]]
     exec("\n".join(lines), space)  # our own text: its names are numbers
     return make_kernel(space["loop"], text.name, exact=True, apart=True)
+
+
+def _loads(text: Text, kinds: str) -> list[str]:
+    """Return the lines that read arrays of some kinds, each element once: an output may be the same array."""
+    return [f"v{k} = x{k}{_PLACES[kind]}" for k, kind in enumerate(text.kinds) if kind in kinds]
 
 
 def _from_name(name: str) -> Kernel:

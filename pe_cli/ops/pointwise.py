@@ -140,11 +140,11 @@ class Pointwise:
         if out.size:
             o.call(kernel, x, out, out.size, *values)
 
-    def _forward_scalars(self, attrs: Attrs, _: Mapping[str, Sequence[Any]]) -> list[Scalar]:
+    def _forward_scalars(self, attrs: Attrs, inputs: Mapping[str, Sequence[Any]]) -> list[Scalar]:
         kernel, _, values = self.chosen(attrs)
         return [Scalar("Out", kernel, ("X",), tuple(values))]
 
-    def _backward_scalars(self, attrs: Attrs, _: Mapping[str, Sequence[Any]]) -> list[Scalar]:
+    def _backward_scalars(self, attrs: Attrs, inputs: Mapping[str, Sequence[Any]]) -> list[Scalar]:
         _, kernel, values = self.chosen(attrs)
         return [Scalar("X@GRAD", kernel, ("Out@GRAD", self.uses), tuple(values))]
 

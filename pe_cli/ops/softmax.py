@@ -10,7 +10,6 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.cuda_math import replaces
-from pe_cli.kernels.cuda_math import replaces
 from pe_cli.kernels.lang import Int, Ptr, T, address, helper, intrinsic, kernel
 from pe_cli.kernels.vecmath import exp, log
 from pe_cli.ops.cuda import also_on_cuda

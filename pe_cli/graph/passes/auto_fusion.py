@@ -100,7 +100,7 @@ class _Walk:
 
     def _makers(self, place: int, op: Operator) -> list[int]:
         """Return the groups that make an op's inputs and are of its kind, in order."""
-        found = {}
+        found: dict[int, None] = {}
         for name in op.input_names():
             source = self.r.writer(name)
             if source is not None and source < place and source in self._home:

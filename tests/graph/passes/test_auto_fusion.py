@@ -83,7 +83,10 @@ def test_a_long_chain_is_cut_into_groups_of_sixteen():
     lines = ["  var v0: float32[batch, 3] is_data stop_gradient\n"]
     lines += [f'  forward scale(X=v{i}) -> Out=v{i + 1}: float32[batch, 3] {{"scale": {i}.5}}\n' for i in range(33)]
     made, said = text(auto_fusion.run, "".join(lines))
-    assert said == "enable_auto_fusion: 32 ops became 2; 1 pointwise ops have no other next to them; 2 times a group was full"
+    assert (
+        said
+        == "enable_auto_fusion: 32 ops became 2; 1 pointwise ops have no other next to them; 2 times a group was full"
+    )
     assert made.count("fusion_group") == 2
 
 
@@ -115,7 +118,10 @@ def random_program(seed: int, sizes: tuple[int, ...]) -> Program:
     block.create_var("lr", TensorType((1,)), persistable=True, stop_gradient=True)
     made = ["x"]
     for _ in range(14):
-        kind, out = rng.choice(["unary", "unary", "binary", "binary", "scale", "sum", "clip", "dropout"]), program.unique("v")
+        kind, out = (
+            rng.choice(["unary", "unary", "binary", "binary", "scale", "sum", "clip", "dropout"]),
+            program.unique("v"),
+        )
         x = made[-1]
         if kind == "unary":
             block.append_op(str(rng.choice(UNARY)), {"X": x}, {"Out": out})

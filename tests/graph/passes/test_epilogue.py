@@ -32,7 +32,9 @@ def test_a_product_its_bias_and_relu_become_one_op_and_two_gradients_too():
     assert lines[0] == (
         '  forward fused_gemm_epilogue(X=x, Y=w, Bias=b) -> Out=r: float32[batch, 3] {"activation": "relu"}'
     )
-    assert lines[2].startswith("  backward fused_elemwise_activation_grad(Out=r, Out@GRAD=r@GRAD) -> X@GRAD=r@GRAD@m.GRAD_0")
+    assert lines[2].startswith(
+        "  backward fused_elemwise_activation_grad(Out=r, Out@GRAD=r@GRAD) -> X@GRAD=r@GRAD@m.GRAD_0"
+    )
     assert lines[3].startswith("  backward mul_grad(X=x, Y=w, Out@GRAD=r@GRAD@m.GRAD_0)")
     assert said == "fuse_gemm_epilogue: 1 places fused, 1 gradients"
 
@@ -79,7 +81,11 @@ def test_a_biased_product_is_numpys(sizes, activation, rng):
 
 
 def test_a_nan_comes_through_relu():
-    got = run_op("fused_gemm_epilogue", {"X": np.full((1, 2), np.nan), "Y": np.ones((2, 5)), "Bias": np.ones(5)}, {"activation": "relu"})
+    got = run_op(
+        "fused_gemm_epilogue",
+        {"X": np.full((1, 2), np.nan), "Y": np.ones((2, 5)), "Bias": np.ones(5)},
+        {"activation": "relu"},
+    )
     assert np.isnan(got).all()
 
 
@@ -103,7 +109,9 @@ def network(seed: int) -> Program:
     def finish(name: str, channels: int, axis: int) -> str:
         if rng.random() < 0.8:
             name = append("elementwise_add", {"X": name, "Y": parameter(channels)}, "Out", {"axis": axis})
-        return append(str(rng.choice(["relu", "relu", "tanh", "abs"])), {"X": name}, "Out") if rng.random() < 0.8 else name
+        return (
+            append(str(rng.choice(["relu", "relu", "tanh", "abs"])), {"X": name}, "Out") if rng.random() < 0.8 else name
+        )
 
     for _ in range(3):
         filters, taps = int(rng.integers(1, 20)), int(rng.choice([1, 3]))

@@ -216,7 +216,9 @@ def network(seed: int) -> Program:
 def test_random_programs_train_to_the_same_bits(seed):
     program = network(seed)
     names = [op.output_names()[0] for op in program.global_block().ops]
-    fetches = list(dict.fromkeys([*(["loss"] * (seed % 2)), *map(str, np.random.default_rng(seed).choice(names, seed % 4))]))
+    fetches = list(
+        dict.fromkeys([*(["loss"] * (seed % 2)), *map(str, np.random.default_rng(seed).choice(names, seed % 4))])
+    )
 
     def feed(rng):
         return {"x": rng.standard_normal((5, 6)).astype("float32")}
