@@ -23,7 +23,7 @@ Member = tuple[str, Values, Values, Mapping[str, Any]]
 
 #: What a kernel call costs, and a byte that need not be written or read, in ns; and what a generated kernel must save to be worth
 #: compiling, which takes about half a second.
-CALL_NS, BYTE_NS, WORTH_NS = 50.0, 0.05, 400.0
+CALL_NS, BYTE_NS, WORTH_NS = 8.0, 0.02, 300.0
 
 
 def kind_of(shape: Sequence[int], full: Sequence[int], axis: int) -> str:

@@ -11,8 +11,10 @@ so that the results are the same bits.
 
 from __future__ import annotations
 
+import dis
 import functools
 import re
+import types
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +87,22 @@ def numbers_of(function: Helper | None, args: int) -> int:
     assert function is not None
     assert function.fn is not None
     return function.fn.__code__.co_argcount - args
+
+
+@functools.cache
+def is_long(kernel: str) -> bool:
+    """Return whether a kernel's function is a polynomial or a call of the C library, which fills the registers by itself.
+
+    Two of them in one loop take longer than in two: LLVM no longer works on several vectors side by side.
+    """
+    function = load(kernel).each
+    assert function is not None
+    assert function.fn is not None
+    code = function.fn.__code__
+    reached = (function.fn.__globals__.get(name) for name in code.co_names)
+    return any(isinstance(v, (Helper, types.ModuleType)) for v in reached) or any(
+        i.argrepr == "**" for i in dis.get_instructions(code)
+    )
 
 
 @functools.cache

@@ -13,12 +13,12 @@ from typing import Any
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.graph.rewrite import Rewriter, joined
 from pe_cli.ops.fusion_group import NAME, Member, group_of
-from pe_cli.ops.fusion_kernel import FULL
+from pe_cli.ops.fusion_kernel import FULL, is_long
 from pe_cli.program.ir import EMPTY, Operator, Program, Role
 
 PASS = "enable_auto_fusion"
 #: Limits of a group: its kernel's code and registers. More ops make several groups.
-MOST_OPS, MOST_READS, MOST_WRITES = 16, 12, 6
+MOST_OPS, MOST_READS, MOST_WRITES, MOST_LONG = 16, 12, 6, 1
 
 
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
@@ -121,6 +121,8 @@ class _Walk:
         group = group_of(one.members, self._types(one), full)
         if group is None or not self._separate(one, group.kinds):
             return self._refuse("times tensors were broadcast in different ways")
+        if sum(is_long(s.kernel) for s in group.steps) > MOST_LONG:
+            return self._refuse("times a group had its fill of long functions")
         if self.r.meeting_point(places) is None:
             return self._refuse("times other ops stood between")
         return True

@@ -90,6 +90,19 @@ def test_a_long_chain_is_cut_into_groups_of_sixteen():
     assert made.count("fusion_group") == 2
 
 
+def test_two_long_functions_do_not_share_a_loop():
+    lines = "".join(
+        f"  forward {f}(X={x}) -> Out={y}: float32[batch, 3]\n"
+        for f, x, y in [("tanh", "x", "a"), ("relu", "a", "b"), ("exp", "b", "c")]
+    )
+    made, said = text(auto_fusion.run, "  var x: float32[batch, 3] is_data stop_gradient\n" + lines)
+    assert said == (
+        "enable_auto_fusion: 2 ops became 1; 1 pointwise ops have no other next to them; "
+        "1 times a group had its fill of long functions"
+    )
+    assert "exp(X=b)" in made
+
+
 def test_a_kernel_is_made_again_from_its_name():
     made = Text(
         "frm",
