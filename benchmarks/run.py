@@ -40,11 +40,15 @@ def pe(name: str, size: int, steps: int, folder: Path, extra: list[str]) -> dict
     return run([*command, *extra])
 
 
-def torch(name: str, size: int, steps: int, threads: int, channels_last: bool) -> dict:
+#: What PyTorch is told besides, by workload: all ways are run, and the best one counts.
+WAYS = {"lenet": ("", "channels last"), "resnet20": ("", "channels last"), "ctr": ("", "dense")}
+
+
+def torch(name: str, size: int, steps: int, threads: int, way: str) -> dict:
     """Run PyTorch on a workload."""
     command = [sys.executable, str(ROOT / "benchmarks" / "torch_peer.py"), name, "--batch", str(size)]
     command += ["--steps", str(steps), "--threads", str(threads)]
-    return run(command + (["--channels-last"] if channels_last else []))
+    return run(command + ([f"--{way.replace(' ', '-')}"] if way else []))
 
 
 def agree(a: dict, b: dict, name: str) -> None:
@@ -67,10 +71,10 @@ def compare(name: str, size: int, args: argparse.Namespace, folder: Path) -> dic
         one = pe(name, size, args.steps, folder, ["-o", "executor.devices=1"])
         ours["pe, 1 thread"].append(one["ms_per_step"]["median"])
         for threads in sorted({1, cores}):
-            for last in (False, True) if name in ("lenet", "resnet20") else (False,):
-                peer = torch(name, size, args.steps, threads, last)
+            for way in WAYS.get(name, ("",)):
+                peer = torch(name, size, args.steps, threads, way)
                 agree(one, peer, f"{name} {size}")  # several devices normalise their own halves of a batch
-                key = f"{threads} thread{'s' * (threads > 1)}{', channels last' * last}"
+                key = f"{threads} thread{'s' * (threads > 1)}{', ' * bool(way)}{way}"
                 theirs.setdefault(key, []).append(peer["ms_per_step"]["median"])
         row |= {"rss": mine["peak_rss_mb"], "peer_rss": peer["peak_rss_mb"], "peer": peer["peer"]}
         row |= {"start": mine["import_s"] + mine["first_step_s"], "peer_start": peer["import_s"] + peer["first_step_s"]}

@@ -21,6 +21,7 @@ PARSER.add_argument("--threads", type=int, default=2)
 PARSER.add_argument("--steps", type=int, default=50)
 PARSER.add_argument("--warmup", type=int, default=5)
 PARSER.add_argument("--channels-last", action="store_true")
+PARSER.add_argument("--dense", action="store_true", help="ctr: dense gradients of the tables")
 ARGS = PARSER.parse_args()
 os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(ARGS.threads)
 
@@ -58,6 +59,16 @@ def resnet20(p: dict, x: torch.Tensor) -> torch.Tensor:
     return functional.linear(x.mean((2, 3)), p["fc.w"], p["fc.b"])
 
 
+def ctr(p: dict, feed: dict) -> torch.Tensor:
+    x, sparse = torch.from_numpy(feed["x"]), not ARGS.dense
+    h = torch.cat([functional.embedding(x, p["emb"], sparse=sparse).flatten(1), torch.from_numpy(feed["d"])], 1)
+    for key in ("fc1", "fc2", "fc3"):
+        h = torch.relu(functional.linear(h, p[f"{key}.w"], p[f"{key}.b"]))
+    wide = functional.embedding(x, p["wide"], sparse=sparse).sum(1)
+    logit = functional.linear(h, p["fc4.w"], p["fc4.b"]) + wide
+    return functional.binary_cross_entropy_with_logits(logit, torch.from_numpy(feed["y"]))
+
+
 def branches(p: dict, x: torch.Tensor) -> torch.Tensor:
     total = None
     for tower in range(8):
@@ -78,7 +89,7 @@ def tensors() -> tuple[dict, list]:
     """Return everything by name, and what is trained."""
     p = {}
     for key, value in workloads.parameters(ARGS.workload).items():
-        t = torch.from_numpy(value.T.copy() if value.ndim == 2 else value)
+        t = torch.from_numpy(value.T.copy() if key.endswith(".w") and value.ndim == 2 else value)
         if value.ndim == 4 and ARGS.channels_last:
             t = t.contiguous(memory_format=torch.channels_last)
         p[key] = t.requires_grad_()
@@ -89,27 +100,42 @@ def tensors() -> tuple[dict, list]:
     return p, trained
 
 
+def optimizers(p: dict, trained: list) -> list[torch.optim.Optimizer]:
+    """Return the workload's optimizer; ctr's sparse gradients have one that is not fused."""
+    rate = workloads.LEARNING_RATE
+    if ARGS.workload == "ctr":
+        tables = [] if ARGS.dense else [p["emb"], p["wide"]]
+        rest = [t for t in trained if all(t is not table for table in tables)]
+        groups = [(tables, False), (rest, True)] if tables else [(rest, True)]
+        return [torch.optim.Adagrad(group, rate, eps=1e-6, fused=fused) for group, fused in groups]
+    momentum = 0.9 if ARGS.workload in ("lenet", "resnet20") else 0.0
+    return [torch.optim.SGD(trained, rate, momentum=momentum, fused=True)] if trained else []
+
+
 def main() -> None:
     feed = workloads.batch(ARGS.workload, ARGS.batch)
     p, trained = tensors()
-    momentum = 0.9 if ARGS.workload in ("lenet", "resnet20") else 0.0
-    optimizer = torch.optim.SGD(trained, workloads.LEARNING_RATE, momentum=momentum, fused=True) if trained else None
+    updates = optimizers(p, trained)
 
     def step() -> float:
         x = torch.from_numpy(feed["x"])
-        if optimizer is None:
+        if not updates:
             with torch.no_grad():
                 return chain(x).mean().item()
         if ARGS.channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         if ARGS.workload == "branches":
             loss = branches(p, x)
+        elif ARGS.workload == "ctr":
+            loss = ctr(p, feed)
         else:
             logits = {"mlp": mlp, "lenet": lenet, "resnet20": resnet20}[ARGS.workload](p, x)
             loss = functional.cross_entropy(logits, torch.from_numpy(feed["y"]).reshape(-1))
-        optimizer.zero_grad(set_to_none=True)
+        for update in updates:
+            update.zero_grad(set_to_none=True)
         loss.backward()
-        optimizer.step()
+        for update in updates:
+            update.step()
         return loss.item()
 
     begin = time.perf_counter()

@@ -13,18 +13,26 @@ from pathlib import Path
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
-NAMES = ("mlp", "lenet", "resnet20", "chain", "branches")
+NAMES = ("mlp", "lenet", "resnet20", "ctr", "chain", "branches")
 #: Sizes that are compared, by workload.
-BATCHES = {"mlp": (64, 256), "lenet": (64, 256), "resnet20": (64,), "chain": (1,), "branches": (128,)}
+BATCHES = {"mlp": (64, 256), "lenet": (64, 256), "resnet20": (64,), "ctr": (512, 4096), "chain": (1,), "branches": (128,)}
 LEARNING_RATE = 0.01
 CHAIN_OPS = 500
+#: ctr: hashed slots, rows of their common table, its width, and numbers beside them.
+SLOTS, ROWS, WIDTH, NUMBERS = 26, 100000, 16, 13
 
 
 def batch(name: str, size: int, seed: int = 7) -> Arrays:
-    """Return one batch: x float32, y int64 [size, 1] where the workload has labels."""
+    """Return one batch: x float32, y int64 [size, 1] where the workload has labels; of ctr x are ids, d and y float32."""
     draw = np.random.RandomState(seed)
     if name == "branches":
         return {"x": draw.randn(size, 256).astype("float32")}
+    if name == "ctr":
+        return {
+            "x": draw.randint(0, ROWS, (size, SLOTS)).astype("int64"),
+            "d": draw.rand(size, NUMBERS).astype("float32"),
+            "y": draw.randint(0, 2, (size, 1)).astype("float32"),
+        }
     if name == "chain":
         return {"x": draw.rand(64).astype("float32").reshape(1, 64)}
     x = (
@@ -83,6 +91,13 @@ def parameters(name: str, seed: int = 11) -> Arrays:  # noqa: C901 - one branch 
                 filters(f"{key}s", made, channels, 1)
                 norm(f"{key}s_bn", made)
         dense("fc", 64, 10, 1.0)
+    elif name == "ctr":
+        out["emb"] = (draw.randn(ROWS, WIDTH) * 0.01).astype("float32")
+        out["wide"] = (draw.randn(ROWS, 1) * 0.01).astype("float32")
+        dense("fc1", SLOTS * WIDTH + NUMBERS, 400)
+        dense("fc2", 400, 400)
+        dense("fc3", 400, 400)
+        dense("fc4", 400, 1, 1.0)
     elif name == "branches":
         for tower in range(8):
             for depth in range(4):

@@ -14,6 +14,8 @@ from pe_cli.config.sections import FeedSection
 from pe_cli.config.spec import ModelSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import TensorType
+from pe_cli.optim.norms import gradient_norms
+from pe_cli.optim.optimizer import Optimizer
 from pe_cli.program.ir import Program, Variable, program_guard
 
 
@@ -29,6 +31,9 @@ class Built:
         feeds: type of every feed, with the batch axis (-1).
         loss: variable that is minimised, None without training.
         fetches: name as written -> variable, of the model file and of the run file.
+        recorded: metric -> variable of the training program that is recorded beside the loss: the learning rate and the like.
+        norms: parameters whose gradients' lengths are the elements of the variable `norms_name`, in order.
+        norms_name: empty where they are not asked for.
     """
 
     name: str
@@ -38,6 +43,9 @@ class Built:
     feeds: Mapping[str, TensorType] = field(default_factory=dict)
     loss: str | None = None
     fetches: Mapping[str, str] = field(default_factory=dict)
+    recorded: Mapping[str, str] = field(default_factory=dict)
+    norms: tuple[str, ...] = ()
+    norms_name: str = ""
 
 
 def build(model: ModelSpec, run: RunSpec | None = None) -> Built:
@@ -86,18 +94,29 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
         evaluation.name = "eval"
         references = _References(layers, mistakes, run)
         loss = references.loss()
-        if run:
-            _optimize(run, loss, mistakes)
+        watched = _optimize(run, loss, mistakes) if run else _Watched()
     feeds = {v.name: v.type for v in train.list_vars() if v.is_data}
     fetches = references.fetches(model)
     if run:
         references.feeds(feeds)
         references.best(fetches)
     trained = train if run and run.train else None
-    return Built(model.name, startup, trained, evaluation, feeds, loss.name if loss else None, fetches)
+    return Built(
+        model.name, startup, trained, evaluation, feeds, loss.name if loss else None, fetches,
+        watched.recorded, watched.norms, watched.norms_name,
+    )  # fmt: skip
 
 
-def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes) -> None:
+@dataclass(frozen=True)
+class _Watched:
+    """What of the optimizer's doing is recorded; as in `Built`."""
+
+    recorded: Mapping[str, str] = field(default_factory=dict)
+    norms: tuple[str, ...] = ()
+    norms_name: str = ""
+
+
+def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes) -> _Watched:
     """Append backward and optimizer ops; their place is the optimizer's."""
     node = run.optimizer
     if node is None or loss is None:
@@ -105,18 +124,33 @@ def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes) -> None:
         with program_guard(Program(), Program()):
             if node is not None:
                 Maker(mistakes).make(OPTIMIZER, node, "train.optimizer")
-        return
+        return _Watched()
     at = run.at_of("train", "optimizer", "type")
     with loss.block.program.place(at):
         optimizer = Maker(mistakes, loss.block).make(OPTIMIZER, node, "train.optimizer")
         if optimizer is None or mistakes:
-            return
+            return _Watched()
+        watched = _Watched()
         with mistakes.catch():
             try:
-                optimizer.minimize(loss)
+                watched = _minimize(optimizer, loss, run.output.gradient_norms)
             except PeError as error:
                 error.at = error.at or at
                 raise
+    return watched
+
+
+def _minimize(optimizer: Optimizer, loss: Variable, norms: bool) -> _Watched:
+    """Append what the optimizer does, with the lengths of gradients measured before they are clipped."""
+    pairs = optimizer.backward(loss)
+    measured = gradient_norms(pairs) if norms and pairs else None
+    optimizer.apply_gradients(pairs)
+    rate = optimizer.rate(loss.block.program)
+    recorded = {"learning_rate": rate.name} if rate else {}
+    if measured is None:
+        return _Watched(recorded)
+    total, each = measured
+    return _Watched({**recorded, "gradient_norm": total.name}, tuple(p.name for p, _ in pairs), each.name)
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,8 @@ def _facts(op: OpDef) -> dict[str, str]:
     pairs: Mapping[str, str] = op.inplace
     if pairs:
         found["in place"] = ", ".join(f"{out} may take over {source}" for out, source in pairs.items())
+    if op.adds:
+        found["adds"] = f"{', '.join(op.adds)} to the inputs that end in @ADDTO, where they are given"
     if op.random:
         found["random"] = "the same numbers for a seed, a step and a sample, on any number of devices"
     if op.flops is not None:

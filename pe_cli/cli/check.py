@@ -26,6 +26,7 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     from pe_cli.cli.common import columns, open_source
     from pe_cli.cli.layers_table import parameters_text, rows_of
     from pe_cli.config.mistakes import Mistakes
+    from pe_cli.program.sparse import notes
 
     mistakes = Mistakes()
     source = open_source(config, overrides, mistakes)
@@ -37,6 +38,8 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     click.echo(columns([*feeds, *((r.key, r.type, r.output or "-") for r in rows)], indent="  "))
     click.echo(f"parameters: {parameters_text(rows)}")
     warnings += _memory(source)
+    for line in notes(source.program()):
+        click.echo(f"note: {line}")
     for line in warnings:
         click.echo(f"warning: {line}", err=True)
     click.echo(f"{config}: no mistakes" + (f", {_count(warnings)}" if warnings else ""))

@@ -12,6 +12,7 @@ from pe_cli.cli.common import Source, override_option, path_argument, path_optio
 
 if TYPE_CHECKING:
     from pe_cli.core.types import Place, TensorType
+    from pe_cli.execute.executor import Executor
     from pe_cli.execute.plan import Plan
     from pe_cli.graph.picture import Picture
     from pe_cli.graph.ssa import Graph, VarNode
@@ -67,13 +68,13 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
         raise PeError("--only, --around and --full choose what a picture shows", hint="add --dot FILE or --svg FILE")
     places = places_of(source, devices)
     if draws:
-        _draw(_picture(source, stage, places, evaluation), (only, around, radius, full), dot, svg)
+        _draw(picture_of_stage(source, stage, places, evaluation=evaluation), (only, around, radius, full), dot, svg)
     elif stage == "program":
         click.echo(print_program(source.program(evaluation)), nl=False)
     elif stage == "plan":
         from pe_cli.execute.describe import describe_plan
 
-        click.echo(describe_plan(_plan(source, places, evaluation)), nl=False)
+        click.echo(describe_plan(plan_of(source, places, evaluation)[1]), nl=False)
     else:
         click.echo(describe(_graph(source, stage, places, evaluation)), nl=False)
 
@@ -90,12 +91,13 @@ def _graph(source: Source, stage: str, places: tuple[Place, ...], evaluation: bo
     return replicate(program, places if stage == "multi_device" else places[:1], strategy)
 
 
-def _picture(source: Source, stage: str, places: tuple[Place, ...], evaluation: bool) -> Picture:
+def picture_of_stage(source: Source, stage: str, places: tuple[Place, ...], *, evaluation: bool) -> Picture:
+    """Return the picture of what a config becomes at a stage."""
     title = f"{source.model.name}: {stage}"
     if stage == "plan":
         from pe_cli.execute.picture import plan_picture
 
-        return plan_picture(_plan(source, places, evaluation), title)
+        return plan_picture(plan_of(source, places, evaluation)[1], title)
     from pe_cli.graph.picture import picture_of
 
     graph = _graph(source, stage, places, evaluation)
@@ -107,12 +109,12 @@ def _types(source: Source, graph: Graph) -> Callable[[VarNode], TensorType] | No
     from pe_cli.core.errors import PeError
     from pe_cli.execute.estimate import feed_types, split_types
     from pe_cli.execute.executor import split_sizes
-    from pe_cli.execute.lower import concrete_types
+    from pe_cli.execute.lower import device_types
 
     try:
         whole = feed_types(graph.program, source.batch_size)
         parts = split_types(whole, graph.program, split_sizes(source.batch_size, len(graph.places)))
-        types = [concrete_types(graph.program, part) for part in parts]
+        types = device_types(graph, parts)
     except PeError:
         return None
     return lambda v: types[v.device][v.name]
@@ -145,7 +147,8 @@ def _draw(
         click.echo(f"{said} -> {svg}")
 
 
-def _plan(source: Source, places: tuple[Place, ...], evaluation: bool) -> Plan:
+def plan_of(source: Source, places: tuple[Place, ...], evaluation: bool = False) -> tuple[Executor, Plan]:
+    """Return the plan of a config's step for its batch size, and the executor that it belongs to."""
     from pe_cli.devices.scope import Scope
     from pe_cli.execute.estimate import feed_types, split_types
     from pe_cli.execute.executor import Executor, split_sizes
@@ -162,4 +165,4 @@ def _plan(source: Source, places: tuple[Place, ...], evaluation: bool) -> Plan:
     sizes = split_sizes(source.batch_size, len(places))
     parts = split_types(feed_types(program, source.batch_size), program, sizes)
     fetches = list(dict.fromkeys(source.built.fetches.values()))
-    return executor.plan(parts, sizes, fetches)
+    return executor, executor.plan(parts, sizes, fetches)

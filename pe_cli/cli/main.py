@@ -13,7 +13,7 @@ from pe_cli import __version__
 from pe_cli.core.errors import ExitCode, PeError
 
 #: Modules of this package that are no subcommands.
-PLUMBING = {"catalogue", "common", "layers_table", "main", "progress"}
+PLUMBING = {"catalogue", "common", "layers_table", "main", "progress", "run_facts"}
 
 
 class Commands(click.Group):

@@ -58,17 +58,12 @@ def command(
 def measure(config: Path, overrides: tuple[str, ...], steps: int) -> tuple[Job, Profile]:
     """Prepare a config's training step, or its evaluation step where it says nothing of training, and profile it."""
     from pe_cli.cli.progress import Quiet
-    from pe_cli.execute.profile import run_profile
     from pe_cli.session.job import Job
+    from pe_cli.session.profiling import profile_job
 
     job = Job.open(config, overrides, Quiet())
     job.initialise()
-    program = job.built.train or job.built.eval
-    split = "train" if job.built.train is not None else "eval"
-    executor = job.executor(program)
-    feed = next(iter(job.loader(split, program, job.batch_size).epoch(0)))
-    fetches = list(dict.fromkeys(job.numbers(program).values()))
-    return job, run_profile(executor, feed, fetches, steps)
+    return job, profile_job(job, steps)
 
 
 def headline(job: Job, found: Profile) -> str:

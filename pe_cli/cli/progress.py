@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pe_cli.session.observer import Observer, Start
+from pe_cli.session.observer import NORM, Observer, Start
 
 #: Seconds between two updates of a bar.
 REDRAW = 0.1
@@ -193,5 +193,5 @@ def headline(start: Start) -> str:
 
 
 def text_of(values: Mapping[str, float]) -> str:
-    """Return metrics in a line."""
-    return "  ".join(f"{name} {value:.5g}" for name, value in values.items())
+    """Return metrics in a line, without the gradients of single parameters."""
+    return "  ".join(f"{name} {value:.5g}" for name, value in values.items() if f"/{NORM}" not in name)

@@ -14,6 +14,7 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 Natural = Annotated[int, Field(strict=True, ge=0)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Name = Annotated[str, Field(strict=True, min_length=1)]
+LogName = Literal["jsonl", "csv", "tensorboard"]
 DtypeName = Literal["float32", "float64", "int64", "int32", "uint8", "bool"]
 
 
@@ -165,7 +166,7 @@ class BuildSection(Section):
     """How the multi-device graph is built; names and defaults are fluid's."""
 
     UNAVAILABLE = (
-        "enable_addto", "num_trainers", "trainer_id", "use_hierarchical_allreduce",
+        "num_trainers", "trainer_id", "use_hierarchical_allreduce",
         "hierarchical_allreduce_inter_nranks", "nccl_comm_num", "enable_cuda_graph",
     )  # fmt: skip
     reduce_strategy: Literal["AllReduce", "Reduce"] = Field(
@@ -195,6 +196,10 @@ class BuildSection(Section):
     )
     enable_auto_fusion: StrictBool = Field(
         default=True, description="pointwise operators that feed one another become one; fluid's default is false"
+    )
+    enable_addto: StrictBool = Field(
+        default=False,
+        description="gradients of a variable that several ops read are added where they are made, without a temporary and a sum",
     )
     enable_inplace: StrictBool = Field(default=True, description="ops may overwrite inputs that nobody needs any more")
     sync_batch_norm: StrictBool = Field(default=False, description="batch_norm over the samples of all devices")
@@ -252,6 +257,16 @@ class OutputSection(Section):
     dir: Name = Field(default="runs", description="folder of the runs' folders")
     name: Name | None = Field(default=None, description="of the run; the run file's name when absent")
     checkpoint: CheckpointSection | None = Field(default_factory=CheckpointSection, description="null: none")
+    log: list[LogName] = Field(
+        default=["jsonl"],
+        description="how metrics are written: jsonl (always), csv, tensorboard (needs the extra of that name)",
+    )
+    gradient_norms: StrictBool = Field(
+        default=False, description="record the length of all gradients together, and of every parameter's, as metrics"
+    )
+    trace: Annotated[int, Field(strict=True, ge=0, le=1000)] = Field(
+        default=0, description="steps whose kernels are timed after the last one, for trace.json; 0: none"
+    )
 
 
 class RunFile(Section):

@@ -157,6 +157,7 @@ class Window:
         assert start >= 0
         assert 0 < count <= len(dataset) - start
         self.fields = dataset.fields
+        self.classes: dict[str, tuple[str, ...]] = getattr(dataset, "classes", {})
         self._dataset, self._start, self._count = dataset, start, count
 
     def __len__(self) -> int:

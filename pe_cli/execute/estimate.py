@@ -10,7 +10,7 @@ from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.memory import aligned
 from pe_cli.execute.executor import split_sizes
-from pe_cli.execute.lower import GraphLowering, concrete_types
+from pe_cli.execute.lower import GraphLowering, device_types
 from pe_cli.execute.plan import Request, plan_devices
 from pe_cli.graph.pipeline import apply_passes
 from pe_cli.graph.replicate import replicate
@@ -96,7 +96,7 @@ def estimate_memory(
     parts = split_types(feed_types(program, samples), program, sizes)
     active = [d for d, n in enumerate(sizes) if n] or [0]
     graph = replicate(apply_passes(program, strategy, fetches), places, strategy, active=active)
-    types = [concrete_types(graph.program, part) for part in parts]
+    types = device_types(graph, parts)
     low = GraphLowering(graph, types, sizes, 0, len(places))
     tasks = low.run()
     request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))

@@ -14,10 +14,13 @@ from pe_cli.devices.memory import aligned
 from pe_cli.graph.ssa import Graph, OpNode, Slots
 from pe_cli.ops.lowering import Buffer, Call, Lowering
 from pe_cli.ops.registry import OpDef, find
+from pe_cli.ops.selected_rows import merge_shard
 from pe_cli.program.ir import EMPTY, Operator, Program
 
 #: Kinds of nodes that sum gradients over devices.
 COLLECTIVES = ("all_reduce", "fused_all_reduce", "reduce")
+#: Ids of a shard of a gather or of an update: fewer are not worth waking a thread for.
+MIN_ROWS = 512
 
 
 @dataclass
@@ -31,6 +34,7 @@ class Task:
         takes_over: output buffer -> input buffer whose memory it may use.
         shares: output buffer -> input buffer whose bytes it is.
         part: elements of the buffers that are touched, from and to; None for all.
+        beside: it does its part of the node beside the tasks before it: they touch the same buffers at different places.
     """
 
     node: int
@@ -42,14 +46,28 @@ class Task:
     takes_over: dict[Buffer, Buffer] = field(default_factory=dict)
     shares: dict[Buffer, Buffer] = field(default_factory=dict)
     part: tuple[int, int] | None = None
+    beside: bool = False
 
 
-def concrete_types(program: Program, feeds: Mapping[str, TensorType]) -> dict[str, TensorType]:
+def device_types(graph: Graph, feeds: Sequence[Mapping[str, TensorType]]) -> list[dict[str, TensorType]]:
+    """Return the type of every variable on every device; arguments of `concrete_types`, for each device."""
+    types = [concrete_types(graph.program, given) for given in feeds]
+    joined = {}
+    for name in graph.homes:
+        rows = sum(types[d][name].shape[0] for d in graph.active)
+        joined[name] = types[0][name].with_shape(rows, *types[0][name].shape[1:])
+    return [concrete_types(graph.program, given, joined) for given in feeds] if joined else types
+
+
+def concrete_types(
+    program: Program, feeds: Mapping[str, TensorType], joined: Mapping[str, TensorType] | None = None
+) -> dict[str, TensorType]:
     """Return the type of every variable for a batch.
 
     Args:
         program: checked by inference when it was built.
         feeds: types of the data variables, all sizes known.
+        joined: types of variables that several devices make together.
 
     Raises:
         PeError: sizes that only the batch shows do not fit, with the layer's place.
@@ -66,7 +84,7 @@ def concrete_types(program: Program, feeds: Mapping[str, TensorType]) -> dict[st
         for slot, names in op.outputs.items():
             for name, kind in zip(names, found.get(slot, ()), strict=False):
                 if name != EMPTY:
-                    types[name] = kind
+                    types[name] = kind if joined is None else joined.get(name, kind)
     return types
 
 
@@ -95,6 +113,7 @@ class GraphLowering:
         self.buffers: dict[tuple[str, int], Buffer] = {}
         block = graph.program.global_block()
         self._reduced = {n for node in graph.nodes if node.kind in COLLECTIVES for n in node.op.inputs["X"]}
+        self._nodes = Counter(id(node.op) for node in graph.nodes)
         self._writes = Counter(n for op in block.ops for n in op.output_names())
 
     def buffer(self, name: str, device: int) -> Buffer:
@@ -112,19 +131,33 @@ class GraphLowering:
                 tasks += self._all_reduce(node)
             elif node.kind == "reduce":
                 tasks.append(self._reduce(node))
+            elif node.kind == "gather":
+                tasks += self._gather(node)
             else:
-                tasks.append(self._compute(node))
+                parts = self._parts(node)
+                tasks += [self._compute(node, (k, parts)) for k in range(parts)]
         return tasks
 
     def _slots(self, slots: Slots) -> dict[str, list[Buffer | None]]:
         return {s: [self.buffer(*p) if p[0] != EMPTY else None for p in pairs] for s, pairs in slots.items()}
 
-    def _compute(self, node: OpNode) -> Task:
+    def _parts(self, node: OpNode) -> int:
+        """Return by how many threads an update is shared: one that is done once for all devices, row by row and in place."""
+        op = node.op
+        once = self._nodes[id(op)] == 1 and set(op.output_names()) <= set(op.input_names())
+        if not (op.definition.by_rows and op.inputs.get("Rows") and once):
+            return 1
+        return self._shards_of(self.buffer(*node.ins["Rows"][0]))
+
+    def _shards_of(self, rows: Buffer) -> int:
+        return max(1, min(self.shards, rows.size // MIN_ROWS))
+
+    def _compute(self, node: OpNode, share: tuple[int, int] = (0, 1)) -> Task:
         op, d = node.op, node.device
         definition = op.definition
         ins, outs = self._slots(node.ins), self._slots(node.outs)
         offset = sum(self.sizes[:d])
-        low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, op.output_names()[0]), offset)  # type: ignore[arg-type]
+        low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, op.output_names()[0]), offset, share)  # type: ignore[arg-type]
         shares = _pairs(definition.alias, ins, outs)
         if shares and not all(self._fixed(out) and self._fixed(source) for out, source in shares.items()):
             definition = find("assign")  # the bytes will change under one of the names: copy them
@@ -136,8 +169,9 @@ class GraphLowering:
             self._lower(definition, low, op, self.graph.places[d].kind)
         reads = [b for row in ins.values() for b in row if b is not None]
         writes = [b for row in outs.values() for b in row if b is not None]
-        over = _pairs(definition.inplace, ins, outs)
-        return Task(node.index, d, low.calls, reads, writes, low.scratch_buffers, over, shares)
+        over = _pairs(definition.takes_over([slot for slot, row in ins.items() if row]), ins, outs)
+        home = d if share == (0, 1) else share[0]
+        return Task(node.index, home, low.calls, reads, writes, low.scratch_buffers, over, shares, beside=share[0] > 0)
 
     def _lower(self, definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
         if kind not in definition.lowerings:
@@ -181,6 +215,21 @@ class GraphLowering:
         (call,) = all_reduce_shards(sources, targets, sources[0].size, 1)
         # the sum passes through the first source
         return Task(node.index, node.device, [call], sources, [*targets, sources[0]], part=(0, sources[0].size))
+
+    def _gather(self, node: OpNode) -> list[Task]:
+        """Return one task a shard: each merges some of the rows of all devices."""
+        op, slots = node.op, self._slots(node.ins)
+        ids, values = ([b for b in slots[s] if b is not None] for s in ("Ids", "X"))
+        rows, out = (self.buffer(*node.outs[s][0]) for s in ("Rows", "Out"))
+        paddings = [p for p in op.attrs["padding_idx"] for _ in self.graph.active]
+        shards = self._shards_of(rows)
+        made = []
+        for shard in range(shards):
+            low = Lowering(op.definition, op.attrs, {}, {})
+            merge_shard(low, ids, values, paddings, op.attrs["height"], rows, out, shard, shards)
+            touched = [*ids, *values]
+            made.append(Task(node.index, shard, low.calls, touched, [rows, out], low.scratch_buffers, beside=shard > 0))
+        return made
 
 
 def _pairs(

@@ -72,7 +72,8 @@ def plan_memory(
     last = _last_use(tasks)
     written = _first_write(tasks)
     groups = _Groups()
-    fixed = {*placed, *kept, *pinned}
+    lasting = {*placed, *kept}
+    fixed = lasting | set(pinned)
     members: dict[Buffer, list[Buffer]] = {}
 
     def group(b: Buffer) -> list[Buffer]:
@@ -96,7 +97,8 @@ def plan_memory(
             free = all(last[b] <= i and b not in fixed for b in group(source))
             # an op that reads these bytes twice may need them after it has begun to write
             other = sum(groups.find(b) is groups.find(source) for b in task.reads) > 1
-            fits = out not in fixed and out.type.nbytes == source.type.nbytes and written[out] == i
+            # a pinned output has its bytes to itself, so that its source may live there before it
+            fits = out not in lasting and out.type.nbytes == source.type.nbytes and written[out] == i
             if share and inplace and free and not other and fits:
                 join(out, source)
     return _offsets(tasks, groups, placed, kept, pinned, _Lives(tasks, groups, kept, share, ancestors))

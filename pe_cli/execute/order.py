@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pe_cli.execute.lower import Task
+from pe_cli.graph.ssa import Graph
 from pe_cli.program.ir import Role
 
 #: A byte range: (space, begin, end). Ranges of different spaces never overlap.
@@ -45,14 +46,18 @@ def dependencies(
     waits: list[set[int]] = []
     previous: dict[int, int] = {}
     open_work: set[int] = set()  # forward, backward and collective tasks that no other such task waits for yet
+    computing: set[int] = set()  # the same of forward and backward tasks alone
     for i, (task, role) in enumerate(zip(tasks, roles, strict=True)):
-        found = bytes_.access(i, *ranges(task))
+        kin = _before(tasks, i) if task.beside else ()
+        found = bytes_.access(i, *ranges(task), kin)
+        if kin:
+            found |= waits[kin[0]]
         collective = task.part is not None
         update = role in UPDATES
         if update and rules.updates_last:
             found |= open_work
         if collective and rules.collectives_last:
-            found |= {t for t in range(i) if tasks[t].part is None and roles[t] not in UPDATES} & open_work
+            found |= computing
         if _in_line(rules, collective, update):
             found |= {previous[task.home]} if task.home in previous else set()
             previous[task.home] = i
@@ -60,8 +65,37 @@ def dependencies(
         if not update:
             open_work -= found
             open_work.add(i)
+            if not collective:
+                computing -= found
+                computing.add(i)
         waits.append(found)
     return waits
+
+
+def _before(tasks: Sequence[Task], i: int) -> range:
+    """Return the earlier tasks of a task's node."""
+    first = i
+    while first and tasks[first - 1].node == tasks[i].node:
+        first -= 1
+    return range(first, i)
+
+
+def delayed(tasks: Sequence[Task], graph: Graph) -> list[Task]:
+    """Return the tasks with every sum over devices behind the forward and backward work that does not need it."""
+    out: list[Task] = []
+    held: list[Task] = []
+    names: set[str] = set()
+    for task in tasks:
+        op = graph.nodes[task.node].op
+        if task.part is not None:
+            held.append(task)
+            names.update(op.inputs["X"])
+            continue
+        if op.role in UPDATES or any(b.name in names for b in (*task.reads, *task.writes)):
+            out += held
+            held, names = [], set()
+        out.append(task)
+    return out + held
 
 
 def _in_line(rules: Rules, collective: bool, update: bool) -> bool:
@@ -77,8 +111,8 @@ class _Bytes:
     def __init__(self) -> None:
         self._space: dict[int, list[tuple[int, int, int, bool]]] = {}  # begin, end, task, writes
 
-    def access(self, task: int, reads: list[Range], writes: list[Range]) -> set[int]:
-        """Note a task's accesses and return the earlier tasks that they conflict with."""
+    def access(self, task: int, reads: list[Range], writes: list[Range], kin: Sequence[int] = ()) -> set[int]:
+        """Note a task's accesses and return the earlier tasks that they conflict with, its kin apart."""
         space = self._space
         found: set[int] = set()
         for where, begin, end in reads:
@@ -86,9 +120,9 @@ class _Bytes:
         for where, begin, end in writes:
             entries = space.get(where, [])
             found |= {t for low, high, t, _ in entries if low < end and begin < high}
-            space[where] = [e for e in entries if not (begin <= e[0] and e[1] <= end)]
+            space[where] = [e for e in entries if e[2] in kin or not (begin <= e[0] and e[1] <= end)]
         for where, begin, end in reads:
             space.setdefault(where, []).append((begin, end, task, False))
         for where, begin, end in writes:
             space.setdefault(where, []).append((begin, end, task, True))
-        return found
+        return found.difference(kin)

@@ -13,14 +13,15 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Progress, Spot, Timeline, Work, device
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.lower import GraphLowering, Task, concrete_types
+from pe_cli.execute.lower import GraphLowering, Task, device_types
 from pe_cli.execute.memory import MemoryPlan, plan_memory
-from pe_cli.execute.order import Range, Rules, dependencies
+from pe_cli.execute.order import Range, Rules, delayed, dependencies
 from pe_cli.graph.ssa import Graph
 from pe_cli.kernels.calls import Buffer, Call
 from pe_cli.kernels.nothing import nothing
 from pe_cli.ops.status import failure
 from pe_cli.program.ir import Role
+from pe_cli.program.sparse import rows_of, table_of
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,12 @@ class Plan:
         self.graph = graph
         self.request = request
         self._scope = scope
-        types = [concrete_types(graph.program, dict(feeds)) for feeds in request.feeds]
+        types = device_types(graph, [dict(feeds) for feeds in request.feeds])
         self._lowering = GraphLowering(graph, types, request.sizes, seed, len(graph.places))
         self.tasks = self._lowering.run()
+        self._rows = fetched_rows(graph, request)
+        if execution and execution.allow_op_delay:
+            self.tasks = delayed(self.tasks, graph)
         self._strategy = build or BuildStrategy()
         self._threads = threads
         self._place()
@@ -97,6 +101,7 @@ class Plan:
             for t in self.tasks
         ]
         works = [Work(t.home, c, frozenset(w)) for t, c, w in zip(self.tasks, calls, waits, strict=True)]
+        self._written = _elsewhere(self.graph, self.request.fetches)
         self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)
 
     def waits(self, threads: int) -> list[set[int]]:
@@ -144,7 +149,7 @@ class Plan:
         """
         self._feed(feeds)
         self._raise(self.step.run(step), step)
-        return [{name: self._read(name, d) for name in self.request.fetches} for d in self.graph.active]
+        return [self._fetched(d) for d in self.graph.active]
 
     def run_timed(
         self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]], step: int
@@ -153,7 +158,7 @@ class Plan:
         self._feed(feeds)
         failed, timeline = self.step.run_timed(step)
         self._raise(failed, step)
-        return [{name: self._read(name, d) for name in self.request.fetches} for d in self.graph.active], timeline
+        return [self._fetched(d) for d in self.graph.active], timeline
 
     def _feed(self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> None:
         for d, given in enumerate(feeds):
@@ -169,8 +174,21 @@ class Plan:
             report[1] += sum(self.request.sizes[: node.device])  # the row in the whole batch
             raise failure(report, node.op, step)
 
+    def _fetched(self, d: int) -> dict[str, np.ndarray[Any, Any]]:
+        """Return what is fetched from a device; a row-sparse gradient as the dense array that it stands for."""
+        block = self.graph.program.global_block()
+        out = {}
+        for name in self.request.fetches:
+            source = self._written.get((name, d), d)
+            out[name] = self._read(name, source)
+            if name in self._rows:
+                rows, values = self._read(self._rows[name], source), out[name]
+                out[name] = np.zeros(table_of(block, name).shape, values.dtype)
+                out[name][rows[rows >= 0]] = values[rows >= 0]
+        return out
+
     def _read(self, name: str, d: int) -> np.ndarray[Any, Any]:
-        b = self._lowering.buffers[(name, d)]
+        b = self._lowering.buffers[(name, self.graph.homes.get(name, d))]
         spot = self._spots[b]
         value: np.ndarray[Any, Any] = spot.memory.read(spot.offset, b.type)
         return value
@@ -220,20 +238,21 @@ def plan_devices(
     """
     block = graph.program.global_block()
     reduced = [n for node in graph.nodes if node.kind.endswith("all_reduce") for n in node.op.inputs["X"]]
+    fetched = (*request.fetches, *fetched_rows(graph, request).values())
     out = []
     for d in range(len(graph.places)):
         feeds = dict(request.feeds[d])
-        for name in request.fetches:
+        for name in fetched:
             block.var(name)
             if name not in low.types[d]:
                 raise PeError(
                     f"variable '{name}' gets no value in this program", hint="fetch a variable that an op writes"
                 )
-        for name in (*feeds, *request.fetches):
-            low.buffer(name, d)
+        for name in (*feeds, *fetched):
+            low.buffer(name, graph.homes.get(name, d))
         mine = {b: n for (n, where), b in low.buffers.items() if where == d}
         placed = [b for b, n in mine.items() if block.var(n).persistable]
-        kept = [b for b, n in mine.items() if (n in feeds or n in request.fetches) and b not in set(placed)]
+        kept = [b for b, n in mine.items() if (n in feeds or n in fetched) and b not in set(placed)]
         pinned = [low.buffer(n, d) for n in reduced]
         index = [i for i, t in enumerate(tasks) if t.home == d or any(b in mine for b in (*t.reads, *t.writes))]
         own = [_only(tasks[i], mine, d) for i in index]
@@ -249,6 +268,23 @@ def plan_devices(
         )
         out.append(DeviceMemory(plan, tuple(placed), same))
     return out
+
+
+def _elsewhere(graph: Graph, fetches: Sequence[str]) -> dict[tuple[str, int], int]:
+    """Return, for fetches that not every device computes (with Reduce: the owner alone), the device whose value is meant."""
+    writers = {(v.name, v.device): None for node in graph.nodes for v in node.outputs}
+    found: dict[tuple[str, int], int] = {}
+    for name in fetches:
+        there = [d for n, d in writers if n == name]
+        found |= {(name, d): there[-1] for d in graph.active if there and d not in there}
+    return found
+
+
+def fetched_rows(graph: Graph, request: Request) -> dict[str, str]:
+    """Return the row-sparse gradients that are fetched, with the variables of their row numbers."""
+    block = graph.program.global_block()
+    found = {name: rows_of(block, name) for name in request.fetches}
+    return {name: rows for name, rows in found.items() if rows is not None}
 
 
 def _ancestors(tasks: Sequence[Task]) -> list[int]:
@@ -276,7 +312,8 @@ def _pick(bits: int, index: Sequence[int]) -> int:
 def _only(task: Task, mine: Mapping[Buffer, str], device_index: int) -> Task:
     """Return the part of a task that touches one device's buffers."""
     shared = task.shares if all(b in mine for b in task.shares) else {}
-    over = task.takes_over if all(b in mine for b in task.takes_over) else {}
+    # with Reduce, an update may read what another device holds
+    over = {out: source for out, source in task.takes_over.items() if out in mine and source in mine}
     reads = [b for b in task.reads if b in mine]
     writes = [b for b in task.writes if b in mine]
     scratch = task.scratch if task.home == device_index else []

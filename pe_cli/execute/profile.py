@@ -17,7 +17,7 @@ from pe_cli.execute.lower import Task
 from pe_cli.execute.plan import Plan
 from pe_cli.graph.ssa import OpNode, label_of
 from pe_cli.ops.registry import find
-from pe_cli.program.ir import EMPTY, Role
+from pe_cli.program.ir import EMPTY, Operator, Role
 
 #: [n, 2] begins and ends in ns.
 Spans = np.ndarray[Any, Any]
@@ -134,7 +134,7 @@ def rows(profile: Profile, by: str = "layer") -> list[Row]:
             continue  # its output is its input's bytes
         counted = [flops(plan, plan.graph.nodes[plan.tasks[i].node]) for i in members]
         known = None not in counted and time_ > 0
-        moved = sum(nbytes(plan.tasks[i]) for i in members)
+        moved = sum(nbytes(plan.tasks[i], plan.graph.nodes[plan.tasks[i].node].op) for i in members)
         place = plan.graph.nodes[plan.tasks[members[0]].node].op.at if by == "layer" else None
         out.append(
             Row(
@@ -185,12 +185,28 @@ def flops(plan: Plan, node: OpNode) -> int | None:
     return None if found < 0 else found * times
 
 
-def nbytes(task: Task) -> int:
-    """Return the bytes of the variables that a task reads and writes; scratch memory is left out."""
+def nbytes(task: Task, op: Operator) -> int:
+    """Return the bytes of the variables that a task of an op reads and writes; scratch memory is left out."""
     if task.part is not None:
         low, high = task.part
         return (high - low) * sum(b.type.numpy.itemsize for b in (*task.reads, *task.writes))
-    return sum(b.type.nbytes for b in (*dict.fromkeys(task.reads), *dict.fromkeys(task.writes)))
+    if task.beside:
+        return 0  # the node's first task counts for all
+    touched = _touched(task, op)
+    return sum(touched.get(b.name, b.type.nbytes) for b in (*dict.fromkeys(task.reads), *dict.fromkeys(task.writes)))
+
+
+def _touched(task: Task, op: Operator) -> dict[str, int]:
+    """Return the bytes of tables of which an op reads or writes some rows only."""
+    if op.definition.sparse:
+        table, _, out = op.definition.sparse
+        names, by = set(op.inputs[table]), op.outputs[out][0]
+    elif "Rows" in op.inputs and op.attrs.get("lazy_mode", op.type != "momentum"):
+        names, by = set(op.input_names()) - {n for s in ("Grad", "Rows") for n in op.inputs[s]}, op.inputs["Grad"][0]
+    else:
+        return {}
+    most = next(b.type.nbytes for b in (*task.reads, *task.writes) if b.name == by)
+    return {b.name: min(b.type.nbytes, most) for b in (*task.reads, *task.writes) if b.name in names}
 
 
 # --- threads and overlap ----------------------------------------------------------------------------------------------

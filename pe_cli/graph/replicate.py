@@ -10,6 +10,7 @@ from pe_cli.core.types import Place
 from pe_cli.graph.ssa import Graph, GraphBuilder, Slots
 from pe_cli.graph.sync import SYNCED, add_synced
 from pe_cli.program.ir import Operator, Parameter, Program, Role
+from pe_cli.program.sparse import MERGE
 
 UPDATES = (Role.OPTIMIZE, Role.LR_SCHED)
 
@@ -39,12 +40,17 @@ def replicate(
 
 
 def shared_variables(program: Program, places: Sequence[Place], strategy: BuildStrategy) -> set[str]:
-    """Return the variables that all devices use one copy of: with Reduce on CPUs, parameters and what updates write."""
+    """Return the variables that all devices use one copy of: with Reduce on CPUs, parameters and what updates write.
+
+    Running statistics are parameters, too, but every device's forward ops write them: each keeps its own, as without Reduce.
+    """
     if strategy.reduce_strategy != "Reduce" or len(places) < 2:
         return set()
     block = program.global_block()
     updated = {n for op in block.ops if op.role in UPDATES for n in op.output_names()}
-    return {v.name for v in block.vars.values() if v.persistable and (isinstance(v, Parameter) or v.name in updated)}
+    own = {n for op in block.ops if op.role not in UPDATES for n in op.output_names()} - updated
+    found = (v for v in block.vars.values() if v.persistable and v.name not in own)
+    return {v.name for v in found if isinstance(v, Parameter) or v.name in updated}
 
 
 class _Replication:
@@ -80,6 +86,9 @@ class _Replication:
                 self._flush()
                 self._update(op)
                 continue
+            if op.type == MERGE and op.outputs["Out"][0] in self.gradients:
+                self._gather(op)
+                continue
             self._compute(op)
             for name in dict.fromkeys(op.output_names()):
                 if last.get(name) == i:
@@ -104,7 +113,7 @@ class _Replication:
 
     def _at(self, name: str, device: int) -> int:
         """Return the device whose memory holds a variable for ops of a device."""
-        return 0 if name in self.shared else device
+        return self.graph.homes.get(name, 0 if name in self.shared else device)
 
     # --- gradients ----------------------------------------------------------------------------------------------------
 
@@ -132,13 +141,27 @@ class _Replication:
         self.build.add(op.type, op, 0, ins, {"Out": [(n, d) for n in names for d in self.devices]})
 
     def _reduce(self, name: str) -> None:
-        """Sum a gradient on the device that updates its parameter: the one with the fewest bytes so far."""
-        owner = min(self.devices, key=lambda d: (self.load[d], d))
-        self.load[owner] += self.program.global_block().vars[name].type.nbytes
-        self.owner[self.gradients[name]] = owner
+        """Sum a gradient on the device that updates its parameter."""
+        owner = self._own(self.gradients[name])
         self.where[name] = owner
         op = Operator("reduce", {"X": [name]}, {"Out": [name]}, {}, Role.DIST)
         self.build.add("reduce", op, owner, {"X": [(name, d) for d in self.running]}, {"Out": [(name, owner)]})
+
+    def _own(self, parameter: str) -> int:
+        """Return the device that updates a parameter: the one with the fewest bytes so far."""
+        owner = min(self.devices, key=lambda d: (self.load[d], d))
+        self.load[owner] += self.program.global_block().vars[parameter].type.nbytes
+        self.owner[parameter] = owner
+        return owner
+
+    def _gather(self, op: Operator) -> None:
+        """Merge the rows of all devices, in their order; every device reads the result, or with Reduce the one that updates."""
+        home = self._own(self.gradients[op.outputs["Out"][0]]) if self.reduce else 0
+        self.graph.homes.update(dict.fromkeys(op.output_names(), home))
+        ins = {s: [(n, d) for n in names for d in self.running] for s, names in op.inputs.items()}
+        outs = {s: [(n, home) for n in names] for s, names in op.outputs.items()}
+        joined = Operator(op.type, op.inputs, op.outputs, op.attrs, Role.DIST, [], op.at, op.scope)
+        self.build.add("gather", joined, home, ins, outs)
 
     # --- updates ------------------------------------------------------------------------------------------------------
 

@@ -129,11 +129,15 @@ class Rewriter:
         if target is None:
             return False
         for place in group:
-            self._leave(place)
-            self.ops[place] = None
+            self.remove(place)
         self.ops[target] = made
         self._enter(target, made)
         return True
+
+    def remove(self, place: int) -> None:
+        """Take an operator away."""
+        self._leave(place)
+        self.ops[place] = None
 
     def _leave(self, place: int) -> None:
         op = self.op(place)

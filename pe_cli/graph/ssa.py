@@ -30,7 +30,8 @@ class OpNode:
     """One operation on one device, or a collective over all.
 
     Attributes:
-        kind: computation, scale_loss_grad, all_reduce, fused_all_reduce, reduce, or sync for what reads other devices.
+        kind: computation, scale_loss_grad, all_reduce, fused_all_reduce, reduce, gather (row-sparse gradients of all devices), or
+            sync for what reads other devices.
         op: what is computed.
         device: index of the place it runs on; a collective is at home on the first.
         inputs, outputs: versions read and written.
@@ -58,12 +59,14 @@ class Graph:
         places: devices.
         active: devices that have samples; the others only take part in updates.
         nodes: in order.
+        homes: variables that are on one device only, for all: gathered gradients.
     """
 
     program: Program
     places: tuple[Place, ...]
     active: tuple[int, ...]
     nodes: list[OpNode] = field(default_factory=list)
+    homes: dict[str, int] = field(default_factory=dict)
 
     def producers(self) -> dict[VarNode, int]:
         """Return which node writes each version."""

@@ -119,6 +119,21 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def csv_path(self) -> Path:
+        """Scalars as a table, where the run file asks for it."""
+        return self.path / "metrics.csv"
+
+    @property
+    def speed_path(self) -> Path:
+        """Steps, samples and seconds so far, one JSON object a line."""
+        return self.path / "speed.jsonl"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Folder of TensorBoard's event files."""
+        return self.path / "tensorboard"
+
+    @property
     def fetches(self) -> Path:
         """Folder of fetched values."""
         return self.path / "fetches"
@@ -171,15 +186,23 @@ class RunFolder:
         Raises:
             PeError: DATA; the file can't be read.
         """
+        return self.lines(self.metrics_path)
+
+    def lines(self, path: Path) -> Iterator[dict[str, object]]:
+        """Yield the objects of a file with one JSON value a line; what is torn or no object is left out.
+
+        Raises:
+            PeError: DATA; the file can't be read.
+        """
         try:
-            with self.metrics_path.open("rb") as lines:
+            with path.open("rb") as lines:
                 for line in lines:
                     with contextlib.suppress(ValueError):
                         value = strict_json.loads(line)
                         if isinstance(value, dict):
                             yield value
         except OSError as error:
-            raise data_error(f"{self.metrics_path}: {(error.strerror or str(error)).lower()}") from None
+            raise data_error(f"{path}: {(error.strerror or str(error)).lower()}") from None
 
     def status(
         self,

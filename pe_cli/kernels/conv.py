@@ -91,8 +91,8 @@ def _taps(start, size, taps, dilation):
 
 
 @helper
-def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn):
-    """Write y[n*yn + i*yr + j*yp + o] = sum over taps and channels, for one group.
+def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
+    """Write y[n*yn + i*yr + j*yp + o] (+)= sum over taps and channels, for one group.
 
     Args:
         x: address of the first image's first channel.
@@ -107,6 +107,7 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn):
         yp: elements from pixel to pixel in y.
         yr: elements from row to row in y.
         yn: elements from image to image in y.
+        acc: 1 to add each output's whole sum to y, 0 to overwrite it.
     """
     H, W, OH, OW = shape
     kh, kw, C, OC = filters
@@ -145,7 +146,7 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn):
                         a1 - a0, dh * W * xp, kw * C * wk,
                         1 if dense else b1 - b0, dw * xp, C * wk,
                         (b1 - b0) * C if dense else C, 1, wk,
-                        sw * xp if along else sh * W * xp, yp if along else yr, 0,
+                        sw * xp if along else sh * W * xp, yp if along else yr, acc,
                     )  # fmt: skip
                     i += h1 - h0 if group else 1
             column += d * LANES
@@ -153,7 +154,7 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn):
 
 
 @helper
-def _convolve_large(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, scratch):
+def _convolve_large(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc, scratch):
     """Do `_convolve` with filters beyond L2: a packed block of columns passes over all images before the next."""
     kh, kw, C, OC = filters
     left = (OC + LANES - 1) // LANES
@@ -168,14 +169,14 @@ def _convolve_large(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, 
             for j in range(used):
                 target[k * wide + j] = source[k * wk + j]
         _convolve(
-            x, scratch, y + SIZE * column, images, shape, (kh, kw, C, used), steps, xp, wide, yp, yr, yn
+            x, scratch, y + SIZE * column, images, shape, (kh, kw, C, used), steps, xp, wide, yp, yr, yn, acc
         )  # fmt: skip
         column += wide
         left -= d
 
 
 @helper
-def _convolve_any(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, scratch):
+def _convolve_any(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc, scratch):
     """Do `_convolve`; a 1x1 filter without stride takes all pixels of all images as rows of blocks."""
     H, W, OH, OW = shape
     kh, kw, C, OC = filters
@@ -189,13 +190,13 @@ def _convolve_any(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, sc
             blocks = (pixels - done) // size
             _convolve(
                 x + SIZE * done * xp, w, y + SIZE * done * yp, blocks, (1, size, 1, size), filters, steps,
-                xp, wk, yp, size * yp, size * yp,
+                xp, wk, yp, size * yp, size * yp, acc,
             )  # fmt: skip
             done += blocks * size
     elif kh * kw * C * OC >= LARGE and images > 0:
-        _convolve_large(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, scratch)
+        _convolve_large(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc, scratch)
     else:
-        _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn)
+        _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc)
 
 
 @helper
@@ -221,7 +222,7 @@ def conv_forward(x, w, y, n0, n1, geometry, scratch):
     for g in range(groups):
         _convolve_any(
             x + SIZE * g * c, w + SIZE * g * o, y + SIZE * g * o, n1 - n0, (H, W, OH, OW), (kh, kw, c, o),
-            (sh, sw, ph, pw, dh, dw), C, OC, OC, OW * OC, OH * OW * OC, scratch,
+            (sh, sw, ph, pw, dh, dw), C, OC, OC, OW * OC, OH * OW * OC, 0, scratch,
         )  # fmt: skip
 
 
@@ -249,8 +250,8 @@ def _phase(offset, taps, stride, pad, dilation):
 
 
 @helper
-def conv_backward_data(dy, w, dx, n0, n1, geometry, scratch):
-    """Write dx[n0:n1], the gradient of the images.
+def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
+    """Write dx[n0:n1] (+)= the gradient of the images.
 
     The positions of dx fall into sh*sw phases by their remainder; each is a stride-1 convolution of dy with the taps
     that reach it, flipped and transposed. A phase that no tap reaches (stride larger than the filter) becomes zero.
@@ -261,6 +262,7 @@ def conv_backward_data(dy, w, dx, n0, n1, geometry, scratch):
         dx: address of [N, H, W, C]; every element of the range is written.
         n0: first image.
         n1: past the last image.
+        acc: 1 to add to dx, each element's whole sum at once; 0 to overwrite it. A depthwise convolution overwrites.
         geometry: see the module.
         scratch: address of `conv_backward_data_scratch` elements.
     """
@@ -284,7 +286,7 @@ def conv_backward_data(dy, w, dx, n0, n1, geometry, scratch):
                     dy + SIZE * g * o, scratch, dx + SIZE * ((a * W + b) * C + g * c), n1 - n0,
                     (OH, OW, (H - a + sh - 1) // sh, (W - b + sw - 1) // sw), (na, nb, o, c),
                     (1, 1, -oa, -ob, max(1, dh * ta // sh), max(1, dw * tb // sw)),
-                    OC, c, sw * C, sh * W * C, H * W * C, scratch + SIZE * na * nb * c * o,
+                    OC, c, sw * C, sh * W * C, H * W * C, acc, scratch + SIZE * na * nb * c * o,
                 )  # fmt: skip
 
 

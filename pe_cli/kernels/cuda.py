@@ -75,9 +75,9 @@ INSTEAD: dict[Kernel, list[CudaKernel]] = {}
 
 
 def cuda_kernel(
-    fn: Any, *, text: str | None = None, block: Sequence[Tuned | int] = (), threads: Sequence[str] = ()
-) -> CudaKernel:
-    """Make a kernel for CUDA of a function; as a decorator without arguments, one whose outermost loops are dealt.
+    fn: Any = None, *, text: str | None = None, block: Sequence[Tuned | int] = (), threads: Sequence[str] = ()
+) -> Any:
+    """Make a kernel for CUDA of a function: `@cuda_kernel`, whose outermost loops are dealt, or `@cuda_kernel(block=...)`.
 
     Args:
         fn: the function.
@@ -85,6 +85,8 @@ def cuda_kernel(
         block: see `CudaKernel`; the function is then taken as it is: it sees `cuda`.
         threads: see `CudaKernel`.
     """
+    if fn is None:
+        return lambda f: cuda_kernel(f, text=text, block=block, threads=threads)
     name = f"{fn.__module__}:{fn.__qualname__}"
     return CudaKernel(fn, parameter_kinds(fn), name, text, tuple(block), tuple(threads))
 
@@ -103,7 +105,7 @@ def on_cuda(kernel: Kernel, **how: Any) -> Callable[[Any], CudaKernel]:
     """
 
     def make(fn: Any) -> CudaKernel:
-        made = cuda_kernel(fn, **how)
+        made: CudaKernel = cuda_kernel(fn, **how)
         assert made.params == kernel.params, f"{kernel}: other parameters on CUDA, {made.params}"
         INSTEAD.setdefault(kernel, []).append(made)
         return made

@@ -30,6 +30,11 @@ def gemm_scratch(n: int, k: int) -> int:
     return columns * min(max(k, 1), DEPTH)
 
 
+def adds_at_once(m: int, n: int, k: int, size: int) -> bool:
+    """Return whether `gemm` adds every element's whole sum to C in one addition, for sizes m, n, k and elements of that many bytes."""
+    return k <= DEPTH * 4 // size and min(m, n) > NARROW
+
+
 @helper
 def _pack(tb, b, ldb, depth, columns, scratch):
     """Copy op(B)[depth, columns] into strips of [depth][vectors * LANES], one after the other."""

@@ -6,7 +6,8 @@ yr, acc)`. For rows r and columns j, of which there are at most vectors * LANES,
     y[r*yr + j] (+)= sum over s1 < n1, s2 < n2, k < depth of
                      x[r*xr + k*xk + s2*xs2 + s1*xs1] * w[k*wk + s2*ws2 + s1*ws1 + j]
 
-x, w and y are addresses, strides are in elements, and j has stride 1. An empty sum is 0. More `columns` than vectors *
+x, w and y are addresses, strides are in elements, and j has stride 1. An empty sum is 0. Where it is added to y, that is one
+addition at the end, so that the result has the bits of a sum computed apart and added afterwards. More `columns` than vectors *
 LANES count as that many; fewer than (vectors - 1) * LANES + 1 are not allowed. The two outer sums let a convolution
 walk the rows and columns of its filter, and a filter gradient the images and rows of a batch, without leaving the
 registers.
@@ -18,21 +19,42 @@ from typing import Any
 
 from pe_cli.kernels.lang import helper, intrinsic
 
-#: Rows of a block, largest first, by (vector registers, vectors of columns). A block keeps rows*vectors accumulators,
-#: as many vectors of w as columns have, and one broadcast of x in registers. Small blocks catch what the large ones
-#: leave.
-LADDERS = {
-    (32, 1): (16, 8, 4, 2, 1),
-    (32, 2): (12, 8, 4, 2, 1),
-    (32, 3): (8, 4, 2, 1),
-    (16, 1): (12, 6, 4, 2, 1),
-    (16, 2): (6, 4, 2, 1),
-    (16, 3): (4, 2, 1),
+#: Rows that a block may have, by (vector registers, vectors of columns). A block keeps rows*vectors accumulators, as
+#: many vectors of w as columns have, and one broadcast of x in registers. `shares` divides any number of rows among
+#: them.
+HEIGHTS = {
+    (32, 1): (16, 14, 12, 10, 8, 6, 5, 4, 3, 2, 1),
+    (32, 2): (12, 8, 7, 6, 5, 4, 3, 2, 1),
+    (32, 3): (8, 6, 5, 4, 3, 2, 1),
+    (16, 1): (12, 10, 8, 6, 5, 4, 3, 2, 1),
+    (16, 2): (6, 5, 4, 3, 2, 1),
+    (16, 3): (4, 3, 2, 1),
 }
+#: Accumulators that keep the arithmetic units busy: two multiply-adds a cycle, each of four cycles.
+IN_FLIGHT = 8
 WIDEST = 3
 NAMES = (
     "rows", "columns", "x", "w", "y", "n1", "xs1", "ws1", "n2", "xs2", "ws2", "depth", "xk", "wk", "xr", "yr", "acc"
 )  # fmt: skip
+
+
+def shares(heights: tuple[int, ...], vectors: int) -> list[int]:
+    """Return how many rows the next block takes of 0, 1, 2, ... rows, so that all blocks together take least time.
+
+    A block of few accumulators takes as long as one of `IN_FLIGHT`. Past the end of the list, a block is as high as it can be.
+
+    Args:
+        heights: rows that a block may have; 1 is among them.
+        vectors: vectors of columns.
+    """
+    most = 4 * max(heights)
+    time, first = [0.0], [0]
+    for rows in range(1, most):
+        offers = [(time[rows - h] + max(h * vectors, IN_FLIGHT) + 1, -h) for h in heights if h <= rows]
+        least, height = min(offers)
+        time.append(least)
+        first.append(-height)
+    return first
 
 
 class _Emitter:
@@ -83,19 +105,19 @@ class _Emitter:
         a["xr2"] = b.shl(a["xr"], self.constant(1))
         a["some"] = b.icmp_signed(">", b.mul(a["depth"], b.mul(a["n1"], a["n2"])), self.constant(0))
         done = self.fn.append_basic_block("done")
-        ladder = LADDERS[vector_registers(), self.vectors]
+        heights = HEIGHTS[vector_registers(), self.vectors]
         if self.versions:
             whole, tail = self.fn.append_basic_block("whole"), self.fn.append_basic_block("tail")
             b.cbranch(b.icmp_signed(">=", a["columns"], self.constant(self.env.lanes * self.vectors)), whole, tail)
             b.position_at_end(whole)
             self.mask = None
-            self.walk(ladder, done)
+            self.walk(heights, done)
             b.position_at_end(tail)
             self.mask = self.tail_mask()
-            self.walk(ladder[-3:], done)
+            self.walk(heights[-3:], done)
         else:
             self.mask = self.tail_mask()
-            self.walk(ladder, done)
+            self.walk(heights, done)
         b.position_at_end(done)
         b.ret_void()
         return self.fn
@@ -136,35 +158,47 @@ class _Emitter:
         fn = self.env.function(f"llvm.masked.store.{self.suffix}.p0", self.ir.VoidType(), arguments)
         self.b.call(fn, [value, at, self.ir.Constant(self.i32, self.size), self.mask])
 
-    def walk(self, ladder: tuple[int, ...], done: Any) -> None:
-        """Emit one loop over row blocks for each rung of the ladder, then branch to done."""
+    def walk(self, heights: tuple[int, ...], done: Any) -> None:
+        """Emit a loop over row blocks, each of the height that `shares` says, then branch to done."""
         b, a = self.b, self.a
-        left, x, y = a["rows"], a["x"], a["y"]
-        for rung, rows in enumerate(ladder):
-            before = b.block
-            test, body, after = (self.fn.append_basic_block(f"{part}{rows}") for part in ("rows", "block", "after"))
-            b.branch(test)
-            b.position_at_end(test)
-            phis = []
-            for start in (left, x, y):
-                phis.append(b.phi(self.i64))
-                phis[-1].add_incoming(start, before)
-            left, x, y = phis
-            go = b.icmp_signed(">=", left, self.constant(rows))
-            if rung == 0 and rows in (4, 6, 12):
-                # 8 rows are better as 4 + 4 than as 6 + 2, where two accumulators a vector leave the pipeline waiting.
-                rest = b.sub(left, self.constant(rows + 2))
-                go = b.and_(go, b.icmp_unsigned(">", rest, self.constant(1)))
-            b.cbranch(go, body, after)
-            b.position_at_end(body)
+        chosen = shares(heights, self.vectors)
+        before = b.block
+        test, pick, after = (self.fn.append_basic_block(f"rows_{part}") for part in ("test", "pick", "after"))
+        b.branch(test)
+        b.position_at_end(test)
+        left, x, y = phis = [b.phi(self.i64) for _ in range(3)]
+        for phi, start in zip(phis, (a["rows"], a["x"], a["y"]), strict=True):
+            phi.add_incoming(start, before)
+        b.cbranch(b.icmp_signed(">", left, self.constant(0)), pick, done)
+        b.position_at_end(pick)
+        few = b.icmp_signed("<", left, self.constant(len(chosen)))
+        at = b.gep(self.table(chosen), [self.constant(0), b.select(few, left, self.constant(0))])
+        switch = b.switch(b.zext(b.load(at), self.i64), after)
+        b.position_at_end(after)
+        taken = b.phi(self.i64)
+        for rows in heights:
+            block = self.fn.append_basic_block(f"block{rows}")
+            switch.add_case(self.constant(rows), block)
+            b.position_at_end(block)
             self.block(rows, x, y)
-            for phi, step in zip(
-                phis, (self.constant(-rows), *(b.mul(a[s], self.constant(rows)) for s in ("xr", "yr"))), strict=True
-            ):
-                phi.add_incoming(b.add(phi, step), b.block)
-            b.branch(test)
-            b.position_at_end(after)
-        b.branch(done)
+            b.branch(after)
+            taken.add_incoming(self.constant(rows), b.block)
+        taken.add_incoming(self.constant(0), pick)
+        b.position_at_end(after)
+        for phi, step in zip(phis, (b.neg(taken), b.mul(a["xr"], taken), b.mul(a["yr"], taken)), strict=True):
+            phi.add_incoming(b.add(phi, step), after)
+        b.branch(test)
+
+    def table(self, chosen: list[int]) -> Any:
+        """Return a constant array in memory: heights of blocks by rows left; number 0 is for many."""
+        kind = self.ir.ArrayType(self.ir.IntType(8), len(chosen))
+        values = [max(chosen), *chosen[1:]]
+        name = f"{self.fn.name}_{'_'.join(map(str, values[1:4]))}_{len(self.env.module.globals)}"
+        held = self.ir.GlobalVariable(self.env.module, kind, name)
+        held.initializer = self.ir.Constant(kind, values)
+        held.global_constant = True
+        held.linkage = "internal"
+        return held
 
     def loop(self, count: Any, values: list[Any], body: Any) -> list[Any]:
         """Emit `repeat count >= 1 times: values = body(values)`; return the values after it."""
@@ -186,44 +220,40 @@ class _Emitter:
         return found
 
     def block(self, rows: int, x: Any, y: Any) -> None:
-        """Emit the product of one block of rows: accumulators from y or zero, three nested sums, stores."""
+        """Emit the product of one block of rows: three nested sums from zero, added to y as a whole where acc says so, stores."""
         b, a = self.b, self.a
         out = [
             b.inttoptr(y if r == 0 else b.add(y, b.mul(a["yr"], self.constant(r))), self.byte_pointer)
             for r in range(rows)
         ]
         cells = [(r, v) for r in range(rows) for v in range(self.vectors)]
-        before = b.block
-        read, start = self.fn.append_basic_block("read"), self.fn.append_basic_block("start")
-        b.cbranch(b.icmp_signed("!=", a["acc"], self.constant(0)), read, start)
-        b.position_at_end(read)
-        old = [self.load(out[r], v) for r, v in cells]
-        read = b.block
-        b.branch(start)
-        b.position_at_end(start)
-        sums = []
-        for value in old:
-            sums.append(b.phi(self.vector))
-            sums[-1].add_incoming(value, read)
-            sums[-1].add_incoming(self.zero, before)
         skip = b.block
-        work, store = self.fn.append_basic_block("work"), self.fn.append_basic_block("store")
-        b.cbranch(a["some"], work, store)
+        work, summed = self.fn.append_basic_block("work"), self.fn.append_basic_block("summed")
+        b.cbranch(a["some"], work, summed)
         b.position_at_end(work)
         # Rows in groups of four share a pointer: base + {0, 1, 2, 3}*xr are addressing modes, twelve pointers would
         # spill.
         bases = [b.inttoptr(b.add(x, b.mul(a["xr"], self.constant(r))), self.byte_pointer) for r in range(0, rows, 4)]
-        found = self.sums(rows, [*bases, b.inttoptr(a["w"], self.byte_pointer)], sums)
+        made = self.sums(rows, [*bases, b.inttoptr(a["w"], self.byte_pointer)], [self.zero] * len(cells))
         end = b.block
-        b.branch(store)
+        b.branch(summed)
+        b.position_at_end(summed)
+        found = []
+        for value in made:
+            found.append(b.phi(self.vector))
+            found[-1].add_incoming(value, end)
+            found[-1].add_incoming(self.zero, skip)
+        add, store, stored = (self.fn.append_basic_block(name) for name in ("add", "store", "stored"))
+        b.cbranch(b.icmp_signed("!=", a["acc"], self.constant(0)), add, store)
+        b.position_at_end(add)
+        for (r, v), value in zip(cells, found, strict=True):
+            self.store(b.fadd(self.load(out[r], v), value), out[r], v)
+        b.branch(stored)
         b.position_at_end(store)
-        for (r, v), value, nothing in zip(cells, found, sums, strict=True):
-            result = b.phi(self.vector)
-            result.add_incoming(value, end)
-            result.add_incoming(nothing, skip)
-            found[r * self.vectors + v] = result
         for (r, v), value in zip(cells, found, strict=True):
             self.store(value, out[r], v)
+        b.branch(stored)
+        b.position_at_end(stored)
 
     def sums(self, rows: int, pointers: list[Any], sums: list[Any]) -> list[Any]:
         a = self.a

@@ -24,7 +24,9 @@ def embedding(
     Args:
         input: [..., 1] int64 ids, from 0.
         size: [ids, width] of the table W.
-        is_sparse: the gradient has only the rows that were looked up.
+        is_sparse: the gradient has only the rows that were looked up, so that a step costs what the batch needs and not what
+            the table has: for SGD, Adagrad, and Adam with lazy_mode; Momentum and Adam without it move all rows. Weight
+            decay acts on the rows of the batch only. Fetched, the gradient is a whole table.
         padding_idx: an id whose row counts as zeros; negative ones count from the end.
         param_attr: of W; Xavier by default.
         dtype: of W.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pe_cli.core.errors import PeError
@@ -18,6 +19,7 @@ from pe_cli.kernels.conv import (
 from pe_cli.kernels.cuda import Tuned, cuda, on_cuda
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, T, helper, kernel
 from pe_cli.kernels.transpose import transpose_batch
+from pe_cli.ops.addto import beside, preload
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.registry import Attr, Sample, op
@@ -39,10 +41,10 @@ def forward(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
 
 
 @kernel
-def backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int):
-    """dx = gradient of the images."""
+def backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
+    """dx (+)= gradient of the images; that of a depthwise convolution is not added."""
     oihw_to_hwio(w, filters, g[5], g[2] // g[14], g[6], g[7])
-    conv_backward_data(dy, filters, dx, 0, n, geometry_of(g), scratch)
+    conv_backward_data(dy, filters, dx, 0, n, acc, geometry_of(g), scratch)
 
 
 @kernel
@@ -246,24 +248,33 @@ def conv2d_grad_cpu(o: Lowering) -> None:
         dw = o.output("Filter@GRAD")
         o.call(backward_weight, images.inward(x), upstream, dw, images.filter_scratch(w), images.geometry, images.n)
     if o.has("Input@GRAD"):
-        dx = o.output("Input@GRAD")
-        target = images.target(dx)
-        groups = o.attrs["groups"]
-        extra = conv_backward_data_scratch(images.image[2], images.out[2], w.shape[2], w.shape[3], groups)
-        o.call(
-            backward_data,
-            upstream,
-            w,
-            target,
-            images.filter_scratch(w),
-            o.scratch(extra, w.dtype),
-            images.geometry,
-            images.n,
-        )
-        images.outward(target, dx)
+        _image_gradient(o, images, upstream, w)
 
 
-conv2d.grad(uses="Input Filter").lower("cpu")(conv2d_grad_cpu)
+def _image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) -> None:
+    """Append the gradient of the images: added by the kernel itself where images lie as it wants them and channels mix."""
+    groups, dx = o.attrs["groups"], o.output("Input@GRAD")
+    extra = conv_backward_data_scratch(images.image[2], images.out[2], w.shape[2], w.shape[3], groups)
+    scratch = (images.filter_scratch(w), o.scratch(extra, w.dtype))
+
+    def write(into: Buffer, acc: int = 0) -> None:
+        target = images.target(into)
+        o.call(backward_data, upstream, w, target, *scratch, images.geometry, images.n, acc)
+        images.outward(target, into)
+
+    if images.last and not (groups > 1 and groups == images.image[2]):
+        write(dx, preload(o, "Input@GRAD"))
+    else:
+        beside(o, "Input@GRAD", write)
+
+
+def _image_order(attrs: Mapping[str, Any]) -> str:
+    return "" if attrs["data_format"] == "NHWC" else "its images are in NCHW"
+
+
+conv2d_grad = conv2d.grad(uses="Input Filter", adds="Input@GRAD")
+conv2d_grad.overwrites = _image_order
+conv2d_grad.lower("cpu")(conv2d_grad_cpu)
 depthwise_conv2d.grad(uses="Input Filter").lower("cpu")(conv2d_grad_cpu)
 
 
@@ -305,7 +316,7 @@ def forward_cuda(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
 
 
 @on_cuda(backward_data)
-def filters_first(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int):
+def filters_first(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
     """The input channels of a tap and output channel become neighbours."""
     taps, per = g[6] * g[7], g[2] // g[14]
     for e in range(g[5] * per * taps):
@@ -314,7 +325,7 @@ def filters_first(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: 
 
 
 @on_cuda(backward_data)
-def backward_data_cuda(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int):
+def backward_data_cuda(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
     """One thread an input element: it gathers from all windows that it lies in."""
     height, width, channels, oh, ow, outs, kh, kw = g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
     per, each = channels // g[14], outs // g[14]
@@ -334,7 +345,7 @@ def backward_data_cuda(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr
                     tap = ((r * kw + s) * outs + first) * per + c % per
                     for oc in range(each):
                         total += dy[at + oc] * filters[tap + oc * per]
-        dx[e] = total
+        dx[e] = dx[e] + total if acc else total
 
 
 @on_cuda(backward_weight, block=(ADDERS,))

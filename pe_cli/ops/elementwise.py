@@ -12,6 +12,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.lang import Kernel, T
 from pe_cli.kernels.vecmath import log
+from pe_cli.ops.addto import add as add_arrays
+from pe_cli.ops.addto import added, beside
 from pe_cli.ops.assign import copy
 from pe_cli.ops.broadcast import aligned, back_kernel, binary_kernel, broadcast, call_binary, expanded
 from pe_cli.ops.cuda import also_on_cuda
@@ -140,9 +142,17 @@ def into(o: Lowering, slot: str, full: Sequence[int], write: Callable[[Buffer], 
     sum_into(o, slot, scratch, full)
 
 
-def sum_into(o: Lowering, slot: str, full_gradient: Buffer, full: Sequence[int], factor: float = 1.0) -> None:
-    """Write factor times the gradient of an operand, which is the sum of another over the axes that were broadcast."""
-    out = o.output(slot)
+def sum_into(o: Lowering, to: str | Buffer, full_gradient: Buffer, full: Sequence[int], factor: float = 1.0) -> None:
+    """Write factor times the gradient of an operand, which is the sum of another over the axes that were broadcast.
+
+    Args:
+        o: of the gradient op.
+        to: slot of the gradient, or a buffer of its shape.
+        full_gradient: of the shape of the result.
+        full: that shape.
+        factor: no unit.
+    """
+    out = o.output(to) if isinstance(to, str) else to
     own = aligned(out.shape, len(full), o.attrs["axis"])
     if out.size == 0:
         return
@@ -172,13 +182,19 @@ def sub(x, y):
 
 
 def _lower_sum_grad(definition: OpDef, sign: float) -> None:
-    @definition.grad(inplace=_X_TAKES_OVER).lower("cpu")
+    @definition.grad(inplace=_X_TAKES_OVER, adds="X@GRAD").lower("cpu")
     def lower(o: Lowering) -> None:
         g = o.input("Out@GRAD")
         if o.has("Y@GRAD"):
             sum_into(o, "Y@GRAD", g, g.shape, sign)
-        if o.has("X@GRAD"):
-            sum_into(o, "X@GRAD", g, g.shape)
+        if not o.has("X@GRAD"):
+            return
+        other, out = added(o, "X@GRAD"), o.output("X@GRAD")
+        if other is not None and out.shape == g.shape:
+            if out.size:
+                o.call(add_arrays, other, g, out, out.size)
+        else:
+            beside(o, "X@GRAD", lambda to: sum_into(o, to, g, g.shape))
 
 
 _add = declare("elementwise_add", "Add two tensors.", "X + Y", NUMBERS, samples=samples(), inplace={"Out": "X"})

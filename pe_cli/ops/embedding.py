@@ -46,7 +46,7 @@ def add_rows(g: Ptr, ids: PtrI64, dtable: Ptr, count: Int, height: Int, width: I
 
 _ATTRS = {
     "padding_idx": Attr(-1, "id whose row reads as 0 and gets no gradient; -1 for none"),
-    "is_sparse": Attr(False, "gradient as rows instead of a whole table; not available yet"),
+    "is_sparse": Attr(False, "the gradient of W has only the rows that were looked up"),
     "is_distributed": Attr(False, "table on parameter servers; not available yet"),
 }
 
@@ -55,9 +55,7 @@ def _repeated(*shape: int):
     return lambda rng: np.resize(np.array([1, 3, 1, 0], np.int64), shape)
 
 
-def _checked(name: str, w: TensorType, ids: TensorType, padding: int, sparse: bool, distributed: bool) -> None:
-    if sparse:
-        raise PeError(f"{name}: row-sparse gradients are not available yet", hint="set is_sparse: false")
+def _checked(name: str, w: TensorType, ids: TensorType, padding: int, distributed: bool) -> None:
     if distributed:
         raise PeError(f"{name}: tables on parameter servers are not available yet", hint="set is_distributed: false")
     if len(w.shape) != 2:
@@ -74,6 +72,7 @@ def _checked(name: str, w: TensorType, ids: TensorType, padding: int, sparse: bo
     inputs="W Ids",
     attrs=_ATTRS,
     differentiable="W",
+    sparse="W Ids Out",
     samples=[
         Sample({"W": (5, 4), "Ids": classes(0, 5, 6, 1)}, name="six rows"),
         Sample({"W": (4, 3), "Ids": _repeated(2, 4, 1)}, name="repeated ids"),
@@ -93,18 +92,19 @@ def lookup_table(
         W: [rows, width] float32 or float64.
         Ids: [batch, ..., 1] int64, from 0.
         padding_idx: id whose row reads as 0 and gets no gradient; -1 for none.
-        is_sparse, is_distributed: only false is available yet.
+        is_sparse: the gradient of W is row-sparse, see merge_selected_rows; no value changes.
+        is_distributed: only false is available yet.
 
     Returns:
         Out: [batch, ..., width] element type of W.
 
     Raises:
-        PeError: types that do not fit, is_sparse or is_distributed; while running, an id that is not in [0, rows).
+        PeError: types that do not fit, or is_distributed; while running, an id that is not in [0, rows).
 
     Source:
         fluid.layers.embedding.
     """
-    _checked("lookup_table", w, ids, padding_idx, is_sparse, is_distributed)
+    _checked("lookup_table", w, ids, padding_idx, is_distributed)
     if not ids.shape or ids.shape[-1] not in (1, -1):
         raise PeError(f"lookup_table needs Ids [..., 1], got {ids}", hint="lookup_table_v2 takes Ids without that axis")
     return w.with_shape(*ids.shape[:-1], w.shape[1])
@@ -116,6 +116,7 @@ def lookup_table(
     inputs="W Ids",
     attrs=_ATTRS,
     differentiable="W",
+    sparse="W Ids Out",
     samples=[
         Sample({"W": (5, 4), "Ids": classes(0, 5, 2, 3)}, name="a matrix of ids"),
         Sample({"W": (4, 3), "Ids": _repeated(4)}, {"padding_idx": 1}, "repeated ids and padding"),
@@ -133,18 +134,19 @@ def lookup_table_v2(
         W: [rows, width] float32 or float64.
         Ids: [batch, ...] int64, from 0.
         padding_idx: id whose row reads as 0 and gets no gradient; -1 for none.
-        is_sparse, is_distributed: only false is available yet.
+        is_sparse: the gradient of W is row-sparse, see merge_selected_rows; no value changes.
+        is_distributed: only false is available yet.
 
     Returns:
         Out: [batch, ..., width] element type of W.
 
     Raises:
-        PeError: types that do not fit, is_sparse or is_distributed; while running, an id that is not in [0, rows).
+        PeError: types that do not fit, or is_distributed; while running, an id that is not in [0, rows).
 
     Source:
         paddle.nn.functional.embedding.
     """
-    _checked("lookup_table_v2", w, ids, padding_idx, is_sparse, is_distributed)
+    _checked("lookup_table_v2", w, ids, padding_idx, is_distributed)
     return w.with_shape(*ids.shape, w.shape[1])
 
 

@@ -55,7 +55,7 @@ def relu_backward_data(x: Addr, dy: Addr, w: Addr, dx: Addr, filters: Addr, scra
     oihw_to_hwio(w, filters, g[5], g[2] // g[14], g[6], g[7])
     size = g[0] * g[1] * g[2]
     for i in range(n):
-        conv_backward_data(dy + SIZE * i * g[3] * g[4] * g[5], filters, dx + SIZE * i * size, 0, 1, _shape(g), scratch)
+        conv_backward_data(dy + SIZE * i * g[3] * g[4] * g[5], filters, dx + SIZE * i * size, 0, 1, 0, _shape(g), scratch)
         source = pointer(x + SIZE * i * size)
         target = pointer(dx + SIZE * i * size)
         for k in range(size):
@@ -189,7 +189,7 @@ def fused_relu_depthwise_conv2d_grad_cuda(o: Lowering) -> None:
         dx = o.output("Input@GRAD")
         target = images.target(dx)
         scratch = (images.filter_scratch(w), o.scratch(1, w.dtype))
-        o.call(backward_data, upstream, w, target, *scratch, images.geometry, images.n)
+        o.call(backward_data, upstream, w, target, *scratch, images.geometry, images.n, 0)
         assert relu.back_kernel is not None
         if x.size:
             o.call(relu.back_kernel, target, source, target, x.size)

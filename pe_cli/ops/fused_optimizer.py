@@ -10,8 +10,8 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import Int, PtrI64, PtrU, Real, T, kernel, pointer
 from pe_cli.kernels.vecmath import square_root
 from pe_cli.ops.lowering import Lowering, Numbers, Table
-from pe_cli.ops.optimizer import accelerate, descend, momentum, rate
-from pe_cli.ops.optimizer_moments import adam
+from pe_cli.ops.optimizer import accelerate, descend, momentum, momentum_step, rate, sgd_step
+from pe_cli.ops.optimizer_moments import adam, adam_step
 from pe_cli.ops.registry import Sample, op
 
 
@@ -235,3 +235,35 @@ def fused_adam_cpu(o: Lowering) -> None:
     """One call for all."""
     settings = tuple(float(o.attrs[a]) for a in ("beta1", "beta2", "epsilon"))
     _run(o, adam_steps, ("Param", "Grad", *_STATE), settings)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+def _each(o: Lowering, step: object, slots: Sequence[str], order: Sequence[str], settings: Sequence[float | int]) -> None:
+    """Call the kernel of the single op for every parameter."""
+    speed = o.input("LearningRate")
+    for k, p in enumerate(o.inputs("Param")):
+        of = {"Rate": speed, "Size": p.size, **{s: o.inputs(s)[k] for s in slots}}
+        o.call(step, *(of[name] for name in order), *settings)  # type: ignore[arg-type]
+
+
+@fused_sgd.lower("cuda")
+def fused_sgd_cuda(o: Lowering) -> None:
+    """A launch a parameter: CUDA has no lists of buffers."""
+    _each(o, sgd_step, ("Param", "Grad"), ("Param", "Grad", "Rate", "Size"), ())
+
+
+@fused_momentum.lower("cuda")
+def fused_momentum_cuda(o: Lowering) -> None:
+    """A launch a parameter."""
+    slots = ("Param", "Grad", "Velocity")
+    _each(o, momentum_step, slots, (*slots, "Rate", "Size"), (float(o.attrs["mu"]), int(o.attrs["use_nesterov"])))
+
+
+@fused_adam.lower("cuda")
+def fused_adam_cuda(o: Lowering) -> None:
+    """Two launches a parameter: the second moves the powers on."""
+    slots = ("Param", "Grad", *_STATE)
+    settings = tuple(float(o.attrs[a]) for a in ("beta1", "beta2", "epsilon"))
+    _each(o, adam_step, slots, (*slots, "Rate", "Size"), settings)

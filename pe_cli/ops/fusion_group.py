@@ -88,6 +88,9 @@ def group_of(members: Sequence[Member], types: Sequence[TensorType], full: Tenso
         given = definition.check_attrs(attrs)
         values = dict(_named(definition, inputs))
         scalars = definition.scalars(given, inputs) if definition.scalars else []
+        # what no function takes changes what the op does: rows of a table, a gradient to add to
+        if set(values) - {a for scalar in scalars for a in scalar.args}:
+            return None
         if not scalars or not all(_read(found, v, slot, given, types, full) for slot, v in values.items()):
             return None
         here = {slot: found.known[v] for slot, v in values.items()}

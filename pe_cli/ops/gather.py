@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, TensorType, product
+from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrU, Status, kernel
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.fill import fill
 from pe_cli.ops.lowering import STATUS, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
@@ -108,3 +110,22 @@ def gather_grad_cpu(o: Lowering) -> None:
     index, out = o.input("Index"), o.output("X@GRAD")
     o.call(fill, out, out.size, 0.0)
     o.call(add_rows, o.input("Out@GRAD"), index, out, out.shape[0], index.size, product(out.shape[1:]))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(take_rows)
+
+
+@on_cuda(add_rows)
+def add_rows_cuda(gradient: Ptr, index: PtrU, out: Ptr, rows: Int, count: Int, n: Int):
+    """One thread a column, which goes through the indices in order."""
+    for k in range(n):
+        for i in range(count):
+            row = index[i]
+            if row >= 0 and row < rows:
+                out[row * n + k] += gradient[i * n + k]
+
+
+also_on_cuda(gather)

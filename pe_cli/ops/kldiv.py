@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.cuda import Tuned, cuda, deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, Real, T, helper, kernel
 from pe_cli.kernels.vecmath import log
 from pe_cli.ops.cross_entropy import same_sizes
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 from pe_cli.ops.sigmoid_cross_entropy import chances
@@ -107,3 +113,39 @@ def kldiv_loss_grad_cpu(o: Lowering) -> None:
     target = o.input("Target")
     every = int(o.attrs["reduction"] == "none")
     o.call(kldiv_back, target, o.input("Loss@GRAD"), o.output("X@GRAD"), product(target.shape), _share(o), every)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+#: Threads that add up the terms; a power of 2.
+ADDERS: Any = Tuned(256, 2)
+WIDE: Any = np.float64
+
+
+@on_cuda(kldiv, block=(ADDERS,))
+def kldiv_cuda(x: Ptr, target: Ptr, out: Ptr, n: Int, share: Real, every: Int):
+    """One thread a term; a sum is the first block's, in a tree."""
+    parts = cuda.shared.array(ADDERS, WIDE)
+    me = cuda.threadIdx.x
+    if every:
+        for i in range(cuda.blockIdx.x * ADDERS + me, n, cuda.gridDim.x * ADDERS):
+            out[i] = divergence(x[i], target[i])
+    elif cuda.blockIdx.x == 0:
+        total = 0.0
+        for i in range(me, n, ADDERS):
+            total += divergence(x[i], target[i])
+        parts[me] = total
+        cuda.syncthreads()
+        half = ADDERS // 2
+        while half > 0:
+            if me < half:
+                parts[me] += parts[me + half]
+            cuda.syncthreads()
+            half //= 2
+        if me == 0:
+            out[0] = T(parts[0] * share)
+
+
+deal(kldiv_back)
+also_on_cuda(kldiv_loss)

@@ -24,6 +24,7 @@ class Lowering:
         attrs: complete attributes.
         seed: of the program, for random ops, mixed with the op's own number: the same for this op on every device and at every step.
         sample_offset: index in the whole batch of the device's first sample.
+        share: number of this part of the op's rows, and how many parts there are; see `OpDef.by_rows`.
         calls: what `call` collected.
         scratch_buffers: what `scratch` collected.
     """
@@ -34,6 +35,7 @@ class Lowering:
     output_buffers: Mapping[str, Sequence[Buffer]]
     seed: int = 0
     sample_offset: int = 0
+    share: tuple[int, int] = (0, 1)
     calls: list[Call] = field(default_factory=list)
     scratch_buffers: list[Buffer] = field(default_factory=list)
 
@@ -58,6 +60,11 @@ class Lowering:
     def has(self, slot: str) -> bool:
         """Return whether an optional slot is there (input or output; a gradient that nobody needs is not)."""
         return bool(self.input_buffers.get(slot) or self.output_buffers.get(slot))
+
+    def part(self, n: int) -> tuple[int, int]:
+        """Return from which to which of n rows this part of the op goes."""
+        number, parts = self.share
+        return n * number // parts, n * (number + 1) // parts
 
     def call(
         self,
@@ -88,6 +95,12 @@ class Lowering:
     def scratch(self, elements: int, dtype: str = "float32") -> Buffer:
         """Return uninitialised memory that lives during this op only."""
         made = Buffer("scratch", TensorType((max(1, elements),), dtype))
+        self.scratch_buffers.append(made)
+        return made
+
+    def scratch_like(self, b: Buffer) -> Buffer:
+        """Return uninitialised memory of a buffer's type that lives during this op only."""
+        made = Buffer("scratch", b.type)
         self.scratch_buffers.append(made)
         return made
 

@@ -10,8 +10,9 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import Tuned, cuda, on_cuda
-from pe_cli.kernels.gemm import gemm, gemm_scratch
+from pe_cli.kernels.gemm import adds_at_once, gemm, gemm_scratch
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Real, T, address, kernel
+from pe_cli.ops.addto import beside, preload
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering, Numbers
 from pe_cli.ops.registry import Attr, Sample, op
@@ -24,7 +25,8 @@ def products(
 ):  # fmt: skip
     """Do C = alpha op(A) op(B) for count matrices; a row of table: offsets in a, b and c, and whether to add to C.
 
-    C's size is in elements, all matrices together; without a product it is zero.
+    C's size is in elements, all matrices together; without a product it is zero. To add to C is 1 after another product of the same
+    place, and 2 where C's old value counts; with that alpha is 1.
     """
     if count == 0:
         for i in range(size):
@@ -83,15 +85,20 @@ class Matrices:
 
 
 def multiply(
-    o: Lowering, factors: tuple[Any, Matrices], others: tuple[Any, Matrices], out: tuple[Any, Matrices], alpha: float
+    o: Lowering,
+    factors: tuple[Any, Matrices],
+    others: tuple[Any, Matrices],
+    out: tuple[Any, Matrices],
+    alpha: float,
+    acc: int = 0,
 ) -> None:
-    """Append the call for out = alpha factors @ others; products of one place of out are added up."""
+    """Append the call for out (+)= alpha factors @ others; products of one place of out are added up."""
     (a, left), (b, right), (c, result) = factors, others, out
     batch = broadcast(left.batch, right.batch, result.batch)
     seen: set[int] = set()
     table: list[int] = []
     for at_a, at_b, at_c in zip(left.offsets(batch), right.offsets(batch), result.offsets(batch), strict=True):
-        table += [at_a, at_b, at_c, int(at_c in seen)]
+        table += [at_a, at_b, at_c, 1 if at_c in seen else 2 * acc]
         seen.add(at_c)
     m, n, k = left.height, right.width, left.width
     scratch = o.scratch(gemm_scratch(n, k), c.dtype)
@@ -103,19 +110,26 @@ def multiply(
 
 def multiply_back(o: Lowering, x: Matrices, y: Matrices, out: Matrices, alpha: float) -> None:
     """Append the calls for the gradients of alpha x @ y that are wanted."""
-    gradient = (o.input("Out@GRAD"), out)
+    g = o.input("Out@GRAD")
     if o.has("X@GRAD"):
-        target = (o.output("X@GRAD"), x)
-        if x.transposed:
-            multiply(o, (o.input("Y"), y), (gradient[0], out.flipped()), target, alpha)
-        else:
-            multiply(o, gradient, (o.input("Y"), y.flipped()), target, alpha)
+        pair = ((g, out), (o.input("Y"), y.flipped()))
+        _gradient(o, "X@GRAD", ((o.input("Y"), y), (g, out.flipped())) if x.transposed else pair, x, alpha)
     if o.has("Y@GRAD"):
-        target = (o.output("Y@GRAD"), y)
-        if y.transposed:
-            multiply(o, (gradient[0], out.flipped()), (o.input("X"), x), target, alpha)
-        else:
-            multiply(o, (o.input("X"), x.flipped()), gradient, target, alpha)
+        pair = ((o.input("X"), x.flipped()), (g, out))
+        _gradient(o, "Y@GRAD", ((g, out.flipped()), (o.input("X"), x)) if y.transposed else pair, y, alpha)
+
+
+def _gradient(
+    o: Lowering, slot: str, pair: tuple[tuple[Any, Matrices], tuple[Any, Matrices]], result: Matrices, alpha: float
+) -> None:
+    """Append the product that is a gradient: added by the kernel itself where that is one addition an element."""
+    left, right = pair[0][1], pair[1][1]
+    many = math.prod(broadcast(left.batch, right.batch, result.batch))
+    once = many == math.prod(result.batch) and adds_at_once(left.height, right.width, left.width, o.output(slot).type.numpy.itemsize)
+    if many and once and alpha == 1:
+        multiply(o, *pair, (o.output(slot), result), alpha, preload(o, slot))
+    else:
+        beside(o, slot, lambda out: multiply(o, *pair, (out, result), alpha))
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -203,7 +217,7 @@ def mul_cpu(o: Lowering) -> None:
     multiply(o, (o.input("X"), x), (o.input("Y"), y), (o.output("Out"), out), 1.0)
 
 
-@mul.grad(uses="X Y").lower("cpu")
+@mul.grad(uses="X Y", adds="X@GRAD Y@GRAD").lower("cpu")
 def mul_grad_cpu(o: Lowering) -> None:
     """X@GRAD = Out@GRAD Y^T, Y@GRAD = X^T Out@GRAD."""
     multiply_back(o, *_mul_matrices(o), 1.0)
@@ -303,7 +317,7 @@ def matmul_cpu(o: Lowering) -> None:
     multiply(o, (o.input("X"), x), (o.input("Y"), y), (o.output("Out"), out), o.attrs["alpha"])
 
 
-@matmul.grad(uses="X Y").lower("cpu")
+@matmul.grad(uses="X Y", adds="X@GRAD Y@GRAD").lower("cpu")
 def matmul_grad_cpu(o: Lowering) -> None:
     """The products of the other factor and Out@GRAD, added up over broadcast axes."""
     multiply_back(o, *_matmul_matrices(o), o.attrs["alpha"])
@@ -346,7 +360,7 @@ def products_cuda(
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
     top, side = cuda.blockIdx.x * TILE, cuda.blockIdx.y * TILE
     for z in range(cuda.blockIdx.z, count, cuda.gridDim.z):
-        if table[4 * z + 3] != 0:
+        if table[4 * z + 3] == 1:
             continue
         total = T(0)
         last = count if size < count * m * n else z + 1
@@ -371,7 +385,8 @@ def products_cuda(
                     total += left[ty, i] * right[i, tx]
                 cuda.syncthreads()
         if top + ty < m and side + tx < n:
-            c[table[4 * z + 2] + (top + ty) * n + side + tx] = T(alpha) * total
+            at = table[4 * z + 2] + (top + ty) * n + side + tx
+            c[at] = c[at] + total if table[4 * z + 3] == 2 else T(alpha) * total
 
 
 also_on_cuda(mul, matmul)

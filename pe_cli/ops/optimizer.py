@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda import deal
@@ -18,6 +20,7 @@ from pe_cli.kernels.vecmath import fma
 from pe_cli.ops.assign import copy
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering
+from pe_cli.ops.optimizer_rows import momentum_rows, sgd_rows
 from pe_cli.ops.registry import Attr, Sample, Scalar, op
 
 #: Squares summed in the element type before float64 takes over.
@@ -34,6 +37,13 @@ def positive(*shape: int):
     return lambda rng: rng.uniform(0.1, 1.0, shape)
 
 
+def row_sample(slots: Sequence[str], **attrs: float | bool) -> Sample:
+    """Return a sample with a row-sparse gradient: two of five rows, and a place without one."""
+    inputs = {"Param": (5, 3), "Grad": (3, 3), "LearningRate": rate, "Rows": lambda rng: np.array([3, 0, -1])}
+    inputs |= {s: positive(*((1,) if s.endswith("Pow") else (5, 3))) for s in slots}
+    return Sample(inputs, attrs, f"rows {', '.join(attrs)}".rstrip())
+
+
 def state_samples(slots: Sequence[str], *, rates: bool = True, **attrs: float | bool) -> list[Sample]:
     """Return samples of ordinary and odd shapes, one element and nothing, whose state slots are positive."""
     made = []
@@ -45,23 +55,32 @@ def state_samples(slots: Sequence[str], *, rates: bool = True, **attrs: float | 
 
 
 def check_update(
-    name: str, param: TensorType, gradient: TensorType, rate: TensorType | None, *states: TensorType | None
+    name: str,
+    param: TensorType,
+    gradient: TensorType,
+    rate: TensorType | None,
+    *states: TensorType | None,
+    rows: TensorType | None = None,
 ) -> None:
     """Check the types of an update's inputs.
 
     Args:
         name: of the op.
         param: float32 or float64.
-        gradient: type of param.
+        gradient: type of param, or [n, width] where rows are given.
         rate: [1].
         states: each of param's type or [1] of its element type; None where absent.
+        rows: [n] int64, the rows of param that gradient is for; None for all.
 
     Raises:
         PeError: a type does not fit.
     """
     if param.dtype not in FLOATS:
         raise PeError(f"{name} updates float32 and float64 parameters, Param is {param}")
-    if gradient != param:
+    if rows is not None:
+        if len(param.shape) != 2 or gradient != param.with_shape(*rows.shape, param.shape[1]) or rows.dtype != "int64":
+            raise PeError(f"{name}: Grad is {gradient} for Rows {rows} of Param {param}", hint="rows [n], values [n, width]")
+    elif gradient != param:
         raise PeError(f"{name}: Grad is {gradient} and Param is {param}, they must have one type")
     if rate is not None and (rate.shape != (1,) or rate.dtype not in FLOATS):
         raise PeError(f"{name}: LearningRate must be a float [1], it is {rate}")
@@ -107,16 +126,24 @@ def sgd_step(p: Ptr, g: Ptr, rate: PtrU, n: Int):
         p[i] = descend(p[i], step, g[i])
 
 
-@op("sgd", inputs="Param Grad LearningRate", outputs="ParamOut", differentiable="", samples=state_samples([]))
-def sgd(param: TensorType, gradient: TensorType, rate: TensorType) -> TensorType:
+@op(
+    "sgd",
+    inputs="Param Grad LearningRate Rows?",
+    outputs="ParamOut",
+    differentiable="",
+    by_rows=True,
+    samples=[*state_samples([]), row_sample([])],
+)
+def sgd(param: TensorType, gradient: TensorType, rate: TensorType, rows: TensorType | None = None) -> TensorType:
     """Step against the gradient.
 
-    Param -= LearningRate * Grad
+    Param -= LearningRate * Grad, with Rows only in these rows.
 
     Args:
         Param: any shape, float32 or float64.
-        Grad: type of Param.
+        Grad: type of Param; with Rows [n, width].
         LearningRate: [1], no unit.
+        Rows: [n] int64, the rows of Param [height, width] that Grad is for, each once; -1 for none.
 
     Returns:
         ParamOut: type of Param; the same variable.
@@ -127,7 +154,7 @@ def sgd(param: TensorType, gradient: TensorType, rate: TensorType) -> TensorType
     Source:
         fluid.optimizer.SGD.
     """
-    check_update("sgd", param, gradient, rate)
+    check_update("sgd", param, gradient, rate, rows=rows)
     return param
 
 
@@ -135,7 +162,11 @@ def sgd(param: TensorType, gradient: TensorType, rate: TensorType) -> TensorType
 def sgd_cpu(o: Lowering) -> None:
     """One pass."""
     (p,) = in_place(o, "Param")
-    o.call(sgd_step, p, o.input("Grad"), o.input("LearningRate"), p.size)
+    if o.has("Rows"):
+        n, width = o.input("Grad").shape
+        o.call(sgd_rows, p, o.input("Grad"), o.input("Rows"), o.input("LearningRate"), *o.part(n), width)
+    else:
+        o.call(sgd_step, p, o.input("Grad"), o.input("LearningRate"), p.size)
 
 
 sgd.scalars = lambda attrs, _: [Scalar("ParamOut", sgd_step, ("Param", "LearningRate", "Grad"))]
@@ -162,27 +193,41 @@ def momentum_step(p: Ptr, g: Ptr, v: Ptr, rate: PtrU, n: Int, mu: Real, nesterov
 
 @op(
     "momentum",
-    inputs="Param Grad Velocity LearningRate",
+    inputs="Param Grad Velocity LearningRate Rows?",
     outputs="ParamOut VelocityOut",
     attrs={
         "mu": Attr(0.9, "part of the velocity that stays each step, no unit"),
         "use_nesterov": Attr(False, "look one step ahead"),
     },
     differentiable="",
-    samples=[*state_samples(["Velocity"]), *state_samples(["Velocity"], use_nesterov=True, mu=0.5)[:1]],
+    samples=[
+        *state_samples(["Velocity"]),
+        *state_samples(["Velocity"], use_nesterov=True, mu=0.5)[:1],
+        row_sample(["Velocity"]),
+        row_sample(["Velocity"], use_nesterov=True),
+    ],
 )
 def momentum(
-    param: TensorType, gradient: TensorType, velocity: TensorType, rate: TensorType, *, mu: float, use_nesterov: bool
+    param: TensorType,
+    gradient: TensorType,
+    velocity: TensorType,
+    rate: TensorType,
+    rows: TensorType | None = None,
+    *,
+    mu: float,
+    use_nesterov: bool,
 ) -> tuple[TensorType, TensorType]:
     """Step along a decaying sum of gradients.
 
     Velocity = mu Velocity + Grad; Param -= LearningRate * Velocity, with Nesterov LearningRate * (Grad + mu Velocity).
+    With Rows the gradient of the other rows is 0; all velocities decay and all rows move.
 
     Args:
         Param: any shape, float32 or float64.
-        Grad: type of Param.
+        Grad: type of Param; with Rows [n, width].
         Velocity: type of Param, 0 at first.
         LearningRate: [1], no unit.
+        Rows: [n] int64, the rows of Param [height, width] that Grad is for, each once; -1 for none.
         mu: part that stays.
         use_nesterov: look one step ahead.
 
@@ -196,7 +241,7 @@ def momentum(
         fluid.optimizer.Momentum; Sutskever et al. 2013.
     """
     del mu, use_nesterov
-    check_update("momentum", param, gradient, rate, velocity)
+    check_update("momentum", param, gradient, rate, velocity, rows=rows)
     return param, velocity
 
 
@@ -204,16 +249,11 @@ def momentum(
 def momentum_cpu(o: Lowering) -> None:
     """One pass."""
     p, v = in_place(o, "Param", "Velocity")
-    o.call(
-        momentum_step,
-        p,
-        o.input("Grad"),
-        v,
-        o.input("LearningRate"),
-        p.size,
-        o.attrs["mu"],
-        int(o.attrs["use_nesterov"]),
-    )
+    g, rate, settings = o.input("Grad"), o.input("LearningRate"), (o.attrs["mu"], int(o.attrs["use_nesterov"]))
+    if o.has("Rows"):
+        o.call(momentum_rows, p, g, o.input("Rows"), v, rate, *g.shape, p.size, *settings)
+    else:
+        o.call(momentum_step, p, g, v, rate, p.size, *settings)
 
 
 def _momentum_scalars(attrs: Mapping[str, Any], _: Mapping[str, Sequence[Any]]) -> list[Scalar]:
@@ -331,5 +371,5 @@ def lars_momentum_cpu(o: Lowering) -> None:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-deal(sgd_step, momentum_step)
+deal(sgd_step, sgd_rows, momentum_step)
 also_on_cuda(sgd, momentum)

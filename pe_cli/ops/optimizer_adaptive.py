@@ -12,7 +12,8 @@ from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, kernel
 from pe_cli.kernels.vecmath import square_root
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
-from pe_cli.ops.optimizer import check_update, in_place, positive, rate, state_samples
+from pe_cli.ops.optimizer import check_update, in_place, positive, rate, row_sample, state_samples
+from pe_cli.ops.optimizer_rows import adagrad_rows
 from pe_cli.ops.registry import Attr, Sample, op
 
 _EPSILON = Attr(1e-6, "keeps the quotient finite, unit of the gradient")
@@ -33,24 +34,32 @@ def adagrad_step(p: Ptr, g: Ptr, s: Ptr, rate: PtrU, n: Int, keep: Real, gain: R
 
 @op(
     "adagrad",
-    inputs="Param Grad Moment LearningRate",
+    inputs="Param Grad Moment LearningRate Rows?",
     outputs="ParamOut MomentOut",
     attrs={"epsilon": _EPSILON},
     differentiable="",
-    samples=state_samples(["Moment"]),
+    by_rows=True,
+    samples=[*state_samples(["Moment"]), row_sample(["Moment"])],
 )
 def adagrad(
-    param: TensorType, gradient: TensorType, moment: TensorType, rate: TensorType, *, epsilon: float
+    param: TensorType,
+    gradient: TensorType,
+    moment: TensorType,
+    rate: TensorType,
+    rows: TensorType | None = None,
+    *,
+    epsilon: float,
 ) -> tuple[TensorType, TensorType]:
     """Divide each element's step by the root of its sum of squared gradients.
 
-    Moment += Grad^2; Param -= LearningRate * Grad / (sqrt(Moment) + epsilon).
+    Moment += Grad^2; Param -= LearningRate * Grad / (sqrt(Moment) + epsilon). With Rows only these rows are touched.
 
     Args:
         Param: any shape, float32 or float64.
-        Grad: type of Param.
+        Grad: type of Param; with Rows [n, width].
         Moment: type of Param, at least 0.
         LearningRate: [1], no unit.
+        Rows: [n] int64, the rows of Param [height, width] that Grad is for, each once; -1 for none.
         epsilon: keeps the quotient finite.
 
     Returns:
@@ -63,7 +72,7 @@ def adagrad(
         fluid.optimizer.Adagrad; Duchi et al. 2011.
     """
     del epsilon
-    check_update("adagrad", param, gradient, rate, moment)
+    check_update("adagrad", param, gradient, rate, moment, rows=rows)
     return param, moment
 
 
@@ -71,7 +80,11 @@ def adagrad(
 def adagrad_cpu(o: Lowering) -> None:
     """One pass."""
     p, s = in_place(o, "Param", "Moment")
-    o.call(adagrad_step, p, o.input("Grad"), s, o.input("LearningRate"), p.size, 1.0, 1.0, o.attrs["epsilon"])
+    g, rate, epsilon = o.input("Grad"), o.input("LearningRate"), o.attrs["epsilon"]
+    if o.has("Rows"):
+        o.call(adagrad_rows, p, g, o.input("Rows"), s, rate, *o.part(g.shape[0]), g.shape[1], epsilon)
+    else:
+        o.call(adagrad_step, p, g, s, rate, p.size, 1.0, 1.0, epsilon)
 
 
 @op(
@@ -288,5 +301,5 @@ def adadelta_cpu(o: Lowering) -> None:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-deal(adagrad_step, rmsprop_step, rmsprop_centered, adadelta_step)
+deal(adagrad_step, adagrad_rows, rmsprop_step, rmsprop_centered, adadelta_step)
 also_on_cuda(adagrad, decayed_adagrad, rmsprop, adadelta)

@@ -10,11 +10,13 @@ from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, kernel
 from pe_cli.kernels.vecmath import square_root
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
-from pe_cli.ops.optimizer import check_update, in_place, state_samples, sum_of_squares
+from pe_cli.ops.optimizer import check_update, in_place, row_sample, state_samples, sum_of_squares
+from pe_cli.ops.optimizer_rows import adam_every_row, adam_rows
 from pe_cli.ops.registry import Attr, op
 
 _BETA1 = Attr(0.9, "decay of the first moment a step, no unit")
 _BETA2 = Attr(0.999, "decay of the second moment a step, no unit")
+_ADAM_STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
 
 
 # --- adam and adamax --------------------------------------------------------------------------------------------------
@@ -37,11 +39,16 @@ def adam_step(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, 
 
 @op(
     "adam",
-    inputs="Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow",
+    inputs="Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow Rows?",
     outputs="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
-    attrs={"beta1": _BETA1, "beta2": _BETA2, "epsilon": Attr(1e-8, "keeps the quotient finite, unit of the gradient")},
+    attrs={
+        "beta1": _BETA1,
+        "beta2": _BETA2,
+        "epsilon": Attr(1e-8, "keeps the quotient finite, unit of the gradient"),
+        "lazy_mode": Attr(False, "with Rows: leave all other rows and their moments as they are"),
+    },
     differentiable="",
-    samples=state_samples(["Moment1", "Moment2", "Beta1Pow", "Beta2Pow"]),
+    samples=[*state_samples(_ADAM_STATE), row_sample(_ADAM_STATE), row_sample(_ADAM_STATE, lazy_mode=True)],
 )
 def adam(
     param: TensorType,
@@ -51,23 +58,29 @@ def adam(
     moment2: TensorType,
     power1: TensorType,
     power2: TensorType,
+    rows: TensorType | None = None,
     *,
     beta1: float,
     beta2: float,
     epsilon: float,
+    lazy_mode: bool,
 ) -> tuple[TensorType, ...]:
     """Step along the mean gradient over the root of the mean squared gradient, corrected for the first steps.
 
     m = beta1 m + (1 - beta1) Grad; v = beta2 v + (1 - beta2) Grad^2;
     Param -= LearningRate * sqrt(1 - Beta2Pow) / (1 - Beta1Pow) * m / (sqrt(v) + epsilon);
     Beta1Pow *= beta1; Beta2Pow *= beta2. At step t, counted from 1, Beta1Pow is beta1^t.
+    With Rows the gradient of the other rows is 0; their moments decay and they go on moving, unless lazy_mode leaves
+    them as they are.
 
     Args:
         Param: any shape, float32 or float64.
-        Grad, Moment1, Moment2: type of Param.
+        Grad: type of Param; with Rows [n, width].
+        Moment1, Moment2: type of Param.
         LearningRate: [1], no unit.
         Beta1Pow, Beta2Pow: [1] of Param's element type; beta1 and beta2 at first.
-        beta1, beta2, epsilon: as above.
+        Rows: [n] int64, the rows of Param [height, width] that Grad is for, each once; -1 for none.
+        beta1, beta2, epsilon, lazy_mode: as above.
 
     Returns:
         ParamOut, Moment1Out, Moment2Out, Beta1PowOut, Beta2PowOut: the same variables as the inputs.
@@ -78,8 +91,8 @@ def adam(
     Source:
         fluid.optimizer.Adam; Kingma and Ba 2014, end of section 2: epsilon stands beside the uncorrected root.
     """
-    del beta1, beta2, epsilon
-    check_update("adam", param, gradient, rate, moment1, moment2, power1, power2)
+    del beta1, beta2, epsilon, lazy_mode
+    check_update("adam", param, gradient, rate, moment1, moment2, power1, power2, rows=rows)
     return param, moment1, moment2, power1, power2
 
 
@@ -88,8 +101,13 @@ def adam_cpu(o: Lowering) -> None:
     """One pass."""
     p, m, v, pow1, pow2 = in_place(o, "Param", "Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
     a = o.attrs
-    rate = o.input("LearningRate")
-    o.call(adam_step, p, o.input("Grad"), m, v, pow1, pow2, rate, p.size, a["beta1"], a["beta2"], a["epsilon"])
+    g, rate, settings = o.input("Grad"), o.input("LearningRate"), (a["beta1"], a["beta2"], a["epsilon"])
+    if not o.has("Rows"):
+        o.call(adam_step, p, g, m, v, pow1, pow2, rate, p.size, *settings)
+    elif a["lazy_mode"]:
+        o.call(adam_rows, p, g, o.input("Rows"), m, v, pow1, pow2, rate, *g.shape, *settings)
+    else:
+        o.call(adam_every_row, p, g, o.input("Rows"), m, v, pow1, pow2, rate, *g.shape, p.size, *settings)
 
 
 @kernel

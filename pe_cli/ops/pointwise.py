@@ -25,7 +25,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Helper, Kernel, address, helper, make_kernel
-from pe_cli.ops.lowering import Lowering
+from pe_cli.ops.addto import in_pieces
+from pe_cli.ops.lowering import Lowering, Offset
 from pe_cli.ops.pointwise_sum import SumKernels
 from pe_cli.ops.registry import Attr, OpDef, Sample, Scalar, op
 
@@ -123,7 +124,7 @@ class Pointwise:
         """Declare the gradient by decorating `(g, value, *attributes) -> gradient of X`."""
         self.f_back, self.back_kernel = backward_kernel(fn)
         self.with_sum = SumKernels(f"{fn.__module__}:{self.op.name}", self.f, self.f_back)
-        gradient = self.op.grad(uses=self.uses, inplace={"X@GRAD": "Out@GRAD"})
+        gradient = self.op.grad(uses=self.uses, inplace={"X@GRAD": "Out@GRAD"}, adds="X@GRAD")
         gradient.lower("cpu")(self._backward)
         gradient.lower("cuda")(self._backward)
         gradient.scalars = self._backward_scalars
@@ -152,8 +153,14 @@ class Pointwise:
         out = o.output("X@GRAD")
         _, kernel, values = self.chosen(o.attrs)
         assert kernel is not None
-        if out.size:
-            o.call(kernel, o.input("Out@GRAD"), o.input(self.uses), out, out.size, *values)
+        if not out.size:
+            return
+
+        def write(to: Any, begin: int, end: int) -> None:
+            g, value = (Offset(b, begin) if begin else b for b in (o.input("Out@GRAD"), o.input(self.uses)))
+            o.call(kernel, g, value, to, end - begin, *values)
+
+        in_pieces(o, "X@GRAD", write)
 
 
 def shapes(

@@ -22,7 +22,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,11 +31,17 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import Kernel
 
 GRAD = "@GRAD"
+ADDTO = "@ADDTO"
 
 
 def grad_name(name: str) -> str:
     """Return the name of the gradient of a variable or slot."""
     return name + GRAD
+
+
+def added_slot(slot: str) -> str:
+    """Return the input slot of what a gradient is added to: `X@GRAD` -> `X@ADDTO`."""
+    return forward_name(slot) + ADDTO
 
 
 def forward_name(name: str) -> str:
@@ -142,6 +148,11 @@ class OpDef:
         is_grad_of: name of the forward op, for gradient ops.
         scalars: `f(attributes, inputs by slot) -> [Scalar]` of a pointwise op: how its outputs are computed, in order; Y is broadcast by
             the attribute `axis` where it has one. None for other ops; an empty list where these attributes ask for more.
+        sparse: slots of a table, of ids and of the output, of an op that takes rows: where its attribute is_sparse is set,
+            the table's gradient is these rows alone.
+        by_rows: with an input Rows, what it does for one of them touches nothing else, so that several threads may share them.
+        adds: outputs of a gradient op that it adds to what `X@ADDTO` holds, where that is given.
+        overwrites: attributes -> why it had better not with these; empty where it may.
     """
 
     def __init__(self, name: str, infer: Callable[..., Any] | None, doc: str) -> None:
@@ -162,11 +173,15 @@ class OpDef:
         self.grad_op: OpDef | None = None
         self.grad_maker: Callable[[Any], list[OpDesc]] | None = None
         self.is_grad_of: str | None = None
+        self.adds: tuple[str, ...] = ()
+        self.overwrites: Callable[[Mapping[str, Any]], str] | None = None
         self.flops: Callable[..., int] | None = None
         self.module = ""
         self.layout: Any = None
         self.reports = False
         self.scalars: Callable[[Mapping[str, Any], Mapping[str, Sequence[Any]]], list[Scalar]] | None = None
+        self.sparse: tuple[str, ...] = ()
+        self.by_rows = False
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -182,20 +197,29 @@ class OpDef:
         return keep
 
     def grad(
-        self, *, uses: str = "", alias: Mapping[str, str] | None = None, inplace: Mapping[str, str] | None = None
+        self,
+        *,
+        uses: str = "",
+        alias: Mapping[str, str] | None = None,
+        inplace: Mapping[str, str] | None = None,
+        adds: str = "",
     ) -> OpDef:
         """Declare the gradient op `<name>_grad` and return it, for its lowerings.
 
         Its inputs are the forward slots in `uses` and the gradient of every forward output (`Out@GRAD`), its outputs the gradients of
         the differentiable inputs (`X@GRAD`, each absent where nobody needs it), its attributes the forward op's. An output gradient
         that nothing produced arrives as absent.
+
+        The gradients in `adds` may be added to another: where the input `X@ADDTO` is given, X@GRAD becomes that plus the gradient, with the
+        bits of a sum of the two, and may take over its memory (see `ops.addto`).
         """
         assert self.grad_op is None, f"{self.name} has two gradients"
         made = OpDef(f"{self.name}_grad", None, f"Gradient of {self.name}.")
         known = {s.name: s for s in (*self.inputs, *self.outputs)}
         used = [known[name] for name in uses.split()]
         grads = [Slot(grad_name(s.name), True, s.variadic) for s in self.outputs]
-        made.inputs = (*used, *grads)
+        made.adds = tuple(adds.split())
+        made.inputs = (*used, *grads, *(Slot(added_slot(s), True) for s in made.adds))
         made.outputs = tuple(Slot(grad_name(n), True, known[n].variadic) for n in self.differentiable)
         made.attrs = self.attrs
         made.is_grad_of = self.name
@@ -206,6 +230,10 @@ class OpDef:
         self.grad_op = made
         OPS[made.name] = made
         return made
+
+    def takes_over(self, given: Collection[str]) -> dict[str, str]:
+        """Return output slot -> input slot whose memory it may use, with these input slots: what a gradient is added to comes first."""
+        return {**self.inplace, **{s: added_slot(s) for s in self.adds if added_slot(s) in given}}
 
     def make_grad(self, fn: Callable[[Any], list[OpDesc]]) -> Callable[[Any], list[OpDesc]]:
         """Register a gradient made of other ops: `fn(GradRequest) -> [OpDesc]`."""
@@ -267,6 +295,8 @@ def op(
     grad_tolerance: float = 1e-6,
     layout: Any = None,
     reports: bool = False,
+    sparse: str = "",
+    by_rows: bool = False,
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Declare an op by decorating its shape inference.
 
@@ -280,6 +310,8 @@ def op(
         alias: output slot -> input slot: the same bytes under another shape; such an op needs no kernel on any device.
         layout: see `OpDef`.
         reports: see `OpDef`.
+        sparse: words of `OpDef.sparse`.
+        by_rows: see `OpDef`.
     """
 
     def make(infer: Callable[..., Any]) -> OpDef:
@@ -292,6 +324,7 @@ def op(
         made.inplace, made.alias = dict(inplace or {}), dict(alias or {})
         made.samples, made.random, made.kinks = tuple(samples), random, kinks
         made.grad_tolerance, made.layout = grad_tolerance, layout
+        made.sparse, made.by_rows = tuple(sparse.split()), by_rows
         made.module, made.reports = infer.__module__, reports
         OPS[name] = made
         return made

@@ -156,12 +156,13 @@ def smooth_l1(
     for r in range(rows):
         total = 0.0
         for begin in range(r * n, r * n + n, CHUNK):
-            part = T(0)
-            for i in range(begin, min(r * n + n, begin + CHUNK)):
+            end = min(r * n + n, begin + CHUNK)
+            for i in range(begin, end):
                 d = x[i] - y[i]
-                if weights & 1:
-                    d *= inside[i]
-                diff[i] = d
+                diff[i] = d * inside[i] if weights & 1 else d
+            part = T(0)
+            for i in range(begin, end):  # apart: one loop would sum in another order where diff is x
+                d = diff[i]
                 a = absolute(d)
                 found = T(0.5) * d * d * square if a * square < T(1) else a - T(0.5) / square
                 part += found * outside[i] if weights & 2 else found

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrU8, T, kernel
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.registry import Sample, op
 
@@ -83,3 +85,10 @@ def select_grad_cpu(o: Lowering) -> None:
     for slot, wanted in (("X@GRAD", 1), ("Y@GRAD", 0)):
         if o.has(slot) and g.size:
             o.call(pass_where, condition, g, o.output(slot), g.size, wanted)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(choose, pass_where)
+also_on_cuda(select)

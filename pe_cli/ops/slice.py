@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import DTYPES, TensorType
+from pe_cli.kernels.cuda import cuda_kernel
+from pe_cli.kernels.lang import Int, Ptr, PtrI64
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.fill import fill
-from pe_cli.ops.lowering import Lowering
+from pe_cli.ops.lowering import Lowering, Numbers
 from pe_cli.ops.registry import Attr, Sample, op
 from pe_cli.ops.reshape import normal_axis
-from pe_cli.ops.strided import copy_box, row_major
+from pe_cli.ops.strided import MOVED_AS, copy_box, row_major
 
 
 def clamped(size: int, start: int, end: int) -> tuple[int, int]:
@@ -199,13 +201,48 @@ def reverse_cpu(o: Lowering) -> None:
     _turn(o, "X", "Out")
 
 
-@reverse.grad().lower("cpu")
+reverse_grad = reverse.grad()
+
+
+@reverse_grad.lower("cpu")
 def reverse_grad_cpu(o: Lowering) -> None:
     """The same again."""
     _turn(o, "Out@GRAD", "X@GRAD")
 
 
 # --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@cuda_kernel
+def reversed_elements(x: Ptr, out: Ptr, geometry: PtrI64, rank: Int, n: Int):
+    """out = x with some axes running backwards; geometry: size, step and whether it is turned, an axis each."""
+    for e in range(n):
+        at = 0
+        for a in range(rank):
+            size, step = geometry[3 * a], geometry[3 * a + 1]
+            i = e // step % size
+            at += (size - 1 - i if geometry[3 * a + 2] else i) * step
+        out[e] = x[at]
+
+
+def _turn_on_cuda(o: Lowering, source: str, target: str) -> None:
+    x, out = o.input(source), o.output(target)
+    turned = {a % len(x.shape) for a in o.attrs["axis"]}
+    axes = [v for i, (size, step) in enumerate(zip(x.shape, row_major(x.shape), strict=True)) for v in (size, step, i in turned)]
+    if x.size:
+        o.call(reversed_elements, x, out, Numbers(tuple(map(int, axes))), len(x.shape), x.size, dtype=MOVED_AS[DTYPES[x.dtype]])
+
+
+@reverse.lower("cuda")
+def reverse_cuda(o: Lowering) -> None:
+    """One thread an element."""
+    _turn_on_cuda(o, "X", "Out")
+
+
+@reverse_grad.lower("cuda")
+def reverse_grad_cuda(o: Lowering) -> None:
+    """The same again."""
+    _turn_on_cuda(o, "Out@GRAD", "X@GRAD")
 
 
 also_on_cuda(slice_op, pad)

@@ -126,7 +126,7 @@ def join_gradient_sums(tables: PtrI64, devices: Int, inverse: Ptr, dscale: Ptr, 
         dscale[c] = T(product * share * inverse[c])
 
 
-def _sizes(o: Lowering, x: Buffer) -> tuple[int, int, int, int]:
+def sizes_of(o: Lowering, x: Buffer) -> tuple[int, int, int, int]:
     """Return samples, channels, positions a sample, and whether the channels come last."""
     if o.attrs["data_layout"] == "NHWC" or len(x.shape) == 2:
         channels = x.shape[-1]
@@ -181,7 +181,7 @@ def sync_batch_norm_sums(x: TensorType, *, data_layout: str, **attrs: object) ->
 def sums_cpu(o: Lowering) -> None:
     """Two passes."""
     x = o.input("X")
-    o.call(channel_moments, x, o.output("Sums"), *_sizes(o, x))
+    o.call(channel_moments, x, o.output("Sums"), *sizes_of(o, x))
 
 
 @op(
@@ -238,7 +238,7 @@ def sync_batch_norm(
 def apply_cpu(o: Lowering) -> None:
     """Join the sums, then one pass."""
     x, y = o.input("X"), o.output("Y")
-    samples, channels, size, last = _sizes(o, x)
+    samples, channels, size, last = sizes_of(o, x)
     sums = o.inputs("Sums")
     mean, inverse = o.output("SavedMean"), o.output("SavedVariance")
     olds = o.input("Mean"), o.input("Variance"), o.output("MeanOut"), o.output("VarianceOut")
@@ -284,7 +284,7 @@ def sync_batch_norm_grad_sums(
 def gradient_sums_cpu(o: Lowering) -> None:
     """One pass."""
     x, mean, inverse = o.input("X"), o.input("SavedMean"), o.input("SavedVariance")
-    samples, channels, size, last = _sizes(o, x)
+    samples, channels, size, last = sizes_of(o, x)
     parts = [o.output(s) if o.has(s) else o.scratch(channels, x.dtype) for s in ("Scale@GRAD", "Bias@GRAD")]
     o.call(
         channel_gradient_sums,
@@ -350,7 +350,7 @@ def sync_batch_norm_grad(
 def gradient_cpu(o: Lowering) -> None:
     """Join the sums, then one pass."""
     x, g, dx = o.input("X"), o.input("Y@GRAD"), o.output("X@GRAD")
-    samples, channels, size, last = _sizes(o, x)
+    samples, channels, size, last = sizes_of(o, x)
     sums = o.inputs("Sums")
     mean, inverse, scale = o.input("SavedMean"), o.input("SavedVariance"), o.input("Scale")
     dscale, dbias = o.scratch(channels, x.dtype), o.scratch(channels, x.dtype)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, T, kernel
+from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
 
@@ -78,3 +80,18 @@ def tril_triu_cpu(o: Lowering) -> None:
 def tril_triu_grad_cpu(o: Lowering) -> None:
     """The same triangle of the gradient."""
     _keep(o, o.input("Out@GRAD"), o.output("X@GRAD"))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@on_cuda(keep_triangle)
+def keep_triangle_cuda(x: Ptr, out: Ptr, matrices: Int, rows: Int, columns: Int, diagonal: Int, lower: Int):
+    """One thread an element."""
+    for e in range(matrices * rows * columns):
+        away = e % columns - e // columns % rows
+        inside = away <= diagonal if lower else away >= diagonal
+        out[e] = x[e] if inside else T(0)
+
+
+also_on_cuda(tril_triu)

@@ -40,9 +40,28 @@ class Adam(_Betas):
         beta1: decay of the first moment a step, in [0, 1).
         beta2: decay of the second moment a step, in [0, 1).
         epsilon: keeps the quotient finite, unit of the gradient.
+        lazy_mode: a row-sparse gradient leaves the rows that it has not, and their moments, as they are.
     """
 
     op = "adam"
+
+    def __init__(
+        self,
+        learning_rate: Rate = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        regularization: Regularizer | None = None,
+        grad_clip: GradientClip | None = None,
+        name: str | None = None,
+        lazy_mode: bool = False,
+    ) -> None:
+        super().__init__(learning_rate, beta1, beta2, epsilon, regularization, grad_clip, name)
+        self.lazy_mode = bool(lazy_mode)
+
+    def attrs(self) -> Mapping[str, Any]:
+        """Return the attributes of `adam`."""
+        return {**super().attrs(), "lazy_mode": self.lazy_mode}
 
     def states(self) -> Sequence[State]:
         """Return both moments and the powers of the decays."""

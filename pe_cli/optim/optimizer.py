@@ -9,12 +9,14 @@ from typing import Any, ClassVar
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.ops.registry import find
 from pe_cli.optim.clip import GradientClip, clip_gradients
 from pe_cli.optim.regularizer import Regularizer, regularize
 from pe_cli.optim.schedule import Schedule
 from pe_cli.program.backward import append_backward
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Operator, Parameter, Program, Role, Variable, default_startup_program
+from pe_cli.program.sparse import rows_of
 
 Pairs = list[tuple[Parameter, Variable]]
 Rate = float | Schedule | Variable
@@ -170,12 +172,24 @@ class Optimizer:
 
     def _update(self, parameter: Parameter, gradient: Variable, rate: Variable | None, startup: Program) -> Operator:
         states = {s.slot: self._state(s, parameter, startup) for s in self.states()}
-        inputs: dict[str, Variable] = {"Param": parameter, "Grad": gradient, **states}
+        inputs: dict[str, Variable | str] = {"Param": parameter, "Grad": gradient, **states}
+        rows = rows_of(parameter.block, gradient.name)
+        if rows is not None:
+            self._check_rows(parameter)
+            inputs["Rows"] = rows
         if rate is not None:
             inputs["LearningRate"] = rate
         outputs: dict[str, Variable] = {"ParamOut": parameter}
         outputs |= {s.out or f"{s.slot}Out": states[s.slot] for s in self.states()}
         return parameter.block.append_op(self.op, inputs, outputs, self.attrs(), at=parameter.at)
+
+    def _check_rows(self, parameter: Parameter) -> None:
+        if "Rows" not in {s.name for s in find(self.op).inputs}:
+            raise PeError(
+                f"{type(self).__name__} has no update for row-sparse gradients, and '{parameter.name}' has one",
+                at=parameter.at,
+                hint="set is_sparse: false at its embedding, or use SGD, Momentum, Adagrad or Adam",
+            )
 
     def _state(self, state: State, parameter: Parameter, startup: Program) -> Variable:
         block = parameter.block

@@ -9,6 +9,7 @@ from typing import ClassVar
 from pe_cli.core.errors import PeError
 from pe_cli.ops.registry import grad_name
 from pe_cli.program.ir import Parameter, Role, Variable
+from pe_cli.program.sparse import rows_of
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Regularizer:
         name = block.program.unique(f"{grad_name(parameter.name)}@DECAY")
         block.append_op(
             self.op,
-            {"Grad": gradient, "Param": parameter},
+            {"Grad": gradient, "Param": parameter, "Rows": rows_of(block, gradient.name)},
             {"Out": name},
             {"coeff": float(self.regularization_coeff)},
             at=parameter.at,

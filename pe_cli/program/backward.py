@@ -8,6 +8,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
 from pe_cli.ops.registry import GradRequest, OpDesc, grad_name
 from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Role, Variable
+from pe_cli.program.sparse import MERGE, rows_name
 
 
 def append_backward(
@@ -81,6 +82,8 @@ class _Walk:
         self.targets = targets
         self.no_grad = no_grad
         self.parts: dict[str, list[str]] = {}
+        self.rows: dict[str, list[tuple[Operator, dict[str, str]]]] = {}  # table -> its sparse lookups, gradients of their outputs
+        self.made = {n for op in block.ops for n in op.output_names()}
 
     def run(self, losses: list[str], starts: list[str | None] | None) -> dict[str, str]:
         """Append everything; return variable -> name of its gradient."""
@@ -96,6 +99,8 @@ class _Walk:
                 for op in reversed(forward):
                     program.scope_now = op.scope
                     self._differentiate(op, reach)
+                for table, lookups in self.rows.items():
+                    self._join_rows(table, lookups)
             finally:
                 program.scope_now = outside
             return {name: self._total(name) for name in list(self.parts)}
@@ -152,6 +157,9 @@ class _Walk:
         if not outs or not sources:
             return
         grads = {n: self._total(n) for n in dict.fromkeys(outs)}
+        if self._is_sparse(op, sources):
+            self.rows.setdefault(op.inputs[definition.sparse[0]][0], []).append((op, grads))
+            return
         for name in grads:  # an op that overwrites its input: later parts belong to the earlier value
             if name in sources:
                 del self.parts[name]
@@ -164,6 +172,34 @@ class _Walk:
                 self.parts.setdefault(name, []).append(made)
             return
         self._default(op, grads, sources)
+
+    def _is_sparse(self, op: Operator, sources: set[str]) -> bool:
+        """Whether an op looks up a parameter whose gradient may be its rows; what an op made needs a whole gradient."""
+        sparse = op.definition.sparse
+        return bool(sparse) and op.attrs["is_sparse"] and sources == {op.inputs[sparse[0]][0]} - self.made
+
+    def _join_rows(self, table: str, lookups: list[tuple[Operator, dict[str, str]]]) -> None:
+        """Append the gradient of a table: its rows, or dense ones where other ops want a gradient for all rows."""
+        program = self.block.program
+        if table in self.parts:
+            for op, grads in lookups:
+                program.scope_now = op.scope
+                self._default(op, grads, {table})
+            return
+        gradient = grad_name(table) if grad_name(table) not in self.block.vars else program.unique(f"{grad_name(table)}@SUM")
+        first = lookups[0][0]
+        _, ids, out = first.definition.sparse
+        inputs = {
+            "Ids": [op.inputs[ids][0] for op, _ in lookups],
+            "X": [grads[op.outputs[out][0]] for op, grads in lookups],
+        }
+        rows = rows_name(table) if rows_name(table) not in self.block.vars else program.unique(rows_name(table))
+        outputs = {"Out": [gradient], "Rows": [rows]}
+        paddings = [op.attrs["padding_idx"] for op, _ in lookups]
+        program.scope_now = first.scope
+        height = self.block.var(table).shape[0]
+        self.block.append_op(MERGE, inputs, outputs, {"height": height, "padding_idx": paddings}, at=first.at)
+        self.parts[table] = [gradient]
 
     def _default(self, op: Operator, grads: dict[str, str], sources: set[str]) -> None:
         definition = op.definition

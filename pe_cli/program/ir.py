@@ -149,7 +149,13 @@ class Block:
         return [v for v in self.vars.values() if isinstance(v, Parameter)]
 
     def rename_var(self, old: str, new: str, first: int = 0) -> None:
-        """Give a variable another name, in all operators from number `first` on too."""
+        """Give a variable another name, in all operators from number `first` on too.
+
+        Raises:
+            PeError: another variable has that name.
+        """
+        if new != old and new in self.vars:
+            raise PeError(f"there is already a variable '{new}'", hint="give the layer or the parameter another name")
         variable = self.vars.pop(old)
         variable.name = new
         self.vars[new] = variable
@@ -173,9 +179,12 @@ class Block:
         Raises:
             PeError: unknown op, slot, attribute or variable, or types that do not fit; with the place of the layer.
         """
+        from pe_cli.program.sparse import check_reader
+
         place = at or self.program.place_now
         try:
             made = self._operator(type, inputs, outputs, attrs or {}, place)
+            check_reader(self, made)
             self._infer(made)
         except PeError as error:
             error.at = error.at or place

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pe_cli.core.errors import PeError, PeErrors, did_you_mean
 from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Role, agrees
+from pe_cli.program.sparse import rows_of
 
 
 def verify(program: Program) -> None:
@@ -99,7 +100,7 @@ def _check_role(block: Block, op: Operator) -> Iterator[PeError]:
         p, g = block.vars.get(name), block.vars.get(gradient)
         if p is not None and not isinstance(p, Parameter):
             yield PeError(f"op '{op.type}' belongs to '{name}', which is no parameter")
-        if p and g and not agrees(p.type, g.type):
+        if p and g and not agrees(p.type, g.type) and not rows_of(block, gradient):
             yield PeError(f"parameter '{name}' is {p.type}, but its gradient '{gradient}' is {g.type}")
     if op.role is not Role.OPTIMIZE:
         return

@@ -266,14 +266,28 @@ class Job:
         self.built.eval.global_block().var(found)
         return found
 
+    def outputs(self) -> list[str]:
+        """Return the variables of the model's fetches that have a value for every sample.
+
+        Raises:
+            PeError: there is none.
+        """
+        block = self.built.eval.global_block()
+        found = [v for v in dict.fromkeys(self.built.fetches.values()) if block.var(v).shape[:1] == (-1,)]
+        if not found:
+            raise PeError("no fetch of the model has a value for every sample", hint="name variables with --fetch")
+        return found
+
     def numbers(self, program: Program) -> dict[str, str]:
         """Return what is averaged as metrics, name as written -> variable.
 
-        That is the loss, the model's fetches and the run's, where they are one float a step.
+        That is the loss, the model's fetches and the run's, where they are one float a step; in training the learning rate too.
         """
-        wanted = dict(self.built.fetches)
+        wanted = {**self.built.fetches}
         if self.run.train and self.built.loss:
             wanted = {self.run.train.loss: self.built.loss, **wanted}
+        if program is self.built.train:
+            wanted |= {name: variable for name, variable in self.built.recorded.items() if name not in wanted}
         block = program.global_block()
         found = {}
         for name, variable in wanted.items():

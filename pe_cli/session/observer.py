@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+#: What names of metrics begin with that are the length of one parameter's gradient; too many for a terminal.
+NORM = "gradient_norm/"
 
 
 @dataclass(frozen=True)
@@ -44,3 +47,47 @@ class Observer:
 
     def note(self, text: str) -> None:
         """Say something in a line."""
+
+    def ended(self, state: str) -> None:
+        """Say that the loop is over: done, stopped or failed. Everything is written."""
+
+
+class Observers(Observer):
+    """Passes on to several, in order.
+
+    Args:
+        members: who is told.
+    """
+
+    def __init__(self, members: Sequence[Observer]) -> None:
+        self.members = list(members)
+
+    def compiling(self, done: int, total: int, name: str) -> None:
+        """Pass on."""
+        for member in self.members:
+            member.compiling(done, total, name)
+
+    def started(self, start: Start) -> None:
+        """Pass on."""
+        for member in self.members:
+            member.started(start)
+
+    def stepped(self, step: int, epoch: int, loss: float, samples: int) -> None:
+        """Pass on."""
+        for member in self.members:
+            member.stepped(step, epoch, loss, samples)
+
+    def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
+        """Pass on."""
+        for member in self.members:
+            member.recorded(step, epoch, values)
+
+    def note(self, text: str) -> None:
+        """Pass on."""
+        for member in self.members:
+            member.note(text)
+
+    def ended(self, state: str) -> None:
+        """Pass on."""
+        for member in self.members:
+            member.ended(state)

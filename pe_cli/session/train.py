@@ -26,7 +26,9 @@ from pe_cli.io.fetches import open_writer
 from pe_cli.io.run_folder import RunFolder, environment
 from pe_cli.session.averages import Averages
 from pe_cli.session.job import Job
-from pe_cli.session.observer import Start
+from pe_cli.session.observer import NORM, Observer, Observers, Start
+from pe_cli.session.profiling import write_trace
+from pe_cli.session.recorder import Recorder
 
 Array = np.ndarray[Any, Any]
 #: Steps and evaluation batches of a smoke run.
@@ -109,8 +111,18 @@ class Trainer:
         self.averages = Averages()
         self.numbers = job.numbers(self.program)
         self.arrays = {n: job.variable(n) for n in self.run.fetches if n not in self.numbers}
+        self.norms = [f"{NORM}{name}" for name in job.built.norms]
+        self.periods = self._periods()
+        self.observer: Observer = Observers([Recorder(self.run.output, [*self.numbers, *self.norms]), job.observer])
         self.writers: dict[str, Any] = {}
         self._check()
+
+    def _periods(self) -> dict[str, Period]:
+        """Return how often every number is recorded; what is watched beside the loss, as often as it."""
+        default, fetches = Period(1, "epoch"), self.run.fetches
+        beside = {*self.job.built.recorded, *self.norms} - set(fetches)
+        every = {n: fetches[n].every for n in fetches}
+        return {n: every.get(self.loss if n in beside else n, default) for n in (*self.numbers, *self.norms)}
 
     def _check(self) -> None:
         """Refuse now what would only fail when the first checkpoint is written or the first value fetched."""
@@ -151,11 +163,15 @@ class Trainer:
                     state = "stopped"
                     return self._result(begin, stopped=True)
             state = "done"
-            return self._result(begin)
+            result = self._result(begin)
+            if self.run.output.trace:
+                write_trace(self.job, self.folder.trace_path, self.run.output.trace)
+            return result
         finally:
             for writer in self.writers.values():
                 writer.close()
             self.folder.status(state=state, step=self.at.step, epoch=self.at.epoch, best=self.at.best)  # type: ignore[arg-type]
+            self.observer.ended(state)
 
     def _epochs(self, loader: Loader, stop: StopRequest) -> None:
         last = 1 if self.smoke else self.section.epochs
@@ -196,7 +212,8 @@ class Trainer:
 
     def _step(self, feed: Mapping[str, Array]) -> None:
         due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)]
-        wanted = dict.fromkeys([*self.numbers.values(), *(self.arrays[n] for n in due)])
+        watched = [self.job.built.norms_name] if self.norms else []
+        wanted = dict.fromkeys([*self.numbers.values(), *watched, *(self.arrays[n] for n in due)])
         values, sizes = self.executor.run(feed, list(wanted), self.at.step)
         self.at.step += 1
         samples = sum(sizes)
@@ -208,6 +225,8 @@ class Trainer:
             self.averages.add(name, float(joined.mean()), samples)
             if name == self.loss:
                 loss = float(joined.mean())
+        for name, length in zip(self.norms, values[0][watched[0]].tolist() if watched else (), strict=True):
+            self.averages.add(name, length, samples)
         for name in due:
             self._writer(name).write(self.at.step, {name: self._joined(name, values, sizes)})
         if not math.isfinite(loss):
@@ -218,7 +237,7 @@ class Trainer:
                 hint=f"lower the learning rate or clip gradients; {self._kept()}",
                 code=ExitCode.DIVERGED,
             )
-        self.job.observer.stepped(self.at.step, self.at.epoch, loss, samples)
+        self.observer.stepped(self.at.step, self.at.epoch, loss, samples)
 
     def _joined(self, name: str, values: Sequence[Mapping[str, Array]], sizes: Sequence[int]) -> Array:
         """Return an array's value over all devices: samples one after the other, the rest by its mean."""
@@ -248,7 +267,7 @@ class Trainer:
 
     def _after_step(self) -> None:
         step = self.at.step
-        due = [n for n in self.numbers if n in self.run.fetches and self._due(self.run.fetches[n].every, step)]
+        due = [n for n, period in self.periods.items() if self._due(period, step)]
         if due and not self.smoke:
             self._record("train", self.averages.take(due))
         if self.smoke:
@@ -263,9 +282,8 @@ class Trainer:
 
     def _after_epoch(self) -> None:
         epoch = self.at.epoch
-        periods = {n: self.run.fetches[n].every if n in self.run.fetches else Period(1, "epoch") for n in self.numbers}
         ended = self._enough() or epoch == self.section.epochs
-        due = [n for n, p in periods.items() if (p.unit == "epoch" and epoch % p.count == 0) or ended]
+        due = [n for n, p in self.periods.items() if (p.unit == "epoch" and epoch % p.count == 0) or ended]
         self._record("train", self.averages.take(due))
         every = self.section.eval_every
         if (every.unit == "epoch" and epoch % every.count == 0) or ended or self.smoke:
@@ -282,9 +300,9 @@ class Trainer:
         if not values:
             return
         self.folder.metric({"step": self.at.step, "epoch": self.at.epoch, "split": split, **values})
-        self.at.newest |= {f"{split}/{name}": value for name, value in values.items()}
+        self.at.newest |= {f"{split}/{name}": value for name, value in values.items() if name not in self.norms}
         self.folder.status(state="running", step=self.at.step, epoch=self.at.epoch, best=self.at.best)
-        self.job.observer.recorded(self.at.step, self.at.epoch, {f"{split}/{n}": v for n, v in values.items()})
+        self.observer.recorded(self.at.step, self.at.epoch, {f"{split}/{n}": v for n, v in values.items()})
 
     def _evaluate(self) -> None:
         if "eval" in self.run.data or (self.smoke and not self.run.data):
@@ -362,7 +380,7 @@ class Trainer:
         steps = None if epochs is None else epochs * len(loader)
         limit = SMOKE_STEPS if self.smoke else self.section.steps
         steps = limit if steps is None else (steps if limit is None else min(steps, limit))
-        self.job.observer.started(
+        self.observer.started(
             Start(self.run.model.name, count, self.job.devices, steps, epochs, str(self.folder.path))
         )
         self.folder.log(f"devices: {self.job.devices}")

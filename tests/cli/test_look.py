@@ -34,6 +34,12 @@ def test_check_says_shapes_parameters_and_memory(pe: Pe, config: Path) -> None:
     assert not (config.parent / "runs").exists()
 
 
+def test_check_notes_an_option_that_does_nothing(pe: Pe, config: Path) -> None:
+    said = pe("check", config, "-o", "train.optimizer={type: Adam, lazy_mode: true}")
+    assert said.code == 0, said.err
+    assert "note: lazy_mode: no gradient is row-sparse" in said.out
+
+
 def test_check_reports_the_mistakes_of_all_files_at_once(pe: Pe, config: Path) -> None:
     config.write_text(
         config.read_text().replace("epochs: 2", "epochs: 0").replace("reader: npz, file: data.npz}", "reader: npx}")

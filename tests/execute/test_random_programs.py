@@ -87,5 +87,8 @@ def test_sharing_memory_and_racing_threads_change_no_bit(seed, devices):
         for build in ({}, {"enable_sequential_execution": True}, {"enable_backward_optimizer_op_deps": False}):
             found = train(seed, devices, threads, fetches, **build)
             assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(expected, found, strict=True)), (threads, build)
+    for build in ({"enable_addto": True}, {"enable_addto": True, "enable_inplace": False}):
+        found = train(seed, devices, 3, fetches, **build)
+        assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(expected, found, strict=True)), build
     reduced = train(seed, devices, 3, fetches, reduce_strategy="Reduce")
     assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(expected, reduced, strict=True))

@@ -105,7 +105,7 @@ def near(found: np.ndarray, expected: np.ndarray, what: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=3e-5 * max(1.0, np.abs(expected).max()), err_msg=what)
 
 
-FUSIONS = {"fuse_bn_act_ops": True, "fuse_bn_add_act_ops": True, "fuse_elewise_add_act_ops": True}
+FUSIONS = {"fuse_bn_act_ops": True, "fuse_bn_add_act_ops": True, "fuse_elewise_add_act_ops": True, "enable_addto": True}
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -27,10 +27,10 @@ def forward(x: Addr, w: Addr, y: Addr, n0: Int, n1: Int, g: Addr, scratch: Addr)
 
 
 @kernel
-def backward_data(dy: Addr, w: Addr, dx: Addr, n0: Int, n1: Int, g: Addr, scratch: Addr):
+def backward_data(dy: Addr, w: Addr, dx: Addr, n0: Int, n1: Int, acc: Int, g: Addr, scratch: Addr):
     a = pointer_i64(g)
     geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
-    conv_backward_data(dy, w, dx, n0, n1, geometry, scratch)
+    conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch)
 
 
 @kernel
@@ -165,10 +165,23 @@ def test_all_three_products_match_torch(call, guarded, rng, case, dtype):
     sizes = (conv_forward_scratch, conv_backward_data_scratch, conv_backward_weight_scratch)
     scratch = [guarded((case.scratch(size),), dtype) for size in sizes]
     call(forward, dtype, x, w, y, 0, n, g, scratch[0])
-    call(backward_data, dtype, dy, w, dx, 0, n, g, scratch[1])
+    call(backward_data, dtype, dy, w, dx, 0, n, 0, g, scratch[1])
     call(backward_weight, dtype, x, dy, dw, 0, n, 0, case.kernel[0], 0, g, scratch[2])
     for found, expected in zip((y, dx, dw), case.reference(x, w, dy), strict=True):
         close(found, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("case", [c for c in CASES if "depthwise" not in c.id])
+def test_a_gradient_of_images_that_is_added_has_the_bits_of_a_sum(call, guarded, rng, case, dtype):
+    _, w, dy = arrays(case, dtype, guarded, rng)
+    start = rng.standard_normal(case.x).astype(dtype)
+    alone, total = guarded(case.x, dtype), guarded(case.x, dtype)
+    total[:] = start
+    scratch = guarded((case.scratch(conv_backward_data_scratch),), dtype)
+    for dx, acc in ((alone, 0), (total, 1)):
+        call(backward_data, dtype, dy, w, dx, 0, case.x[0], acc, case.geometry, scratch)
+    np.testing.assert_array_equal(total, start + alone)
 
 
 @pytest.mark.parametrize("groups", [pytest.param(1, id="one group"), pytest.param(6, id="depthwise")])
@@ -179,7 +192,7 @@ def test_work_may_be_split_by_images_and_by_rows_of_taps(call, guarded, rng, gro
     scratch = np.zeros(8192, "f4")
     for n0, n1 in ((0, 2), (2, 2), (2, 5)):
         call(forward, "float32", x, w, y, n0, n1, case.geometry, scratch)
-        call(backward_data, "float32", dy, w, dx, n0, n1, case.geometry, scratch)
+        call(backward_data, "float32", dy, w, dx, n0, n1, 0, case.geometry, scratch)
     for a0, a1 in ((0, 1), (1, 3)):
         call(backward_weight, "float32", x, dy, dw, 0, 2, a0, a1, 0, case.geometry, scratch)
         call(backward_weight, "float32", x, dy, dw, 2, 5, a0, a1, 1, case.geometry, scratch)
@@ -197,7 +210,7 @@ def test_an_empty_batch(call, case, acc, left):
     x, y, dw = np.ones(1, "f4"), np.ones(1, "f4"), np.full(case.filters, 7, "f4")
     scratch = np.zeros(8192, "f4")
     call(forward, "float32", x, dw, y, 0, 0, case.geometry, scratch)
-    call(backward_data, "float32", y, dw, x, 0, 0, case.geometry, scratch)
+    call(backward_data, "float32", y, dw, x, 0, 0, acc, case.geometry, scratch)
     call(backward_weight, "float32", x, y, dw, 0, 0, 0, case.kernel[0], acc, case.geometry, scratch)
     assert (x == 1).all()
     assert (y == 1).all()

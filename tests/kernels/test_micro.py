@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pe_cli.kernels.lang import Addr, Int, kernel
-from pe_cli.kernels.micro import WIDEST, panel
+from pe_cli.kernels.micro import HEIGHTS, IN_FLIGHT, WIDEST, panel, shares
 from pe_cli.kernels.target import vector_bytes
 
 TYPES = ("float32", "float64")
@@ -30,7 +30,7 @@ def test_every_row_count_and_tail_matches_numpy_and_touches_nothing_else(call, g
     lanes = vector_bytes() // np.dtype(dtype).itemsize
     depth = 5
     for columns in {vectors * lanes, vectors * lanes - 1, (vectors - 1) * lanes + 1}:
-        for rows in range(30):
+        for rows in (*range(30), 47, 48, 63, 64, 65, 100):
             x, w, y = (guarded(shape, dtype) for shape in ((rows, depth), (depth, columns), (rows, columns)))
             for a in (x, w, y):
                 a[:] = rng.standard_normal(a.shape)
@@ -94,3 +94,19 @@ def test_other_register_widths_pass_the_same_tests(width):
         check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-3000:]
+
+
+@pytest.mark.parametrize(
+    ("key", "heights"), [pytest.param(k, h, id=f"{k[0]} registers, {k[1]} wide") for k, h in HEIGHTS.items()]
+)
+def test_blocks_share_all_rows_without_a_rest_that_idles(key, heights):
+    _, vectors = key
+    chosen = shares(heights, vectors)
+    for rows in range(1, len(chosen)):
+        left, blocks = rows, []
+        while left:
+            blocks.append(chosen[left])
+            left -= chosen[left]
+        assert set(blocks) <= set(heights)
+        if rows * vectors >= 4 * IN_FLIGHT:  # enough for several blocks: they keep the units busy
+            assert rows * vectors >= 0.85 * sum(max(IN_FLIGHT, b * vectors) for b in blocks)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
-from tests.ops.support import run_gradient, run_op
+from pe_cli.ops.registry import Sample, find
+from tests.ops.support import directional_error, run_gradient, run_op
 
 BOTH = pytest.mark.parametrize("name", ["lookup_table", "lookup_table_v2"])
 
@@ -43,6 +44,20 @@ def test_padding_reads_as_zero_and_gets_no_gradient(name, rng):
 
 
 @BOTH
+@pytest.mark.parametrize("padding", [-1, 1])
+def test_row_sparse_gradients_are_those_of_central_differences(name, padding, rng):
+    inputs = {"W": (7, 5), "Ids": lambda rng: shaped(name, rng.integers(0, 7, (4, 6)))}
+    sample = Sample(inputs, {"is_sparse": True, "padding_idx": padding})
+    assert directional_error(find(name), sample) < 1e-6
+    w, ids, up = rng.standard_normal((7, 5)), shaped(name, rng.integers(0, 7, (4, 6))), rng.standard_normal((4, 6, 5))
+    found, dense = (
+        run_gradient(name, {"W": w, "Ids": ids}, {"is_sparse": sparse, "padding_idx": padding}, "Out", up)
+        for sparse in (True, False)
+    )
+    np.testing.assert_array_equal(found["W"], dense["W"])
+
+
+@BOTH
 @pytest.mark.parametrize("value", [4, -1])
 @pytest.mark.parametrize("attrs", [{}, {"padding_idx": 1}], ids=["no padding", "padding"])
 def test_an_id_out_of_range_is_named_with_row_and_limit(name, value, attrs):
@@ -54,7 +69,6 @@ def test_an_id_out_of_range_is_named_with_row_and_limit(name, value, attrs):
 @pytest.mark.parametrize(
     ("ids", "attrs", "text"),
     [
-        pytest.param(np.zeros((2, 1), np.int64), {"is_sparse": True}, "row-sparse gradients", id="sparse"),
         pytest.param(np.zeros((2, 1), np.int64), {"is_distributed": True}, "parameter servers", id="distributed"),
         pytest.param(np.zeros((2, 3), np.int64), {}, r"Ids \[\.\.\., 1\]", id="no last axis of one"),
         pytest.param(np.zeros((2, 1)), {}, "cast them to int64", id="floats"),

@@ -114,6 +114,14 @@ def test_a_clone_for_test_evaluates_and_prunes_nothing():
     assert block.ops[0].attrs["is_test"] is False
 
 
+def test_a_variable_cannot_take_the_name_of_another():
+    block = Program("m").global_block()
+    for name in ("a", "b"):
+        block.create_var(name, TensorType((1,)))
+    with pytest.raises(PeError, match="there is already a variable 'b'"):
+        block.rename_var("a", "b")
+
+
 def test_program_guard_sets_the_default_programs_inside():
     before = default_main_program(), default_startup_program()
     main, startup = Program("m"), Program("s")

@@ -19,7 +19,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     block = made.global_block()
     groups: dict[tuple[Any, ...], list[Operator]] = {}
     for op in block.ops:
-        if op.role is Role.OPTIMIZE and op.type in FUSABLE:
+        if op.role is Role.OPTIMIZE and op.type in FUSABLE and "Rows" not in op.inputs:
             groups.setdefault(_key(block, op), []).append(op)
     joined = [ops for ops in groups.values() if len(ops) > 1]
     if not joined:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from pe_cli.optim import rules
+from pe_cli.optim import moments, rules
 from pe_cli.optim.optimizer import Optimizer
 from pe_cli.paddle.fluid.averages import ExponentialMovingAverage, ModelAverage
 from pe_cli.paddle.fluid.framework import default_startup_program, program_guard
@@ -21,8 +21,9 @@ class _Adapter(Optimizer):
 
     def __init__(self, *args: Any, parameter_list: Sequence[Any] | None = None, **given: Any) -> None:
         self._parameters = parameter_list
-        for idle in ("lazy_mode", "multi_precision"):
-            given.pop(idle, None)
+        given.pop("multi_precision", None)
+        if not isinstance(self, moments.Adam):
+            given.pop("lazy_mode", None)
         if given.get("parameters") is not None:
             self._parameters = given.pop("parameters")
         given.pop("parameters", None)

@@ -48,6 +48,25 @@ layers:
   loss:   {type: mean, x: xent}
 fetches: [loss]
 """
+RESIDUAL = """
+name: residual
+feeds:
+  image: {shape: [2, 5, 5], dtype: float32}
+  label: {shape: [1], dtype: int64}
+layers:
+  stem:   {type: conv2d, input: image, num_filters: 3, filter_size: 3, padding: 1, bias_attr: false}
+  first:  {type: batch_norm, act: relu}
+  a:      {type: conv2d, num_filters: 3, filter_size: 3, padding: 1, bias_attr: false}
+  norm:   {type: batch_norm, input: a}
+  sum:    {type: elementwise_add, x: norm, y: first, act: relu}
+  logits: {type: fc, size: 3, act: tanh}
+  xent:   {type: softmax_with_cross_entropy, logits: logits, label: label}
+  loss:   {type: mean, x: xent}
+fetches: [loss]
+"""
+PASSES = (
+    "{fuse_bn_add_act_ops: true, fuse_bn_act_ops: true, fuse_elewise_add_act_ops: true, fuse_all_optimizer_ops: true, enable_addto: true}"
+)
 ADAM = "{type: Adam, learning_rate: 0.05}"
 MOMENTUM = (
     "{type: Momentum, momentum: 0.9, learning_rate: {type: piecewise_decay, boundaries: [2], values: [0.1, 0.02]}, "
@@ -63,12 +82,12 @@ def batch(shape: tuple[int, ...], seed: int, classes: int = 3) -> dict[str, np.n
     }
 
 
-def train(folder: Path, model: str, optimizer: str, place: Place, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def train(folder: Path, model: str, optimizer: str, place: Place, shape: tuple[int, ...], passes: str = "{}") -> tuple[Any, Any]:
     """Return the losses of four steps and the parameters after them."""
     (folder / "model.yaml").write_text(model)
     (folder / "run.yaml").write_text(
         f"model: model.yaml\ntrain: {{loss: loss, epochs: 1, batch_size: 4, optimizer: {optimizer}}}\n"
-        "executor: {seed: 3}\n"
+        f"executor: {{seed: 3}}\nbuild_strategy: {passes}\n"
     )
     run, built = load_and_build(folder / "run.yaml")
     scope = Scope([place])
@@ -81,15 +100,18 @@ def train(folder: Path, model: str, optimizer: str, place: Place, shape: tuple[i
 
 
 @pytest.mark.parametrize(
-    ("model", "optimizer", "shape"),
+    ("model", "optimizer", "shape", "passes"),
     [
-        pytest.param(MLP, ADAM, (9,), id="a perceptron with dropout and Adam"),
-        pytest.param(LENET, MOMENTUM, (1, 8, 8), id="a small LeNet with momentum, decay and a schedule"),
+        pytest.param(MLP, ADAM, (9,), "{}", id="a perceptron with dropout and Adam"),
+        pytest.param(LENET, MOMENTUM, (1, 8, 8), "{}", id="a small LeNet with momentum, decay and a schedule"),
+        pytest.param(MLP, ADAM, (9,), PASSES, id="a perceptron whose updates are one op"),
+        pytest.param(RESIDUAL, MOMENTUM, (2, 5, 5), PASSES, id="a residual block with every pass"),
+        pytest.param(RESIDUAL, "{type: Lamb, learning_rate: 0.01}", (2, 5, 5), "{}", id="a residual block with Lamb"),
     ],
 )
-def test_four_steps_are_those_of_the_cpu(tmp_path, model: str, optimizer: str, shape: tuple[int, ...]):
+def test_four_steps_are_those_of_the_cpu(tmp_path, model: str, optimizer: str, shape: tuple[int, ...], passes: str):
     expected, weights = train(tmp_path, model, optimizer, Place("cpu", 0), shape)
-    found, moved = train(tmp_path, model, optimizer, Place("cuda", 0), shape)
+    found, moved = train(tmp_path, model, optimizer, Place("cuda", 0), shape, passes)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert set(moved) == set(weights)
     for name, value in weights.items():

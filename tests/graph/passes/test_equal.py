@@ -21,7 +21,7 @@ from tests.graph.passes.support import MODELS, built, minimise, same, startup, t
 discover()
 PASSES = [
     "fuse_bn_add_act_ops", "fuse_bn_act_ops", "fuse_relu_depthwise_conv", "fuse_elewise_add_act_ops", "fuse_gemm_epilogue",
-    "enable_auto_fusion", "simplify",
+    "enable_addto", "enable_auto_fusion", "simplify",
 ]  # fmt: skip
 OFF = dict.fromkeys(PASSES, False)
 CHOICES = [*([p] for p in PASSES), *(list(c) for c in itertools.combinations(PASSES, 2)), PASSES]
@@ -54,13 +54,14 @@ def plain(model):
     return get
 
 
-def trained(made: Any, layout: str, devices: int, *passes: str) -> Any:
+def trained(made: Any, layout: str, devices: int, *passes: str, samples: int = 5, **strategy: str) -> Any:
     shape = made.feeds["image"].shape[1:]
 
     def feed(rng):
-        return {"image": rng.standard_normal((5, *shape)).astype("float32"), "label": rng.integers(0, 10, (5, 1))}
+        images = rng.standard_normal((samples, *shape)).astype("float32")
+        return {"image": images, "label": rng.integers(0, 10, (samples, 1))}
 
-    on = OFF | dict.fromkeys(passes, True)
+    on: dict[str, Any] = OFF | dict.fromkeys(passes, True) | strategy
     return train(made.train, startup(made.startup), feed, ["loss", "acc"], devices, data_layout=layout, **on)
 
 
@@ -75,6 +76,22 @@ WAYS = [w for w in WAYS if len(w[0]) != 2 or w[1:] == ("auto", 2)]
 @pytest.mark.parametrize("name", ["mlp", "lenet", "resnet20"])
 def test_shipped_models_train_to_the_same_bits(model, plain, name, passes, layout, devices):
     same(plain(name, layout, devices), trained(model(name), layout, devices, *passes))
+
+
+#: Passes over the program, and the one over updates: fluid's strategies for a fast step.
+EVERY = [*PASSES, "fuse_all_optimizer_ops"]
+
+
+@pytest.mark.parametrize("samples", [5, 7], ids=lambda n: f"{n} samples")
+@pytest.mark.parametrize("devices", [2, 3])
+@pytest.mark.parametrize("name", ["mlp", "resnet20"])
+def test_reduce_with_every_pass_gives_what_all_reduce_gives_without(model, name, devices, samples):
+    """Sums over devices have one order whoever takes them, so that owners update to the same bits as everybody; also of uneven shards."""
+    off = trained(model(name), "auto", devices, samples=samples)
+    plain = trained(model(name), "auto", devices, samples=samples, reduce_strategy="Reduce")
+    same(off, plain)
+    for passes in (EVERY, ["fuse_all_optimizer_ops"], ["enable_addto"]):
+        same(off, trained(model(name), "auto", devices, *passes, samples=samples, reduce_strategy="Reduce"))
 
 
 @pytest.mark.parametrize("passes", CHOICES, ids=IDS)
@@ -195,5 +212,9 @@ def test_random_programs_train_to_the_same_bits(seed):
     on = train(program, fill, feed, fetches, devices, data_layout=layout, **dict.fromkeys(PASSES, True))
     assert np.isfinite(off[0][-1]["loss"]).all()
     same(off, on)
+    for several in (2, 3):
+        settings: dict[str, Any] = {"data_layout": layout, "reduce_strategy": "Reduce"}
+        every = train(program, fill, feed, ["loss"], several, **settings, **dict.fromkeys(EVERY, True))
+        same(train(program, fill, feed, ["loss"], several, data_layout=layout), every)
     made = apply_passes(program, BuildStrategy(data_layout=layout, **dict.fromkeys(PASSES, True)), fetches)
     verify(made)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pe_cli.core.errors import Span
 from pe_cli.core.strategy import BuildStrategy
-from pe_cli.graph.passes import fuse_bn_act, fuse_bn_add_act, fuse_elewise_add_act, fuse_relu_depthwise
+from pe_cli.graph.passes import addto, fuse_bn_act, fuse_bn_add_act, fuse_elewise_add_act, fuse_relu_depthwise
 from pe_cli.graph.pipeline import apply_passes
 from pe_cli.program.parse import parse_program
 from pe_cli.program.verify import verify
@@ -280,3 +282,116 @@ def test_the_pipeline_runs_the_passes_in_order_and_says_what_each_did():
     said.clear()
     apply_passes(program, BuildStrategy(data_layout="keep", sync_batch_norm=True, fuse_bn_act_ops=True), ["y"], said)
     assert "fuse_bn_act_ops: nothing fused: sync_batch_norm takes the batch_norm ops" in said
+
+
+TWICE = """\
+  param v: float32[4, 4]
+  param w: float32[4, 4]
+  forward mul(X=x, Y=v) -> Out=h: float32[batch, 4]
+"""
+FED = "  var x: float32[batch, 4] is_data stop_gradient\n"
+ENDS = '  loss fill_like(X=s) -> Out=s@GRAD: float32[batch, 4] {"value": 1.0}\n'
+SHORT_CUT = (
+    FED
+    + TWICE
+    + "  forward mul(X=h, Y=w) -> Out=m: float32[batch, 4]\n"
+    + "  forward elementwise_add(X=m, Y=h) -> Out=s: float32[batch, 4]\n"
+    + ENDS
+    + "  backward elementwise_add_grad(Out@GRAD=s@GRAD) -> X@GRAD=m@GRAD: float32[batch, 4], Y@GRAD=p: float32[batch, 4]\n"
+)
+PRODUCT = "  backward mul_grad(X=h, Y=w, Out@GRAD=m@GRAD{addto}) -> X@GRAD={out}: float32[batch, 4], Y@GRAD=w@GRAD: float32[4, 4]"
+
+
+def gradient_of_h(text: str) -> str:
+    """Give gradients of h the names that inference reads their type from."""
+    return re.sub(r"\b([pqr])\b(?=[:,)\]])", r"h@GRAD@\1", text)
+
+
+def test_a_gradient_is_added_where_it_is_made_and_the_sum_vanishes_with_its_roles():
+    given = SHORT_CUT + PRODUCT.format(addto="", out="q") + " vars(w, w@GRAD)\n"
+    last = "  backward mul_grad(X=x, Y=v, Out@GRAD=h@GRAD) -> Y@GRAD=v@GRAD: float32[4, 4] vars(v, v@GRAD)\n"
+    made, said = text(
+        addto.run, gradient_of_h(given + "  backward sum(X=[p, q]) -> Out=h@GRAD: float32[batch, 4] vars(v, v@GRAD)\n" + last)
+    )
+    done = PRODUCT.format(addto=", X@ADDTO=p", out="h@GRAD") + " vars(w, w@GRAD, v, v@GRAD)\n"
+    assert made == gradient_of_h(SHORT_CUT + done + last)
+    assert said == "enable_addto: 1 gradients are added where they are made, 1 of 1 sums vanished"
+
+
+LAST = "  backward sum(X=[{parts}]) -> Out=h@GRAD: float32[batch, 4]\n"
+SQUARE = "  backward square_grad(X=h, Out@GRAD=s@GRAD{addto}) -> X@GRAD={out}: float32[batch, 4]\n"
+MAXIMUM = "  backward elementwise_max_grad(X=h, Y=m, Out@GRAD=s@GRAD) -> X@GRAD={out}: float32[batch, 4]\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "said"),
+    [
+        pytest.param(
+            PRODUCT.format(addto="", out="q") + "\n" + SQUARE.format(addto="", out="r") + LAST.format(parts="p, q, r"),
+            PRODUCT.format(addto=", X@ADDTO=p", out="q") + "\n" + SQUARE.format(addto=", X@ADDTO=q", out="h@GRAD"),
+            "2 gradients are added where they are made, 1 of 1 sums vanished",
+            id="a chain of three",
+        ),
+        pytest.param(
+            PRODUCT.format(addto="", out="q") + "\n" + MAXIMUM.format(out="r") + LAST.format(parts="p, q, r"),
+            PRODUCT.format(addto=", X@ADDTO=p", out="q") + "\n" + MAXIMUM.format(out="r") + LAST.format(parts="q, r"),
+            "1 gradients are added where they are made, 0 of 1 sums vanished; not 1 x elementwise_max_grad cannot add",
+            id="what cannot add is summed",
+        ),
+    ],
+)
+def test_gradients_are_added_one_after_the_other(given, expected, said):
+    made, found = text(addto.run, gradient_of_h(SHORT_CUT + given))
+    assert made == gradient_of_h(SHORT_CUT + expected)
+    assert found == f"enable_addto: {said}"
+
+
+@pytest.mark.parametrize(
+    ("given", "fetches", "why"),
+    [
+        pytest.param(
+            MAXIMUM.format(out="q") + LAST.format(parts="p, q"), [], "1 x elementwise_max_grad cannot add", id="no op that adds"
+        ),
+        pytest.param(
+            SQUARE.format(addto="", out="q") + LAST.format(parts="p, q"),
+            ["h@GRAD@q"],
+            "1 x a part of the gradient is fetched",
+            id="a part is fetched",
+        ),
+        pytest.param(
+            PRODUCT.format(addto="", out="q") + "\n" + SQUARE.format(addto="", out="r") + LAST.format(parts="r, q, p"),
+            [],
+            "1 x the parts are not made in their order",
+            id="the first part is made last",
+        ),
+        pytest.param(
+            SQUARE.format(addto="", out="q") + LAST.format(parts="p, q") + "  backward scale(X=q) -> Out=z: float32[batch, 4]\n",
+            [],
+            "1 x a part of the gradient is also read by scale",
+            id="a part is read elsewhere",
+        ),
+        pytest.param("", [], "no variable has gradients from several places", id="no sum"),
+    ],
+)
+def test_what_gradients_are_left_to_a_sum_for(given, fetches, why):
+    program = gradient_of_h(SHORT_CUT + given)
+    made, said = text(addto.run, program, fetches)
+    assert made == program
+    assert said == f"enable_addto: nothing added in place: {why}"
+
+
+def test_gradients_of_images_are_added_with_channels_last_only():
+    images = "  var x: float32[batch, {shape}] is_data\n  param k: float32[2, 2, 1, 1]\n"
+    ones = '  backward fill_like(X=x) -> Out={out}: float32[batch, {shape}] {{"value": 1.0}}\n'
+    conv = (
+        "  backward conv2d_grad(Input=x, Filter=k, Output@GRAD=g{addto}) -> Input@GRAD={out}: float32[batch, {shape}] "
+        '{{"data_format": "{order}"}}\n'
+    )
+    given = images + ones.replace("{out}", "g") + ones.replace("{out}", "x@GRAD@p") + conv
+    total = "  backward sum(X=[x@GRAD@p, x@GRAD@q]) -> Out=x@GRAD: float32[batch, {shape}]\n"
+    last = {"shape": "4, 4, 2", "order": "NHWC"}
+    made, _ = text(addto.run, (given + total).format(**last, addto="", out="x@GRAD@q"))
+    assert made == given.format(**last, addto=", Input@ADDTO=x@GRAD@p", out="x@GRAD")
+    first = {"shape": "2, 4, 4", "order": "NCHW"}
+    _, said = text(addto.run, (given + total).format(**first, addto="", out="x@GRAD@q"))
+    assert said == "enable_addto: nothing added in place: 1 x conv2d_grad had better not add: its images are in NCHW"

@@ -1,0 +1,111 @@
+"""What the report tells of a run's step: made from the config in the run's folder, as other commands make it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pe_cli.cli.common import Source
+from pe_cli.core.errors import PeError
+
+if TYPE_CHECKING:
+    from pe_cli.execute.usage import Usage
+    from pe_cli.io.view.facts import Facts, LayerFacts, MemoryFacts
+
+#: Boxes of a graph on the page; more are joined by name scope.
+MOST_BOXES = 60
+
+
+def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = ()) -> Facts:
+    """Return what a run's config and trace tell.
+
+    Args:
+        folder: of the run.
+        profile: steps that are measured now; 0 takes trace.json where there is one.
+        overrides: of the config, for measuring.
+
+    Raises:
+        PeError: what is measured now can't be.
+    """
+    from pe_cli.cli.common import open_source
+    from pe_cli.io.run_folder import RunFolder
+    from pe_cli.io.view.facts import Facts
+    from pe_cli.io.view.timeline import read_timeline, timeline
+
+    run = RunFolder(folder)
+    shown, why = read_timeline(run.trace_path)
+    found = Facts(timeline=shown, notes=(why,) if why else ())
+    if profile:
+        from pe_cli.cli.profile import measure
+        from pe_cli.execute.trace import trace
+
+        job, measured = measure(run.resolved_path, tuple(overrides), profile)
+        found = Facts(timeline=timeline(trace(measured, job.run.model.name)))
+    try:
+        source = open_source(run.resolved_path)
+    except PeError as error:
+        note = f"graph and memory are left out, because the config can't be read: {error.message}"
+        return replace(found, notes=(*found.notes, note))
+    memory, note = _memory(source)
+    return replace(
+        static_facts(source), timeline=found.timeline, memory=memory, notes=(*found.notes, *([note] if note else []))
+    )
+
+
+def static_facts(source: Source) -> Facts:
+    """Return what needs no plan: the graph of a step and the layers."""
+    from pe_cli.cli.graph import picture_of_stage
+    from pe_cli.core.types import Place
+    from pe_cli.graph.collapse import collapse
+    from pe_cli.io.view.drawing import graph_svg
+    from pe_cli.io.view.facts import Facts
+
+    picture = picture_of_stage(source, "fused", (Place("cpu", 0),), evaluation=False)
+    svg, how = graph_svg(collapse(picture, MOST_BOXES))
+    return Facts(graph=svg, graph_note=f"The training step on one device; {how}.", layers=_layers(source))
+
+
+def _layers(source: Source) -> tuple[LayerFacts, ...]:
+    from pe_cli.cli.layers_table import rows_of
+    from pe_cli.io.view.facts import LayerFacts
+
+    return tuple(
+        LayerFacts(
+            row.key,
+            row.type,
+            str(row.output or "-"),
+            sum(p.type.nbytes for p in row.parameters),
+            row.nbytes * source.batch_size,
+            row.flops,
+        )
+        for row in rows_of(source)
+    )
+
+
+def _memory(source: Source) -> tuple[tuple[MemoryFacts, ...], str]:
+    """Return the memory of a planned step, or why there is none."""
+    from pe_cli.cli.common import places_of
+    from pe_cli.cli.graph import plan_of
+    from pe_cli.core.errors import ExitCode
+    from pe_cli.execute.usage import usage
+
+    try:
+        executor, plan = plan_of(source, places_of(source))
+    except PeError as error:
+        if error.code not in (ExitCode.DEVICE, ExitCode.USAGE):
+            raise
+        return (), f"memory is left out, because a step can't be planned here: {error.message}"
+    return tuple(_device(u) for u in usage(executor, plan)), ""
+
+
+def _device(found: Usage) -> MemoryFacts:
+    from pe_cli.io.view.facts import MemoryFacts, MemoryRow
+
+    rows = tuple(
+        MemoryRow(kind, found.kept.get(kind, 0), found.at_peak.get(kind, 0), found.whole.get(kind, 0))
+        for kind in dict.fromkeys([*found.kept, *found.whole])
+    )
+    total = sum(found.kept.values()) + found.arena
+    return MemoryFacts(str(found.place), rows, total, found.arena, found.at)

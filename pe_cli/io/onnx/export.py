@@ -1,0 +1,96 @@
+"""A program with its values as an ONNX model, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.io.onnx.writer import Lists, Writer, discover
+from pe_cli.program.ir import Program, Variable
+from pe_cli.program.prune import prune
+
+if TYPE_CHECKING:
+    import onnx
+
+#: Version of ONNX's set of operators that is written: every runtime since the end of 2022 reads it.
+OPSET = 18
+#: Version of the file format that came with it.
+IR_VERSION = 8
+#: Numbers of element types in ONNX's files.
+ELEMENTS = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7, "bool": 9, "float64": 11}
+#: Largest file that protobuf takes, bytes.
+MAX_BYTES = 2**31 - 1
+
+
+def element_type(dtype: str) -> int:
+    """Return ONNX's number of an element type."""
+    return ELEMENTS[dtype]
+
+
+def export(program: Program, values: Mapping[str, np.ndarray[Any, Any]], targets: Sequence[str], name: str) -> bytes:
+    """Write what targets need as an ONNX model whose batch axis stays open.
+
+    Args:
+        program: for evaluation; not changed.
+        values: of its persistable variables.
+        targets: names of variables, the model's outputs.
+        name: of the model.
+
+    Returns:
+        The file.
+
+    Raises:
+        PeError: an op has no ONNX form, with its layer's place; the package onnx is not installed; or the model is too large.
+    """
+    try:
+        import onnx
+    except ImportError:
+        raise PeError("the Python package onnx is not installed", hint="pip install 'pe-cli[onnx]'") from None
+    part = prune(program, targets)
+    block = part.global_block()
+    lists = Lists()
+    forms = discover()
+    for op in block.ops:
+        if op.type not in forms:
+            raise PeError(
+                f"op '{op.type}' has no form in ONNX yet", at=op.at, hint="choose outputs that do not need it"
+            )
+        try:
+            forms[op.type](Writer(op, lambda n: block.var(n).type, lists))
+        except PeError as error:
+            error.at = error.at or op.at
+            raise
+    held = {v.name: values[v.name] for v in block.vars.values() if v.persistable and v.name in values}
+    read = {n for _, inputs, _, _ in lists.nodes for n in inputs} | set(targets)
+    model = _model(part, lists, {n: a for n, a in held.items() if n in read}, targets, name)
+    if model.ByteSize() > MAX_BYTES:
+        raise PeError("the model is larger than 2 GiB, which an ONNX file cannot hold", code=ExitCode.DATA)
+    onnx.checker.check_model(model, full_check=True)
+    return bytes(model.SerializeToString())
+
+
+def _model(
+    program: Program, lists: Lists, held: Mapping[str, Any], targets: Sequence[str], name: str
+) -> onnx.ModelProto:
+    from onnx import helper, numpy_helper
+
+    block = program.global_block()
+
+    def described(v: Variable) -> Any:
+        shape = ["batch" if i == 0 and s < 0 else None if s < 0 else s for i, s in enumerate(v.shape)]
+        return helper.make_tensor_value_info(v.name, element_type(v.dtype), shape)
+
+    nodes = [
+        helper.make_node(kind, inputs, outputs, name=f"{kind}_{i}", **{k.rstrip("_"): v for k, v in attrs.items()})
+        for i, (kind, inputs, outputs, attrs) in enumerate(lists.nodes)
+    ]
+    tensors = [
+        numpy_helper.from_array(np.ascontiguousarray(a), n) for n, a in [*held.items(), *lists.constants.items()]
+    ]
+    inputs = [described(v) for v in block.vars.values() if v.is_data]
+    graph = helper.make_graph(nodes, name, inputs, [described(block.var(t)) for t in targets], tensors)
+    imports = [helper.make_opsetid("", OPSET)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION, producer_name="pe")

@@ -1,0 +1,1 @@
+"""How ops are written in ONNX, a file a family."""

@@ -1,0 +1,1 @@
+"""Pictures of runs: charts, graphs, timelines, and the page that holds them."""

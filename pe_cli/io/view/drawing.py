@@ -1,0 +1,115 @@
+"""Graphs for the report's page: Graphviz's SVG where it is installed, made safe, else one of our own layout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from html import escape
+from xml.etree import ElementTree
+
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.graph.dot import plain, render_svg, write_dot
+from pe_cli.graph.picture import Box, Picture
+from pe_cli.io.view.layers import Spot, place
+
+#: Elements and attributes of Graphviz's SVG that a page takes over; nothing of it links, loads or runs.
+ELEMENTS = frozenset({"svg", "g", "title", "polygon", "path", "ellipse", "text", "polyline"})
+ATTRIBUTES = frozenset(
+    {
+        "class", "cx", "cy", "d", "fill", "font-family", "font-size", "points", "rx", "ry", "stroke", "stroke-dasharray",
+        "text-anchor", "transform", "viewBox", "x", "y", "id",
+    }
+)  # fmt: skip
+#: The head of an arrow.
+ARROW = (
+    '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    '<path class="head" d="M0 0L8 4L0 8z"/></marker></defs>'
+)
+_VALUE = re.compile(r"[\w\s.,#%()+-]*", re.ASCII)
+#: Size of a letter, and lines and letters of a box.
+LETTER, ROW = 6.6, 15.0
+MOST_LETTERS = 34
+
+
+def graph_svg(picture: Picture) -> tuple[str, str]:
+    """Return a picture as an SVG element, and by what it was laid out."""
+    try:
+        return sanitized(render_svg(write_dot(picture))), "laid out by Graphviz"
+    except PeError as error:
+        if error.code == ExitCode.BUG:
+            raise
+        return own_svg(picture), "own layout; with Graphviz installed, arrows show shapes and sizes"
+
+
+def sanitized(svg: bytes) -> str:
+    """Return an SVG document as an element with known elements and harmless attributes only."""
+    root = ElementTree.fromstring(svg)
+    return "".join(_clean(root))
+
+
+def _clean(node: ElementTree.Element) -> Iterator[str]:
+    name = node.tag.rpartition("}")[2]
+    # links around nodes carry their tooltips: keep what is inside
+    inner = (part for child in node for part in _clean(child))
+    if name == "a":
+        yield from inner
+    elif name in ELEMENTS:
+        kept = {k: v for k, v in node.attrib.items() if k in ATTRIBUTES - {"id"} and _VALUE.fullmatch(v)}
+        kept |= {"xmlns": "http://www.w3.org/2000/svg", "data-layout": "graphviz"} if name == "svg" else {}
+        attributes = "".join(f' {k}="{escape(v)}"' for k, v in kept.items())
+        yield f"<{name}{attributes}>{escape(plain((node.text or '').strip()))}"
+        yield from inner
+        yield f"</{name}>"
+
+
+def own_svg(picture: Picture) -> str:
+    """Return a picture by our own layout: boxes with role colours, arrows from top to bottom."""
+    texts = {b.key: _texts(b) for b in picture.boxes}
+    sizes = {
+        key: (max(len(t) for t in lines) * LETTER + 20, ROW * len(lines) + 10) for key, lines in texts.items()
+    }
+    spots, ways = place(sizes, [(a.source, a.target) for a in picture.arrows if not a.order])
+    width = max((s.x + s.width / 2 for s in spots.values()), default=0.0) + 20
+    height = max((s.y + s.height / 2 for s in spots.values()), default=0.0) + 20
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-10 -10 {width:.0f} {height:.0f}" data-layout="own">', ARROW]
+    for a in picture.arrows:
+        if not a.order and a.source in spots and a.target in spots:
+            said = ", ".join(f"{d.name}: {d.type}" if d.type else d.name for d in a.data[:12])
+            way = _curve(spots[a.source], ways.get((a.source, a.target), []), spots[a.target])
+            parts.append(f'<path class="edge" d="{way}" marker-end="url(#arrow)">')
+            parts.append(f"<title>{escape(plain(said))}</title></path>")
+    parts += [_box(b, spots[b.key], texts[b.key]) for b in picture.boxes]
+    return "".join([*parts, "</svg>"])
+
+
+def _texts(box: Box) -> list[str]:
+    lines = [plain(line).replace("\n", " ") for line in (box.title, *box.lines)]
+    return [line if len(line) <= MOST_LETTERS else f"{line[: MOST_LETTERS - 1]}…" for line in lines if line] or [" "]
+
+
+def _curve(a: Spot, way: Sequence[Spot], b: Spot) -> str:
+    """Return the path from one box to another, straight down through the layers that it passes."""
+    x, y = a.x, a.y + a.height / 2
+    parts = [f"M{x:.1f} {y:.1f}"]
+    for spot in (*way, b):
+        top = spot.y - spot.height / 2
+        bend = max(20.0, (top - y) / 2)
+        parts.append(f"C{x:.1f} {y + bend:.1f} {spot.x:.1f} {top - bend:.1f} {spot.x:.1f} {top:.1f}")
+        x, y = spot.x, top + spot.height
+        parts.append(f"V{y:.1f}" if spot is not b else "")
+    return "".join(parts)
+
+
+def _box(box: Box, spot: Spot, lines: list[str]) -> str:
+    look = f"role-{re.sub(r'[^a-z_]', '', box.role)}" if box.is_op else f"kind-{box.kind}"
+    left, top = spot.x - spot.width / 2, spot.y - spot.height / 2
+    corner = 4 if box.is_op else spot.height / 2
+    rows = "".join(
+        f'<text class="{"first" if i == 0 else "more"}" x="{spot.x:.1f}" y="{top + ROW * i + 16:.1f}">{escape(line)}</text>'
+        for i, line in enumerate(lines)
+    )
+    tip = escape(plain(box.tip or box.title))
+    return (
+        f'<g class="box {look}"><title>{tip}</title><rect x="{left:.1f}" y="{top:.1f}" width="{spot.width:.1f}"'
+        f' height="{spot.height:.1f}" rx="{corner:.1f}"/>{rows}</g>'
+    )

@@ -1,0 +1,69 @@
+"""What a page tells of a run besides what the run recorded: what its model and its step are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """Bytes of one category: between steps, at the peak of a step, and as if nothing shared memory."""
+
+    kind: str
+    kept: int
+    peak: int
+    whole: int
+
+
+@dataclass(frozen=True)
+class MemoryFacts:
+    """Memory of one device.
+
+    Args:
+        place: the device.
+        rows: by category.
+        total: bytes of all that stays and of a step's arena.
+        arena: bytes of a step's temporaries.
+        at: the op where a step needs most.
+    """
+
+    place: str
+    rows: tuple[MemoryRow, ...]
+    total: int
+    arena: int
+    at: str
+
+
+@dataclass(frozen=True)
+class LayerFacts:
+    """One layer: its output's type, bytes of its parameters and of a batch's output, operations of a sample."""
+
+    name: str
+    type: str
+    output: str
+    parameter_bytes: int
+    output_bytes: int
+    flops: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a run's step.
+
+    Args:
+        graph: SVG element; empty where it could not be drawn.
+        graph_note: about it, or why there is none.
+        memory: of every device.
+        layers: of the model.
+        timeline: as `timeline` makes it, None without a trace.
+        notes: what could not be told, and why.
+    """
+
+    graph: str = ""
+    graph_note: str = ""
+    memory: tuple[MemoryFacts, ...] = ()
+    layers: tuple[LayerFacts, ...] = ()
+    timeline: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = field(default=())

@@ -1,0 +1,139 @@
+"""The report's page: one HTML file that needs nothing else, for one run or several."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from string import Template
+
+from pe_cli.io import strict_json
+from pe_cli.io.history import Run
+from pe_cli.io.view.charts import charts_of
+from pe_cli.io.view.facts import Facts
+from pe_cli.io.view.sections import chart_data, charts, gradients, memory, side_by_side, summary, text
+
+
+def build_page(runs: Sequence[Run], facts: Sequence[Facts], *, live: bool = False) -> str:
+    """Return the page.
+
+    Args:
+        runs: one or more; charts hold all of them.
+        facts: of each run.
+        live: whether the page asks the address `events` beside it for news.
+    """
+    script = _file("page.js")
+    page = parts(runs)
+    body = [
+        f'<section id="summary">{page["summary"]}</section>',
+        f'<section><h2>Curves</h2><div id="charts" class="plots">{page["charts"]}</div>',
+        f'<div id="gradients">{page["gradients"]}</div></section>',
+        *_timelines(runs, facts),
+        *_each("Graph", runs, [_graph(f) for f in facts]),
+        *_each("Memory", runs, [memory(f) for f in facts]),
+        *_config(runs),
+        *_environment(runs),
+    ]
+    notes = [f"<p class=note>{text(run.name)}: {text(n)}</p>" for run, f in zip(runs, facts, strict=True) for n in f.notes]
+    data = {"charts": page["data"], "timelines": [f.timeline for f in facts], "live": live}
+    return Template(_file("page.html")).substitute(
+        title=text(", ".join(run.name for run in runs)),
+        policy=_policy(script, live),
+        css=_file("chart.css") + _file("page.css"),
+        badge='<span id="live" class="state running">live</span>' if live else "",
+        body="\n".join([*body, *notes]),
+        data=_embedded(data),
+        script=script,
+    )
+
+
+def parts(runs: Sequence[Run]) -> dict[str, object]:
+    """Return what changes while a run goes: HTML of the summary, of the charts and of gradients, and the charts' values."""
+    found = charts_of(runs)
+    return {
+        "summary": summary(runs),
+        "charts": charts(found, len(runs) > 1),
+        "gradients": "".join(map(gradients, runs)),
+        "data": chart_data(found),
+    }
+
+
+def _file(name: str) -> str:
+    return resources.files("pe_cli.io.view").joinpath(name).read_text(encoding="utf-8")
+
+
+def _policy(script: str, live: bool) -> str:
+    """Return a content security policy: only our script runs, and nothing is loaded from anywhere."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    connect = "'self'" if live else "'none'"
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; connect-src {connect};"
+        " base-uri 'none'; form-action 'none'"
+    )
+
+
+def _embedded(data: object) -> str:
+    """Return JSON that can stand in a script element: it can't end it."""
+    made = strict_json.dumps(data)
+    for c in "<>&\u2028\u2029":
+        made = made.replace(c, f"\\u{ord(c):04x}")
+    return made
+
+
+def _heading(runs: Sequence[Run], index: int) -> str:
+    return f"<h3>{text(runs[index].name)}</h3>" if len(runs) > 1 else ""
+
+
+def _each(title: str, runs: Sequence[Run], found: Sequence[str]) -> list[str]:
+    """Return a section with a part for every run that has one; what is the same for several is there once."""
+    made = []
+    for part in dict.fromkeys(p for p in found if p):
+        names = ", ".join(text(run.name) for run, p in zip(runs, found, strict=True) if p == part)
+        made.append(f"<h3>{names}</h3>{part}" if len(runs) > 1 else part)
+    return [f"<section><h2>{title}</h2>{''.join(made)}</section>"] if made else []
+
+
+def _graph(facts: Facts) -> str:
+    note = f"<p class=note>{text(facts.graph_note)}</p>" if facts.graph_note else ""
+    if not facts.graph:
+        return note
+    buttons = "".join(
+        f'<button type="button" data-zoom="{z}" aria-label="{name}">{sign}</button>'
+        for z, name, sign in (("in", "larger", "+"), ("out", "smaller", "&minus;"), ("fit", "whole graph", "fit"))
+    )
+    return (
+        f'<div class="tools">{buttons}<span>drag to move; Ctrl and wheel, or two fingers, to zoom</span></div>'
+        f'<div class="graph" tabindex="0">{facts.graph}</div>{note}'
+    )
+
+
+def _timelines(runs: Sequence[Run], facts: Sequence[Facts]) -> list[str]:
+    made = [
+        f'{_heading(runs, i)}<div class="roles"></div><div class="timeline" data-timeline="{i}"><canvas></canvas></div>'
+        for i, f in enumerate(facts)
+        if f.timeline
+    ]
+    if not made:
+        return []
+    how = "Kernels by thread, one lane a thread of a device. Ctrl and wheel, or two fingers, to zoom; drag to move; double-click for all."
+    return [f"<section><h2>Timeline</h2><p class=note>{how}</p>{''.join(made)}</section>"]
+
+
+def _config(runs: Sequence[Run]) -> list[str]:
+    texts = [
+        f"<details><summary>{text(run.name)}: resolved.yaml</summary><pre>{text(run.config_text)}</pre></details>"
+        for run in runs
+    ]
+    return [f"<section><h2>Config</h2>{side_by_side('configs', runs, [r.config for r in runs])}{''.join(texts)}</section>"]
+
+
+def _environment(runs: Sequence[Run]) -> list[str]:
+    rows = []
+    for key, value in runs[0].environment.items():
+        shown = ", ".join(f"{k} {v}" for k, v in value.items() if v) if isinstance(value, dict) else value
+        rows.append(f"<tr><th>{text(key)}</th><td>{text(shown)}</td></tr>")
+    of = f" of {text(runs[0].name)}" if len(runs) > 1 else ""
+    apart = side_by_side("environments", runs, [r.environment for r in runs])
+    table = f'<div class="scroll"><table class="facts">{"".join(rows)}</table></div>'
+    return [f"<section><h2>Environment{of}</h2>{apart}{table}</section>"]

@@ -1,0 +1,111 @@
+"""The report in a real browser: its script runs under its own policy, tooltips and zooming work, and nothing hostile does."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Pe
+from tests.io.runs import hostile, make_run, ordinary
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--virtual-time-budget=4000", "--dump-dom",
+)  # fmt: skip
+#: A page around the report that does what a person would, and writes down what is seen.
+AROUND = """<!doctype html><pre id="seen"></pre><iframe id="page" src="page.html" width="WIDTH" height="900"></iframe><script>
+window.onerror = (text) => { document.getElementById("seen").textContent = `wrong: ${text}`; };
+document.getElementById("page").onload = ({target}) => setTimeout(() => {
+  const page = target.contentDocument, seen = [], note = (name, value) => seen.push(`${name}: ${value}`);
+  const box = (node) => node.getBoundingClientRect();
+  const at = (node, part) => ({clientX: box(node).left + box(node).width * part, clientY: box(node).top + box(node).height / 2});
+  const act = (node, kind, more) => node.dispatchEvent(new target.contentWindow.PointerEvent(kind, {bubbles: true, ...more}));
+  const tip = page.getElementById("tip"), chart = page.querySelector("svg.chart[data-axes]");
+  act(chart, "pointermove", at(chart, 0.99));
+  note("tip", tip.innerText.replaceAll("\\n", " | "));
+  note("tip inside", box(tip).left >= 0 && box(tip).right <= WIDTH);
+  act(page.body, "pointermove", {});
+  note("tip gone", tip.hidden);
+  const log = page.querySelector("button.log");
+  log.click();
+  note("log", log.closest("figure").querySelector(".view").hidden && !log.closest("figure").querySelector(".log-view").hidden);
+  page.querySelector("[data-toggle='1']").click();
+  const drawn = (node) => target.contentWindow.getComputedStyle(node).display !== "none";
+  note("lines", [...chart.querySelectorAll("[data-line]")].filter(drawn).length);
+  note("lanes", page.querySelectorAll(".roles span span").length);
+  note("wide", page.documentElement.scrollWidth);
+  note("hacked", page.documentElement.dataset.hacked || page.images.length);
+  const svg = page.querySelector("div.graph svg");
+  if (svg) {
+    const before = svg.getBoundingClientRect().width;
+    page.querySelector("[data-zoom=in]").click();
+    note("zoom", (svg.getBoundingClientRect().width / before).toFixed(2));
+  }
+  document.getElementById("seen").textContent = seen.join("\\n");
+}, 300);
+</script>"""
+
+Look = Callable[[int], dict[str, str]]
+
+
+@pytest.fixture
+def look(tmp_path: Path) -> Iterator[Look]:
+    """Open tmp_path/page.html in a browser of some width, and return what is seen."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def __init__(self, *given: object) -> None:
+            super().__init__(*given, directory=str(tmp_path))  # type: ignore[arg-type]
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        def see(width: int) -> dict[str, str]:
+            (tmp_path / "around.html").write_text(AROUND.replace("WIDTH", str(width)))
+            assert BROWSER
+            address = f"http://127.0.0.1:{server.server_port}/around.html"
+            command = [BROWSER, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", address]
+            said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+            found = re.search(r'<pre id="seen">(.*?)</pre>', said.stdout, re.DOTALL)
+            assert found, said.stderr[-2000:]
+            return dict(line.split(": ", 1) for line in found[1].splitlines())
+
+        yield see
+        server.shutdown()
+
+
+@pytest.mark.parametrize("width", [pytest.param(390, id="a phone"), pytest.param(1300, id="a desktop")])
+def test_what_a_person_does_works(pe: Pe, config: Path, tmp_path: Path, look: Look, width: int) -> None:
+    for devices in (1, 2):
+        wishes = ["output.gradient_norms=true", "output.trace=1", "fetches.loss={every: 1 steps}", "train.epochs=9"]
+        wishes.append(f"executor.devices={devices}")
+        assert pe("train", config, "--quiet", *(a for w in wishes for a in ("-o", w))).code == 0
+    runs = sorted((config.parent / "runs").iterdir())
+    assert pe("report", *runs, "-o", tmp_path / "page.html").code == 0
+    seen = look(width)
+    assert re.fullmatch(r"step 27 \| (\S+ (train|eval): [\d.e-]+( \| )?){4}", seen["tip"]), seen["tip"]
+    assert (seen["tip inside"], seen["tip gone"], seen["log"]) == ("true", "true", "true")
+    assert seen["lines"] == "2", "those of one of two runs"
+    assert int(seen["lanes"]) >= 2, "the timeline is drawn"
+    assert int(seen["wide"]) <= width, "nothing sticks out at the side"
+    assert seen["zoom"] == "1.40"
+
+
+def test_nothing_hostile_runs(pe: Pe, tmp_path: Path, look: Look) -> None:
+    runs = [hostile(tmp_path / "runs"), make_run(tmp_path / "runs", "other", ordinary())]
+    assert pe("report", *runs, "-o", tmp_path / "page.html").code == 0
+    seen = look(800)
+    assert seen["hacked"] == "0"
+    assert seen["lines"] == "2", "our own script ran"
+    assert "evil &amp;&lt;b&gt;" in seen["tip"]

@@ -1,0 +1,205 @@
+"""pe runs, diff, plot and report, and the live page of pe train."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.cli.conftest import Pe
+from tests.io.runs import EVIL, hostile, make_run, ordinary
+
+
+class Page(HTMLParser):
+    """What a page is made of: elements with their attributes, and the text of scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.found and self.found[-1][0] == "script" and self.cdata_elem == "script":
+            self.scripts[-1] += data
+
+
+def check_self_contained(text: str) -> Page:
+    """Check that a page loads nothing, and runs nothing but its own script."""
+    page = Page(text)
+    for tag, attributes in page.found:
+        assert tag not in ("img", "iframe", "object", "embed", "base", "form", "audio", "video", "foreignobject"), tag
+        assert not [name for name in attributes if name.startswith("on")], (tag, attributes)
+        assert not {"src", "srcset", "action", "xlink:href"} & set(attributes), (tag, attributes)
+        assert attributes.get("href", "data:,") == "data:,", attributes
+    assert [a.get("type") for tag, a in page.found if tag == "script"] == ["application/json", None]
+    assert len(page.scripts) == 2
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+    assert "@import" not in text
+    return page
+
+
+def test_the_list_of_runs(pe: Pe, tmp_path: Path) -> None:
+    make_run(tmp_path, "lenet-20240229-120005", ordinary())
+    make_run(tmp_path, "mlp-20240229-120006-2", ordinary(5.0), state="failed", config="train: {loss: loss}\n")
+    said = pe("runs", tmp_path)
+    assert said.code == 0, said.err
+    assert [line.split() for line in said.out.splitlines()[1:]] == [
+        ["lenet-20240229-120005", "lenet", "done", "20", "1", "min", "30", "s", "max", "eval/acc", "0.9", "10"],
+        ["mlp-20240229-120006-2", "mlp", "failed", "20", "1", "min", "30", "s", "min", "eval/loss", "0.2", "20"],
+    ]
+    (first, _) = json.loads(pe("runs", tmp_path, "--json").out)
+    assert (first["state"], first["seconds"], first["best"]["value"]) == ("done", 90, 0.9)
+    assert first["metrics"]["train/loss"] == 0.05
+
+
+def test_a_folder_without_runs_and_no_folder(pe: Pe, tmp_path: Path) -> None:
+    assert "no run in it" in pe("runs", tmp_path).out
+    assert pe("runs", tmp_path / "x").code == 3
+
+
+def test_what_tells_two_runs_apart(pe: Pe, tmp_path: Path) -> None:
+    one = make_run(tmp_path, "a", ordinary(), config="train: {loss: loss, batch_size: 4}\noutput: {dir: x}\n", env={"cores": 2})
+    two = make_run(tmp_path, "b", ordinary(3.0), config="train: {loss: loss, batch_size: 8}\noutput: {dir: y}\n", env={"cores": 4})
+    (two / "model.yaml").write_text("name: other\n")
+    said = pe("diff", one, two)
+    assert said.code == 0, said.err
+    rows = {" ".join(line.split()[:-2]): line.split()[-2:] for line in said.out.splitlines()[1:] if line.startswith("  ")}
+    assert rows == {
+        "train.batch_size": ["4", "8"], "model.yaml": ["differs", "differs"], "min eval/loss": ["0.2", "0.2"],
+        "train/loss": ["0.05", "0.15"], "train/learning_rate": ["0.1", "0.1"], "train/gradient_norm": ["0.1", "0.1"],
+        "eval/loss": ["0.2", "0.2"], "eval/acc": ["0.8", "0.8"], "steps": ["20", "20"], "seconds": ["90", "90"], "cores": ["2", "4"],
+    }  # fmt: skip
+    found = json.loads(pe("diff", one, two, "--json").out)
+    assert found["config"] == {"train.batch_size": [4, 8]}
+    assert "the same" in pe("diff", one, one).out
+
+
+def test_a_plot_is_svg_and_its_mistakes_are_told(pe: Pe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [make_run(tmp_path, name, ordinary()) for name in ("a", "b")]
+    out = tmp_path / "loss.svg"
+    said = pe("plot", *runs, "-o", out)
+    assert said.code == 0, said.err
+    lines = [e for e in ElementTree.parse(out).iter() if e.get("data-line")]
+    assert len(lines) == 4
+    for arguments, text in (
+        (["-o", tmp_path / "x.pdf"], ".svg or .png"),
+        (["-o", out, "--metric", "eval/lss"], "did you mean 'eval/loss'?"),
+    ):
+        said = pe("plot", *runs, *arguments)
+        assert (said.code, text in said.err) == (2, True), said.err
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    said = pe("plot", *runs, "-o", tmp_path / "x.png")
+    assert (said.code, "pe-cli[plot]" in said.err) == (2, True), said.err
+
+
+def test_a_logarithmic_plot_needs_positive_values(pe: Pe, tmp_path: Path) -> None:
+    run = make_run(tmp_path, "a", [{"step": s, "epoch": 0, "split": "train", "loss": v} for s, v in ((1, 0.5), (2, 0.0))])
+    said = pe("plot", run, "-o", tmp_path / "x.svg", "--log")
+    assert (said.code, "has the value 0" in said.err) == (2, True), said.err
+    assert pe("plot", make_run(tmp_path, "b", ordinary()), "-o", tmp_path / "x.svg", "--log").code == 0
+
+
+def test_a_plot_as_png(pe: Pe, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra [plot] is not installed")
+    out = tmp_path / "loss.png"
+    said = pe("plot", make_run(tmp_path, "a", ordinary()), "-o", out, "--metric", "acc", "--log")
+    assert said.code == 0, said.err
+    assert out.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_the_report_of_a_trained_run_has_every_part(pe: Pe, config: Path) -> None:
+    wishes = ["output.gradient_norms=true", "output.trace=2", "executor.devices=2", "output.log=[csv]"]
+    assert pe("train", config, "--quiet", *(a for w in wishes for a in ("-o", w))).code == 0
+    (folder,) = (config.parent / "runs").iterdir()
+    said = pe("report", folder)
+    assert said.code == 0, said.err
+    text = (folder / "report.html").read_text()
+    page = check_self_contained(text)
+    assert re.findall(r"<h2>(\w+)", text) == ["Curves", "Timeline", "Graph", "Memory", "Config", "Environment"]
+    keys = [a["data-key"] for tag, a in page.found if tag == "svg" and a.get("data-key")]
+    assert {"m-loss", "m-learning_rate", "m-gradient_norm", "speed"} <= set(keys)
+    data = json.loads(page.scripts[0])
+    lanes = [lane["name"] for lane in data["timelines"][0]["lanes"]]
+    assert lanes[0] == "steps"
+    assert {name.split(" ")[0] for name in lanes[1:]} == {"cpu:0", "cpu:1"}
+    for expected in ("gradients by parameter", "guess", "optimizer state", "cpu:1", "batch_size: 16", "safetensors"):
+        assert expected in text, expected
+
+
+def test_a_report_of_several_runs_overlays_them_and_shows_what_differs(pe: Pe, config: Path) -> None:
+    for rate in (0.1, 0.01):
+        assert pe("train", config, "--quiet", "-o", f"train.optimizer.learning_rate={rate}").code == 0
+    runs = sorted((config.parent / "runs").iterdir())
+    out = config.parent / "both.html"
+    said = pe("report", *runs, "-o", out)
+    assert said.code == 0, said.err
+    page = check_self_contained(out.read_text())
+    data = json.loads(page.scripts[0])
+    assert [line["run"] for line in data["charts"]["m-loss"]["lines"]] == [0, 0, 1, 1]
+    assert "<th>train.optimizer.learning_rate</th><td>0.1</td><td>0.01</td>" in out.read_text()
+    assert pe("report", runs[0], runs[0]).code == 2
+
+
+def test_a_report_may_measure_afresh(pe: Pe, trained: Path) -> None:
+    said = pe("report", trained, "--profile", 2)
+    assert said.code == 0, said.err
+    data = json.loads(Page((trained / "report.html").read_text()).scripts[0])
+    assert len(data["timelines"][0]["lanes"][0]["events"]) == 2
+    (trained.parents[1] / "data.npz").unlink()
+    assert pe("report", trained, "--profile", 2).code == 3
+    assert pe("report", trained).code == 0, "without measuring, data is not needed"
+
+
+def test_a_report_of_a_run_whose_config_is_broken_says_what_is_missing(pe: Pe, trained: Path) -> None:
+    (trained / "model.yaml").unlink()
+    (trained / "trace.json").write_text("{")
+    said = pe("report", trained)
+    assert said.code == 0, said.err
+    text = (trained / "report.html").read_text()
+    assert "graph and memory are left out" in text
+    assert "trace.json can&#x27;t be read" in text
+
+
+def test_nothing_that_a_run_holds_becomes_markup(pe: Pe, tmp_path: Path) -> None:
+    folder = hostile(tmp_path)
+    said = pe("report", folder, make_run(tmp_path, "other", ordinary()), "-o", tmp_path / "page.html")
+    assert said.code == 0, said.err
+    text = (tmp_path / "page.html").read_text()
+    page = check_self_contained(text)
+    assert EVIL not in text
+    assert "&lt;/script&gt;" in text, "it is shown"
+    assert any(EVIL in line for line in json.loads(page.scripts[0])["timelines"][0]["names"])
+    assert pe("runs", tmp_path).code == 0
+    assert pe("plot", folder, "-o", tmp_path / "x.svg", "--metric", EVIL).code == 0
+    assert "<img" not in (tmp_path / "x.svg").read_text()
+
+
+def test_training_with_a_live_page(pe: Pe, config: Path) -> None:
+    said = pe("train", config, "--live")
+    assert said.code == 0, said.err
+    assert re.search(r"note: live page, .*: http://127\.0\.0\.1:\d+/[\w-]{32}/\n", said.err)
+    assert re.match(r"live page", pe("train", config, "--live", "--quiet").err)
+    said = pe("train", config, "--live-port", 8000)
+    assert (said.code, "add --live" in said.err) == (2, True)
+
+
+def test_a_live_page_does_not_keep_its_port_when_the_run_fails(pe: Pe, config: Path) -> None:
+    said = pe("train", config, "--live", "-o", "train.optimizer.learning_rate=1e30", "-o", "train.epochs=20")
+    assert said.code == 4, said.err
+    port = int(re.search(r"127\.0\.0\.1:(\d+)", said.err)[1])  # type: ignore[index]
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", port), timeout=5)

@@ -1,0 +1,116 @@
+"""What is exported computes the same in onnxruntime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from click.testing import CliRunner
+
+import pe_cli
+from pe_cli.cli.main import cli
+from pe_cli.core.errors import PeError, Span
+from pe_cli.core.types import TensorType
+from pe_cli.execute.executor import Executor
+from pe_cli.io.onnx import export
+from pe_cli.io.onnx.writer import discover
+from pe_cli.ops.registry import find
+from pe_cli.program.ir import Program
+from pe_cli.program.prune import prune
+from pe_cli.session.job import Job
+from tests.ops.support import as_lists, build, execute, sample_arrays
+
+CONFIGS = sorted((Path(pe_cli.__file__).parents[1] / "configs").rglob("*.yaml"))
+#: What an evaluation program sets that an op's sample may leave at training.
+AS_EVALUATED = {"batch_norm": {"is_test": True}, "dropout": {"is_test": True}}
+#: Outputs that a model for use has; ops without an entry have all of theirs.
+COMPARED = {"batch_norm": "Y", "dropout": "Out", "layer_norm": "Y"}
+CASES = [
+    pytest.param(name, sample, id=f"{name}: {sample.name or i}")
+    for name in sorted(discover())
+    for i, sample in enumerate(find(name).samples)
+    if "empty" not in sample.name  # there is nothing to compare, and onnxruntime is not sure of the shapes
+]
+
+
+def onnx_values(program, arrays, targets):
+    """Return what onnxruntime computes for a program whose inputs are all persistable."""
+    data = export(program, arrays, targets, "test")
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    return dict(zip(targets, session.run(targets, {}), strict=True))
+
+
+@pytest.mark.parametrize(("name", "sample"), CASES)
+def test_every_form_computes_what_the_op_computes(name, sample):
+    definition = find(name)
+    attrs = {**sample.attrs, **AS_EVALUATED.get(name, {})}
+    inputs = as_lists(sample_arrays(definition, sample, "float32"))
+    program, outs = build(name, inputs, attrs, sample.outputs)
+    outs = {slot: names for slot, names in outs.items() if slot == COMPARED.get(name, slot)}
+    program.global_block().ops[-1].outputs = outs
+    wanted = [n for names in outs.values() for n in names]
+    ours = execute(program, inputs, wanted)
+    theirs = onnx_values(program, {f"{s}_{i}": a for s, v in inputs.items() for i, a in enumerate(v)}, wanted)
+    for target in wanted:
+        assert theirs[target].dtype == ours[target].dtype
+        assert theirs[target].shape == ours[target].shape
+        np.testing.assert_allclose(theirs[target], ours[target], rtol=2e-5, atol=2e-6)
+
+
+def trained_a_little(path):
+    """Return a job of a config whose model has seen two steps of made-up data, so that running statistics are their own."""
+    job = Job.open(path, smoke=True)
+    job.initialise()
+    if job.built.train is None:
+        return job
+    executor = job.executor(job.program)
+    for i, feed in zip(range(2), job.loader("train", job.program, job.batch_size).epoch(0), strict=False):
+        executor.run(feed, [], i)
+    return job
+
+
+@pytest.mark.parametrize("path", [pytest.param(p, id=f"{p.parent.name}/{p.stem}") for p in CONFIGS])
+def test_every_shipped_model_gives_equal_outputs(path):
+    job = trained_a_little(path)
+    names = [v for v in job.built.fetches.values() if job.built.eval.global_block().var(v).shape[:1] == (-1,)]
+    names = names or list(job.built.fetches.values())
+    program = prune(job.built.eval, names)
+    held = {v.name: job.scope.get(v.name) for v in job.built.eval.list_vars() if v.persistable}
+    feed = next(iter(job.loader("train" if job.built.train else "eval", program, job.batch_size).epoch(0)))
+    session = onnxruntime.InferenceSession(
+        export(job.built.eval, held, names, "model"), providers=["CPUExecutionProvider"]
+    )
+    theirs = dict(zip(names, session.run(names, feed), strict=True))
+    values, _ = Executor(program, job.scope, seed=1, constants=job.constants()).run([feed] * len(job.places), names)
+    for name in names:
+        np.testing.assert_allclose(theirs[name], values[0][name], rtol=1e-4, atol=1e-5)
+
+
+def test_an_op_without_a_form_is_named_with_its_line():
+    program = Program("p")
+    block = program.global_block()
+    block.create_var("x", TensorType((1,)), is_data=True)
+    block.append_op("global_norm_scale", {"X": "x"}, {"Out": "y"}, at=Span("m.yaml", 7, 3))
+    with pytest.raises(PeError) as caught:
+        export(program, {}, ["y"], "p")
+    assert caught.value.at.line == 7
+    assert "global_norm_scale" in str(caught.value)
+
+
+def test_the_command_writes_a_file_with_an_open_batch(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = Path(pe_cli.__file__).parents[1] / "configs" / "digits.yaml"
+    runner = CliRunner()
+    done = runner.invoke(cli, ["train", str(config), "-o", "train.epochs=1"])
+    assert done.exit_code == 0, done.output
+    (run,) = (tmp_path / "runs").iterdir()
+    done = runner.invoke(cli, ["export", str(run), "--onnx", "digits.onnx"])
+    assert done.exit_code == 0, done.output
+    session = onnxruntime.InferenceSession("digits.onnx", providers=["CPUExecutionProvider"])
+    (fed,) = session.get_inputs()
+    assert fed.shape[0] == "batch"
+    for samples in (1, 5):
+        (prob,) = session.run(None, {fed.name: np.zeros((samples, *fed.shape[1:]), np.float32)})
+        np.testing.assert_allclose(prob.sum(axis=1), np.ones(samples), rtol=1e-5)

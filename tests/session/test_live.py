@@ -1,0 +1,168 @@
+"""The live page: who gets it, what it answers, and that it ends with the run."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pe_cli.core.errors import PeError
+from pe_cli.io.view.facts import Facts
+from pe_cli.session.live import MOST_WATCHERS, Live
+from pe_cli.session.observer import Start
+from tests.io.runs import make_run, ordinary
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make_run(tmp_path, metrics=ordinary(), state="running")
+
+
+@pytest.fixture
+def live(folder: Path, said: list[str]) -> Iterator[Live]:
+    made = Live(said.append, Facts())
+    made.started(Start("m", 1, "1 cpu", 10, 1, str(folder)))
+    yield made
+    if not made.over:
+        made.ended("done")
+
+
+def ask(live: Live, path: str, method: str = "GET", **headers: str) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=10)
+    connection.request(method, path, headers=headers)
+    return connection.getresponse()
+
+
+def test_the_page_is_there_for_who_has_the_address(live: Live, said: list[str]) -> None:
+    assert live.address in said[0]
+    assert len(live.token) >= 32
+    answer = ask(live, f"/{live.token}/")
+    page = answer.read().decode()
+    assert answer.status == 200
+    assert "max eval/acc" in page
+    assert '"live": true' in page
+    assert answer.getheader("Cache-Control") == "no-store"
+    assert answer.getheader("Referrer-Policy") == "no-referrer"
+    assert "frame-ancestors 'none'" in (answer.getheader("Content-Security-Policy") or "")
+    assert "Python" not in (answer.getheader("Server") or "")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/events", "/{near}/", "/{token}x/", "/{token}", "/%00/", "/../{token}/", "*", "/\u00e9/", "http://127.0.0.1/{token}/"],
+)
+def test_without_the_token_nothing_is_told(live: Live, path: str) -> None:
+    near = live.token[:-1] + ("a" if live.token[-1] != "a" else "b")
+    raw = path.format(token=live.token, near=near)
+    with socket.create_connection(("127.0.0.1", live.port), timeout=10) as s:
+        s.sendall(f"GET {raw} HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\nConnection: close\r\n\r\n".encode())
+        answer = s.makefile("rb").read()
+    assert answer.split(b" ")[1] == b"403"
+    assert answer.endswith(b"\r\n\r\n403\n")
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "", "[::1]:{port}", "127.0.0.1.evil:{port}"]
+)
+def test_another_host_is_refused_even_with_the_token(live: Live, host: str) -> None:
+    assert ask(live, f"/{live.token}/", Host=host.format(port=live.port)).status == 403
+
+
+def test_two_hosts_or_none_are_refused(live: Live) -> None:
+    good = f"Host: 127.0.0.1:{live.port}\r\n"
+    for hosts in ("", good + "Host: evil\r\n"):
+        with socket.create_connection(("127.0.0.1", live.port), timeout=10) as s:
+            s.sendall(f"GET /{live.token}/ HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n".encode())
+            assert s.makefile("rb").read().split(b" ")[1] == b"403"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "NONSENSE"])
+def test_only_reading_is_allowed(live: Live, method: str) -> None:
+    answer = ask(live, f"/{live.token}/", method)
+    assert (answer.status, answer.getheader("Allow")) == (405, "GET")
+
+
+@pytest.mark.parametrize(
+    "name", ["status.json", "../status.json", "..%2fstatus.json", "%2e%2e/", "/etc/passwd", "events/../", "?x", "events/"]
+)
+def test_no_path_names_a_file(live: Live, name: str) -> None:
+    answer = ask(live, f"/{live.token}/{name}")
+    assert (answer.status, answer.read()) == (404, b"404\n")
+
+
+def test_it_listens_on_this_machine_only(live: Live) -> None:
+    assert live._server.server_address[0] == "127.0.0.1"
+    assert live._server.socket.family == socket.AF_INET
+
+
+def events(answer: http.client.HTTPResponse) -> Iterator[tuple[str, object]]:
+    name = ""
+    for raw in answer:
+        line = raw.decode().rstrip("\n")
+        if line.startswith("event: "):
+            name = line[7:]
+        elif line.startswith("data: "):
+            yield name, json.loads(line[6:])
+
+
+def test_news_come_while_it_goes_and_the_end_at_once(live: Live, folder: Path) -> None:
+    stream = events(ask(live, f"/{live.token}/events"))
+    name, first = next(stream)
+    assert name == "news"
+    assert isinstance(first, dict)
+    assert "running" in first["summary"]
+    with (folder / "metrics.jsonl").open("a") as metrics:
+        metrics.write('{"step": 30, "epoch": 3, "split": "eval", "loss": 0.1, "acc": 0.95}\n')
+    live.recorded(30, 3, {"eval/acc": 0.95})
+    name, second = next(stream)
+    assert "0.95" in second["summary"]  # type: ignore[index]
+    assert 30 in second["data"]["m-acc"]["lines"][0]["x"]  # type: ignore[index]
+    status = json.loads((folder / "status.json").read_text())
+    (folder / "status.json").write_text(json.dumps({**status, "state": "done"}))
+    begin = time.monotonic()
+    ending = threading.Thread(target=live.ended, args=("done",))
+    ending.start()
+    rest = list(stream)
+    ending.join(10)
+    assert time.monotonic() - begin < 5
+    assert [n for n, _ in rest] == ["news", "end"]
+    assert '"state done"' in rest[0][1]["summary"]  # type: ignore[index]
+    with pytest.raises(OSError, match="refused"):
+        ask(live, f"/{live.token}/")
+
+
+def test_a_step_only_counts(live: Live) -> None:
+    begin = time.perf_counter()
+    for step in range(10_000):
+        live.stepped(step, 0, 0.5, 8)
+    assert (time.perf_counter() - begin) / 10_000 < 20e-6
+
+
+def test_not_everybody_may_watch_at_a_time(live: Live) -> None:
+    streams = [ask(live, f"/{live.token}/events") for _ in range(MOST_WATCHERS)]
+    for answer in streams:
+        next(events(answer))
+    assert ask(live, f"/{live.token}/events").status == 503
+    # who goes away makes room, once the next news finds nobody
+    streams[0].close()
+    deadline = time.monotonic() + 10
+    while live.watchers == MOST_WATCHERS and time.monotonic() < deadline:
+        live.recorded(1, 0, {})
+        time.sleep(0.2)
+    assert live.watchers < MOST_WATCHERS
+
+
+def test_a_port_that_is_taken_is_told(live: Live) -> None:
+    with pytest.raises(PeError, match=f"port {live.port} can't be taken"):
+        Live(print, Facts(), live.port)
