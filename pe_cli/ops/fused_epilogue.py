@@ -11,7 +11,7 @@ from pe_cli.kernels.conv import conv_forward, oihw_to_hwio
 from pe_cli.kernels.gemm import add_bias, gemm_bias, gemm_scratch
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, address, kernel
 from pe_cli.ops.activation import relu
-from pe_cli.ops.broadcast import call_binary
+from pe_cli.ops.broadcast import WIDE, call_binary
 from pe_cli.ops.conv import ATTRS as CONV_ATTRS
 from pe_cli.ops.conv import IMAGES, Images, conv2d, geometry_of
 from pe_cli.ops.elementwise import ADD
@@ -31,15 +31,26 @@ def product_bias(m: Int, n: Int, k: Int, a: Ptr, b: Ptr, bias: Ptr, c: Ptr, cut:
 
 
 @kernel
-def convolution_bias(x: Addr, w: Addr, bias: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int, block: Int, cut: Int):
-    """y = convolution of x with w, plus a bias a channel, cut off below 0 where asked; block images at a time."""
+def convolution_bias(
+    x: Addr, w: Addr, bias: Ptr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
+):
+    """y = convolution of x with w, plus a bias a channel, cut off below 0 where asked; block images at a time.
+
+    row is scratch for the biases again and again, width of them: loops over a few channels would be all ends and no middle.
+    """
+    for i in range(width):
+        row[i] = bias[i % g[5]]
     per = g[2] // g[14]
     oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
     pixels = g[3] * g[4]
     for first in range(0, n, block):
         last = min(n, first + block)
         conv_forward(x, filters, y, first, last, geometry_of(g), filters + SIZE * g[5] * per * g[6] * g[7])
-        add_bias(y + SIZE * first * pixels * g[5], g[5], (last - first) * pixels, g[5], bias, cut)
+        size = (last - first) * pixels * g[5]
+        begin = y + SIZE * first * pixels * g[5]
+        add_bias(begin, width, size // width, width, address(row), cut)
+        rest = size % width
+        add_bias(begin + SIZE * (size - rest), rest, 1, rest, address(row), cut)
 
 
 def _biased(kind: OpDef, out: TensorType, bias: TensorType, channels: int) -> TensorType:
@@ -176,7 +187,11 @@ def conv2d_fusion_cpu(o: Lowering) -> None:
     # packed filters and 1x1 convolutions pass over the whole batch at once
     whole = filters.size > w.size or w.shape[2] * w.shape[3] == 1
     block = max(1, images.n if whole else BLOCK // each)
-    o.call(convolution_bias, source, w, o.input("Bias"), target, filters, images.geometry, images.n, block, cut)
+    width = max(1, WIDE // w.shape[0]) * w.shape[0]
+    row = o.scratch(width, w.dtype)
+    o.call(
+        convolution_bias, source, w, o.input("Bias"), target, filters, row, width, images.geometry, images.n, block, cut
+    )
     images.outward(target, y)
 
 
