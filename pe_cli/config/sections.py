@@ -219,12 +219,23 @@ class BuildSection(Section):
     fuse_all_optimizer_ops: StrictBool = Field(default=False, description="one op updates all parameters of a kind")
     fuse_broadcast_ops: StrictBool | None = Field(default=None, description="join the broadcasts of Reduce")
     fuse_bn_add_act_ops: StrictBool = Field(
-        default=False, description="batch_norm, the sum with another image and relu become one op"
+        default=True, description="batch_norm, the sum with another image and relu become one; fluid's default is false"
     )
-    fuse_bn_act_ops: StrictBool = Field(default=False, description="batch_norm and relu become one op")
+    fuse_bn_act_ops: StrictBool = Field(
+        default=True, description="batch_norm and relu become one; fluid's default is false"
+    )
     fuse_relu_depthwise_conv: StrictBool = Field(default=False, description="relu and depthwise_conv2d become one op")
     fuse_elewise_add_act_ops: StrictBool = Field(
         default=False, description="elementwise_add and the activation after it become one op"
+    )
+    simplify: StrictBool = Field(
+        default=True, description="operators without effect are left out, repeated ones done once, constants known before"
+    )
+    fuse_gemm_epilogue: StrictBool = Field(
+        default=True, description="mul or conv2d, the bias after it and relu become one; fluid's default is false"
+    )
+    enable_auto_fusion: StrictBool = Field(
+        default=True, description="pointwise operators that feed one another become one; fluid's default is false"
     )
     enable_addto: StrictBool = Field(
         default=False,

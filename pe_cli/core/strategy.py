@@ -9,7 +9,7 @@ from pe_cli.core.types import Place
 
 @dataclass(frozen=True)
 class BuildStrategy:
-    """How the multi-device graph is built. Names, meanings and defaults are fluid's; `data_layout` is our own.
+    """How the multi-device graph is built. Names, meanings and defaults are fluid's; some are our own.
 
     Args:
         reduce_strategy: AllReduce sums gradients to every device, where each updates its own copy; Reduce sums each to its owner,
@@ -20,9 +20,13 @@ class BuildStrategy:
         fuse_all_reduce_bytes: size of a bucket; our own.
         fuse_all_optimizer_ops: one op updates all parameters of a kind.
         fuse_broadcast_ops: join the broadcasts of Reduce; None where they exist. CPU devices share parameters and have none.
-        fuse_bn_add_act_ops, fuse_bn_act_ops: batch_norm, the sum with another image and relu are one op, as are their gradients.
+        fuse_bn_add_act_ops, fuse_bn_act_ops: batch_norm, the sum with another image and relu are one op, as are their gradients;
+            fluid's default is false.
         fuse_relu_depthwise_conv: depthwise_conv2d cuts negative numbers of its input off itself.
         fuse_elewise_add_act_ops: elementwise_add and the activation of its result are one op, as are their gradients.
+        simplify: constants are computed once, repeated ops once, and ops without effect not at all; our own.
+        fuse_gemm_epilogue: mul or conv2d, a bias and relu are one op; fluid's default is false.
+        enable_auto_fusion: pointwise ops that feed one another are one op; fluid's default is false.
         enable_addto: gradients of a variable that several ops read are added where they are made, without a temporary and a sum.
         enable_inplace: ops may overwrite inputs that nobody needs any more.
         sync_batch_norm: statistics over the samples of all devices.
@@ -39,10 +43,13 @@ class BuildStrategy:
     fuse_all_reduce_bytes: int = 4 << 20
     fuse_all_optimizer_ops: bool = False
     fuse_broadcast_ops: bool | None = None
-    fuse_bn_add_act_ops: bool = False
-    fuse_bn_act_ops: bool = False
+    fuse_bn_add_act_ops: bool = True
+    fuse_bn_act_ops: bool = True
     fuse_relu_depthwise_conv: bool = False
     fuse_elewise_add_act_ops: bool = False
+    simplify: bool = True
+    fuse_gemm_epilogue: bool = True
+    enable_auto_fusion: bool = True
     enable_addto: bool = False
     enable_inplace: bool = True
     sync_batch_norm: bool = False

@@ -1,9 +1,10 @@
 """From a strategy to the passes that it asks for, applied to a program before it is replicated.
 
-The order is fixed: the layout of images first, so that patterns are matched once images are channels-last; then fusions, those that
-take the most operators first: batch_norm + sum + relu, batch_norm + relu, relu + depthwise_conv2d, elementwise_add + activation (a relu
-between batch_norm and a depthwise_conv2d goes to batch_norm, where it costs nothing); gradients that are added in place, by whatever
-operators make them now; updates last.
+The order is fixed: what need not be computed goes first; then the layout of images, so that patterns are matched once images are
+channels-last; then fusions, those that take the most operators first: batch_norm + sum + relu, batch_norm + relu, relu +
+depthwise_conv2d (a relu between batch_norm and a depthwise_conv2d goes to batch_norm, where it costs nothing), elementwise_add +
+activation, mul or conv2d + bias; gradients that are added in place, by whatever operators make them now; then updates, and last the
+pointwise operators that are left.
 """
 
 from __future__ import annotations
@@ -14,9 +15,14 @@ from types import ModuleType
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.graph.passes import (
     addto,
+    auto_fusion,
+    common_subexpressions,
+    dead_code,
+    fold_constants,
     fuse_bn_act,
     fuse_bn_add_act,
     fuse_elewise_add_act,
+    fuse_epilogue,
     fuse_optimizer,
     fuse_relu_depthwise,
     layout,
@@ -28,22 +34,21 @@ Pass = Callable[[Program, Sequence[str]], tuple[Program, str]]
 
 def passes(strategy: BuildStrategy) -> list[Pass]:
     """Return the passes of a strategy, in order."""
-    found: list[Pass] = []
-    if strategy.data_layout == "auto":
-        found.append(layout.run)
-    if strategy.fuse_bn_add_act_ops:
-        found.append(_unless_synchronised(strategy, fuse_bn_add_act))
-    if strategy.fuse_bn_act_ops:
-        found.append(_unless_synchronised(strategy, fuse_bn_act))
-    if strategy.fuse_relu_depthwise_conv:
-        found.append(fuse_relu_depthwise.run)
-    if strategy.fuse_elewise_add_act_ops:
-        found.append(fuse_elewise_add_act.run)
-    if strategy.enable_addto:
-        found.append(addto.run)
-    if strategy.fuse_all_optimizer_ops:
-        found.append(fuse_optimizer.run)
-    return found
+    known: list[tuple[bool, Pass]] = [
+        (strategy.simplify, fold_constants.run),
+        (strategy.simplify, common_subexpressions.run),
+        (strategy.simplify, dead_code.run),
+        (strategy.data_layout == "auto", layout.run),
+        (strategy.fuse_bn_add_act_ops, _unless_synchronised(strategy, fuse_bn_add_act)),
+        (strategy.fuse_bn_act_ops, _unless_synchronised(strategy, fuse_bn_act)),
+        (strategy.fuse_relu_depthwise_conv, fuse_relu_depthwise.run),
+        (strategy.fuse_elewise_add_act_ops, fuse_elewise_add_act.run),
+        (strategy.fuse_gemm_epilogue, fuse_epilogue.run),
+        (strategy.enable_addto, addto.run),
+        (strategy.fuse_all_optimizer_ops, fuse_optimizer.run),
+        (strategy.enable_auto_fusion, auto_fusion.run),
+    ]
+    return [run for wanted, run in known if wanted]
 
 
 def _unless_synchronised(strategy: BuildStrategy, of: ModuleType) -> Pass:

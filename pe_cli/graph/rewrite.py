@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from pe_cli.ops.registry import forward_name
+from pe_cli.ops.registry import forward_name, grad_name
 from pe_cli.program.ir import Operator, Program
 
 
@@ -20,6 +20,9 @@ class Rewriter:
         reasons: why something that looked like the pattern was left alone -> how often.
     """
 
+    #: Why a variable stays that nobody reads: what computes it would be left without a result.
+    END = "is read by nobody"
+
     def __init__(self, program: Program, fetches: Collection[str]) -> None:
         self.program = program.clone()
         self.block = self.program.global_block()
@@ -30,6 +33,8 @@ class Rewriter:
         self._writers: dict[str, set[int]] = {}
         for place, op in enumerate(self.block.ops):
             self._enter(place, op)
+        self._like: dict[str, str] = {}
+        self._gradients: dict[str, list[str]] | None = None
 
     def _enter(self, place: int, op: Operator) -> None:
         for name in op.input_names():
@@ -76,6 +81,32 @@ class Rewriter:
         if not stays and any(self._writers[n] for n in gradients):
             return "has a gradient that is not fused"
         return ""
+
+    def needed(self, name: str, places: Collection[int]) -> str:
+        """Return why a variable cannot vanish when only operators at these places read it; empty where it can, with `vanish`."""
+        v = self.block.var(name)
+        if name in self._fetches:
+            return "is fetched"
+        if v.persistable or v.is_data or self.writer(name) is None:
+            return "is kept or written twice"
+        if any(n in self._fetches or self.block.var(n).persistable for n in self._typed_after(name)):
+            return "has a gradient that is fetched"
+        others = sorted({self.op(p).type for p in self.readers(name) if p not in places})
+        if others:
+            return f"is also read by {' and '.join(others)}"
+        return "" if self.readers(name) else self.END
+
+    def _typed_after(self, name: str) -> list[str]:
+        if self._gradients is None:
+            self._gradients = {}
+            for n in self.block.vars:
+                if forward_name(n) != n:
+                    self._gradients.setdefault(forward_name(n), []).append(n)
+        return self._gradients.get(name, [])
+
+    def vanish(self, names: Iterable[str], like: str) -> None:
+        """Note that variables are gone, so that gradients typed after them are typed after another one, which stays."""
+        self._like |= dict.fromkeys(names, like)
 
     def unchanged(self, name: str, first: int, last: int) -> bool:
         """Whether no operator between two places writes a variable."""
@@ -130,6 +161,11 @@ class Rewriter:
             v = self.block.vars[name]
             if not (v.persistable or v.is_data):
                 del self.block.vars[name]
+        for name, like in self._like.items():
+            for gradient in self._typed_after(name) if name not in self.block.vars else ():
+                if gradient in self.block.vars:
+                    made = self.program.unique(f"{grad_name(like)}@{gradient.replace('@', '.')}")
+                    self.block.rename_var(gradient, made)
         return self.program
 
 

@@ -77,6 +77,6 @@ def digest(kernel: Kernel, dtype: str, second: str, environment: str) -> str:
         second: element type U.
         environment: versions and processor, from the compiler.
     """
-    out = [environment, sys.version, kernel.name, repr(kernel.params), dtype, second, str(kernel.exact)]
+    out = [environment, sys.version, kernel.name, repr(kernel.params), dtype, second, str(kernel.exact), str(kernel.apart)]
     _function(kernel.fn, dtype, out, set())
     return hashlib.sha256("\0".join(out).encode()).hexdigest()[:32]

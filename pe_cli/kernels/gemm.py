@@ -1,6 +1,6 @@
 """Matrix products from microkernels: C[m, n] (+)= op(A) op(B), row-major, for any sizes and strides."""
 
-# ruff: noqa: C901 - kernels take addresses, sizes and strides one by one, and loop in loops
+# ruff: noqa: C901, PLR0912 - kernels take addresses, sizes and strides one by one, and loop in loops
 from __future__ import annotations
 
 from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer
@@ -129,8 +129,29 @@ def _narrow(transposed, m, n, k, a, lda, b, ldb, acc, c, cr, cc, scratch):
 
 
 @helper
+def add_bias(c, ldc, m, n, bias, cut):
+    """Add a row to m rows of n elements; cut: and make negative sums 0. c and bias are addresses."""
+    row = pointer(bias)
+    for i in range(m):
+        out = pointer(c + SIZE * i * ldc)
+        if cut:
+            for j in range(n):
+                total = out[j] + row[j]
+                out[j] = T(0) if total <= T(0) else total
+        else:
+            for j in range(n):
+                out[j] = out[j] + row[j]
+
+
+@helper
 def gemm(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch):
-    """Write C[m, n] (+)= op(A)[m, k] op(B)[k, n].
+    """Write C[m, n] (+)= op(A)[m, k] op(B)[k, n]; see `gemm_bias`, without a bias."""
+    gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, 0, 0)
+
+
+@helper
+def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
+    """Write C[m, n] (+)= op(A)[m, k] op(B)[k, n], then add a bias to every row, block by block while C is in cache.
 
     Args:
         ta: 1 when A is stored [k, m], 0 for [m, k].
@@ -146,17 +167,21 @@ def gemm(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch):
         c: address of C; overlaps neither A nor B.
         ldc: elements between rows of C.
         scratch: address of `gemm_scratch(n, k)` elements; 64-byte alignment is faster.
+        bias: address of n elements, 0 for none.
+        cut: 1 to make what is negative then 0.
     """
     if m <= 0 or n <= 0:
         return
-    if ta == 0 and n <= NARROW:
-        _narrow(tb, m, n, k, a, lda, b, ldb, acc, c, ldc, 1, scratch)
-        return
-    if tb and m <= NARROW:
-        _narrow(1 - ta, n, m, k, b, ldb, a, lda, acc, c, 1, ldc, scratch)
+    if (ta == 0 and n <= NARROW) or (tb and m <= NARROW):
+        if ta == 0 and n <= NARROW:
+            _narrow(tb, m, n, k, a, lda, b, ldb, acc, c, ldc, 1, scratch)
+        else:
+            _narrow(1 - ta, n, m, k, b, ldb, a, lda, acc, c, 1, ldc, scratch)
+        if bias != 0:
+            add_bias(c, ldc, m, n, bias, cut)
         return
     xr, xk = (1, lda) if ta else (lda, 1)
-    if n == 1 and ldc == 1 and tb == 0:
+    if bias == 0 and n == 1 and ldc == 1 and tb == 0:
         # A column is a row of C transposed: B's elements are broadcast, and A gives whole vectors.
         xr, xk, a, b, ldb, n, m = 1, ldb, b, a, lda, m, 1
     pack = tb != 0 or (m >= PACK_ROWS and ldb >= 2 * LANES)
@@ -183,6 +208,8 @@ def gemm(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch):
                     strip += SIZE * d * LANES * depth
                     j += d * LANES
                     left -= d
+                if bias != 0 and done + depth >= k:
+                    add_bias(c + SIZE * (i0 * ldc + j0), ldc, high, wide, bias + SIZE * j0, cut)
         done += depth
         if done >= k:
             break

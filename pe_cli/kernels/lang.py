@@ -51,6 +51,8 @@ WORDS = ("Addr", "Int", "Real")
 
 #: Every kernel by name, `module:function`. Filled by the decorator; compile workers look kernels up here.
 KERNELS: dict[str, Kernel] = {}
+#: Module -> maker of its kernels from their names, for kernels that are generated.
+MAKERS: dict[str, Callable[[str], Kernel]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +63,18 @@ class Kernel:
         fn: the Python function.
         params: annotation names in order.
         name: `module:function`, unique.
-        exact: compile without reassociation (for compensated sums and exact arithmetic).
+        exact: round after every operation as written: nothing is reassociated or contracted, so that the result does not depend on
+            what stands beside it.
+        each: the scalar function that a pointwise loop maps over arrays, for those who fuse such loops; those kernels are exact.
+        apart: an output overlaps an input only where it is the same array, and then depends on its element.
     """
 
     fn: types.FunctionType
     params: tuple[str, ...]
     name: str
     exact: bool
+    each: Helper | None = None
+    apart: bool = False
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
@@ -159,24 +166,28 @@ def parameter_kinds(fn: types.FunctionType) -> tuple[str, ...]:
     return found
 
 
-def make_kernel(fn: Any, name: str, *, exact: bool = False) -> Kernel:
+def make_kernel(
+    fn: Any, name: str, *, exact: bool = False, each: Helper | None = None, apart: bool = False
+) -> Kernel:
     """Register a function that was built by another (a pointwise loop, for instance) as a kernel.
 
     Args:
         fn: a function with kernel annotations.
         name: `module:function`; the module, once imported, must register it again under this name.
         exact: see `Kernel`.
+        each: see `Kernel`.
+        apart: see `Kernel`.
     """
     assert name not in KERNELS, f"kernel {name} is defined twice"
-    KERNELS[name] = made = Kernel(fn, parameter_kinds(fn), name, exact)
+    KERNELS[name] = made = Kernel(fn, parameter_kinds(fn), name, exact or each is not None, each, apart)
     return made
 
 
-def kernel(fn: Any = None, *, exact: bool = False) -> Any:
-    """Mark a function as a kernel: `@kernel` or `@kernel(exact=True)`."""
+def kernel(fn: Any = None, *, exact: bool = False, each: Helper | None = None) -> Any:
+    """Mark a function as a kernel: `@kernel` or `@kernel(exact=True)`; see `Kernel`."""
     if fn is None:
-        return lambda f: kernel(f, exact=exact)
-    return make_kernel(fn, f"{fn.__module__}:{fn.__qualname__}", exact=exact)
+        return lambda f: kernel(f, exact=exact, each=each)
+    return make_kernel(fn, f"{fn.__module__}:{fn.__qualname__}", exact=exact, each=each)
 
 
 def helper(fn: Any, *, inline: bool = False) -> Helper:

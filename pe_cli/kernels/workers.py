@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.kernels import cache
 from pe_cli.kernels.cache import Instance
-from pe_cli.kernels.lang import KERNELS
+from pe_cli.kernels.lang import KERNELS, MAKERS, Kernel
 
 Progress = Callable[[int, int, str], None]
 
@@ -91,17 +91,29 @@ def _feed(
         child.stdin.close()
 
 
+def load(name: str) -> Kernel:
+    """Return the kernel of a name, importing its module, or making it where it is generated.
+
+    Raises:
+        PeError: no such kernel.
+    """
+    module = name.split(":")[0]
+    importlib.import_module(module)
+    if name not in KERNELS and module in MAKERS:
+        MAKERS[module](name)
+    if name not in KERNELS:
+        raise PeError(f"no kernel '{name}'", code=ExitCode.BUG)
+    return KERNELS[name]
+
+
 def find(line: str) -> Instance:
-    """Return the instance that `Instance.line` names, importing its module.
+    """Return the instance that `Instance.line` names.
 
     Raises:
         PeError: no such kernel.
     """
     name, dtype, second = line.split()
-    importlib.import_module(name.split(":")[0])
-    if name not in KERNELS:
-        raise PeError(f"no kernel '{name}'", code=ExitCode.BUG)
-    return Instance(KERNELS[name], dtype, second)
+    return Instance(load(name), dtype, second)
 
 
 def main() -> None:

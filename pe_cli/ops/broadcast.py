@@ -84,9 +84,10 @@ def loop(g: Ptr, x: Ptr, y: Ptr, out: Ptr, n: Int):
 
 
 def _made(text: str, cuda_text: str, fn: Any) -> Kernel:
-    space: dict[str, Any] = {"f": helper(fn), "address": address, "place_of": place_of}
+    f = helper(fn)
+    space: dict[str, Any] = {"f": f, "address": address, "place_of": place_of}
     exec(text, space)  # our own text: nothing in it comes from outside
-    made = make_kernel(space["loop"], f"{fn.__module__}:{fn.__qualname__}")
+    made = make_kernel(space["loop"], f"{fn.__module__}:{fn.__qualname__}", each=f)
     space = dict(space)
     exec(cuda_text, space)
     on_cuda(made, text=cuda_text)(space["loop"])

@@ -28,7 +28,7 @@ IMAGES = {"attr": "data_format", "slots": ("Input", "Output")}
 
 
 @helper
-def _geometry(g):
+def geometry_of(g):
     return g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9], g[10], g[11], g[12], g[13], g[14]
 
 
@@ -37,20 +37,20 @@ def forward(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     """y = convolution of x with w; filters is scratch for w with its output channels last, and for what `conv_forward` wants."""
     per = g[2] // g[14]
     oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
-    conv_forward(x, filters, y, 0, n, _geometry(g), filters + SIZE * g[5] * per * g[6] * g[7])
+    conv_forward(x, filters, y, 0, n, geometry_of(g), filters + SIZE * g[5] * per * g[6] * g[7])
 
 
 @kernel
 def backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
     """dx (+)= gradient of the images; that of a depthwise convolution is not added."""
     oihw_to_hwio(w, filters, g[5], g[2] // g[14], g[6], g[7])
-    conv_backward_data(dy, filters, dx, 0, n, acc, _geometry(g), scratch)
+    conv_backward_data(dy, filters, dx, 0, n, acc, geometry_of(g), scratch)
 
 
 @kernel
 def backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int):
     """dw = gradient of the filters."""
-    conv_backward_weight(x, dy, filters, 0, n, 0, g[6], 0, _geometry(g), filters)
+    conv_backward_weight(x, dy, filters, 0, n, 0, g[6], 0, geometry_of(g), filters)
     hwio_to_oihw(filters, dw, g[5], g[2] // g[14], g[6], g[7])
 
 

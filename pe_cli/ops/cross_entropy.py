@@ -143,6 +143,7 @@ def per_sample(rows: int, shape: tuple[int, ...]) -> int:
 
 @op(
     "cross_entropy",
+    reports=True,
     inputs="X Label",
     outputs="Y",
     attrs={"soft_label": SOFT, "ignore_index": IGNORE},

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, PtrU8, Real, T, kernel
+from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, PtrU8, Real, T, helper, kernel
 from pe_cli.kernels.random import WORD_BLOCKS, fill_words, philox
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import STEP, Lowering
-from pe_cli.ops.registry import Attr, Sample, op
+from pe_cli.ops.registry import Attr, Sample, Scalar, op
 
 DOWNGRADE, UPSCALE = "downgrade_in_infer", "upscale_in_train"
 
@@ -45,11 +48,16 @@ def keep_all(x: Ptr, out: Ptr, mask: PtrU8, n: Int, scale: Real):
         mask[i] = 1
 
 
-@kernel
+@helper
+def drop_one(g, kept, scale):
+    return g * scale if kept else T(0)
+
+
+@kernel(each=drop_one)
 def drop_back(g: Ptr, mask: PtrU8, dx: Ptr, n: Int, scale: Real):
     """dx = g * scale where the mask is set, else 0; dx may be g."""
     for i in range(n):
-        dx[i] = g[i] * scale if mask[i] else T(0)
+        dx[i] = drop_one(g[i], mask[i], scale)
 
 
 @op(
@@ -105,10 +113,10 @@ def dropout(
     return x, TensorType(x.shape, "uint8")
 
 
-def _scale(o: Lowering) -> float:
+def _scale(attrs: Mapping[str, Any]) -> float:
     """Return what values that stay are multiplied by."""
-    p, upscale = o.attrs["dropout_prob"], o.attrs["dropout_implementation"] == UPSCALE
-    if o.attrs["is_test"]:
+    p, upscale = attrs["dropout_prob"], attrs["dropout_implementation"] == UPSCALE
+    if attrs["is_test"]:
         return 1.0 if upscale else 1.0 - p
     return 1.0 / (1.0 - p) if upscale and p < 1 else 1.0
 
@@ -120,20 +128,24 @@ def dropout_cpu(o: Lowering) -> None:
     n = product(x.shape)
     mask = o.output("Mask") if o.has("Mask") else o.scratch(n, "uint8")
     if o.attrs["is_test"]:
-        o.call(keep_all, x, out, mask, n, _scale(o))
+        o.call(keep_all, x, out, mask, n, _scale(o.attrs))
         return
     own = int(o.attrs["seed"])
     first = o.sample_offset * product(x.shape[1:])
     limit = round(o.attrs["dropout_prob"] * 2**32) - 2**31
     words = o.scratch(4 * WORD_BLOCKS, "int32")
-    o.call(drop, x, out, mask, words, n, first, own or o.seed, STEP, int(own != 0), limit, _scale(o))
+    o.call(drop, x, out, mask, words, n, first, own or o.seed, STEP, int(own != 0), limit, _scale(o.attrs))
 
 
-@dropout.grad(uses="Mask", inplace={"X@GRAD": "Out@GRAD"}).lower("cpu")
+gradient = dropout.grad(uses="Mask", inplace={"X@GRAD": "Out@GRAD"})
+gradient.scalars = lambda attrs, _: [Scalar("X@GRAD", drop_back, ("Out@GRAD", "Mask"), (_scale(attrs),))]
+
+
+@gradient.lower("cpu")
 def dropout_grad_cpu(o: Lowering) -> None:
     """X' = Out' where the value was kept."""
     g, dx = o.input("Out@GRAD"), o.output("X@GRAD")
-    o.call(drop_back, g, o.input("Mask"), dx, product(dx.shape), _scale(o))
+    o.call(drop_back, g, o.input("Mask"), dx, product(dx.shape), _scale(o.attrs))
 
 
 # --- CUDA -------------------------------------------------------------------------------------------------------------

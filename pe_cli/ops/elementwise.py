@@ -21,7 +21,7 @@ from pe_cli.ops.elementary import scale
 from pe_cli.ops.fill import fill
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.reduction import sum_axes
-from pe_cli.ops.registry import Attr, OpDef, Sample, op
+from pe_cli.ops.registry import Attr, OpDef, Sample, Scalar, op
 
 AXIS = {"axis": Attr(-1, "axis of X that Y's first axis stands for; -1 aligns the last axes")}
 NUMBERS = (*FLOATS, "int32", "int64")
@@ -109,6 +109,18 @@ def lower_binary(definition: OpDef, kernel: Kernel) -> None:
         x, y, out = o.input("X"), o.input("Y"), o.output("Out")
         call_binary(o, kernel, x, y, out, o.attrs["axis"])
 
+    each_is(definition, Scalar("Out", kernel, ("X", "Y")))
+
+
+def each_is(definition: OpDef, *scalars: Scalar) -> None:
+    """Say what an element of each output is."""
+    definition.scalars = lambda attrs, inputs: list(scalars)
+
+
+def _gradients_are(definition: OpDef, x: Scalar, y: Scalar) -> None:
+    assert definition.grad_op is not None
+    each_is(definition.grad_op, y, x)
+
 
 def into(o: Lowering, slot: str, full: Sequence[int], write: Callable[[Buffer], None]) -> None:
     """Write the gradient of an operand: straight, or through scratch and a sum over its broadcast axes.
@@ -192,6 +204,9 @@ lower_binary(_add, ADD)
 lower_binary(_sub, SUB)
 _lower_sum_grad(_add, 1.0)
 _lower_sum_grad(_sub, -1.0)
+_PASSED_ON = Scalar("X@GRAD", None, ("Out@GRAD",))
+_gradients_are(_add, _PASSED_ON, Scalar("Y@GRAD", None, ("Out@GRAD",)))
+_gradients_are(_sub, _PASSED_ON, Scalar("Y@GRAD", scale.kernel, ("Out@GRAD",), (-1.0, 0.0)))
 
 
 # --- mul, div ---------------------------------------------------------------------------------------------------------
@@ -243,6 +258,10 @@ def div_grad_cpu(o: Lowering) -> None:
         into(o, "X@GRAD", full, lambda to: call_binary(o, DIV, g, y, to, axis, full))
 
 
+_gradients_are(_mul, Scalar("X@GRAD", MUL, ("Out@GRAD", "Y")), Scalar("Y@GRAD", MUL, ("Out@GRAD", "X")))
+_gradients_are(_div, Scalar("X@GRAD", DIV, ("Out@GRAD", "Y")), Scalar("Y@GRAD", DIV_BACK_Y, ("Out@GRAD", "Y", "Out")))
+
+
 # --- max, min, pow ----------------------------------------------------------------------------------------------------
 
 
@@ -290,6 +309,9 @@ def _lower_grad(definition: OpDef, back_x: Kernel, back_y: Kernel) -> None:
         for slot, kernel in (("Y@GRAD", back_y), ("X@GRAD", back_x)):
             if o.has(slot):
                 into(o, slot, g.shape, lambda to, kernel=kernel: o.call(kernel, g, x, y, to, g.size))  # type: ignore[misc]
+
+    both = ("Out@GRAD", "X", "Y")
+    _gradients_are(definition, Scalar("X@GRAD", back_x, both), Scalar("Y@GRAD", back_y, both))
 
 
 def _apart(arrays: Mapping[str, list[Any]]) -> dict[str, list[Any]]:

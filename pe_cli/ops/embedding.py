@@ -68,6 +68,7 @@ def _checked(name: str, w: TensorType, ids: TensorType, padding: int, distribute
 
 @op(
     "lookup_table",
+    reports=True,
     inputs="W Ids",
     attrs=_ATTRS,
     differentiable="W",
@@ -111,6 +112,7 @@ def lookup_table(
 
 @op(
     "lookup_table_v2",
+    reports=True,
     inputs="W Ids",
     attrs=_ATTRS,
     differentiable="W",

@@ -10,7 +10,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import Int, PtrI64, PtrU, Real, T, kernel, pointer
 from pe_cli.kernels.vecmath import square_root
 from pe_cli.ops.lowering import Lowering, Numbers, Table
-from pe_cli.ops.optimizer import momentum, momentum_step, rate, sgd_step
+from pe_cli.ops.optimizer import accelerate, descend, momentum, momentum_step, rate, sgd_step
 from pe_cli.ops.optimizer_moments import adam, adam_step
 from pe_cli.ops.registry import Sample, op
 
@@ -22,7 +22,7 @@ def sgd_steps(params: PtrI64, gradients: PtrI64, sizes: PtrI64, count: Int, rate
     for k in range(count):
         p, g = pointer(params[k]), pointer(gradients[k])
         for i in range(sizes[k]):
-            p[i] -= step * g[i]
+            p[i] = descend(p[i], step, g[i])
 
 
 @kernel
@@ -42,14 +42,14 @@ def momentum_steps(
         p, g, v = pointer(params[k]), pointer(gradients[k]), pointer(velocities[k])
         if nesterov:
             for i in range(sizes[k]):
-                now = mu * v[i] + g[i]
+                now = accelerate(v[i], g[i], mu)
                 v[i] = now
-                p[i] -= step * (g[i] + mu * now)
+                p[i] = descend(p[i], step, accelerate(now, g[i], mu))
         else:
             for i in range(sizes[k]):
-                now = mu * v[i] + g[i]
+                now = accelerate(v[i], g[i], mu)
                 v[i] = now
-                p[i] -= step * now
+                p[i] = descend(p[i], step, now)
 
 
 @kernel

@@ -58,6 +58,7 @@ def _zero(rng):
 
 @op(
     "gather",
+    reports=True,
     inputs="X Index",
     differentiable="X",
     attrs={"overwrite": Attr(False, "of fluid's gradient; here rows taken twice always get the sum")},

@@ -9,12 +9,12 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import cuda_kernel, deal
-from pe_cli.kernels.lang import Int, Kernel, Ptr, PtrF64, PtrI64, Real, T, kernel
+from pe_cli.kernels.lang import Int, Kernel, Ptr, PtrF64, PtrI64, Real, T, helper, kernel
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.mean import parts_of
 from pe_cli.ops.optimizer import check_update, sum_of_squares
-from pe_cli.ops.registry import Attr, Sample, op
+from pe_cli.ops.registry import Attr, Sample, Scalar, op
 
 _COEFFICIENT = Attr(0.0, "of the decay, no unit")
 
@@ -22,20 +22,29 @@ _COEFFICIENT = Attr(0.0, "of the decay, no unit")
 # --- weight decay -----------------------------------------------------------------------------------------------------
 
 
-@kernel
+@helper
+def with_l2(g, p, coeff):
+    return g + coeff * p
+
+
+@helper
+def with_l1(g, p, coeff):
+    sign = T(1) if p > T(0) else (T(-1) if p < T(0) else p)  # p itself: 0, or NaN, which must show
+    return g + coeff * sign
+
+
+@kernel(each=with_l2)
 def add_l2(g: Ptr, p: Ptr, out: Ptr, n: Int, coeff: Real):
     """out = g + coeff p; out may be g."""
     for i in range(n):
-        out[i] = g[i] + coeff * p[i]
+        out[i] = with_l2(g[i], p[i], coeff)
 
 
-@kernel
+@kernel(each=with_l1)
 def add_l1(g: Ptr, p: Ptr, out: Ptr, n: Int, coeff: Real):
     """out = g + coeff sign(p); out may be g."""
     for i in range(n):
-        x = p[i]
-        sign = T(1) if x > 0 else (T(-1) if x < 0 else x)  # x itself: 0, or NaN, which must show
-        out[i] = g[i] + coeff * sign
+        out[i] = with_l1(g[i], p[i], coeff)
 
 
 @kernel
@@ -141,6 +150,10 @@ def l1_decay(
     """
     del coeff
     return _decayed("l1_decay", gradient, param, rows)
+
+
+l2_decay.scalars = lambda attrs, _: [Scalar("Out", add_l2, ("Grad", "Param"), (attrs["coeff"],))]
+l1_decay.scalars = lambda attrs, _: [Scalar("Out", add_l1, ("Grad", "Param"), (attrs["coeff"],))]
 
 
 @l1_decay.lower("cpu")
@@ -312,12 +325,17 @@ def global_norm_scale_cpu(o: Lowering) -> None:
     o.call(norm_scale, o.input("X"), o.output("Out"), o.attrs["clip_norm"])
 
 
-@kernel
+@helper
+def product(x, factor):
+    return factor * x
+
+
+@kernel(each=product)
 def multiply_one(x: Ptr, factor: Ptr, out: Ptr, n: Int):
     """out = factor[0] x; out may be x."""
     by = factor[0]
     for i in range(n):
-        out[i] = by * x[i]
+        out[i] = product(x[i], by)
 
 
 @op(
@@ -359,6 +377,9 @@ def scale_by_cpu(o: Lowering) -> None:
     """One pass."""
     out = o.output("Out")
     o.call(multiply_one, o.input("X"), o.input("Scale"), out, out.size)
+
+
+scale_by.scalars = lambda attrs, _: [Scalar("Out", multiply_one, ("X", "Scale"))]
 
 
 # --- CUDA -------------------------------------------------------------------------------------------------------------

@@ -217,6 +217,7 @@ def mark(x: PtrI64, out: Ptr, count: Int, depth: Int, lenient: Int, per: Int, st
 
 @op(
     "one_hot",
+    reports=True,
     inputs="X",
     attrs={
         "depth": Attr(1, "number of classes"),

@@ -7,7 +7,8 @@ output another variable, the input is copied there first. The learning rate is a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +16,12 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, helper, kernel
+from pe_cli.kernels.vecmath import fma
 from pe_cli.ops.assign import copy
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.optimizer_rows import momentum_rows, sgd_rows
-from pe_cli.ops.registry import Attr, Sample, op
+from pe_cli.ops.registry import Attr, Sample, Scalar, op
 
 #: Squares summed in the element type before float64 takes over.
 CHUNK = 1024
@@ -106,12 +108,22 @@ def in_place(o: Lowering, *slots: str | tuple[str, str]) -> list[Buffer]:
 # --- sgd --------------------------------------------------------------------------------------------------------------
 
 
-@kernel
+@helper
+def descend(p, step, g):
+    return fma(-step, g, p)
+
+
+@helper
+def accelerate(v, g, mu):
+    return fma(mu, v, g)
+
+
+@kernel(each=descend)
 def sgd_step(p: Ptr, g: Ptr, rate: PtrU, n: Int):
     """p -= rate * g."""
     step = T(rate[0])
     for i in range(n):
-        p[i] -= step * g[i]
+        p[i] = descend(p[i], step, g[i])
 
 
 @op(
@@ -157,23 +169,26 @@ def sgd_cpu(o: Lowering) -> None:
         o.call(sgd_step, p, o.input("Grad"), o.input("LearningRate"), p.size)
 
 
+sgd.scalars = lambda attrs, _: [Scalar("ParamOut", sgd_step, ("Param", "LearningRate", "Grad"))]
+
+
 # --- momentum ---------------------------------------------------------------------------------------------------------
 
 
-@kernel
+@kernel(each=accelerate)
 def momentum_step(p: Ptr, g: Ptr, v: Ptr, rate: PtrU, n: Int, mu: Real, nesterov: Int):
     """v = mu v + g; p -= rate * v, or rate * (g + mu v)."""
     step = T(rate[0])
     if nesterov:
         for i in range(n):
-            now = mu * v[i] + g[i]
+            now = accelerate(v[i], g[i], mu)
             v[i] = now
-            p[i] -= step * (g[i] + mu * now)
+            p[i] = descend(p[i], step, accelerate(now, g[i], mu))
     else:
         for i in range(n):
-            now = mu * v[i] + g[i]
+            now = accelerate(v[i], g[i], mu)
             v[i] = now
-            p[i] -= step * now
+            p[i] = descend(p[i], step, now)
 
 
 @op(
@@ -239,6 +254,18 @@ def momentum_cpu(o: Lowering) -> None:
         o.call(momentum_rows, p, g, o.input("Rows"), v, rate, *g.shape, p.size, *settings)
     else:
         o.call(momentum_step, p, g, v, rate, p.size, *settings)
+
+
+def _momentum_scalars(attrs: Mapping[str, Any], _: Mapping[str, Sequence[Any]]) -> list[Scalar]:
+    mu = (attrs["mu"],)
+    velocity = Scalar("VelocityOut", momentum_step, ("Velocity", "Grad"), mu)
+    if not attrs["use_nesterov"]:
+        return [velocity, Scalar("ParamOut", sgd_step, ("Param", "LearningRate", "VelocityOut"))]
+    ahead = Scalar("ahead", momentum_step, ("VelocityOut", "Grad"), mu)
+    return [velocity, ahead, Scalar("ParamOut", sgd_step, ("Param", "LearningRate", "ahead"))]
+
+
+momentum.scalars = _momentum_scalars
 
 
 # --- norms ------------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from pe_cli.kernels.lang import Helper, Kernel, address, helper, make_kernel
 from pe_cli.ops.addto import in_pieces
 from pe_cli.ops.lowering import Lowering, Offset
 from pe_cli.ops.pointwise_sum import SumKernels
-from pe_cli.ops.registry import Attr, OpDef, Sample, op
+from pe_cli.ops.registry import Attr, OpDef, Sample, Scalar, op
 
 #: Every pointwise op by name, for passes that fuse them.
 POINTWISE: dict[str, Pointwise] = {}
@@ -76,7 +76,7 @@ def _loop(template: str, f: Helper, first: str, value: str, attributes: int) -> 
 def _kernel(fn: Any, first: str, value: str) -> tuple[Helper, Kernel]:
     f = helper(fn, inline=True)
     attributes = fn.__code__.co_argcount - (2 if value else 1)
-    made = make_kernel(_loop(_LOOP, f, first, value, attributes)[0], f"{fn.__module__}:{fn.__qualname__}")
+    made = make_kernel(_loop(_LOOP, f, first, value, attributes)[0], f"{fn.__module__}:{fn.__qualname__}", each=f)
     loop, text = _loop(_CUDA_LOOP, f, first, value, attributes)
     on_cuda(made, text=text)(loop)
     return f, made
@@ -118,6 +118,7 @@ class Pointwise:
         self.with_sum: SumKernels | None = None
         definition.lower("cpu")(self._forward)
         definition.lower("cuda")(self._forward)
+        definition.scalars = self._forward_scalars
 
     def back(self, fn: Any) -> Any:
         """Declare the gradient by decorating `(g, value, *attributes) -> gradient of X`."""
@@ -126,6 +127,7 @@ class Pointwise:
         gradient = self.op.grad(uses=self.uses, inplace={"X@GRAD": "Out@GRAD"}, adds="X@GRAD")
         gradient.lower("cpu")(self._backward)
         gradient.lower("cuda")(self._backward)
+        gradient.scalars = self._backward_scalars
         return fn
 
     def chosen(self, attrs: Attrs) -> tuple[Kernel, Kernel | None, Sequence[float]]:
@@ -138,6 +140,14 @@ class Pointwise:
         kernel, _, values = self.chosen(o.attrs)
         if out.size:
             o.call(kernel, x, out, out.size, *values)
+
+    def _forward_scalars(self, attrs: Attrs, inputs: Mapping[str, Sequence[Any]]) -> list[Scalar]:
+        kernel, _, values = self.chosen(attrs)
+        return [Scalar("Out", kernel, ("X",), tuple(values))]
+
+    def _backward_scalars(self, attrs: Attrs, inputs: Mapping[str, Sequence[Any]]) -> list[Scalar]:
+        _, kernel, values = self.chosen(attrs)
+        return [Scalar("X@GRAD", kernel, ("Out@GRAD", self.uses), tuple(values))]
 
     def _backward(self, o: Lowering) -> None:
         out = o.output("X@GRAD")

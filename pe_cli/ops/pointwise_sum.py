@@ -103,7 +103,7 @@ def _kernel(template: str, name: str, f: Helper) -> Kernel:
     space = {**shape.__globals__, "f": f, "T": T, "address": address, "place_of": place_of}
     loop = types.FunctionType(shape.__code__, space, shape.__name__)
     loop.__annotations__ = shape.__annotations__
-    return make_kernel(loop, name)
+    return make_kernel(loop, name, exact=True)
 
 
 class SumKernels:

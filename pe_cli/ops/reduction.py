@@ -52,7 +52,7 @@ def sum_inner(
         out[k] = T(total * factor)
 
 
-@kernel
+@kernel(exact=True)
 def sum_rows(
     x: Ptr, out: Ptr, total: PtrF64, kept: PtrI64, kept_rank: Int, count: Int, outer: PtrI64, outer_rank: Int, groups: Int,
     rows: Int, step: Int, n: Int, factor: Real,

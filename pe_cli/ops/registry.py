@@ -28,6 +28,7 @@ from typing import Any
 
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.lang import Kernel
 
 GRAD = "@GRAD"
 ADDTO = "@ADDTO"
@@ -102,6 +103,23 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Scalar:
+    """An element of a result as a function of the elements at the same place, for passes that join pointwise ops.
+
+    Args:
+        out: output slot, or a name for later ones.
+        kernel: whose `each` is the function; None passes the argument on.
+        args: input slots, of a variadic slot `X 0`, `X 1`, ..., or names of earlier ones.
+        values: numbers that the function takes last.
+    """
+
+    out: str
+    kernel: Kernel | None
+    args: tuple[str, ...]
+    values: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class OpDesc:
     """An operator before it is appended to a block: type, slot -> variable names, attributes."""
 
@@ -124,11 +142,14 @@ class OpDef:
         random: draws random numbers (its kernels see seed, step and sample offset).
         kinks: `f(arrays) -> bool mask or list of (slot, values)`: where the op is not smooth; see tests/ops.
         grad_tolerance: relative tolerance of the float64 gradient check.
+        reports: whether its kernels report errors in data (a label out of range), so that it counts even where its result does not.
         layout: how the op treats the order of axes: `same` (elementwise over tensors of one shape), or a mapping
             {"attr": name of its data-format attribute, "slots": slots that hold images}, or None (knows only the written order).
         late: input slot -> attribute that takes the slot's value where it is there: a size that only a step knows.
         on_host: `f(slot -> arrays, attrs) -> slot -> arrays`, for outputs whose sizes only values tell; such ops have no lowering.
         is_grad_of: name of the forward op, for gradient ops.
+        scalars: `f(attributes, inputs by slot) -> [Scalar]` of a pointwise op: how its outputs are computed, in order; Y is broadcast by
+            the attribute `axis` where it has one. None for other ops; an empty list where these attributes ask for more.
         sparse: slots of a table, of ids and of the output, of an op that takes rows: where its attribute is_sparse is set,
             the table's gradient is these rows alone.
         by_rows: with an input Rows, what it does for one of them touches nothing else, so that several threads may share them.
@@ -162,6 +183,8 @@ class OpDef:
         self.flops: Callable[..., int] | None = None
         self.module = ""
         self.layout: Any = None
+        self.reports = False
+        self.scalars: Callable[[Mapping[str, Any], Mapping[str, Sequence[Any]]], list[Scalar]] | None = None
         self.sparse: tuple[str, ...] = ()
         self.by_rows = False
         self.late: dict[str, str] = {}
@@ -306,6 +329,7 @@ def op(
     kinks: Any = None,
     grad_tolerance: float = 1e-6,
     layout: Any = None,
+    reports: bool = False,
     sparse: str = "",
     by_rows: bool = False,
     late: Mapping[str, str] | None = None,
@@ -321,6 +345,7 @@ def op(
         inplace: output slot -> input slot of the same type whose memory it may take over (kernels allow out == x).
         alias: output slot -> input slot: the same bytes under another shape; such an op needs no kernel on any device.
         layout, late: see `OpDef`.
+        reports: see `OpDef`.
         sparse: words of `OpDef.sparse`.
         by_rows: see `OpDef`.
     """
@@ -336,7 +361,7 @@ def op(
         made.samples, made.random, made.kinks = tuple(samples), random, kinks
         made.grad_tolerance, made.layout, made.late = grad_tolerance, layout, dict(late or {})
         made.sparse, made.by_rows = tuple(sparse.split()), by_rows
-        made.module = infer.__module__
+        made.module, made.reports = infer.__module__, reports
         OPS[name] = made
         return made
 

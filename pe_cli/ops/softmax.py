@@ -10,7 +10,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.cuda_math import replaces
-from pe_cli.kernels.lang import Int, Ptr, T, helper, intrinsic, kernel
+from pe_cli.kernels.lang import Int, Ptr, T, address, helper, intrinsic, kernel
 from pe_cli.kernels.vecmath import exp, log
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering
@@ -38,14 +38,19 @@ def row_max(x, at, n):
 
 @helper
 def row_exp(x, out, at, n, m):
-    """Write exp(x - m) to out and return its sum, in chunks that are added in float64."""
+    """Write exp(x - m) to out, which may be x, and return its sum, in chunks that are added in float64."""
     total = 0.0
-    for begin in range(0, n, CHUNK):
-        first, last = at + begin, at + min(n, begin + CHUNK)
-        for j in range(first, last):
-            out[j] = exp(x[j] - m)
+    for begin in range(at, at + n, CHUNK):
+        end = min(at + n, begin + CHUNK)
+        # In place there is one pointer, and the sum has a loop of its own: so both vectorise, and add up alike, wherever out lies.
+        if address(x) == address(out):
+            for j in range(begin, end):
+                out[j] = exp(out[j] - m)
+        else:
+            for j in range(begin, end):
+                out[j] = exp(x[j] - m)
         part = T(0)
-        for j in range(first, last):  # apart: one loop would sum in another order where out is x
+        for j in range(begin, end):
             part += out[j]
         total += part
     return total
@@ -293,6 +298,15 @@ def log_softmax_grad_cpu(o: Lowering) -> None:
 @replaces(larger)
 def _larger(a, b):
     return a if a > b or a != a else b
+
+
+@replaces(row_exp)
+def _row_exp(x, out, at, n, m):
+    total = 0.0
+    for j in range(at, at + n):
+        out[j] = exp(x[j] - m)
+        total += out[j]
+    return total
 
 
 deal(softmax_rows, log_softmax_rows, softmax_back, log_softmax_back)

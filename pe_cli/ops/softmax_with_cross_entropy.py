@@ -120,6 +120,7 @@ def add_to(x: Ptr, out: Ptr, n: Int):
 
 @op(
     "softmax_with_cross_entropy",
+    reports=True,
     inputs="Logits Label",
     outputs="Loss Softmax",
     attrs={

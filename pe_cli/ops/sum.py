@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import cuda_kernel
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, kernel, pointer
 from pe_cli.ops.assign import copy
+from pe_cli.ops.elementwise import ADD
 from pe_cli.ops.lowering import Lowering, Table
-from pe_cli.ops.registry import GradRequest, OpDesc, Sample, op
+from pe_cli.ops.registry import GradRequest, OpDesc, Sample, Scalar, op
 
 #: Elements added at a time: 8 KiB of float32 stays in the first cache while the other inputs pass.
 BLOCK = 2048
 
 
-@kernel
+@kernel(exact=True)
 def sum_tables(out: Ptr, sources: PtrI64, count: Int, n: Int):
     """out = sources[0] + sources[1] + ... in that order; out may be one of them."""
     for begin in range(0, n, BLOCK):
@@ -75,6 +79,18 @@ def sum_cpu(o: Lowering) -> None:
     """Block by block through all inputs."""
     xs, out = o.inputs("X"), o.output("Out")
     o.call(sum_tables, out, Table(tuple(xs)), len(xs), out.size)
+
+
+def _scalars(attrs: Mapping[str, Any], inputs: Mapping[str, Sequence[Any]]) -> list[Scalar]:
+    """In the order of the inputs, as `sum_tables` does."""
+    count = len(inputs["X"])
+    if count == 1:
+        return [Scalar("Out", None, ("X 0",))]
+    names = ["X 0", *(f"sum {k}" for k in range(2, count)), "Out"]
+    return [Scalar(names[k], ADD, (names[k - 1], f"X {k}")) for k in range(1, count)]
+
+
+sum_op.scalars = _scalars
 
 
 @sum_op.make_grad

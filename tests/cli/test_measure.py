@@ -40,7 +40,8 @@ def test_explain_tells_of_passes_ops_path_threads_and_memory(pe: Pe) -> None:
     said = pe("explain", ROOT / "configs" / "digits_cnn.yaml", "--steps", 2, "-o", "executor.devices=2")
     assert said.code == 0, said.err
     for text in (
-        "\npasses\n  layout:",
+        "\npasses\n  fold_constants:",
+        "\n  layout:",
         "\nops\n  forward",
         "\ncritical path\n",
         "efficiency",

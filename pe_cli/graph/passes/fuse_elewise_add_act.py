@@ -36,7 +36,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
         if not all(r.unchanged(value[0], place, p) for p, _ in backs):
             refuse(r, f"the result of {act.type}", "is overwritten before its gradient")
             continue
-        backward += sum(_backward(r, add, act, back, at) for at, back in backs)
+        backward += sum(fuse_gradients(r, add, act, back, at) for at, back in backs)
         forward += _forward(r, (source, place))
     nothing = "the program has no activation" if r.places("elementwise_add") else "the program has no elementwise_add"
     return (r.finish() if forward + backward else program), sentence(PASS, forward, backward, r.reasons, nothing)
@@ -59,7 +59,8 @@ def _forward(r: Rewriter, group: tuple[int, int]) -> int:
     return fuse(r, group, joined([add, act], NAME, add.inputs, outputs, _attrs(add, act, bool(gradients))))
 
 
-def _backward(r: Rewriter, add: Operator, act: Operator, back: Operator, at: int) -> int:
+def fuse_gradients(r: Rewriter, add: Operator, act: Operator, back: Operator, at: int) -> int:
+    """Join the gradient of an activation, at a place, with that of the sum it is applied to; return how many were."""
     (middle,) = back.outputs["X@GRAD"]
     readers = r.readers(middle)
     if len(readers) != 1 or r.op(readers[0]).type != "elementwise_add_grad":

@@ -64,6 +64,7 @@ BUILD: Mapping[str, Option] = {
     "fuse_broadcast_ops": Option(True, kinds=(bool, type(None))),
     "sync_batch_norm": Option(False),
     "enable_auto_fusion": Option(False),
+    "fuse_gemm_epilogue": Option(False),
     "enable_sequential_execution": Option(False),
     "enable_backward_optimizer_op_deps": Option(True),
     "remove_unnecessary_lock": Option(True, "there is no lock to remove"),

@@ -1,0 +1,53 @@
+"""common_subexpressions: of ops that compute the same from the same, the first does it for all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from typing import Any
+
+from pe_cli.graph.rewrite import Rewriter
+from pe_cli.program.ir import EMPTY, Operator, Program, Role
+
+NAME = "common_subexpressions"
+
+
+def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
+    """Return the program without repeated ops, and a sentence on what was done."""
+    r = Rewriter(program, fetches)
+    same: dict[str, str] = {}
+    version: Counter[str] = Counter()
+    first: dict[Any, Operator] = {}
+    done = 0
+    for place, op in enumerate(r.ops):
+        assert op is not None
+        op.inputs = {s: [same.get(n, n) for n in names] for s, names in op.inputs.items()}
+        key = _key(op, version)
+        version.update(op.output_names())
+        if key is None or not _replaceable(r, op):
+            continue
+        before = first.setdefault(key, op)
+        if before is op:
+            continue
+        for slot, names in op.outputs.items():
+            for name, stays in zip(names, before.outputs[slot], strict=True):
+                same[name] = stays
+                r.vanish([name], stays)
+        r.ops[place] = None
+        done += 1
+    return (r.finish() if done else program), f"{NAME}: {done} ops repeated others"
+
+
+def _key(op: Operator, version: Counter[str]) -> Any:
+    """Return what two ops that compute the same have in common; None for ops that never do."""
+    computes = op.role in (Role.FORWARD, Role.BACKWARD) and not op.role_vars and op.outputs
+    if not computes or op.definition.random or EMPTY in {n for names in op.outputs.values() for n in names}:
+        return None
+    ins = tuple((s, tuple((n, version[n]) for n in names)) for s, names in sorted(op.inputs.items()))
+    outs = tuple((s, len(names)) for s, names in sorted(op.outputs.items()))
+    return op.type, ins, outs, tuple(sorted((k, repr(v)) for k, v in op.attrs.items()))
+
+
+def _replaceable(r: Rewriter, op: Operator) -> bool:
+    """Whether every output of an op may be another variable for its readers."""
+    return not any(r.needed(n, r.readers(n)) not in ("", r.END) for n in op.output_names())

@@ -1,0 +1,44 @@
+"""dead_code: ops that nobody can tell from no op are left out.
+
+What can be told: what is fetched, persistable variables, and errors. An op that checks its data (labels in range) stays for that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from pe_cli.ops.registry import forward_name
+from pe_cli.program.ir import Operator, Program
+
+NAME = "dead_code"
+
+
+def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
+    """Return the program with only the ops that count, and a sentence on what was done."""
+    block = program.global_block()
+    needed = {*fetches, *(name for name, v in block.vars.items() if v.persistable)}
+    alive: list[bool] = []
+    for op in reversed(block.ops):
+        outs = set(op.output_names())
+        alive.append(not outs or bool(outs & needed) or op.definition.reports)
+        if alive[-1]:
+            needed |= _needs(op)
+    alive.reverse()
+    if all(alive):
+        return program, f"{NAME}: every op counts"
+    made = program.clone()
+    ops = made.global_block().ops
+    made.global_block().ops = [op for op, counts in zip(ops, alive, strict=True) if counts]
+    gone = Counter(op.type for op, counts in zip(ops, alive, strict=True) if not counts)
+    used = {n for op in made.global_block().ops for n in (*op.input_names(), *op.output_names())}
+    for name in {n for op in ops for n in op.output_names()} - used:
+        del made.global_block().vars[name]
+    listed = ", ".join(f"{n} {kind}" for kind, n in gone.most_common(4)) + (", ..." if len(gone) > 4 else "")
+    return made, f"{NAME}: {gone.total()} ops left out whose results nobody needs: {listed}"
+
+
+def _needs(op: Operator) -> set[str]:
+    """Return what an op reads, and for a gradient the variables after which its outputs are typed."""
+    typed = {forward_name(n) for n in op.output_names()} if op.definition.is_grad_of else set()
+    return {*op.input_names(), *typed}

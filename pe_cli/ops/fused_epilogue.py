@@ -1,0 +1,227 @@
+"""fused_gemm_epilogue and conv2d_fusion: a bias and relu are applied to a product or convolution while its result is in cache."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.kernels.conv import conv_forward, oihw_to_hwio
+from pe_cli.kernels.gemm import add_bias, gemm_bias, gemm_scratch
+from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, address, kernel
+from pe_cli.ops.activation import relu
+from pe_cli.ops.broadcast import WIDE, call_binary
+from pe_cli.ops.conv import ATTRS as CONV_ATTRS
+from pe_cli.ops.conv import IMAGES, Images, conv2d, geometry_of
+from pe_cli.ops.elementwise import ADD
+from pe_cli.ops.lowering import Buffer, Lowering
+from pe_cli.ops.mul import mul
+from pe_cli.ops.registry import Attr, OpDef, Sample, op
+
+#: Bytes of images that are convolved before their bias is added: they stay in L2.
+BLOCK = 128 * 1024
+ACTIVATION = {"activation": Attr("none", "applied to the sum", ("none", "relu"))}
+
+
+@kernel
+def product_bias(m: Int, n: Int, k: Int, a: Ptr, b: Ptr, bias: Ptr, c: Ptr, cut: Int, scratch: Ptr):
+    """C = A B + bias, cut off below 0 where asked."""
+    gemm_bias(0, 0, m, n, k, address(a), k, address(b), n, 0, address(c), n, address(scratch), address(bias), cut)
+
+
+@kernel
+def convolution_bias(
+    x: Addr, w: Addr, bias: Ptr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
+):
+    """y = convolution of x with w, plus a bias a channel, cut off below 0 where asked; block images at a time.
+
+    row is scratch for the biases again and again, width of them: loops over a few channels would be all ends and no middle.
+    """
+    for i in range(width):
+        row[i] = bias[i % g[5]]
+    per = g[2] // g[14]
+    oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
+    pixels = g[3] * g[4]
+    for first in range(0, n, block):
+        last = min(n, first + block)
+        conv_forward(x, filters, y, first, last, geometry_of(g), filters + SIZE * g[5] * per * g[6] * g[7])
+        size = (last - first) * pixels * g[5]
+        begin = y + SIZE * first * pixels * g[5]
+        add_bias(begin, width, size // width, width, address(row), cut)
+        rest = size % width
+        add_bias(begin + SIZE * (size - rest), rest, 1, rest, address(row), cut)
+
+
+def _biased(kind: OpDef, out: TensorType, bias: TensorType, channels: int) -> TensorType:
+    if bias.shape != (channels,) or bias.dtype != out.dtype:
+        raise PeError(f"{kind.name} with a bias: Bias is {bias}, it must be {out.with_shape(channels)}")
+    return out
+
+
+# --- mul --------------------------------------------------------------------------------------------------------------
+
+
+@op(
+    "fused_gemm_epilogue",
+    inputs="X Y Bias",
+    attrs={**mul.attrs, **ACTIVATION},
+    differentiable="",
+    samples=[
+        Sample({"X": (3, 4), "Y": (4, 5), "Bias": (5,)}, name="a sum"),
+        Sample(
+            {"X": (200, 33), "Y": (33, 70), "Bias": (70,)}, {"activation": "relu"}, "more rows than one block, relu"
+        ),
+        Sample({"X": (5, 40), "Y": (40, 300), "Bias": (300,)}, {"activation": "relu"}, "several blocks, relu"),
+        Sample({"X": (2, 3, 4), "Y": (12, 2), "Bias": (2,)}, {"activation": "relu"}, "an image, few columns, relu"),
+        Sample({"X": (1, 1), "Y": (1, 1), "Bias": (1,)}, name="one element"),
+        Sample({"X": (0, 4), "Y": (4, 5), "Bias": (5,)}, name="empty batch"),
+    ],
+)
+def fused_gemm_epilogue(
+    x: TensorType, y: TensorType, bias: TensorType, *, x_num_col_dims: int, y_num_col_dims: int, activation: str
+) -> TensorType:
+    """Multiply two tensors as matrices, add a bias to every row, and cut negative numbers off.
+
+    Out = activation(mul(X, Y) + Bias). Values are those of the separate ops.
+
+    Args:
+        X, Y, x_num_col_dims, y_num_col_dims: as for mul; Y has one axis of columns.
+        Bias: [columns], dtype of X.
+        activation: none or relu.
+
+    Returns:
+        Out: as for mul.
+
+    Raises:
+        PeError: as for mul, or Bias has another type.
+
+    Source:
+        fluid's operator fused_gemm_epilogue, made by fuse_gemm_epilogue.
+    """
+    del activation
+    assert mul.infer is not None
+    out: TensorType = mul.infer(x, y, x_num_col_dims=x_num_col_dims, y_num_col_dims=y_num_col_dims)
+    return _biased(mul, out, bias, y.shape[-1])
+
+
+@fused_gemm_epilogue.lower("cpu")
+def fused_gemm_epilogue_cpu(o: Lowering) -> None:
+    """One call; blocks of the product are finished while they are in cache."""
+    x, y, out = o.input("X"), o.input("Y"), o.output("Out")
+    m = math.prod(x.shape[: o.attrs["x_num_col_dims"]])
+    n = y.shape[-1]
+    k = y.size // n if n else 0
+    if out.size:
+        cut = int(o.attrs["activation"] == "relu")
+        o.call(product_bias, m, n, k, x, y, o.input("Bias"), out, cut, o.scratch(gemm_scratch(n, k), out.dtype))
+
+
+@fused_gemm_epilogue.count
+def fused_gemm_flops(x: TensorType, y: TensorType, bias: TensorType, *, activation: str, **attrs: Any) -> int:
+    """Those of the product."""
+    del bias, activation
+    assert mul.flops is not None
+    return mul.flops(x, y, **attrs)
+
+
+# --- conv2d -----------------------------------------------------------------------------------------------------------
+
+
+@op(
+    "conv2d_fusion",
+    inputs="Input Filter Bias",
+    outputs="Output",
+    attrs={**CONV_ATTRS, **ACTIVATION},
+    layout=IMAGES,
+    differentiable="",
+    samples=[
+        Sample({"Input": (2, 3, 6, 5), "Filter": (4, 3, 3, 3), "Bias": (4,)}, name="three by three"),
+        Sample(
+            {"Input": (5, 30, 30, 3), "Filter": (20, 3, 5, 5), "Bias": (20,)},
+            {"data_format": "NHWC", "activation": "relu"},
+            "channels last, several blocks, relu",
+        ),
+        Sample(
+            {"Input": (2, 7, 5, 4), "Filter": (6, 2, 3, 3), "Bias": (6,)},
+            {"data_format": "NHWC", "activation": "relu", "groups": 2, "strides": [2, 2], "paddings": [1, 1]},
+            "two groups with holes, relu",
+        ),
+        Sample({"Input": (0, 3, 5, 5), "Filter": (2, 3, 3, 3), "Bias": (2,)}, name="empty batch"),
+    ],
+)
+def conv2d_fusion(x: TensorType, w: TensorType, bias: TensorType, *, activation: str, **attrs: Any) -> TensorType:
+    """Convolve images with filters, add a bias to every channel, and cut negative numbers off.
+
+    Output = activation(conv2d(Input, Filter) + Bias). Values are those of the separate ops.
+
+    Args:
+        Input, Filter, strides, paddings, dilations, groups, data_format: as for conv2d.
+        Bias: [filters], dtype of Input.
+        activation: none or relu.
+
+    Returns:
+        Output: as for conv2d.
+
+    Raises:
+        PeError: as for conv2d, or Bias has another type.
+
+    Source:
+        fluid's operator conv2d_fusion, made by fuse_gemm_epilogue.
+    """
+    del activation
+    assert conv2d.infer is not None
+    out: TensorType = conv2d.infer(x, w, **attrs)
+    return _biased(conv2d, out, bias, w.shape[0])
+
+
+@conv2d_fusion.lower("cpu")
+def conv2d_fusion_cpu(o: Lowering) -> None:
+    """One call; images are finished some at a time, while they are in cache."""
+    x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
+    images = Images(o, x, w, y)
+    source, target = images.inward(x), images.target(y)
+    cut = int(o.attrs["activation"] == "relu")
+    filters = images.filter_scratch(w)
+    each = max(1, y.type.nbytes // max(images.n, 1))
+    # packed filters and 1x1 convolutions pass over the whole batch at once
+    whole = filters.size > w.size or w.shape[2] * w.shape[3] == 1
+    block = max(1, images.n if whole else BLOCK // each)
+    width = max(1, WIDE // w.shape[0]) * w.shape[0]
+    row = o.scratch(width, w.dtype)
+    o.call(
+        convolution_bias, source, w, o.input("Bias"), target, filters, row, width, images.geometry, images.n, block, cut
+    )
+    images.outward(target, y)
+
+
+@conv2d_fusion.count
+def conv2d_fusion_flops(x: TensorType, w: TensorType, bias: TensorType, *, activation: str, **attrs: Any) -> int:
+    """Those of the convolution."""
+    del bias, activation
+    assert conv2d.flops is not None
+    return conv2d.flops(x, w, **attrs)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+def _then(o: Lowering, out: Buffer, axis: int) -> None:
+    """Append the separate calls of the bias and relu."""
+    call_binary(o, ADD, out, o.input("Bias"), out, axis)
+    if out.size and o.attrs["activation"] == "relu":
+        o.call(relu.kernel, out, out, out.size)
+
+
+@fused_gemm_epilogue.lower("cuda")
+def fused_gemm_epilogue_cuda(o: Lowering) -> None:
+    """The separate calls."""
+    mul.lowerings["cuda"](o)
+    _then(o, o.output("Out"), -1)
+
+
+@conv2d_fusion.lower("cuda")
+def conv2d_fusion_cuda(o: Lowering) -> None:
+    """The separate calls."""
+    conv2d.lowerings["cuda"](o)
+    _then(o, o.output("Output"), -1 if o.attrs["data_format"] == "NHWC" else 1)
