@@ -200,6 +200,7 @@ def _check(name: str, x: TensorType, w: TensorType, label: TensorType | None, le
 
 @op(
     "linear_chain_crf",
+    reports=True,
     inputs="Emission Transition Label Length? Offsets?",
     outputs="LogLikelihood Alpha",
     differentiable="Emission Transition",
@@ -284,6 +285,7 @@ def linear_chain_crf_grad_cpu(o: Lowering) -> None:
 
 @op(
     "crf_decoding",
+    reports=True,
     inputs="Emission Transition Label? Length? Offsets?",
     outputs="ViterbiPath",
     differentiable="",

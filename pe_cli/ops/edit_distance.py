@@ -68,6 +68,7 @@ _Y = {"Refs": fixed([[1], [3], [2]]), "RefsOffsets": fixed([0, 2, 3])}
 
 @op(
     "edit_distance",
+    reports=True,
     inputs="Hyps Refs HypsLength? RefsLength? HypsOffsets? RefsOffsets?",
     outputs="Out SequenceNum",
     differentiable="",

@@ -99,6 +99,7 @@ def _paths(rng):
 
 @op(
     "hierarchical_sigmoid",
+    reports=True,
     inputs="X W Label PathTable? PathCode? Bias?",
     outputs="Out PreOut",
     attrs={"num_classes": Attr(2, "classes of the complete tree; without effect where the paths are given")},

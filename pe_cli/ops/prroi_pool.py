@@ -119,6 +119,7 @@ def _regions(rng):
 
 @op(
     "prroi_pool",
+    reports=True,
     inputs=roi.INPUTS,
     attrs=roi.ATTRS,
     differentiable="X ROIs",

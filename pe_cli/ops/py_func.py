@@ -27,6 +27,7 @@ def _double_back(x: Any, out: Any, gradient: Any) -> Any:
 
 @op(
     "py_func",
+    reports=True,
     inputs="X*",
     outputs="Out*",
     attrs={

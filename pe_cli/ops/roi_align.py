@@ -121,6 +121,7 @@ _THREE = {"X": (2, 2, 6, 5), "ROIs": _regions, "BatchRoINums": lambda rng: [2, 1
 
 @op(
     "roi_align",
+    reports=True,
     inputs=roi.INPUTS,
     attrs={**roi.ATTRS, "sampling_ratio": Attr(-1, "points along each side of a part; -1: one a pixel, rounded up")},
     differentiable="X",
@@ -190,6 +191,7 @@ def roi_align_grad_cpu(o: Lowering) -> None:
 
 @op(
     "roi_pool",
+    reports=True,
     inputs=roi.INPUTS,
     outputs="Out Argmax",
     attrs=roi.ATTRS,

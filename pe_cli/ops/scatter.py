@@ -117,6 +117,7 @@ def _check(name: str, x: TensorType, index: TensorType) -> int:
 
 @op(
     "gather_nd",
+    reports=True,
     inputs="X Index",
     differentiable="X",
     samples=[
@@ -176,6 +177,7 @@ def gather_nd_grad_cpu(o: Lowering) -> None:
 
 @op(
     "scatter_nd_add",
+    reports=True,
     inputs="X Index Updates",
     differentiable="X Updates",
     samples=[
@@ -233,6 +235,7 @@ def scatter_nd_add_grad_cpu(o: Lowering) -> None:
 
 @op(
     "scatter",
+    reports=True,
     inputs="X Ids Updates",
     attrs={"overwrite": Attr(True, "rows become their last update; else the sum of their updates")},
     differentiable="X Updates",

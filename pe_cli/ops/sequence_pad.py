@@ -80,6 +80,7 @@ _X = {"X": (4, 2), "PadValue": (1,), "Offsets": fixed([0, 3, 3, 4])}
 
 @op(
     "sequence_pad",
+    reports=True,
     inputs="X PadValue Offsets? Longest?",
     outputs="Out Length",
     differentiable="X",
@@ -160,6 +161,7 @@ def sequence_pad_grad_cpu(o: Lowering) -> None:
 
 @op(
     "sequence_unpad",
+    reports=True,
     inputs="X Length? Offsets? Rows?",
     differentiable="X",
     samples=[

@@ -82,6 +82,7 @@ def _repeat_offsets(ref: Indices, offsets: Indices) -> Indices:
 
 @op(
     "sequence_expand",
+    reports=True,
     inputs="X Y? Index? Offsets?",
     differentiable="X",
     attrs={"ref_level": Attr(-1, "level of Y's sequences, 0 the outermost, -1 the innermost")},
@@ -142,6 +143,7 @@ def sequence_expand_lod(s: LodRequest) -> None:
 
 @op(
     "sequence_expand_as",
+    reports=True,
     inputs="X Y? Index? Offsets?",
     differentiable="X",
     samples=[
@@ -194,6 +196,7 @@ def _reversed_rows(offsets: Indices) -> Indices:
 
 @op(
     "sequence_reverse",
+    reports=True,
     inputs="X Index?",
     outputs="Y",
     differentiable="X",
@@ -273,6 +276,7 @@ def _slice_offsets(offsets: Indices, begins: Indices, lengths: Indices) -> Indic
 
 @op(
     "sequence_slice",
+    reports=True,
     inputs="X Offset? Length? Index?",
     differentiable="X",
     samples=[

@@ -280,6 +280,7 @@ def take_at(g: Ptr, ids: PtrU, offsets: PtrI64, out: Ptr, count: Int, n: Int):
 
 @op(
     "sequence_scatter",
+    reports=True,
     inputs="X Ids Updates Offsets?",
     differentiable="X Updates",
     samples=[

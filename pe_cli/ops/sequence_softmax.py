@@ -22,11 +22,11 @@ def softmax_sequences(x: Ptr, offsets: PtrI64, out: Ptr, count: Int):
         most = x[begin] if begin < end else T(0)
         for r in range(begin + 1, end):
             most = max(most, x[r])
-        total = T(0)
         for r in range(begin, end):
-            v = exp(x[r] - most)
-            out[r] = v
-            total += v
+            out[r] = exp(x[r] - most)
+        total = T(0)
+        for r in range(begin, end):  # apart: one loop would sum in another order where out is x
+            total += out[r]
         for r in range(begin, end):
             out[r] /= total
 

@@ -120,12 +120,12 @@ def test_offsets_that_a_program_makes_up_are_checked_too(layer):
     program = Program("reset")
     with program_guard(program, Program()):
         x = call("lod_reset", call("data", "x", [3]), target_lod=[0, 2, 9])
-        call(layer, x, *({"sequence_pool": ["sum"], "dynamic_gru": [1]}.get(layer, [])))
+        out = call(layer, x, *({"sequence_pool": ["sum"], "dynamic_gru": [1]}.get(layer, [])))
     executor = Executor(program, Scope([Place("cpu", 0)]))
     for name in executor.scope:
         executor.scope.set(name, np.zeros(executor.scope.type(name).shape, "float32"))
     with pytest.raises(PeError, match="end at 9, but there are 5 rows"):
-        executor.run({"x": np.zeros((5, 3), "float32")})
+        executor.run({"x": np.zeros((5, 3), "float32")}, [out.name])
 
 
 def test_feeds_of_one_batch_have_as_many_samples():

@@ -41,6 +41,8 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
 def _key(op: Operator, version: Counter[str]) -> Any:
     """Return what two ops that compute the same have in common; None for ops that never do."""
     computes = op.role in (Role.FORWARD, Role.BACKWARD) and not op.role_vars and op.outputs
+    if any(map(callable, op.attrs.values())):  # a Python function may count its calls
+        return None
     if not computes or op.definition.random or EMPTY in {n for names in op.outputs.values() for n in names}:
         return None
     ins = tuple((s, tuple((n, version[n]) for n in names)) for s, names in sorted(op.inputs.items()))

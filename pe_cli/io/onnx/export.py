@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.graph.sequences import Sequences, resolve
 from pe_cli.io.onnx.writer import Lists, Writer, discover
 from pe_cli.program.ir import Program, Variable
 from pe_cli.program.prune import prune
@@ -49,7 +50,8 @@ def export(program: Program, values: Mapping[str, np.ndarray[Any, Any]], targets
         import onnx
     except ImportError:
         raise PeError("the Python package onnx is not installed", hint="pip install 'pe-cli[onnx]'") from None
-    part = prune(program, targets)
+    sequences = resolve(prune(program, targets))
+    part = sequences.program
     block = part.global_block()
     lists = Lists()
     forms = discover()
@@ -65,7 +67,7 @@ def export(program: Program, values: Mapping[str, np.ndarray[Any, Any]], targets
             raise
     held = {v.name: values[v.name] for v in block.vars.values() if v.persistable and v.name in values}
     read = {n for _, inputs, _, _ in lists.nodes for n in inputs} | set(targets)
-    model = _model(part, lists, {n: a for n, a in held.items() if n in read}, targets, name)
+    model = _model(sequences, lists, {n: a for n, a in held.items() if n in read}, targets, name)
     if model.ByteSize() > MAX_BYTES:
         raise PeError("the model is larger than 2 GiB, which an ONNX file cannot hold", code=ExitCode.DATA)
     onnx.checker.check_model(model, full_check=True)
@@ -73,14 +75,17 @@ def export(program: Program, values: Mapping[str, np.ndarray[Any, Any]], targets
 
 
 def _model(
-    program: Program, lists: Lists, held: Mapping[str, Any], targets: Sequence[str], name: str
+    sequences: Sequences, lists: Lists, held: Mapping[str, Any], targets: Sequence[str], name: str
 ) -> onnx.ModelProto:
     from onnx import helper, numpy_helper
 
-    block = program.global_block()
+    block = sequences.program.global_block()
+    offsets = {level: f"{name}_sequences_and_one" for name, levels in sequences.feeds.items() for level in levels}
+    rows = {name: f"{name}_rows" for name in (*sequences.feeds, *sequences.lods)} | offsets
 
     def described(v: Variable) -> Any:
-        shape = ["batch" if i == 0 and s < 0 else None if s < 0 else s for i, s in enumerate(v.shape)]
+        first = rows.get(v.name, "batch")
+        shape = [first if i == 0 and s < 0 else None if s < 0 else s for i, s in enumerate(v.shape)]
         return helper.make_tensor_value_info(v.name, element_type(v.dtype), shape)
 
     nodes = [
@@ -88,7 +93,7 @@ def _model(
         for i, (kind, inputs, outputs, attrs) in enumerate(lists.nodes)
     ]
     tensors = [
-        numpy_helper.from_array(np.ascontiguousarray(a), n) for n, a in [*held.items(), *lists.constants.items()]
+        numpy_helper.from_array(np.asarray(a, order="C"), n) for n, a in [*held.items(), *lists.constants.items()]
     ]
     inputs = [described(v) for v in block.vars.values() if v.is_data]
     graph = helper.make_graph(nodes, name, inputs, [described(block.var(t)) for t in targets], tensors)
