@@ -219,6 +219,17 @@ def test_the_examples_of_errors_read_as_they_are_shown(
     ("arguments", "said"),
     [
         pytest.param(
+            ["check", "configs/digits.yaml", "-o", "train.optimizer=Adam"],
+            "hint: write optimizer: {type: Adam}, with its arguments",
+            id="an optimizer's name alone",
+        ),
+        pytest.param(
+            ["check", "configs/iris.yaml", "-o", "data={train: {reader: csv, file: data/iris.csv, label: species}}",
+             "-o", "output.checkpoint.best={by: eval/acc, mode: max}"],
+            "hint: add data.eval, or one of train/loss",
+            id="the best of what is not measured",
+        ),
+        pytest.param(
             ["train", "models/mlp.yaml"], "models/mlp.yaml is a model file, not a config", id="a model as config"
         ),
         pytest.param(
@@ -237,3 +248,25 @@ def test_messages_say_what_to_do(
     monkeypatch.chdir(ROOT)
     assert run_command_line(arguments) == 2
     assert said in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        pytest.param("type: fc, input: image", "type: fc, input: label", "parameter 'hidden1.w_0' would be int64", id="integers into fc"),
+    ],
+)
+def test_messages_about_models_say_what_to_do(
+    old: str, new: str, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "models" / "mlp.yaml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "m.yaml").write_text(text.replace(old, new))
+    assert run_command_line(["check", str(tmp_path / "m.yaml")]) == 2
+    assert said in capfd.readouterr().err
+
+
+def test_layers_as_a_list_are_told_to_lose_their_dashes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.yaml").write_text("feeds:\n  x: {shape: [4]}\nlayers:\n  - y: {type: relu, x: x}\n")
+    assert run_command_line(["check", str(tmp_path / "m.yaml")]) == 2
+    assert "hint: write names without a '-' before them" in capfd.readouterr().err
