@@ -131,6 +131,11 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return an exit code
     except MemoryError:
         click.echo("error: out of memory\nhint: use a smaller batch_size", err=True)
         return ExitCode.DEVICE
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("pe_cli"):
+            return _bug(error)
+        click.echo(f"error: the package '{error.name}' is not installed\nhint: pip install pe-cli, or in a checkout: pip install .", err=True)
+        return ExitCode.USAGE
     except Exception as error:  # noqa: BLE001 - the one place that turns our own bugs into a message and exit code 1
         return _bug(error)
 

@@ -103,6 +103,10 @@ def test_a_folder_of_runs_instead_of_a_run_names_the_newest(pe: Pe, tmp_path: Pa
     [
         pytest.param(PeError("too hot", code=ExitCode.DATA, hint="cool it"), 3, "hint: cool it", id="ours by its code"),
         pytest.param(KeyboardInterrupt(), 130, "interrupted", id="Ctrl-C is 130"),
+        pytest.param(
+            ModuleNotFoundError("x", name="yaml"), 2, "error: the package 'yaml' is not installed", id="half an installation"
+        ),
+        pytest.param(ModuleNotFoundError("x", name="pe_cli.core.x"), 1, "this is a bug of pe", id="our own module is a bug"),
         pytest.param(MemoryError(), 5, "batch_size", id="memory is 5"),
         pytest.param(ZeroDivisionError("x"), 1, "this is a bug of pe: ZeroDivisionError", id="the rest is our bug"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -19,8 +21,11 @@ from pe_cli.devices.cuda import cuda_count
 from pe_cli.io.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-NAMED = {"ids": lambda p: p.name if isinstance(p, Path) else None}
+PAGES = [
+    *(ROOT / name for name in ("README.md", "SECURITY.md")),
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "ops"),
+]
+NAMED = {"ids": lambda p: str(p.relative_to(ROOT)) if isinstance(p, Path) else None}
 _EXAMPLE = re.compile(r"<!-- (complete|tested): (\S+) -->\n```\w+\n(.*?)```\n", re.DOTALL)
 
 
@@ -82,16 +87,61 @@ def test_the_worked_example_of_an_op_passes_its_tests(tmp_path: Path) -> None:
 # --- generated parts --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["config.md", "data.md"])
-def test_the_tables_say_what_the_code_checks(name: str) -> None:
-    spec = importlib.util.spec_from_file_location("make_config", ROOT / "docs" / "make_config.py")
+def script(name: str) -> Any:
+    """Return a script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["config.md", "data.md"])
+def test_the_tables_say_what_the_code_checks(name: str) -> None:
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert "<!-- generated: " in text
-    assert module.render(text) == text, "run make docs"
+    assert script("make_config").render(text) == text, "run make docs"
+
+
+def test_the_page_of_commands_is_what_their_help_says() -> None:
+    assert script("make_commands").render() == (ROOT / "docs" / "commands.md").read_text(encoding="utf-8"), "run make docs"
+
+
+PICTURES = script("make_pictures")
+GRAPHS = [name for name in PICTURES.DRAWN if PICTURES.DRAWN[name].startswith("graph")]
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Draw the graphs of the pages as text, which needs no Graphviz."""
+    folder = tmp_path_factory.mktemp("drawn")
+    with PICTURES.workplace():
+        for name in GRAPHS:
+            PICTURES.draw(name, folder / name, "--dot")
+    return folder
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_picture_shows_what_pe_draws_today(name: str, drawn: Path) -> None:
+    """Graphviz titles every node with its key and every arrow with both, whatever its version does to the layout."""
+    key = r'"((?:[^"\\]|\\.)*)"'
+    dot = (drawn / name).read_text(encoding="utf-8")
+    nodes = set(re.findall(rf"^\s*{key} \[", dot, re.MULTILINE))
+    arrows = {f"{a}->{b}" for a, b in re.findall(rf"^\s*{key} -> {key}", dot, re.MULTILINE)}
+    svg = (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8")
+    titles = {html.unescape(t) for t in re.findall(r"<g id=\"(?:node|edge)\d+\" [^>]*>\s*<title>(.*?)</title>", svg)}
+    assert len(nodes) > 5
+    shown = {t for t in titles if "legend" not in t}
+    assert shown == {t for t in nodes | arrows if "legend" not in t}, "run make docs"
+
+
+def test_pictures_are_small_and_carry_no_script() -> None:
+    for picture in (ROOT / "docs" / "pictures").iterdir():
+        text = picture.read_text(encoding="utf-8")
+        assert picture.name in PICTURES.DRAWN
+        assert len(text) < 100_000
+        assert "<script" not in text
 
 
 def test_the_pages_of_ops_are_those_of_the_registry(tmp_path: Path) -> None:
@@ -117,9 +167,11 @@ _CALL = re.compile(r"(?:^|[`$ ;])pe ([a-z]+)((?: [^`\n#|]*)?)", re.MULTILINE)
 
 def calls(text: str) -> list[tuple[str, list[str]]]:
     """Return the commands in code: name and options."""
-    code = re.findall(r"```(?:sh)?\n(.*?)```|`(pe [^`]+)`", text, re.DOTALL)
+    code = re.findall(r"```(\w*)\n(.*?)```|`(pe [^`\n]+)`", text, re.DOTALL)
     found = []
-    for block, line in code:
+    for kind, block, line in code:
+        if kind not in ("", "sh", "console", "yaml"):
+            continue
         for name, rest in _CALL.findall(block or line):
             found.append((name, re.findall(r"(?<!\S)(--?[a-z]+)", rest)))
     return found
