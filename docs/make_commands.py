@@ -14,8 +14,8 @@ PAGE = Path(__file__).resolve().parent / "commands.md"
 HEAD = """\
 # Commands
 
-Written by `make docs` from the commands themselves; `pe COMMAND --help` prints the same. `-o key=value` sets a value of the config and may be given again. RUN and TARGET are folders that
-`pe train` wrote.
+Written by `make docs` from the commands themselves; `pe COMMAND --help` prints the same. `-o key=value` sets a
+value of the config and may be given again. RUN and TARGET are folders that `pe train` wrote.
 
 What a command ends with: [exit-codes.md](exit-codes.md). Completion with Tab: [pe completion](#pe-completion).
 """

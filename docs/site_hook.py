@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     at = next((source for source, target in TAKEN.items() if target == here), f"docs/{here}")
 
     def turned(link: re.Match[str]) -> str:
-        goal = os.path.normpath(os.path.join(os.path.dirname(at), link[2]))  # noqa: PTH - texts, not files
+        goal = posixpath.normpath(posixpath.join(posixpath.dirname(at), link[2]))
         place = TAKEN.get(goal) or (goal.removeprefix("docs/") if goal.startswith("docs/") else None)
         if place is None:
             return link[0] if (ROOT / goal).suffix == ".md" else link[0].partition("](")[0]
-        return f"{link[1]}{os.path.relpath(place, os.path.dirname(here) or '.')}{link[3] or ''}{link[4]}"  # noqa: PTH
+        return f"{link[1]}{posixpath.relpath(place, posixpath.dirname(here) or '.')}{link[3] or ''}{link[4]}"
 
     return _LINK.sub(turned, markdown)

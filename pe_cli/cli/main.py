@@ -131,11 +131,6 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return an exit code
     except MemoryError:
         click.echo("error: out of memory\nhint: use a smaller batch_size", err=True)
         return ExitCode.DEVICE
-    except ModuleNotFoundError as error:
-        if str(error.name).startswith("pe_cli"):
-            return _bug(error)
-        click.echo(f"error: the package '{error.name}' is not installed\nhint: pip install pe-cli, or in a checkout: pip install .", err=True)
-        return ExitCode.USAGE
     except Exception as error:  # noqa: BLE001 - the one place that turns our own bugs into a message and exit code 1
         return _bug(error)
 
@@ -170,6 +165,10 @@ def _about(what: click.Parameter) -> str:
 def _bug(error: Exception) -> int:
     import traceback
 
+    if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("pe_cli"):
+        said = PeError(f"the package '{error.name}' is not installed", hint="pip install pe-cli, or in a checkout: pip install .")
+        click.echo(said.render(), err=True)
+        return ExitCode.USAGE
     if os.environ.get("PE_DEBUG"):
         traceback.print_exception(error)
     else:

@@ -6,8 +6,9 @@
 - `<!-- needs: graphviz -->` before a block: it is left out where no renderer is installed.
 - `<!-- measured -->` before a block: what it shows was measured, and no number is compared.
 
-What is shown may leave lines out (a line `...`) and parts of lines (`...` in it). Times, sizes and rates are not compared, run folders' times
-neither; other numbers with a point may differ a little, as the last digits depend on the processor. All else has to be equal.
+What is shown may leave lines out (a line `...`) and parts of lines (`...` in it). Times, sizes and rates are not compared,
+run folders' times neither; other numbers with a point may differ a little, as the last digits depend on the processor.
+All else has to be equal.
 """
 
 from __future__ import annotations
