@@ -198,21 +198,13 @@ def _config_of(target: Path) -> Path:
     for folder in (whole, *list(whole.parents)[:2]):
         if (folder / "resolved.yaml").is_file():
             return folder / "resolved.yaml"
+    from pe_cli.io.history import newest_in
+
     raise PeError(
         f"{target} is not the folder of a run: it has no resolved.yaml",
-        hint=_run_in(target) or "name a folder that pe train wrote, or a config with --checkpoint FILE",
+        hint=newest_in(target) or "name a folder that pe train wrote, or a config with --checkpoint FILE",
         code=ExitCode.DATA,
     )
-
-
-def _run_in(folder: Path) -> str | None:
-    """Return a hint that names the newest run of a folder of runs; None where there is none."""
-    try:
-        found = [path.parent for path in folder.glob("*/resolved.yaml")]
-        newest = max(found, key=lambda path: path.stat().st_mtime)
-    except (OSError, ValueError):
-        return None
-    return f"it holds runs; the newest is {newest}"
 
 
 def columns(rows: Sequence[Sequence[object]], right: Sequence[int] = (), indent: str = "") -> str:

@@ -88,12 +88,13 @@ def test_wrong_usage_says_how_to_go_on(pe: Pe, arguments: list[str], text: str) 
     assert text in pe(*arguments).err
 
 
-def test_a_folder_of_runs_instead_of_a_run_names_the_newest(pe: Pe, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["eval", "report"])
+def test_a_folder_of_runs_instead_of_a_run_names_the_newest(pe: Pe, tmp_path: Path, command: str) -> None:
     for i, name in enumerate(("old", "new")):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "resolved.yaml").write_text("")
+        (tmp_path / name / "status.json").write_text("{}")
         os.utime(tmp_path / name, (i, i))
-    said = pe("eval", tmp_path)
+    said = pe(command, tmp_path)
     assert said.code == ExitCode.DATA
     assert said.err.endswith(f"hint: it holds runs; the newest is {tmp_path / 'new'}\n")
 
