@@ -14,7 +14,7 @@ EXTRA := test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help train test check bench docs clean
+.PHONY: help train test check bench docs site clean
 .DELETE_ON_ERROR:
 
 help: ## show what there is to make
@@ -36,10 +36,16 @@ check: $(VENV)/.test ## lint, types and the layers of the packages
 bench: $(VENV)/.dev ## measure speed, beside PyTorch
 	$(BIN)/python benchmarks/run.py --write
 
-docs: $(VENV)/.run ## write docs/ops and the tables of docs/config.md and docs/data.md from the code
+docs: $(VENV)/.docs ## write what the code knows into docs/: ops, commands, tables, pictures
 	rm -f docs/ops/*.md
 	$(BIN)/pe ops --write docs/ops
 	$(BIN)/python docs/make_config.py
+	$(BIN)/python docs/make_commands.py
+	$(BIN)/python docs/make_pictures.py
+
+site: $(VENV)/.docs ## build docs/ as a site in build/site; any warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "Open build/site/index.html, or with search: $(BIN)/python -m http.server -d build/site"
 
 clean: ## remove the environment and all caches, keep runs/
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -56,6 +62,6 @@ $(VENV)/.run: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-$(VENV)/.test $(VENV)/.dev: $(VENV)/.%: pyproject.toml | $(VENV)/.created
+$(VENV)/.test $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	@touch $@

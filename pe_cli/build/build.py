@@ -249,4 +249,6 @@ class _References:
             known = [f"{data}/{fetch}" for data in self.run.data for fetch in fetches]
             if not slash or use not in self.run.data or name not in fetches:
                 hint = did_you_mean(section.by, known) or f"one of {', '.join(known) or 'none'}"
+                if use == "eval" and name in fetches:
+                    hint = f"add data.eval, or {hint}"
                 self.mistakes.say(f"nothing is measured as '{section.by}'", section.at_of("by"), hint)

@@ -24,9 +24,25 @@ if TYPE_CHECKING:
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
+#: Argument -> what completes it, in `completers`.
+_COMPLETED = {"config": "configs", "target": "targets", "runs": "runs", "first": "runs", "second": "runs"}
+
+
+def completer(name: str) -> Callable[[click.Context, click.Parameter, str], Any]:
+    """Return a function of `completers` by its name; that module is imported when a shell asks."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+        from pe_cli.cli import completers
+
+        return getattr(completers, name)(ctx, param, incomplete)
+
+    return complete
+
+
 def path_argument(name: str, **facts: Any) -> Callable[[AnyFunction], AnyFunction]:
     """Declare an argument that is a path; whether it exists is told by whoever reads it."""
-    return click.argument(name, type=click.Path(path_type=Path), **facts)
+    completes = completer(_COMPLETED[name]) if name in _COMPLETED else None
+    return click.argument(name, type=click.Path(path_type=Path), shell_complete=completes, **facts)
 
 
 def path_option(*names: str, **facts: Any) -> Callable[[AnyFunction], AnyFunction]:
@@ -41,6 +57,7 @@ override_option = click.option(
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
+    shell_complete=completer("overrides"),
     help="Set a value of the config, like train.epochs=1; checked like the file. May be given again.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
@@ -156,7 +173,8 @@ def open_trained(
         if not target.exists():
             around = [entry.name for entry in target.parent.iterdir()] if target.parent.is_dir() else []
             raise PeError(
-                f"no such file or folder: {target}", hint=did_you_mean(target.name, around) or "check the path"
+                f"no such file or folder: {target}",
+                hint=did_you_mean(target.name, around) or "check the path; pe runs lists the runs",
             )
         raise PeError(
             f"{target} is a config, which has no values",
@@ -184,9 +202,11 @@ def config_of(target: Path) -> Path:
     for folder in (whole, *list(whole.parents)[:2]):
         if (folder / "resolved.yaml").is_file():
             return folder / "resolved.yaml"
+    from pe_cli.io.history import newest_in
+
     raise PeError(
         f"{target} is not the folder of a run: it has no resolved.yaml",
-        hint="name a folder that pe train wrote, or a config with --checkpoint FILE",
+        hint=newest_in(target) or "name a folder that pe train wrote, or a config with --checkpoint FILE",
         code=ExitCode.DATA,
     )
 

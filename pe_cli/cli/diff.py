@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @path_argument("second")
 @json_option
 def command(first: Path, second: Path, as_json: bool) -> None:
-    """Compare two runs: resolved configs, results at the best and at the end, environments.
+    """Show what tells two runs apart.
 
-    Of configs and environments only what differs is shown.
+    Resolved configs, results at the best and at the end, environments. Of configs and environments only what differs is shown.
     """
     from pe_cli.cli.common import columns, print_json
     from pe_cli.io.history import read_run

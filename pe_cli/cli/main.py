@@ -13,7 +13,27 @@ from pe_cli import __version__
 from pe_cli.core.errors import ExitCode, PeError
 
 #: Modules of this package that are no subcommands.
-PLUMBING = {"catalogue", "common", "layers_table", "main", "progress", "run_facts"}
+PLUMBING = {"catalogue", "common", "completers", "layers_table", "main", "progress", "run_facts"}
+
+#: Commands in the order in which they are met; those that are in none are listed last.
+GROUPS = {
+    "Start": ("init", "check", "train"),
+    "Use a trained model": ("eval", "predict", "export"),
+    "Look at runs": ("runs", "report", "plot", "diff"),
+    "Look inside": ("summary", "graph", "profile", "explain", "bench"),
+    "Look up": ("ops", "schema", "devices", "completion"),
+}
+
+WELCOME = """pe trains neural networks that are declared in YAML.
+
+To start:
+  pe init                 write config.yaml and its model, with comments
+  pe check config.yaml    tell every mistake, and shapes and memory
+  pe train config.yaml    train; the last line names the run's folder, runs/...
+  pe report runs/...      make a page with its curves, graph and memory
+
+pe --help lists all commands, pe COMMAND --help explains one, pe ops lists the layers.
+"""
 
 
 class Commands(click.Group):
@@ -31,6 +51,18 @@ class Commands(click.Group):
             return None
         command: click.Command = importlib.import_module(f"pe_cli.cli.{name}").command
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by what they are for."""
+        known = self.list_commands(ctx)
+        grouped = {name for names in GROUPS.values() for name in names}
+        rest = {"More": [name for name in known if name not in grouped]}
+        for title, names in {**GROUPS, **rest}.items():
+            found = [(name, self.get_command(ctx, name)) for name in names if name in known]
+            rows = [(f"{name:<10}", command.get_short_help_str(80)) for name, command in found if command]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -58,8 +90,7 @@ class Commands(click.Group):
 def cli(ctx: click.Context) -> None:
     """Train neural networks that are declared in YAML, on a parallel executor that you can look into."""
     if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
-        click.echo("\nTo start: `pe init` writes a config with comments, `pe train CONFIG` trains it.")
+        click.echo(WELCOME, nl=False)
 
 
 def main() -> None:
@@ -76,6 +107,10 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return an exit code
     Returns:
         An exit code of `ExitCode`.
     """
+    if os.environ.get("_PE_COMPLETE"):
+        from pe_cli.cli.completers import register
+
+        register()
     try:
         result = cli.main(arguments, prog_name="pe", standalone_mode=False)
         return int(result) if isinstance(result, int) else ExitCode.DONE
@@ -85,7 +120,7 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return an exit code
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
-        error.show()
+        click.echo(usage_error(error).render(), err=True)
         return ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
@@ -100,9 +135,40 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return an exit code
         return _bug(error)
 
 
+def usage_error(error: click.ClickException) -> PeError:
+    """Return what click says of wrong usage as the other errors are said, with how to go on."""
+    message = error.format_message().rstrip(".")
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    name = ctx.command_path if ctx else "pe"
+    hint = f"{name} --help explains its arguments" if ctx and ctx.parent else None
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        what = error.param
+        message = f"{name} needs {what.human_readable_name if isinstance(what, click.Argument) else what.opts[0]}"
+        hint = _about(what) or hint
+    elif "unexpected extra argument" in message:
+        hint = f"a pattern such as runs/* may have stood for several names; {hint}"
+    text = message[:1].lower() + message[1:] if message[1:2].islower() else message
+    return PeError(text, hint=hint)
+
+
+def _about(what: click.Parameter) -> str:
+    """Return what a parameter is, and where one comes from."""
+    if isinstance(what, click.Option):
+        return f"{what.opts[0]} {what.metavar or ''}: {what.help}"
+    return {
+        "config": "pe init writes a first config, config.yaml",
+        "target": "the folder of a run that pe train wrote; pe runs lists them",
+        "runs": "the folders of runs that pe train wrote; pe runs lists them",
+    }.get(str(what.name), "")
+
+
 def _bug(error: Exception) -> int:
     import traceback
 
+    if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("pe_cli"):
+        said = PeError(f"the package '{error.name}' is not installed", hint="pip install pe-cli, or in a checkout: pip install .")
+        click.echo(said.render(), err=True)
+        return ExitCode.USAGE
     if os.environ.get("PE_DEBUG"):
         traceback.print_exception(error)
     else:

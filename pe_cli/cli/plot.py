@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pe_cli.cli.common import path_option
+from pe_cli.cli.common import path_argument, path_option
 from pe_cli.core.errors import PeError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@path_argument("runs", nargs=-1, required=True)
 @path_option("-o", "--out", required=True, metavar="FILE", help="The picture: .svg, or .png with the extra [plot].")
 @click.option("--metric", metavar="NAME", help="loss, or eval/loss for one split; the loss when absent.")
 @click.option("--log", is_flag=True, help="Logarithmic vertical axis.")

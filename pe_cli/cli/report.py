@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from pe_cli.cli.common import path_option
+from pe_cli.cli.common import path_argument, path_option
 from pe_cli.core.errors import PeError
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@path_argument("runs", nargs=-1, required=True)
 @path_option("-o", "--out", metavar="FILE", help="The page; report.html in the run's folder, or here for several runs.")
 @click.option("--profile", type=click.IntRange(min=1), metavar="STEPS", help="Time the kernels of so many steps now, for the timeline.")
 def command(runs: tuple[Path, ...], out: Path | None, profile: int | None) -> None:

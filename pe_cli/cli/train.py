@@ -131,7 +131,10 @@ def _check_options(
         click.UsageError: some do.
     """
     if config is None and resume in (None, _NEWEST):
-        raise click.UsageError("name a config" + (", or a run after --resume" if resume else ""))
+        if resume:
+            raise click.UsageError("name a config, or a run after --resume")
+        ctx = click.get_current_context()
+        raise click.MissingParameter(ctx=ctx, param=next(p for p in ctx.command.params if p.name == "config"))
     if resume is not None and (init is not None or smoke):
         raise click.UsageError(f"--resume and {'--smoke' if smoke else '--init'} can't be used together")
     if allow_changes and resume is None:

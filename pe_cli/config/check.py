@@ -97,6 +97,8 @@ def explain(
             f"{full}: {show(value)} is not available in this version", at=at, hint=f"only {_only(owner, str(loc[-1]))}"
         )
     wanted, hint = _wanted(kind, detail, value)
+    if loc[-1:] == ("optimizer",) and isinstance(value, str):
+        hint = f"write optimizer: {{type: {value}}}, with its arguments"
     return PeError(f"{full or 'the file'} {wanted}, got {got}", at=at, hint=hint, notes=notes)
 
 

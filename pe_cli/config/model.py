@@ -120,7 +120,8 @@ class _Model:
         if isinstance(node, MapNode):
             return node
         if node is not None and not (isinstance(node, ScalarNode) and node.value is None):
-            self.mistakes.say(f"{key} must be a mapping, got {describe(node)}", node.at)
+            hint = "write names without a '-' before them" if isinstance(node, ListNode) else None
+            self.mistakes.say(f"{key} must be a mapping, got {describe(node)}", node.at, hint)
         elif node is not None and key == "layers":
             self.mistakes.say("a model needs layers", node.at, "add layers: {...}")
         return MapNode({}, self.tree.at)

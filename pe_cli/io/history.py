@@ -142,7 +142,7 @@ def read_run(path: Path) -> Run:
     folder = RunFolder(path)
     if not folder.status_path.is_file():
         what = "not the folder of a run: it has no status.json" if path.is_dir() else "no such folder"
-        raise data_error(f"{path}: {what}", "name a folder that pe train wrote; pe runs lists them")
+        raise data_error(f"{path}: {what}", newest_in(path) or "name a folder that pe train wrote; pe runs lists them")
     text = read_limited(folder.resolved_path)
     return Run(
         path,
@@ -153,6 +153,15 @@ def read_run(path: Path) -> Run:
         text,
         _environment(folder.env_path),
     )
+
+
+def newest_in(folder: Path) -> str | None:
+    """Return a hint that names the newest run in a folder of runs; None where there is none."""
+    try:
+        newest = max((path.parent for path in folder.glob("*/status.json")), key=lambda path: path.stat().st_mtime)
+    except (OSError, ValueError):
+        return None
+    return f"it holds runs; the newest is {newest}"
 
 
 def find_runs(parent: Path) -> list[Path]:

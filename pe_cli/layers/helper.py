@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pe_cli.core.errors import PeError, did_you_mean
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.layers.weight_norm import weight_norm
 from pe_cli.program.initializer import Constant, Initializer, Xavier
 from pe_cli.program.ir import (
@@ -138,6 +138,11 @@ class LayerHelper:
             raise self.error(
                 f"{self.layer_type}: parameter '{name}' would be {kind}",
                 hint="give the input a shape that is known but for the batch axis",
+            )
+        if dtype not in FLOATS and not (wishes.initializer or default or is_bias):
+            raise self.error(
+                f"{self.layer_type}: parameter '{name}' would be {kind}, as its input is {dtype}",
+                hint="put a layer of type cast or embedding before it, or declare the feed with dtype: float32",
             )
         initializer = wishes.initializer or default or (Constant(0.0) if is_bias else Xavier())
         if isinstance(wishes, WeightNormParamAttr):

@@ -28,10 +28,15 @@ def test_commands_are_found_and_plumbing_is_not() -> None:
     assert not PLUMBING & set(COMMANDS)
 
 
-def test_pe_alone_prints_help_and_how_to_start(pe: Pe) -> None:
+def test_pe_alone_says_how_to_start(pe: Pe) -> None:
     said = pe()
     assert said.code == 0
-    assert "pe init" in said.out
+    assert said.out.index("pe init") < said.out.index("pe check") < said.out.index("pe train config")
+
+
+def test_help_lists_every_command_once(pe: Pe) -> None:
+    listed = [line.split()[0] for line in pe("--help").out.splitlines() if line.startswith("  ") and line.split()[0] in COMMANDS]
+    assert sorted(listed) == COMMANDS
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -71,10 +76,38 @@ def test_wrong_usage_exits_2_without_a_traceback(pe: Pe, arguments: list[str]) -
 
 
 @pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        pytest.param(["train"], "error: pe train needs CONFIG\nhint: pe init writes", id="no config: how to get one"),
+        pytest.param(["eval"], "error: pe eval needs TARGET\nhint: the folder of a run", id="no run: what it is"),
+        pytest.param(["predict", "x"], "error: pe predict needs --fetch\nhint: --fetch NAME: ", id="a missing option"),
+        pytest.param(["eval", "a", "b"], "a pattern such as runs/*", id="two runs where one is taken"),
+    ],
+)
+def test_wrong_usage_says_how_to_go_on(pe: Pe, arguments: list[str], text: str) -> None:
+    assert text in pe(*arguments).err
+
+
+@pytest.mark.parametrize("command", ["eval", "report"])
+def test_a_folder_of_runs_instead_of_a_run_names_the_newest(pe: Pe, tmp_path: Path, command: str) -> None:
+    for i, name in enumerate(("old", "new")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "status.json").write_text("{}")
+        os.utime(tmp_path / name, (i, i))
+    said = pe(command, tmp_path)
+    assert said.code == ExitCode.DATA
+    assert said.err.endswith(f"hint: it holds runs; the newest is {tmp_path / 'new'}\n")
+
+
+@pytest.mark.parametrize(
     ("raised", "code", "text"),
     [
         pytest.param(PeError("too hot", code=ExitCode.DATA, hint="cool it"), 3, "hint: cool it", id="ours by its code"),
         pytest.param(KeyboardInterrupt(), 130, "interrupted", id="Ctrl-C is 130"),
+        pytest.param(
+            ModuleNotFoundError("x", name="yaml"), 2, "error: the package 'yaml' is not installed", id="half an installation"
+        ),
+        pytest.param(ModuleNotFoundError("x", name="pe_cli.core.x"), 1, "this is a bug of pe", id="our own module is a bug"),
         pytest.param(MemoryError(), 5, "batch_size", id="memory is 5"),
         pytest.param(ZeroDivisionError("x"), 1, "this is a bug of pe: ZeroDivisionError", id="the rest is our bug"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import os
 import re
@@ -9,9 +10,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
+import yaml
 
 from pe_cli.cli.main import cli
 from pe_cli.cli.main import run as run_command_line
@@ -19,8 +22,11 @@ from pe_cli.devices.cuda import cuda_count
 from pe_cli.io.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
-NAMED = {"ids": lambda p: p.name if isinstance(p, Path) else None}
+PAGES = [
+    *(ROOT / name for name in ("README.md", "SECURITY.md")),
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "ops"),
+]
+NAMED = {"ids": lambda p: str(p.relative_to(ROOT)) if isinstance(p, Path) else None}
 _EXAMPLE = re.compile(r"<!-- (complete|tested): (\S+) -->\n```\w+\n(.*?)```\n", re.DOTALL)
 
 
@@ -82,16 +88,61 @@ def test_the_worked_example_of_an_op_passes_its_tests(tmp_path: Path) -> None:
 # --- generated parts --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["config.md", "data.md"])
-def test_the_tables_say_what_the_code_checks(name: str) -> None:
-    spec = importlib.util.spec_from_file_location("make_config", ROOT / "docs" / "make_config.py")
+def script(name: str) -> Any:
+    """Return a script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["config.md", "data.md"])
+def test_the_tables_say_what_the_code_checks(name: str) -> None:
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert "<!-- generated: " in text
-    assert module.render(text) == text, "run make docs"
+    assert script("make_config").render(text) == text, "run make docs"
+
+
+def test_the_page_of_commands_is_what_their_help_says() -> None:
+    assert script("make_commands").render() == (ROOT / "docs" / "commands.md").read_text(encoding="utf-8"), "run make docs"
+
+
+PICTURES = script("make_pictures")
+GRAPHS = [name for name in PICTURES.DRAWN if PICTURES.DRAWN[name].startswith("graph")]
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Draw the graphs of the pages as text, which needs no Graphviz."""
+    folder = tmp_path_factory.mktemp("drawn")
+    with PICTURES.workplace():
+        for name in GRAPHS:
+            PICTURES.draw(name, folder / name, "--dot")
+    return folder
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_picture_shows_what_pe_draws_today(name: str, drawn: Path) -> None:
+    """Graphviz titles every node with its key and every arrow with both, whatever its version does to the layout."""
+    key = r'"((?:[^"\\]|\\.)*)"'
+    dot = (drawn / name).read_text(encoding="utf-8")
+    nodes = set(re.findall(rf"^\s*{key} \[", dot, re.MULTILINE))
+    arrows = {f"{a}->{b}" for a, b in re.findall(rf"^\s*{key} -> {key}", dot, re.MULTILINE)}
+    svg = (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8")
+    titles = {html.unescape(t) for t in re.findall(r"<g id=\"(?:node|edge)\d+\" [^>]*>\s*<title>(.*?)</title>", svg)}
+    assert len(nodes) > 5
+    shown = {t for t in titles if "legend" not in t}
+    assert shown == {t for t in nodes | arrows if "legend" not in t}, "run make docs"
+
+
+def test_pictures_are_small_and_carry_no_script() -> None:
+    for picture in (ROOT / "docs" / "pictures").iterdir():
+        text = picture.read_text(encoding="utf-8")
+        assert picture.name in PICTURES.DRAWN
+        assert len(text) < 100_000
+        assert "<script" not in text
 
 
 def test_the_pages_of_ops_are_those_of_the_registry(tmp_path: Path) -> None:
@@ -117,9 +168,11 @@ _CALL = re.compile(r"(?:^|[`$ ;])pe ([a-z]+)((?: [^`\n#|]*)?)", re.MULTILINE)
 
 def calls(text: str) -> list[tuple[str, list[str]]]:
     """Return the commands in code: name and options."""
-    code = re.findall(r"```(?:sh)?\n(.*?)```|`(pe [^`]+)`", text, re.DOTALL)
+    code = re.findall(r"```(\w*)\n(.*?)```|`(pe [^`\n]+)`", text, re.DOTALL)
     found = []
-    for block, line in code:
+    for kind, block, line in code:
+        if kind not in ("", "sh", "console", "yaml"):
+            continue
         for name, rest in _CALL.findall(block or line):
             found.append((name, re.findall(r"(?<!\S)(--?[a-z-]+)", rest)))
     return found
@@ -135,15 +188,21 @@ def test_every_command_and_option_exists(page: Path) -> None:
         assert set(options) <= known, f"pe {name} {options}"
 
 
-def test_the_readme_names_options_that_exist() -> None:
-    context = click.Context(cli)
-    for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines():
-        found = re.match(r"\| `pe ([a-z]+)[^|]*\|", line)
-        if found:
-            command = cli.get_command(context, found[1])
-            assert command is not None, line
-            known = {o for p in command.params for o in p.opts}
-            assert set(re.findall(r"--[a-z][a-z-]*", line)) <= known, line
+def test_the_site_has_every_page_and_no_other() -> None:
+    named = re.findall(r"- (?:[^:\n]+: )?([\w./-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    taken = {"about.md", "SECURITY.md", "CHANGES.md", "ops/README.md"}  # by docs/site_hook.py, and the index of ops
+    pages = {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md") if p.parent.name != "ops"}
+    assert sorted(named) == sorted(pages | taken)
+
+
+def test_the_workflow_for_ci_is_yaml_whose_commands_are_those_of_the_page() -> None:
+    text = (ROOT / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"<!-- file: .github/workflows/models.yml -->\n```yaml\n(.*?)```", text, re.DOTALL)
+    steps = yaml.safe_load(block)["jobs"]["smoke"]["steps"]
+    commands = [step["run"] for step in steps if "run" in step]
+    assert len(commands) == 3
+    for command in commands:
+        subprocess.run(["bash", "-n", "-c", command], check=True)
 
 
 _LINK = re.compile(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)")
@@ -219,6 +278,17 @@ def test_the_examples_of_errors_read_as_they_are_shown(
     ("arguments", "said"),
     [
         pytest.param(
+            ["check", "configs/digits.yaml", "-o", "train.optimizer=Adam"],
+            "hint: write optimizer: {type: Adam}, with its arguments",
+            id="an optimizer's name alone",
+        ),
+        pytest.param(
+            ["check", "configs/iris.yaml", "-o", "data={train: {reader: csv, file: data/iris.csv, label: species}}",
+             "-o", "output.checkpoint.best={by: eval/acc, mode: max}"],
+            "hint: add data.eval, or one of train/loss",
+            id="the best of what is not measured",
+        ),
+        pytest.param(
             ["train", "models/mlp.yaml"], "models/mlp.yaml is a model file, not a config", id="a model as config"
         ),
         pytest.param(
@@ -237,3 +307,25 @@ def test_messages_say_what_to_do(
     monkeypatch.chdir(ROOT)
     assert run_command_line(arguments) == 2
     assert said in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        pytest.param("type: fc, input: image", "type: fc, input: label", "parameter 'hidden1.w_0' would be int64", id="integers into fc"),
+    ],
+)
+def test_messages_about_models_say_what_to_do(
+    old: str, new: str, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "models" / "mlp.yaml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "m.yaml").write_text(text.replace(old, new))
+    assert run_command_line(["check", str(tmp_path / "m.yaml")]) == 2
+    assert said in capfd.readouterr().err
+
+
+def test_layers_as_a_list_are_told_to_lose_their_dashes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.yaml").write_text("feeds:\n  x: {shape: [4]}\nlayers:\n  - y: {type: relu, x: x}\n")
+    assert run_command_line(["check", str(tmp_path / "m.yaml")]) == 2
+    assert "hint: write names without a '-' before them" in capfd.readouterr().err

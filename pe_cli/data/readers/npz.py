@@ -22,6 +22,8 @@ _LOCAL_HEADER = 30
 # all that zipfile is known to raise for a damaged archive; RuntimeError is what it says of encryption and of methods
 _DAMAGE = (BadZipFile, RuntimeError, ValueError, EOFError, zlib.error, struct.error)
 _REMEDY = "the archive is cut off or damaged: copy or download it again"
+#: Files that are none, by their names -> the reader for them.
+_OTHERS = {".csv": "csv", ".gz": "idx", ".npy": "npy", ".tsv": "csv"}
 
 
 class NpzOptions(ReaderOptions):
@@ -50,8 +52,12 @@ def open_npz(options: NpzOptions, origin: Origin) -> Dataset:
             _check_sizes(chosen, path, origin)
             arrays = {name: _read(archive, info, path, origin) for name, info in chosen.items()}
     except _DAMAGE as error:
-        raise origin.error(f"{path} is no readable .npz archive: {error}", _REMEDY) from None
+        raise origin.error(f"{path} is no readable .npz archive: {error}", _remedy(path)) from None
     return ArrayDataset({field: arrays[name] for field, name in fields.items()}, origin)
+
+
+def _remedy(path: Path) -> str:
+    return f"use reader: {_OTHERS[path.suffix]}" if path.suffix in _OTHERS else _REMEDY
 
 
 def _is_array(info: ZipInfo) -> bool:

@@ -72,6 +72,14 @@ def test_truncated_archives(read, tmp_path, save, keep):
     assert caught.value.code is ExitCode.DATA
 
 
+@pytest.mark.parametrize(("name", "reader"), [("t.csv", "csv"), ("t.npy", "npy"), ("images.gz", "idx")])
+def test_a_file_of_another_kind_names_its_reader(read, tmp_path, name, reader):
+    (tmp_path / name).write_text("a,b\n1,2\n")
+    with pytest.raises(PeError) as caught:
+        read("npz", file=name)
+    assert caught.value.hint == f"use reader: {reader}"
+
+
 def test_a_flipped_bit_in_a_compressed_array_fails_the_checksum(read, tmp_path):
     path = tmp_path / "d.npz"
     np.savez_compressed(path, a=np.random.default_rng(0).integers(0, 255, (100, 50), np.uint8))
