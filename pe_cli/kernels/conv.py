@@ -91,6 +91,34 @@ def _taps(start, size, taps, dilation):
 
 
 @helper
+def _by_taps(d, used, image, w, out, shape, filters, steps, xp, wk, yp, yr):
+    """Do `_convolve` for d vectors of columns of one image: row by row, each column of taps on all outputs that it reaches.
+
+    For images with few inner columns: there every border column would be a product of its own, of a single row in corners.
+    """
+    H, W, OH, OW = shape
+    kh, kw, C, _ = filters
+    sh, sw, ph, pw, dh, dw = steps
+    for i in range(OH):
+        ix = i * sh - ph
+        a0, a1 = _taps(ix, H, kh, dh)
+        row = out + SIZE * i * yr
+        for j in range(OW):
+            pixel = pointer(row + SIZE * j * yp)
+            for q in range(min(used, d * LANES)):
+                pixel[q] = T(0)
+        for b in range(kw):
+            j0, j1 = _inside(OW, W, 1, sw, pw - b * dw, 1)
+            panel(
+                d, j1 - j0, used,
+                image + SIZE * ((ix + a0 * dh) * W + j0 * sw - pw + b * dw) * xp,
+                w + SIZE * (a0 * kw + b) * C * wk,
+                row + SIZE * j0 * yp,
+                a1 - a0, dh * W * xp, kw * C * wk, 1, 0, 0, C, 1, wk, sw * xp, yp, 1,
+            )  # fmt: skip
+
+
+@helper
 def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
     """Write y[n*yn + i*yr + j*yp + o] (+)= sum over taps and channels, for one group.
 
@@ -115,6 +143,7 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
     h0, h1 = _inside(OH, H, kh, sh, ph, dh)
     w0, w1 = _inside(OW, W, kw, sw, pw, dw)
     dense = dw == 1 and xp == C
+    by_taps = acc == 0 and 2 * (w1 - w0) < OW
     for n in range(images):
         image = x + SIZE * n * H * W * xp
         left = (OC + LANES - 1) // LANES
@@ -125,7 +154,9 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
             out = y + SIZE * (n * yn + column)
             # Segments of work: the inner columns of each row, then each border column: its inner rows, then each other
             # row.
-            for column_at in range(-1, OW):
+            if by_taps:
+                _by_taps(d, OC - column, image, filters_at, out, shape, filters, steps, xp, wk, yp, yr)
+            for column_at in range(-1, -1 if by_taps else OW):
                 if column_at >= 0 and w0 <= column_at < w1:
                     continue
                 along = column_at < 0
@@ -249,6 +280,26 @@ def _phase(offset, taps, stride, pad, dilation):
     return count, last, step, (offset + pad - last * dilation) // stride
 
 
+def adds_images_at_once(size: int, taps: int, outputs: int, stride: int, pad: int, dilation: int) -> bool:
+    """Return whether `conv_backward_data` has each element's whole sum before it writes it, so that it may add it to another.
+
+    Args:
+        size: of the image along its width, pixels.
+        taps: of the filter, likewise.
+        outputs: width of the output.
+        stride, pad, dilation: along the width.
+    """
+    assert _phase.fn is not None
+    assert _inside.fn is not None
+    for b in range(min(stride, size)):
+        positions = -(-(size - b) // stride)
+        count, _, step, shift = _phase.fn(b, taps, stride, pad, dilation)
+        low, high = _inside.fn(positions, outputs, count, 1, -shift, max(1, dilation * step // stride))
+        if 2 * (high - low) < positions:
+            return False
+    return True
+
+
 @helper
 def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
     """Write dx[n0:n1] (+)= the gradient of the images.
@@ -262,7 +313,8 @@ def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
         dx: address of [N, H, W, C]; every element of the range is written.
         n0: first image.
         n1: past the last image.
-        acc: 1 to add to dx, each element's whole sum at once; 0 to overwrite it. A depthwise convolution overwrites.
+        acc: 1 to add to dx, each element's whole sum at once; 0 to overwrite it. A depthwise convolution overwrites. Where
+            `adds_images_at_once` does not hold, 0 sums in another order.
         geometry: see the module.
         scratch: address of `conv_backward_data_scratch` elements.
     """

@@ -8,6 +8,7 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.conv import (
+    adds_images_at_once,
     conv_backward_data,
     conv_backward_data_scratch,
     conv_backward_weight,
@@ -262,7 +263,11 @@ def _image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) ->
         o.call(backward_data, upstream, w, target, *scratch, images.geometry, images.n, acc)
         images.outward(target, into)
 
-    if images.last and not (groups > 1 and groups == images.image[2]):
+    a = o.attrs
+    once = adds_images_at_once(
+        images.image[1], w.shape[3], images.out[1], a["strides"][1], a["paddings"][1], a["dilations"][1]
+    )
+    if images.last and once and not (groups > 1 and groups == images.image[2]):
         write(dx, preload(o, "Input@GRAD"))
     else:
         beside(o, "Input@GRAD", write)
