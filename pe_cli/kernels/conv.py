@@ -14,9 +14,15 @@ and right is implied by OH and OW. Filters are [kh, kw, C/groups, OC] row-major.
 elements.
 """
 
-# ruff: noqa: PLR0912, C901 - kernels take addresses, sizes and strides one by one, and loop in loops
+
 from __future__ import annotations
 
+from pe_cli.kernels.depthwise import (
+    depthwise_backward_data,
+    depthwise_backward_weight,
+    depthwise_forward,
+    taps_inside,
+)
 from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer
 from pe_cli.kernels.micro import block_vectors, panel
 from pe_cli.kernels.transpose import transpose
@@ -83,14 +89,6 @@ def _inside(outputs, size, taps, stride, pad, dilation):
 
 
 @helper
-def _taps(start, size, taps, dilation):
-    """Return the range of taps inside the image for an output whose tap 0 is at `start`, along one axis."""
-    low = max(0, (dilation - 1 - start) // dilation)
-    high = min(taps, (size - 1 - start) // dilation + 1)
-    return low, max(high, low)
-
-
-@helper
 def _by_taps(d, used, image, w, out, shape, filters, steps, xp, wk, yp, yr):
     """Do `_convolve` for d vectors of columns of one image: row by row, each column of taps on all outputs that it reaches.
 
@@ -101,7 +99,7 @@ def _by_taps(d, used, image, w, out, shape, filters, steps, xp, wk, yp, yr):
     sh, sw, ph, pw, dh, dw = steps
     for i in range(OH):
         ix = i * sh - ph
-        a0, a1 = _taps(ix, H, kh, dh)
+        a0, a1 = taps_inside(ix, H, kh, dh)
         row = out + SIZE * i * yr
         for j in range(OW):
             pixel = pointer(row + SIZE * j * yp)
@@ -162,13 +160,13 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
                 along = column_at < 0
                 j = w0 if along else column_at
                 jx = j * sw - pw
-                b0, b1 = (0, kw) if along else _taps(jx, W, kw, dw)
+                b0, b1 = (0, kw) if along else taps_inside(jx, W, kw, dw)
                 i = 0
                 while i < OH:
                     group = (not along) and i == h0 and h1 > h0
                     rows = w1 - w0 if along else (h1 - h0 if group else 1)
                     ix = i * sh - ph
-                    a0, a1 = _taps(ix, H, kh, dh)
+                    a0, a1 = taps_inside(ix, H, kh, dh)
                     panel(
                         d, rows, OC - column,
                         image + SIZE * ((ix + a0 * dh) * W + jx + b0 * dw) * xp,
@@ -247,7 +245,7 @@ def conv_forward(x, w, y, n0, n1, geometry, scratch):
     x += SIZE * n0 * H * W * C
     y += SIZE * n0 * OH * OW * OC
     if groups > 1 and groups == C:
-        _depthwise_forward(x, w, y, n1 - n0, geometry)
+        depthwise_forward(x, w, y, n1 - n0, geometry)
         return
     c, o = C // groups, OC // groups
     for g in range(groups):
@@ -322,7 +320,7 @@ def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
     dy += SIZE * n0 * OH * OW * OC
     dx += SIZE * n0 * H * W * C
     if groups > 1 and groups == C:
-        _depthwise_backward_data(dy, w, dx, n1 - n0, geometry)
+        depthwise_backward_data(dy, w, dx, n1 - n0, geometry)
         return
     c, o = C // groups, OC // groups
     for g in range(groups):
@@ -362,7 +360,7 @@ def conv_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry, scratch):
     x += SIZE * n0 * H * W * C
     dy += SIZE * n0 * OH * OW * OC
     if groups > 1 and groups == C:
-        _depthwise_backward_weight(x, dy, dw, n1 - n0, a0, a1, acc, geometry)
+        depthwise_backward_weight(x, dy, dw, n1 - n0, a0, a1, acc, geometry)
         return
     c, o = C // groups, OC // groups
     images = max(n1 - n0, 0)
@@ -440,7 +438,7 @@ def _weights_block(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc
                     if j >= 0 and w0 <= j < w1:
                         continue
                     inner = j < 0
-                    b0, b1 = (0, kw) if inner else _taps(j * sw - pw, W, kw, 1)
+                    b0, b1 = (0, kw) if inner else taps_inside(j * sw - pw, W, kw, 1)
                     at = w0 if inner else j
                     panel(
                         d, (b1 - b0) * C, OC - column,
@@ -465,92 +463,6 @@ def _weights_block(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc
                     )  # fmt: skip
             column += d * LANES
             left -= d
-
-
-# --- depthwise --------------------------------------------------------------------------------------------------------
-
-
-@helper
-def _depthwise_forward(x, w, y, images, geometry):
-    """Do a convolution whose groups are single channels: output channel c*m + j sees input channel c only."""
-    H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, _ = geometry
-    m = OC // C
-    for n in range(images):
-        for i in range(OH):
-            a0, a1 = _taps(i * sh - ph, H, kh, dh)
-            for j in range(OW):
-                b0, b1 = _taps(j * sw - pw, W, kw, dw)
-                out = pointer(y + SIZE * ((n * OH + i) * OW + j) * OC)
-                for q in range(OC):
-                    out[q] = T(0)
-                for a in range(a0, a1):
-                    for b in range(b0, b1):
-                        pixel = pointer(x + SIZE * ((n * H + i * sh - ph + a * dh) * W + j * sw - pw + b * dw) * C)
-                        tap = pointer(w + SIZE * (a * kw + b) * OC)
-                        if m == 1:
-                            for q in range(C):
-                                out[q] += pixel[q] * tap[q]
-                        else:
-                            for q in range(C):
-                                for e in range(q * m, q * m + m):
-                                    out[e] += pixel[q] * tap[e]
-
-
-@helper
-def _depthwise_backward_data(dy, w, dx, images, geometry):
-    """Write dx of a depthwise convolution."""
-    H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, _ = geometry
-    m = OC // C
-    for n in range(images):
-        whole = pointer(dx + SIZE * n * H * W * C)
-        for q in range(H * W * C):
-            whole[q] = T(0)
-        for i in range(OH):
-            a0, a1 = _taps(i * sh - ph, H, kh, dh)
-            for j in range(OW):
-                b0, b1 = _taps(j * sw - pw, W, kw, dw)
-                grad = pointer(dy + SIZE * ((n * OH + i) * OW + j) * OC)
-                for a in range(a0, a1):
-                    for b in range(b0, b1):
-                        pixel = pointer(dx + SIZE * ((n * H + i * sh - ph + a * dh) * W + j * sw - pw + b * dw) * C)
-                        tap = pointer(w + SIZE * (a * kw + b) * OC)
-                        if m == 1:
-                            for q in range(C):
-                                pixel[q] += grad[q] * tap[q]
-                        else:
-                            for q in range(C):
-                                for e in range(q * m, q * m + m):
-                                    pixel[q] += grad[e] * tap[e]
-
-
-@helper
-def _depthwise_backward_weight(x, dy, dw, images, row0, row1, acc, geometry):
-    """Write rows row0 <= a < row1 of dw of a depthwise convolution."""
-    H, W, C, OH, OW, OC, _, kw, sh, sw, ph, pw, dh, dilation, _ = geometry
-    m = OC // C
-    for a in range(row0, row1):
-        if not acc:
-            row = pointer(dw + SIZE * a * kw * OC)
-            for q in range(kw * OC):
-                row[q] = T(0)
-        for n in range(images):
-            for i in range(OH):
-                ix = i * sh - ph + a * dh
-                if ix < 0 or ix >= H:
-                    continue
-                for j in range(OW):
-                    b0, b1 = _taps(j * sw - pw, W, kw, dilation)
-                    grad = pointer(dy + SIZE * ((n * OH + i) * OW + j) * OC)
-                    for b in range(b0, b1):
-                        pixel = pointer(x + SIZE * ((n * H + ix) * W + j * sw - pw + b * dilation) * C)
-                        tap = pointer(dw + SIZE * (a * kw + b) * OC)
-                        if m == 1:
-                            for q in range(C):
-                                tap[q] += grad[q] * pixel[q]
-                        else:
-                            for q in range(C):
-                                for e in range(q * m, q * m + m):
-                                    tap[e] += grad[e] * pixel[q]
 
 
 # --- layouts ----------------------------------------------------------------------------------------------------------

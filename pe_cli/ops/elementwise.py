@@ -17,11 +17,11 @@ from pe_cli.ops.addto import added, beside
 from pe_cli.ops.assign import copy
 from pe_cli.ops.broadcast import aligned, back_kernel, binary_kernel, broadcast, call_binary, expanded
 from pe_cli.ops.cuda import also_on_cuda
-from pe_cli.ops.elementary import scale
 from pe_cli.ops.fill import fill
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.reduction import sum_axes
 from pe_cli.ops.registry import Attr, OpDef, Sample, Scalar, op
+from pe_cli.ops.scale import scale
 
 AXIS = {"axis": Attr(-1, "axis of X that Y's first axis stands for; -1 aligns the last axes")}
 NUMBERS = (*FLOATS, "int32", "int64")

@@ -13,11 +13,11 @@ from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.cuda import also_on_cuda
-from pe_cli.ops.elementary import scale
 from pe_cli.ops.fill import fill
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.reduction import ADD, LARGEST, SMALLEST, TIMES, Reduction, reduce_with, spread, sum_axes
 from pe_cli.ops.registry import OPS, Attr, OpDef, Sample, op
+from pe_cli.ops.scale import scale
 
 NUMBERS = (*FLOATS, "int32", "int64")
 
