@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import chart
 import workloads
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -88,15 +89,34 @@ def compare(name: str, size: int, args: argparse.Namespace, folder: Path) -> dic
     return row
 
 
+def peak() -> float:
+    """Return what one thread's multiply-adds reach at most, GFLOP/s."""
+    import kernels
+
+    return kernels.machine("float32")
+
+
+def limit(name: str, size: int, rate: float, cores: int) -> float:
+    """Return the ms that a training step's multiply-adds take at the peak rate of all cores; 0 where it has hardly any.
+
+    Forward, and twice as much backward; that the first layer's inputs need no gradient is left aside.
+    """
+    found = run([sys.executable, "-m", "pe_cli.cli.main", "summary", f"configs/bench/{name}.yaml", "--json"])
+    operations = sum(layer["flops"] for layer in found["layers"]) * size * (1 if name == "chain" else 3)
+    return operations / (rate * 1e6 * cores) if operations > 1e6 else 0.0
+
+
 def table(rows: list[dict]) -> str:
     """Return the table as Markdown."""
     head = "| workload | batch | pe, ms a step | pe on one device | PyTorch at its best | PyTorch / pe "
-    head += "| start: pe / PyTorch, s | peak MB: pe / PyTorch |"
-    lines = [head, "|---|---|---|---|---|---|---|---|"]
+    head += "| of the peak | start: pe / PyTorch, s | peak MB: pe / PyTorch |"
+    lines = [head, "|---|---|---|---|---|---|---|---|---|"]
     for r in rows:
+        share = f"{r['limit'] / r['ours']:.0%}" if r["limit"] else "-"
         lines.append(
             f"| {r['name']} | {r['size']} | {r['ours']:.3f} | {r['one']:.3f} | {r['theirs']:.3f} ({r['best']}) | "
-            f"**{r['theirs'] / r['ours']:.2f}** | {r['start']:.2f} / {r['peer_start']:.2f} | {r['rss']:.0f} / {r['peer_rss']:.0f} |"
+            f"**{r['theirs'] / r['ours']:.2f}** | {share} | "
+            f"{r['start']:.2f} / {r['peer_start']:.2f} | {r['rss']:.0f} / {r['peer_rss']:.0f} |"
         )
     return "\n".join(lines)
 
@@ -120,12 +140,19 @@ def main() -> None:
         for name in args.only.split(","):
             rows += [compare(name, size, args, Path(folder)) for size in workloads.BATCHES[name]]
     if args.write:
+        rate, cores = peak(), len(os.sched_getaffinity(0))
+        for row in rows:
+            row["limit"] = limit(row["name"], row["size"], rate, cores)
         path = ROOT / "docs" / "performance.md"
         text = path.read_text(encoding="utf-8")
         before, rest = text.split(MARKS[0])
         after = rest.split(MARKS[1])[1]
         machine = f"{processor()}, {len(os.sched_getaffinity(0))} cores, {rows[0]['peer']}, Python {platform.python_version()}"
-        path.write_text(f"{before}{MARKS[0]}\n\n{machine}\n\n{table(rows)}\n\n{MARKS[1]}{after}", encoding="utf-8")
+        machine += f", peak {rate:.0f} GFLOP/s a core"
+        chart.draw(rows, ROOT / "docs" / "pictures" / "benchmarks.svg", machine)
+        picture = "![Times of PyTorch over times of pe](pictures/benchmarks.svg)"
+        made = f"{MARKS[0]}\n\n{machine}\n\n{picture}\n\n{table(rows)}\n\n{MARKS[1]}"
+        path.write_text(f"{before}{made}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":
