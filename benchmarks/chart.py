@@ -35,5 +35,5 @@ def draw(rows: list[dict], path: Path, title: str) -> None:
     axes.set_xlabel("PyTorch's time / pe's time, a training step (more is better)")
     axes.set_title(title, fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="lower right", frameon=False, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     figure.savefig(path, format="svg", metadata={"Date": None})
