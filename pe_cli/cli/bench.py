@@ -10,6 +10,8 @@ import click
 from pe_cli.cli.common import json_option, override_option, path_argument, path_option
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pe_cli.session.job import Job
 
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 @click.option("--steps", type=click.IntRange(min=1), default=30, show_default=True, help="Steps that are timed.")
 @click.option("--warmup", type=click.IntRange(min=1), default=3, show_default=True, help="Steps before, the first too.")
 @click.option("--max-seconds", type=click.FloatRange(min=0), help="Stop timing after so long; at least four steps.")
+@click.option("--data", "with_data", is_flag=True, help="Also time the reader alone, and steps that read their data.")
 @path_option("--init", metavar="FILE", help="Start from values by name: a run, a checkpoint, .safetensors or .npz.")
 @override_option
 @json_option
@@ -26,6 +29,7 @@ def command(
     steps: int,
     warmup: int,
     max_seconds: float | None,
+    with_data: bool,
     init: Path | None,
     overrides: tuple[str, ...],
     as_json: bool,
@@ -36,6 +40,10 @@ def command(
     time from the start of the process until the first step can begin, build_s its part without imports; first_step_s
     includes planning and, where no cache holds them, compiling the kernels. A config that says nothing of training has
     its evaluation step timed.
+
+    With --data, data_samples_per_s is what the reader gives when nobody computes, over two seconds, and beyond_step the
+    share of a reading step that one fed from memory does not take: near 0 where reading keeps up beside computing.
+    Batches of ever new shapes, as of sequences, count there too: each makes a plan.
     """
     import time
 
@@ -53,6 +61,8 @@ def command(
         job.values.load(load_arrays(init), partial=True)
     build_s = time.perf_counter() - begin
     found = _measure(job, steps, warmup, max_seconds)
+    if with_data:
+        found |= _measure_data(job, found["ms_per_step"]["median"], steps)
     found |= {"build_s": round(build_s, 4), "kernels_compiled": watcher.compiled}
     if as_json:
         print_json(found)
@@ -65,6 +75,11 @@ def command(
             f" ({found['kernels_compiled']} of {found['kernels']} kernels compiled), {found['peak_rss_mb']} MB; "
             f"loss {found['loss_first']:.6g} -> {found['loss_last']:.6g}"
         )
+        if with_data:
+            click.echo(
+                f"data: the reader alone gives {found['data_samples_per_s']:,} samples/s; {found['ms_per_reading_step']} ms a "
+                f"step that reads, {found['beyond_step']:.0%} of it beyond the step"
+            )
 
 
 def _measure(job: Job, steps: int, warmup: int, max_seconds: float | None) -> dict[str, Any]:
@@ -122,6 +137,44 @@ def _measure(job: Job, steps: int, warmup: int, max_seconds: float | None) -> di
         "loss_first": first,
         "loss_last": last,
         "kernels": _kernels(executor),
+    }
+
+
+#: Seconds for which the reader alone is timed.
+READING_S = 2.0
+
+
+def _measure_data(job: Job, fed_ms: float, steps: int) -> dict[str, Any]:
+    """Time the reader alone, and training steps that take their batches from it."""
+    import itertools
+    import statistics
+    import time
+
+    program = job.built.train or job.built.eval
+    split = "train" if job.built.train is not None else "eval"
+    executor = job.executor(program)
+
+    def batches() -> Iterator[Any]:
+        loader = job.loader(split, program, job.batch_size, drop_last=len(job.dataset(split)) >= job.batch_size)
+        return itertools.chain.from_iterable(map(loader.epoch, itertools.count()))
+
+    samples, begin = 0, time.perf_counter()
+    for feed in batches():
+        samples += executor.samples(feed)
+        if time.perf_counter() - begin > READING_S:
+            break
+    rate = samples / (time.perf_counter() - begin)
+    times, last = [], time.perf_counter()
+    for i, feed in enumerate(itertools.islice(batches(), steps + 1)):
+        executor.run(feed, [], i)
+        now = time.perf_counter()
+        times.append((now - last) * 1000)
+        last = now
+    reading = statistics.median(times[1:])  # the first makes the plan
+    return {
+        "data_samples_per_s": round(rate, 1),
+        "ms_per_reading_step": round(reading, 4),
+        "beyond_step": round(max(0.0, 1 - fed_ms / reading), 3),
     }
 
 

@@ -63,6 +63,17 @@ def test_bench_prints_one_line_of_json(pe: Pe, config: Path) -> None:
     assert found["loss_last"] < found["loss_first"]
 
 
+def test_bench_times_the_reader_too(pe: Pe, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pe_cli.cli.bench.READING_S", 0.1)
+    said = pe("bench", config, "--steps", 3, "--data", "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    assert found["data_samples_per_s"] > 0
+    assert 0 <= found["beyond_step"] < 1
+    assert found["ms_per_reading_step"] > 0
+    assert "the reader alone gives" in pe("bench", config, "--steps", 3, "--data").out
+
+
 def test_bench_starts_from_given_values(pe: Pe, config: Path, tmp_path: Path) -> None:
     data = np.load(tmp_path / "data.npz")
     np.savez(tmp_path / "w.npz", **{"guess.w_0": np.zeros((4, 1), np.float32), "guess.b_0": np.zeros(1, np.float32)})
