@@ -39,9 +39,11 @@ def command(
     for name in fetches:
         job.variable(name)
     use = split or ("predict" if "predict" in job.run.data else "eval")
-    samples = 0
+    block = job.built.eval.global_block()
+    by_sample = [name for name in fetches if block.var(job.variable(name)).shape[:1] == (-1,)]
+    rows = 0
     with open_writer(out) as writer:
         for step, batch in enumerate(job.predict(use, list(dict.fromkeys(fetches)))):
             writer.write(step, batch)
-            samples += max(len(a) if a.ndim else 1 for a in batch.values())
-    click.echo(f"{samples:,} samples of {use}, {values} -> {out}")
+            rows += len(batch[by_sample[0]]) if by_sample else 1
+    click.echo(f"{rows:,} {'samples' if by_sample else 'batches'} of {use}, {values} -> {out}")
