@@ -15,6 +15,8 @@ from pe_cli.program.portable import FLAGS, declare, decode
 _TOKEN = re.compile(r'\s*(?:(->)|([\w.@/+-]+)|("(?:[^"\\]|\\.)*")|([(){}\[\]=:,]))')
 #: Characters of text that are read at most.
 MAX_CHARACTERS = 1 << 26
+#: Digits of a size, a seed or a number of a block: what int64 holds.
+_DIGITS = 19
 
 
 def parse_program(text: str, file: str = "program") -> Program:
@@ -231,7 +233,9 @@ class _Line:
     def number(self, word: str) -> int:
         """Return a size."""
         if not word.isascii() or not word.isdigit():
-            raise self.error(f"expected a number, got '{word}'")
+            raise self.error(f"expected a number, got '{word:.40}'")
+        if len(word) > _DIGITS:
+            raise self.error(f"a number has at most {_DIGITS} digits, and {word:.10}... has {len(word)}")
         return int(word)
 
     def integer(self) -> int:
