@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.bounds import kept
@@ -36,7 +36,10 @@ def _try(target: str, folder: Path, inputs: st.SearchStrategy[bytes]) -> None:
     own = folder / target
     own.mkdir(exist_ok=True)
 
+    phases = (Phase.generate, Phase.shrink) if not os.environ.get("PE_FUZZ_RAW") else (Phase.generate,)
+
     @settings(
+        phases=phases,
         max_examples=MORE or FEW.get(target, 80),
         derandomize=not MORE,
         database=None,
