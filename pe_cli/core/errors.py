@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+
+
+#: What steers a terminal, turns the direction of text, or has no bytes in UTF-8.
+_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def shown(text: str) -> str:
+    """Return text of a file or of the command line as a terminal may show it: with U+FFFD for what would steer it."""
+    return _UNSHOWN.sub("\ufffd", text)
 
 
 class ExitCode(IntEnum):
@@ -92,7 +102,7 @@ class PeError(Exception):
                 lines.append(span.excerpt())
         if self.hint:
             lines.append(f"hint: {self.hint}")
-        return "\n".join(lines)
+        return shown("\n".join(lines))
 
     def __str__(self) -> str:
         return self.render()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -130,6 +131,7 @@ class ArrayDataset:
             raise origin.error(f"field '{empty[0]}' has shape {shape}: there is nothing in it", "check what wrote it")
         # a plain view: np.memmap's own indexing does Python work for every batch
         self._arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        self._maps = [(name, found, found.size()) for name, array in arrays.items() if (found := _map_of(array)) is not None]
         self._origin = origin
 
     def __len__(self) -> int:
@@ -139,8 +141,15 @@ class ArrayDataset:
         """Return copies of some samples; see `Dataset.take`.
 
         Raises:
-            PeError: a uint64 above the largest int64.
+            PeError: a uint64 above the largest int64, or the file of a mapped field was cut since it was opened.
         """
+        for name, mapped, size in self._maps:
+            # to read what is no longer in the file would end the process with SIGBUS
+            if mapped.size() < size:
+                raise self._origin.error(
+                    f"the file of field '{name}' was cut while it is read: {mapped.size()} bytes of {size} are left",
+                    "write a new file beside it and rename that: who reads the old one keeps it",
+                )
         return {name: self._rows(name, array, indices) for name, array in self._arrays.items()}
 
     def _rows(self, name: str, array: Array, indices: NDArray[np.int64]) -> Array:
@@ -178,6 +187,14 @@ class Window:
         """Return copies of some samples, counted from the window's first; see `Dataset.take`."""
         assert not indices.size or (indices.min() >= 0 and indices.max() < self._count), "index outside the window"
         return self._dataset.take(indices + self._start)
+
+
+def _map_of(array: Array) -> mmap.mmap | None:
+    """Return what maps the file of an array; None for one in memory."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, mmap.mmap) else None
 
 
 def map_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int, fortran: bool = False) -> Array:

@@ -14,6 +14,8 @@ _REAL = frozenset("0123456789+-.eE")
 _WORDS = 1 << 64
 #: Characters of a line that an error shows.
 _SHOWN = 120
+#: Digits of a number of values, with leading zeros.
+_DIGITS = 18
 Values = list[int] | list[float]
 #: Name, type, and number of values of a slot, 0 for any.
 Slot = tuple[str, str, int]
@@ -37,7 +39,7 @@ def parse_line(line: str, slots: Sequence[Slot], file: str, number: int) -> list
     at = 0
     for name, kind, wanted in slots:
         count = words[at] if at < len(words) else ""
-        if not (count.isascii() and count.isdigit()) or int(count) < 1:
+        if not (count.isascii() and count.isdigit() and len(count) <= _DIGITS) or int(count) < 1:
             said = f"'{count:.40}'" if count else "nothing"
             what = f"slot '{name}' begins with the number of its values, at least 1, and here is {said}"
             raise _error(what, "write a padding value where a slot has none: 1 0", words, at, file, number)

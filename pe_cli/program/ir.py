@@ -364,12 +364,14 @@ class Program:
         """Return the program of a text or of JSON (`pe_cli.program.serialize.to_json`).
 
         Raises:
-            PeError: it is neither.
+            PeError: it is neither, or holds half of a surrogate pair, which no file can hold.
         """
         from pe_cli.program.parse import parse_program
         from pe_cli.program.serialize import from_json
 
         plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        if any("\ud800" <= c <= "\udfff" for c in set(plain)):
+            raise PeError("the program holds half of a surrogate pair, which is no text", hint="write it as UTF-8")
         return from_json(plain) if plain.lstrip().startswith("{") else parse_program(plain)
 
     def clone(self, for_test: bool = False) -> Program:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -10,11 +9,13 @@ from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import TensorType, check_dtype
 from pe_cli.ops.registry import find
 from pe_cli.program.ir import EMPTY, Block, Operator, Program, Role
-from pe_cli.program.portable import FLAGS, declare, decode
+from pe_cli.program.portable import FLAGS, declare, decode, read_json
 
 _TOKEN = re.compile(r'\s*(?:(->)|([\w.@/+-]+)|("(?:[^"\\]|\\.)*")|([(){}\[\]=:,]))')
 #: Characters of text that are read at most.
 MAX_CHARACTERS = 1 << 26
+#: Digits of a size, a seed or a number of a block: what int64 holds.
+_DIGITS = 19
 
 
 def parse_program(text: str, file: str = "program") -> Program:
@@ -204,7 +205,7 @@ class _Line:
         if found.group(3) is None:
             return token, found.group(2) is not None
         try:
-            return str(json.loads(token)), True
+            return str(read_json(token)[0]), True
         except ValueError as error:
             raise self.error(f"bad string: {error}") from None
 
@@ -231,7 +232,9 @@ class _Line:
     def number(self, word: str) -> int:
         """Return a size."""
         if not word.isascii() or not word.isdigit():
-            raise self.error(f"expected a number, got '{word}'")
+            raise self.error(f"expected a number, got '{word:.40}'")
+        if len(word) > _DIGITS:
+            raise self.error(f"a number has at most {_DIGITS} digits, and {word:.10}... has {len(word)}")
         return int(word)
 
     def integer(self) -> int:
@@ -252,8 +255,8 @@ class _Line:
         begin = self.at + len(self.text[self.at :]) - len(self.text[self.at :].lstrip())
         self.start = begin
         try:
-            value, self.at = json.JSONDecoder().raw_decode(self.text, begin)
-        except (ValueError, RecursionError) as error:
+            value, self.at = read_json(self.text, begin)
+        except ValueError as error:
             raise self.error(f"bad attributes: {error}", 'write {"name": value}') from None
         if not isinstance(value, dict):
             raise self.error("attributes must stand in {}")

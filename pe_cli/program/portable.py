@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -16,7 +17,34 @@ CLASSES: dict[str, type] = {}
 FLAGS = ("is_data", "persistable", "stop_gradient")
 PARAMETER_FACTS = ("trainable", "learning_rate", "regularizer", "gradient_clip", "do_model_average")
 
+#: Levels of attributes within attributes.
+MAX_DEPTH = 64
+
 _Class = TypeVar("_Class", bound=type)
+
+
+def _whole(text: str) -> int:
+    if len(text) > 20 or not -(1 << 63) <= int(text) < 1 << 64:
+        raise ValueError(f"the number {text:.24} has more than 64 bits")
+    return int(text)
+
+
+_DECODER = json.JSONDecoder(parse_int=_whole)
+
+
+def read_json(text: str, begin: int = 0) -> tuple[Any, int]:
+    """Return the JSON value that begins at a place of a text, and where it ends.
+
+    Raises:
+        ValueError: no JSON, nested too deeply, a number of more than 64 bits, or half of a surrogate pair.
+    """
+    try:
+        value, end = _DECODER.raw_decode(text, begin)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if "\\ud" in text[begin:end].lower():
+        json.dumps(value, ensure_ascii=False).encode()  # a lone half is no text that could be written again
+    return value, end
 
 
 def portable(cls: _Class) -> _Class:
@@ -52,14 +80,16 @@ def encode(value: Any) -> Any:
     return {"$class": name, **fields}
 
 
-def decode(value: Any) -> Any:
+def decode(value: Any, depth: int = 0) -> Any:
     """Return what `encode` was given.
 
     Raises:
-        PeError: a class that is not known, or fields that do not fit it.
+        PeError: a class that is not known, fields that do not fit it, or more than MAX_DEPTH levels.
     """
+    if depth > MAX_DEPTH:
+        raise PeError(f"attributes are nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, list):
-        return [decode(v) for v in value]
+        return [decode(v, depth + 1) for v in value]
     if not isinstance(value, dict):
         return value
     if set(value) == {"$float"} and value["$float"] in ("inf", "-inf", "nan"):
@@ -68,12 +98,12 @@ def decode(value: Any) -> Any:
         hint = "programs in files hold no Python functions: build it in Python"
         raise PeError(f"the program calls the Python function {value['$python']!r}", hint=hint)
     if "$class" not in value:
-        return {k: decode(v) for k, v in value.items()}
+        return {k: decode(v, depth + 1) for k, v in value.items()}
     name = value["$class"]
-    if name not in CLASSES:
+    if not isinstance(name, str) or name not in CLASSES:
         raise PeError(f"the program has an object of the unknown class {name!r}", hint=did_you_mean(str(name), CLASSES))
     try:
-        return CLASSES[name](**{k: decode(v) for k, v in value.items() if k != "$class"})
+        return CLASSES[name](**{k: decode(v, depth + 1) for k, v in value.items() if k != "$class"})
     except TypeError as error:
         raise PeError(f"the program has a {name} with wrong fields: {error}") from None
 

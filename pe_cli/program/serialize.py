@@ -10,7 +10,7 @@ from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType, check_dtype
 from pe_cli.ops.registry import find
 from pe_cli.program.ir import Block, Operator, Parameter, Program, Role, Variable
-from pe_cli.program.portable import attrs_of, declare, decode, facts_of
+from pe_cli.program.portable import attrs_of, declare, decode, facts_of, read_json
 
 FORMAT = "pe-program"
 #: Raised when a reader of the old version would misread the new one.
@@ -91,8 +91,11 @@ def from_json(text: str | bytes) -> Program:
     """
     _check_size(len(text), "the file")
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        plain = text.decode() if isinstance(text, bytes) else text
+        data, end = read_json(plain, len(plain) - len(plain.lstrip()))
+        if plain[end:].strip():
+            raise ValueError(f"more text after its end: {plain[end:].strip():.20}")
+    except ValueError as error:
         raise PeError(f"the program is not valid JSON: {error}") from None
     return from_dict(data)
 

@@ -1,0 +1,85 @@
+"""What every input must keep to, whatever its bytes: its folder, its memory, its time, and that nothing in it is run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+#: Bytes that handling an input of a few kilobytes may take at its peak.
+MOST_BYTES = 64 << 20
+#: Processor seconds of this thread; a slow machine needs a hundredth of it.
+MOST_SECONDS = 20.0
+
+_RUNS_CODE = ("exec", "pickle.find_class", "marshal.loads", "os.system", "os.exec", "os.fork", "os.posix_spawn", "subprocess.Popen",
+              "socket.connect", "ctypes.dlopen")  # fmt: skip
+#: They write kernels of their own names and numbers, and run these.
+_GENERATORS = ("pe_cli.ops.fusion_kernel", "pe_cli.ops.pointwise_sum")
+_CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.truncate", "shutil.rmtree")
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+class _Watch:
+    """An audit hook stays for the life of the process, so there is one, and it looks only inside `kept`."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+        self.broken: list[str] = []
+        self.hooked = False
+
+    def hook(self, event: str, args: tuple[object, ...]) -> None:
+        if self.folder is None:
+            return
+        if event in _RUNS_CODE and not _importing() and sys._getframe(1).f_globals.get("__name__") not in _GENERATORS:
+            self.broken.append(f"{event} {args!r:.200}, called by {_callers()}")
+        changes = event in _CHANGES or (event == "open" and isinstance(args[2], int) and args[2] & _WRITING)
+        if changes and isinstance(args[0], str | bytes | os.PathLike) and not _importing():
+            path = Path(os.fsdecode(args[0])).absolute()
+            if path != Path(os.devnull) and not path.is_relative_to(self.folder):
+                self.broken.append(f"{event} {path}")
+
+
+def _importing() -> bool:
+    """Return whether Python itself imports a module, whose code is run and kept as bytecode, or makes a dataclass."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib") or frame.f_globals.get("__name__") == "dataclasses":
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def _callers() -> str:
+    frame, out = sys._getframe(2), []
+    while frame is not None and len(out) < 5:
+        out.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}")
+        frame = frame.f_back  # type: ignore[assignment]
+    return " < ".join(out)
+
+
+_WATCH = _Watch()
+
+
+@contextlib.contextmanager
+def kept(folder: Path) -> Iterator[None]:
+    """Fail where what is done inside leaves `folder`, runs code, or takes too much memory or time."""
+    if not _WATCH.hooked:
+        sys.addaudithook(_WATCH.hook)
+        _WATCH.hooked = True
+    _WATCH.broken = []
+    tracemalloc.start()
+    begin = time.thread_time()
+    _WATCH.folder = folder
+    try:
+        yield
+    finally:
+        _WATCH.folder = None
+        seconds, peak = time.thread_time() - begin, tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert not _WATCH.broken, str(_WATCH.broken)
+    assert peak <= MOST_BYTES, f"{peak} bytes at the peak"
+    assert seconds <= MOST_SECONDS, f"{seconds} seconds"

@@ -1,0 +1,189 @@
+"""What reads untrusted input: each target takes bytes and a folder, and works or raises PeError."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import unicodedata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+from pe_cli.build.build import build
+from pe_cli.cli.main import run as run_command_line
+from pe_cli.config.load import load_model, load_run
+from pe_cli.config.resolved import resolved_yaml
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.data import open_reader
+from pe_cli.io import checkpoint
+from pe_cli.io.tensors import read_npz, read_safetensors
+from pe_cli.kernels import cache
+from pe_cli.program.ir import Program
+from pe_cli.program.serialize import to_json
+from tests.fuzz.bounds import kept
+
+ROOT = Path(__file__).parents[2]
+#: What `pe check` may end with: a bug of ours (1) is none of them.
+_CHECKED = {ExitCode.DONE, ExitCode.USAGE, ExitCode.DATA, ExitCode.DEVICE}
+
+Target = Callable[[bytes, Path], None]
+TARGETS: dict[str, Target] = {}
+
+
+def target(function: Target) -> Target:
+    TARGETS[function.__name__] = function
+    return function
+
+
+@contextlib.contextmanager
+def refused(folder: Path) -> Iterator[None]:
+    """Let a PeError pass, when a terminal can show it: text that it can encode, and nothing that steers it."""
+    with kept(folder):
+        try:
+            yield
+        except PeError as error:
+            shown = error.render()
+            shown.encode()
+            assert all(c.isprintable() or c in "\n\t\xa0\u3000" or unicodedata.category(c) in ("Zs", "Cn", "Co") for c in shown), repr(shown)
+            assert error.code in _CHECKED
+
+
+def project(folder: Path) -> None:
+    """Copy the shipped configs, models and data into a folder, once."""
+    for name in ("configs", "models"):
+        if not (folder / name).exists():
+            shutil.copytree(ROOT / name, folder / name)
+
+
+@target
+def config(data: bytes, folder: Path) -> None:
+    """`pe check` of a config."""
+    project(folder)
+    path = folder / "configs/fuzzed.yaml"
+    path.write_bytes(data)
+    _command(folder, "check", str(path))
+
+
+@target
+def model(data: bytes, folder: Path) -> None:
+    """`pe check` of a model."""
+    path = folder / "fuzzed.yaml"
+    path.write_bytes(data)
+    _command(folder, "check", str(path))
+    with refused(folder):
+        build(load_model(str(path)))
+
+
+@target
+def override(data: bytes, folder: Path) -> None:
+    """Values of the command line, one a line."""
+    project(folder)
+    texts = data.decode("utf-8", "surrogateescape").split("\n")
+    with refused(folder):
+        resolved_yaml(load_run(str(folder / "configs/iris.yaml"), texts))
+
+
+def _command(folder: Path, *arguments: str) -> None:
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
+    with kept(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run_command_line(list(arguments))
+    err.seek(0)
+    said = err.read()
+    assert code in _CHECKED, said
+    assert "Traceback" not in said
+    assert (code == ExitCode.DONE) or "error: " in said
+
+
+def _reader(kind: str, **options: object) -> Target:
+    def read(data: bytes, folder: Path) -> None:
+        (folder / "f").write_bytes(data)
+        with refused(folder):
+            found = open_reader(kind, options, folder)
+            batch = found.take(np.array([len(found) - 1, 0]))
+            for name, field in found.fields.items():
+                assert batch[name].dtype == field.dtype
+                assert batch[name].flags.c_contiguous
+
+    return read
+
+
+SLOTS = {"ids": None, "x": {"type": "float", "dense": True, "shape": [2]}}
+TARGETS |= {
+    "npy": _reader("npy", files={"x": "f"}),
+    "npz": _reader("npz", file="f"),
+    "idx": _reader("idx", files={"x": "f"}),
+    "csv": _reader("csv", file="f", label="kind"),
+    "csv_bare": _reader("csv", file="f", delimiter=";", header=False),
+    "multi_slot": _reader("multi_slot", files=["f"], slots=SLOTS),
+}
+
+
+@target
+def safetensors(data: bytes, folder: Path) -> None:
+    """A file of tensors alone, as `--init` takes it."""
+    path = folder / "f.safetensors"
+    path.write_bytes(data)
+    with refused(folder):
+        for array in read_safetensors(path).values():
+            assert array.nbytes <= len(data)
+
+
+@target
+def init_npz(data: bytes, folder: Path) -> None:
+    """An archive of arrays, as `--init` takes it."""
+    path = folder / "f.npz"
+    path.write_bytes(data)
+    with refused(folder):
+        read_npz(path)
+
+
+@target
+def checkpoint_meta(data: bytes, folder: Path) -> None:
+    """The description of a checkpoint whose tensors are whole."""
+    root = folder / "checkpoints"
+    step = root / "step-3"
+    if not step.exists():
+        checkpoint.save(root, 3, {"w": np.arange(6, dtype=np.float32)}, {"epoch": 1})
+    (step / "meta.json").write_bytes(data)
+    with refused(folder):
+        arrays, meta = checkpoint.load(step)
+        assert list(arrays) == list(meta["tensors"])  # type: ignore[call-overload]
+    with refused(folder):
+        checkpoint.newest_whole(root)
+
+
+@target
+def checkpoint_mark(data: bytes, folder: Path) -> None:
+    """The file `last`, that names a checkpoint and may not name any other file."""
+    root = folder / "checkpoints"
+    if not root.exists():
+        checkpoint.save(root, 3, {"w": np.arange(6, dtype=np.float32)}, {})
+    (root / "last").write_bytes(data)
+    with refused(folder):
+        assert checkpoint.load(root)[1]["step"] == 3
+
+
+@target
+def program(data: bytes, folder: Path) -> None:
+    """A program as text or JSON; what is read is written and read again."""
+    with refused(folder):
+        found = Program.parse_from_string(data)
+        text = found.to_string(with_details=True)
+        again = Program.parse_from_string(to_json(found))
+        assert again.to_string(with_details=True) == text
+
+
+@target
+def kernel(data: bytes, folder: Path) -> None:
+    """An object of the cache: damaged ones are recognised, removed, and never loaded."""
+    path = folder / f"{'0' * 8}.o"
+    path.write_bytes(data)
+    with kept(folder), mock.patch.object(cache, "folder", lambda: folder):
+        body = cache._read("0" * 8)
+    assert body == b""
+    assert not path.exists()
+
+

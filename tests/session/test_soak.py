@@ -1,0 +1,115 @@
+"""Long runs: after many steps memory and the time of a step are what they were, and files may change meanwhile."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pe_cli.core.errors import ExitCode
+from pe_cli.session.stop import StopRequest
+from tests.session.conftest import Bench
+
+#: Epochs of 22 steps; `PE_SOAK=5000` looks longer.
+EPOCHS = int(os.environ.get("PE_SOAK", "250"))
+MODEL = """\
+name: line
+feeds: {x: {shape: [4], dtype: float32}, y: {shape: [1], dtype: float32}}
+layers:
+  guess: {type: fc, input: x, size: 1}
+  error: {type: square_error_cost, input: guess, label: y}
+  loss:  {type: mean, x: error}
+fetches: [loss]
+"""
+CONFIG = """\
+model: line.yaml
+data: {train: {reader: npy, files: {x: x.npy, y: y.npy}, shuffle: true}}
+feeds: {x: x, y: y}
+train: {loss: loss, epochs: 400, batch_size: 2, optimizer: {type: SGD, learning_rate: 0.001}}
+fetches: {loss: {every: 1 steps}}
+executor: {devices: 1, seed: 3}
+output: {dir: runs, checkpoint: {every: 500 steps, keep: 2}}
+"""
+
+
+@pytest.fixture
+def line(bench: Bench, rng: np.random.Generator) -> Bench:
+    """A model of one layer on mapped data: 22 steps an epoch, of which each has a metric."""
+    x = rng.standard_normal((44, 4)).astype(np.float32)
+    np.save(bench.base / "x.npy", x)
+    np.save(bench.base / "y.npy", x[:, :1])
+    (bench.base / "line.yaml").write_text(MODEL)
+    (bench.base / "run.yaml").write_text(CONFIG)
+    return bench
+
+
+@pytest.fixture
+def each_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], None]], None]:
+    """Have something called at every look whether to stop: once a step."""
+
+    def install(call: Callable[[int], None]) -> None:
+        looks = [0]
+        plain = StopRequest.now
+
+        def now(self: StopRequest) -> bool:
+            looks[0] += 1
+            call(looks[0])
+            return bool(plain.__get__(self))
+
+        monkeypatch.setattr(StopRequest, "now", property(now))
+
+    return install
+
+
+def resident() -> int:
+    """Return bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_memory_and_the_time_of_a_step_stay(line: Bench, each_step: Callable[..., None]) -> None:
+    """A leak of 250 bytes a step shows, and so does a step that looks at all earlier ones."""
+    memory: list[int] = []
+    times: list[float] = []
+
+    def measure(look: int) -> None:
+        if look % 50 == 0:
+            memory.append(resident())
+            times.append(time.perf_counter())
+
+    each_step(measure)
+    folder = line.train("runs", "-o", f"train.epochs={EPOCHS}")
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == EPOCHS * 22
+    assert len(memory) >= EPOCHS * 22 // 50
+    begin = len(memory) // 3
+    grown, steps = memory[-1] - memory[begin], 50 * (len(memory) - begin)
+    assert grown <= (1 << 20) + 100 * steps, f"{grown} bytes in {steps} steps"
+    # the quickest of many stretches: what else the machine does does not count
+    took = np.diff(times)
+    early, late = took[begin : 2 * begin].min(), took[-begin:].min()
+    assert late <= 1.5 * early, f"fifty steps took {early} s, later {late} s"
+
+
+def test_files_that_are_removed_while_they_are_read_do_no_harm(line: Bench, each_step: Callable[..., None]) -> None:
+    """A mapped file lives until nobody reads it any more, as the other files of a program do."""
+    whole = line.train("whole", "-o", "train.epochs=6")
+
+    def remove(look: int) -> None:
+        if look == 30:
+            (line.base / "x.npy").unlink()
+            np.save(line.base / "y.npy.new", np.zeros((44, 1), np.float32))
+            (line.base / "y.npy.new.npy").rename(line.base / "y.npy")
+
+    each_step(remove)
+    pieces = line.train("pieces", "-o", "train.epochs=6")
+    assert (pieces / "metrics.jsonl").read_text() == (whole / "metrics.jsonl").read_text()
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_named(line: Bench, each_step: Callable[..., None]) -> None:
+    """Without a look at its size the process would die of SIGBUS, with no word."""
+    each_step(lambda look: os.truncate(line.base / "x.npy", 128) if look == 30 else None)
+    line.train("runs", "-o", "train.epochs=6", code=ExitCode.DATA)
+    assert "the file of field 'x' was cut while it is read: 128 bytes of 832 are left" in line.err
