@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-
 #: What steers a terminal, turns the direction of text, or has no bytes in UTF-8.
 _UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+#: Characters of a line that an error shows.
+_WIDEST = 240
 
 
 def shown(text: str) -> str:
@@ -55,13 +57,15 @@ class Span:
         return f"{self.file}:{self.line}:{self.column}"
 
     def excerpt(self) -> str:
-        """Return the source line with a caret line under the offending text, indented; empty without text."""
+        """Return the source line, or what of a long one is near, with a caret line under the offending text; empty without text."""
         if not self.text:
             return ""
-        start = self.column - 1
-        width = max(1, min(self.length, len(self.text) - start))
-        pad = "".join("\t" if c == "\t" else " " for c in self.text[:start])
-        return f"      {self.text}\n      {pad}{'^' * width}"
+        begin = max(0, self.column - 1 - _WIDEST // 2) if len(self.text) > _WIDEST else 0
+        text = self.text[begin : begin + _WIDEST]
+        start = self.column - 1 - begin
+        width = max(1, min(self.length, len(text) - start))
+        pad = "".join("\t" if c == "\t" else " " for c in text[:start])
+        return f"      {text}\n      {pad}{'^' * width}"
 
 
 class PeError(Exception):

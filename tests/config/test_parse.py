@@ -306,3 +306,17 @@ def test_no_bytes_make_a_traceback(raw: bytes) -> None:
         parse(Source("f.yaml", decode(raw, "f.yaml")), Mistakes())
     except PeError as error:
         error.render()
+
+
+def test_of_a_long_line_the_part_around_the_mistake_is_shown(errors_of: Errors) -> None:
+    (error,) = errors_of("a: [" + "1, " * 2000 + "*b" + ", 2" * 1000 + "]")
+    _, line, carets, *_ = error.render().split("\n")
+    assert len(line) < 300
+    assert line[carets.index("^") :].startswith("*b, 2")
+
+
+@pytest.mark.parametrize("character", ["\\e[2J", "\\u202e", "\\0", "\\ud800"], ids=["erase", "right to left", "nul", "half a pair"])
+def test_what_an_error_quotes_cannot_steer_a_terminal(errors_of: Errors, character: str) -> None:
+    (error,) = errors_of(f'"{character}": 1\n"{character}": 2\n')
+    assert "\ufffd" in error.render()
+    assert all(c.isprintable() or c == "\n" for c in error.render())

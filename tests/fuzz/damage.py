@@ -87,7 +87,7 @@ def _words(text: str) -> list[tuple[int, int]]:
     return out
 
 
-def deep(opening: str, closing: str, most: int = 3000) -> st.SearchStrategy[str]:
+def deep(opening: str, closing: str, most: int = 1500) -> st.SearchStrategy[str]:
     """Return strategies of texts that are nested deeply."""
     return st.integers(1, most).map(lambda levels: opening * levels + closing * levels)
 

@@ -19,6 +19,10 @@ from tests.fuzz.targets import ROOT
 from tests.program.support import TWO_LAYERS
 
 KERNEL = MAGIC + hashlib.sha256(b"\x7fELF machine code").digest() + b"\x7fELF machine code"
+OVERRIDES = (
+    "train.epochs=1", "data.train.file=x.csv", "fetches={loss: {every: 1 steps}}",
+    "train.optimizer.learning_rate=0.1", "model.args.classes=3",
+)  # fmt: skip
 
 
 def _arrays(save: object = np.savez) -> bytes:
@@ -62,7 +66,7 @@ def texts() -> dict[str, list[str]]:
     return {
         "config": [path.read_text() for path in sorted((ROOT / "configs").glob("*.yaml")) if path.stat().st_size < 2000],
         "model": [path.read_text() for path in sorted((ROOT / "models").glob("*.yaml")) if path.stat().st_size < 3000],
-        "override": ["train.epochs=1\ndata.train.file=x.csv\nfetches={loss: {every: 1 steps}}\ntrain.optimizer.learning_rate=0.1\nmodel.args.classes=3"],
+        "override": ["\n".join(OVERRIDES)],
         "csv": ["a,b,kind\n" + "".join(f"{i},{i / 3},c{i % 2}\n" for i in range(5))],
         "csv_bare": ["1;2.5\n3;4\n"],
         "multi_slot": ["2 3 4 2 0.5 1e3\n1 18446744073709551615 2 0 -1\n"],
