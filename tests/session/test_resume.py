@@ -223,7 +223,7 @@ def test_a_description_that_makes_no_sense_is_an_error(bench: Bench, change, sai
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param([], "name a config", id="nothing"),
+        pytest.param([], "pe train needs CONFIG", id="nothing"),
         pytest.param(["--resume", "--quiet"], "a run after --resume", id="no run"),
         pytest.param(["CONFIG", "--resume", "--smoke"], "can't be used together", id="smoke"),
         pytest.param(["CONFIG", "--resume", "--init", "x.npz"], "can't be used together", id="init"),
