@@ -140,7 +140,7 @@ def test_a_picture_shows_what_pe_draws_today(name: str, drawn: Path) -> None:
 def test_pictures_are_small_and_carry_no_script() -> None:
     for picture in (ROOT / "docs" / "pictures").iterdir():
         text = picture.read_text(encoding="utf-8")
-        assert picture.name in PICTURES.DRAWN
+        assert picture.name in {*PICTURES.DRAWN, "benchmarks.svg"}  # that one is made by make bench
         assert len(text) < 100_000
         assert "<script" not in text
 
