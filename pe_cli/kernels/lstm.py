@@ -39,37 +39,20 @@ def _time(s, length, reverse):
 
 
 @helper
-def _take(x, lengths, into, begin, count, record):
-    """Copy the inputs of some steps to into[step, sample, :]; zeros where a sequence is over."""
+def _move(x, lengths, held, begin, count, record, back):
+    """Copy the inputs of some steps to held[step, sample, :], or from there back; zeros where a sequence is over."""
     first, rows, steps, inputs, _, _, _, reverse, given, x_sample, x_step, _, _ = record
     for s in range(begin, begin + count):
         for r in range(rows):
             length = lengths[first + r] if given & 4 else steps
             at = (first + r) * x_sample + _time(s, length, reverse) * x_step
             to = ((s - begin) * rows + r) * inputs
-            if s < length:
+            if back:
                 for j in range(inputs):
-                    into[to + j] = x[at + j]
+                    x[at + j] = held[to + j] if s < length else T(0)
             else:
                 for j in range(inputs):
-                    into[to + j] = T(0)
-
-
-@helper
-def _put(into, lengths, x, begin, count, record):
-    """Copy from into[step, sample, :] to where `_take` reads; zeros where a sequence is over."""
-    first, rows, steps, inputs, _, _, _, reverse, given, x_sample, x_step, _, _ = record
-    for s in range(begin, begin + count):
-        for r in range(rows):
-            length = lengths[first + r] if given & 4 else steps
-            at = (first + r) * x_sample + _time(s, length, reverse) * x_step
-            to = ((s - begin) * rows + r) * inputs
-            if s < length:
-                for j in range(inputs):
-                    x[at + j] = into[to + j]
-            else:
-                for j in range(inputs):
-                    x[at + j] = T(0)
+                    held[to + j] = x[at + j] if s < length else T(0)
 
 
 @helper
@@ -120,7 +103,7 @@ def forward_steps(
     _pad_state(c0, given & 2, first, rows, units, wide, cells, states_at)
     for begin in range(0, steps, chunk):
         count = min(chunk, steps - begin)
-        _take(x, lengths, taken, begin, count, record)
+        _move(x, lengths, taken, begin, count, record, 0)
         chunk_at = address(gates) + SIZE * (gates_at + begin * rows * 4 * wide)
         strips_product(
             count * rows, 4 * wide, inputs, address(taken), inputs, 1, address(packed_ih), 0, chunk_at, 4 * wide
@@ -230,7 +213,7 @@ def backward_steps(
             for j in range(row):
                 dbias[j] += dgates[r * row + j]
         make_strips(0, address(dgates), row, count * rows, row, address(strips))
-        _take(x, lengths, taken, begin, count, record)
+        _move(x, lengths, taken, begin, count, record, 0)
         strips_product(
             inputs, row, count * rows, address(taken), 1, inputs, address(strips), again, address(dw_ih), row
         )
@@ -241,7 +224,7 @@ def backward_steps(
             strips_product(
                 count * rows, inputs, row, address(dgates), row, 1, address(packed_ih), 0, address(taken), inputs
             )
-            _put(taken, lengths, dx, begin, count, record)
+            _move(dx, lengths, taken, begin, count, record, 1)
     if given & 128:
         _store_state(dh, 0, first, rows, units, wide, dh0)
     if given & 256:

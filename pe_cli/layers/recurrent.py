@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pe_cli.layers.helper import LayerHelper
 from pe_cli.layers.registry import layer
 from pe_cli.program.ir import Variable
@@ -17,6 +19,12 @@ def _width(helper: LayerHelper, input: Variable, size: int, gates: int) -> int:
             f"{helper.layer_type}: size is {size} and input {input}, which are not {gates} width", hint=hint
         )
     return size // gates
+
+
+def _lstm_attrs(use_peepholes: bool, is_reverse: bool, gate: str, cell: str, candidate: str) -> dict[str, Any]:
+    """Return what both layers tell the op."""
+    activations = {"gate_activation": gate, "cell_activation": cell, "candidate_activation": candidate}
+    return {"use_peepholes": use_peepholes, "is_reverse": is_reverse, **activations}
 
 
 @layer
@@ -65,13 +73,7 @@ def dynamic_lstm(
     width = _width(helper, input, size, 4)
     weight = helper.parameter(param_attr, (width, size), dtype)
     bias = helper.parameter(bias_attr, (1, 7 * width if use_peepholes else size), dtype, is_bias=True)
-    attrs = {
-        "use_peepholes": use_peepholes,
-        "is_reverse": is_reverse,
-        "gate_activation": gate_activation,
-        "cell_activation": cell_activation,
-        "candidate_activation": candidate_activation,
-    }
+    attrs = _lstm_attrs(use_peepholes, is_reverse, gate_activation, cell_activation, candidate_activation)
     inputs = {"Input": input, "Weight": weight, "Bias": bias, "H0": h_0, "C0": c_0}
     return helper.op("lstm", inputs, attrs, ("Hidden", "Cell", "BatchGate"))[:2]
 
@@ -127,14 +129,8 @@ def dynamic_lstmp(
     weight = helper.parameter(param_attr, (proj_size, size), dtype)
     projection = helper.parameter(param_attr, (width, proj_size), dtype)
     bias = helper.parameter(bias_attr, (1, 7 * width if use_peepholes else size), dtype, is_bias=True)
-    attrs = {
-        "use_peepholes": use_peepholes,
-        "is_reverse": is_reverse,
-        "gate_activation": gate_activation,
-        "cell_activation": cell_activation,
-        "candidate_activation": candidate_activation,
-        "proj_activation": proj_activation,
-    }
+    attrs = _lstm_attrs(use_peepholes, is_reverse, gate_activation, cell_activation, candidate_activation)
+    attrs["proj_activation"] = proj_activation
     inputs = {"Input": input, "Weight": weight, "Bias": bias, "ProjWeight": projection, "H0": h_0, "C0": c_0}
     return helper.op("lstm", inputs, attrs, ("Hidden", "Cell", "BatchGate"))[:2]
 

@@ -211,11 +211,15 @@ def bilinear_interp(x: TensorType, *, out_h: int, out_w: int, align_corners: boo
     return _resized("bilinear_interp", x, out_h, out_w)
 
 
-def _linear(o: Lowering, pixels: object, made: object, x: tuple[int, ...], *, back: bool) -> None:
-    corners = o.attrs["align_corners"]
+def _steps(o: Lowering, x: tuple[int, ...]) -> tuple[tuple[int, int], list[float]]:
+    """Return the sizes that are wanted, and how many pixels of X one of them is, along height and width."""
     sizes = o.attrs["out_h"], o.attrs["out_w"]
-    ratios = [_ratio(s, w, corners=corners) for s, w in zip(x[2:], sizes, strict=True)]
-    half = int(not corners and o.attrs["align_mode"] == 0)
+    return sizes, [_ratio(s, w, corners=o.attrs["align_corners"]) for s, w in zip(x[2:], sizes, strict=True)]
+
+
+def _linear(o: Lowering, pixels: object, made: object, x: tuple[int, ...], *, back: bool) -> None:
+    sizes, ratios = _steps(o, x)
+    half = int(not o.attrs["align_corners"] and o.attrs["align_mode"] == 0)
     o.call(resize_linear, pixels, made, x[0] * x[1], *x[2:], *sizes, *ratios, half, int(back))
 
 
@@ -263,10 +267,8 @@ def nearest_interp(x: TensorType, *, out_h: int, out_w: int, align_corners: bool
 
 
 def _nearest(o: Lowering, pixels: object, made: object, x: tuple[int, ...], *, back: bool) -> None:
-    corners = o.attrs["align_corners"]
-    sizes = o.attrs["out_h"], o.attrs["out_w"]
-    ratios = [_ratio(s, w, corners=corners) for s, w in zip(x[2:], sizes, strict=True)]
-    o.call(resize_nearest, pixels, made, x[0] * x[1], *x[2:], *sizes, *ratios, 0.5 if corners else 0.0, int(back))
+    sizes, ratios = _steps(o, x)
+    o.call(resize_nearest, pixels, made, x[0] * x[1], *x[2:], *sizes, *ratios, 0.5 if o.attrs["align_corners"] else 0.0, int(back))
 
 
 @nearest_interp.lower("cpu")

@@ -102,8 +102,13 @@ def test_sizes_of_images_by_the_original_s_names():
     assert np.array_equal(found[2], a[:, :, ::2, ::2])
     assert np.array_equal(found[2], found[3])
     assert found[4].shape == (2, 2, 8, 12)
-    with pytest.raises(NotImplementedError, match="TRILINEAR"):
+    with pytest.raises(NotImplementedError, match=r"TRILINEAR.*use BILINEAR or NEAREST"):
         L.image_resize(x, [8, 3], resample="TRILINEAR")
+    with pytest.raises(ValueError, match="NCHW or NHWC"):
+        L.image_resize(x, [8, 3], data_format="CHWN")
+    last = L.transpose(L.image_resize(L.transpose(x, [0, 2, 3, 1]), [8, 3], data_format="NHWC"), [0, 3, 1, 2])
+    (found,) = run(last, x=a)
+    assert np.array_equal(found, run(L.image_resize(x, [8, 3]), x=a)[0])
 
 
 def test_updates_in_zeros():

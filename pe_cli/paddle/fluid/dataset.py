@@ -132,7 +132,7 @@ class InMemoryDataset(DatasetBase):
         """
         asked = [k for k, v in self.facts.items() if v is True]
         if asked:
-            raise NotThereYet(f"InMemoryDataset: {', '.join(asked)} is not there yet")
+            raise NotThereYet(f"InMemoryDataset: {', '.join(asked)} is not there yet", hint="leave it out")
         slots = self.slots()
         for begin in range(0, len(self._instances), self.batch_size):
             yield to_batch(self._instances[begin : begin + self.batch_size], slots)

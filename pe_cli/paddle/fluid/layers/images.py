@@ -146,10 +146,19 @@ def image_resize(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     """Change the size of images, by BILINEAR or NEAREST.
 
     Raises:
-        NotThereYet: another way, sizes that only a step knows, or channels last.
+        NotThereYet: another way, or sizes that only a step knows.
+        FluidValueError: another order of axes.
     """
-    if resample not in ("BILINEAR", "NEAREST") or actual_shape is not None or data_format != "NCHW":
-        raise NotThereYet(f"image_resize with {resample}, {data_format} or actual_shape is not there yet")
+    if resample not in ("BILINEAR", "NEAREST"):
+        raise NotThereYet(f"image_resize: resample {resample} is not there yet", hint="use BILINEAR or NEAREST")
+    if actual_shape is not None:
+        raise NotThereYet("image_resize: actual_shape is not there yet", hint="give out_shape or scale")
+    if data_format == "NHWC":
+        turned = call("transpose", input, [0, 3, 1, 2])
+        made = image_resize(turned, out_shape, scale, name, resample, None, align_corners, align_mode)
+        return call("transpose", made, [0, 2, 3, 1])
+    if data_format != "NCHW":
+        raise FluidValueError(f"image_resize: data_format is {data_format!r}", hint="NCHW or NHWC")
     sizes = None if out_shape is None else list(sizes_of("image_resize", "out_shape", out_shape))
     factor = None if scale is None else float(sizes_of("image_resize", "scale", scale, single=True))
     if resample == "NEAREST":
