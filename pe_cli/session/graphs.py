@@ -30,4 +30,5 @@ def draw(job: Job, folder: RunFolder) -> None:
         path = folder.path / f"{strategy.debug_graphviz_path}{name}.dot"
         if not path.resolve().is_relative_to(folder.path.resolve()):
             path = Path(f"{strategy.debug_graphviz_path}{name}.dot")
+        atomic.make_folder(path.parent)
         atomic.write_text(path, to_dot(graph, title=f"{job.run.model.name}: {name}"))

@@ -96,3 +96,11 @@ def test_feeds_that_fit_no_source_are_named(trained, override, part):
     with pytest.raises(PeError) as caught:
         trained(override)
     assert part in str(caught.value)
+
+
+def test_graphs_are_drawn_to_a_folder_of_the_run_that_is_made(trained, tmp_path):
+    trained("build_strategy.debug_graphviz_path=pictures/step_")
+    (run,) = (tmp_path / "runs").iterdir()
+    drawn = sorted(p.name for p in (run / "pictures").iterdir())
+    assert drawn == ["step_fused_graph.dot", "step_multi_devices_graph.dot", "step_original_graph.dot"]
+    assert "digraph" in (run / "pictures" / drawn[0]).read_text()
