@@ -23,14 +23,14 @@ def call(layer: str, *args, **given):
     return find(layer).fn(*args, **given)
 
 
-def network(kind: str) -> tuple[Program, Program, str]:
+def network(kind: str, is_sparse: bool = False) -> tuple[Program, Program, str]:
     """Texts to classes (`texts`), or words to classes (`words`); SGD."""
     main, startup = Program("main"), Program("startup")
     main.random_seed = startup.random_seed = 3
     with program_guard(main, startup):
         words = call("data", "words", [1], dtype="int64", lod_level=1)
         label = call("data", "label", [1], dtype="int64", lod_level=int(kind == "words"))
-        x = call("dropout", call("embedding", words, [20, 6]), 0.3)
+        x = call("dropout", call("embedding", words, [20, 6], is_sparse=is_sparse), 0.3)
         x = call("sequence_conv", x, 5, 3, act="tanh")
         if kind == "texts":
             x = call("concat", [call("sequence_pool", x, "sqrt"), call("sequence_last_step", call("dynamic_gru", call("fc", x, 9), 3))], 1)
@@ -48,8 +48,10 @@ def batch(seed: int, kind: str) -> dict[str, np.ndarray]:
     return feed if kind == "texts" else {**feed, "label@LOD0": offsets}
 
 
-def train(kind: str, devices: int, threads: int = 1) -> tuple[list[float], dict[str, np.ndarray]]:
-    main, startup, loss = network(kind)
+def train(
+    kind: str, devices: int, threads: int = 1, is_sparse: bool = False
+) -> tuple[list[float], dict[str, np.ndarray]]:
+    main, startup, loss = network(kind, is_sparse)
     scope = Scope([Place("cpu", d) for d in range(devices)])
     scope.allocate({v.name: v.type for v in startup.list_vars() if v.persistable})
     first = Scope([Place("cpu", 0)])
@@ -65,11 +67,15 @@ def train(kind: str, devices: int, threads: int = 1) -> tuple[list[float], dict[
 
 
 @pytest.mark.parametrize("kind", ["texts", "words"])
+@pytest.mark.parametrize("is_sparse", [False, True])
 @pytest.mark.parametrize("devices", [2, 3])
-def test_devices_give_what_one_device_gives(kind, devices):
-    """A mean over words counts a device by its words, one over texts by its texts; 7 texts go 2 and 2 and 3."""
+def test_devices_give_what_one_device_gives(kind, devices, is_sparse):
+    """A mean over words counts a device by its words, one over texts by its texts; 7 texts go 2 and 2 and 3.
+
+    The rows of a row-sparse gradient are none of the sequences', though they were looked up by their words.
+    """
     losses, values = train(kind, 1)
-    others, found = train(kind, devices)
+    others, found = train(kind, devices, is_sparse=is_sparse)
     np.testing.assert_allclose(others, losses, rtol=2e-6)
     for name, value in values.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
