@@ -33,7 +33,14 @@ def network(kind: str, is_sparse: bool = False) -> tuple[Program, Program, str]:
         x = call("dropout", call("embedding", words, [20, 6], is_sparse=is_sparse), 0.3)
         x = call("sequence_conv", x, 5, 3, act="tanh")
         if kind == "texts":
-            x = call("concat", [call("sequence_pool", x, "sqrt"), call("sequence_last_step", call("dynamic_gru", call("fc", x, 9), 3))], 1)
+            x = call(
+                "concat",
+                [
+                    call("sequence_pool", x, "sqrt"),
+                    call("sequence_last_step", call("dynamic_gru", call("fc", x, 9), 3)),
+                ],
+                1,
+            )
         loss = call("mean", call("softmax_with_cross_entropy", call("fc", x, 4), label))
         OPTIMIZERS["SGD"](learning_rate=0.5).minimize(loss)
     return main, startup, loss.name
