@@ -9,6 +9,8 @@ from pe_cli.kernels.transpose import transpose
 
 #: Most rows of B in a block. Of float64, half as many, so that the bytes are the same.
 DEPTH = 512
+#: The same where A is stored transposed: its rows may lie on a page each, and processors remember about a hundred pages.
+DEPTH_TRANSPOSED = 128
 #: Columns of B in a packed block: with DEPTH they take 512 KiB, half of a common L2.
 WIDTH = 256
 #: Rows of A in a block: with DEPTH they stay in the other half of L2.
@@ -30,9 +32,9 @@ def gemm_scratch(n: int, k: int) -> int:
     return columns * min(max(k, 1), DEPTH)
 
 
-def adds_at_once(m: int, n: int, k: int, size: int) -> bool:
-    """Return whether `gemm` adds every element's whole sum to C in one addition, for sizes m, n, k and elements of that many bytes."""
-    return k <= DEPTH * 4 // size and min(m, n) > NARROW
+def adds_at_once(ta: int, m: int, n: int, k: int, size: int) -> bool:
+    """Return whether `gemm` adds every element's whole sum to C in one addition, for elements of that many bytes."""
+    return k <= (DEPTH_TRANSPOSED if ta else DEPTH) * 4 // size and min(m, n) > NARROW
 
 
 def strips_size(columns: int, depth: int) -> int:
@@ -187,7 +189,7 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
     pack = tb != 0 or (m >= PACK_ROWS and ldb >= 2 * LANES)
     done = 0
     while True:
-        depth = min(DEPTH * 4 // SIZE, k - done)
+        depth = min((DEPTH_TRANSPOSED if ta else DEPTH) * 4 // SIZE, k - done)
         add = 1 if acc or done > 0 else 0
         for j0 in range(0, n, WIDTH):
             wide = min(WIDTH, n - j0)

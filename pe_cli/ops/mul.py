@@ -150,7 +150,8 @@ def _gradient(
     """Append the product that is a gradient: added by the kernel itself where that is one addition an element."""
     left, right = pair[0][1], pair[1][1]
     many = math.prod(broadcast(left.batch, right.batch, result.batch))
-    once = many == math.prod(result.batch) and adds_at_once(left.height, right.width, left.width, o.output(slot).type.numpy.itemsize)
+    sizes = left.height, right.width, left.width, o.output(slot).type.numpy.itemsize
+    once = many == math.prod(result.batch) and adds_at_once(left.transposed, *sizes)
     if many and once and alpha == 1:
         multiply(o, *pair, (o.output(slot), result), alpha, preload(o, slot), part)
     else:
