@@ -216,7 +216,9 @@ class BuildSection(Section):
     gradient_scale_strategy: Literal["CoeffNumDevice", "One", "Customized"] = Field(
         default="CoeffNumDevice", description="the loss's gradient on each device: its share of the batch, 1, or a feed"
     )
-    fuse_all_optimizer_ops: StrictBool = Field(default=False, description="one op updates all parameters of a kind")
+    fuse_all_optimizer_ops: StrictBool = Field(
+        default=True, description="one op updates all parameters of a kind; not with Reduce; fluid's default is false"
+    )
     fuse_broadcast_ops: StrictBool | None = Field(default=None, description="join the broadcasts of Reduce")
     fuse_bn_add_act_ops: StrictBool = Field(
         default=True, description="batch_norm, the sum with another image and relu become one; fluid's default is false"

@@ -18,7 +18,8 @@ class BuildStrategy:
             takes the gradient of the loss as a feed.
         fuse_all_reduce_ops: sum gradients in buckets.
         fuse_all_reduce_bytes: size of a bucket; our own.
-        fuse_all_optimizer_ops: one op updates all parameters of a kind.
+        fuse_all_optimizer_ops: one op updates all parameters of a kind, with their weight decay, and adds up their gradients;
+            not with Reduce. fluid's default is false.
         fuse_broadcast_ops: join the broadcasts of Reduce; None where they exist. CPU devices share parameters and have none.
         fuse_bn_add_act_ops, fuse_bn_act_ops: batch_norm, the sum with another image and relu are one op, as are their gradients;
             fluid's default is false.
@@ -41,7 +42,7 @@ class BuildStrategy:
     gradient_scale_strategy: str = "CoeffNumDevice"
     fuse_all_reduce_ops: bool = True
     fuse_all_reduce_bytes: int = 4 << 20
-    fuse_all_optimizer_ops: bool = False
+    fuse_all_optimizer_ops: bool = True
     fuse_broadcast_ops: bool | None = None
     fuse_bn_add_act_ops: bool = True
     fuse_bn_act_ops: bool = True

@@ -11,6 +11,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.devices.chains import chains
+from pe_cli.devices.loans import Loans
 from pe_cli.devices.memory import Arena
 from pe_cli.devices.parts import in_order, pieces
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
@@ -50,6 +51,8 @@ class CpuStep:
     ) -> None:
         self._spot = spot
         self._step = np.zeros(1, np.int64)
+        self._loans = Loans()
+        self._words = 0
         self._keep: list[Any] = []
         calls = [in_order(w.calls) for w in works]
         instances = [[Instance(c.kernel, c.dtype, c.second) for c in row] for row in calls]
@@ -69,9 +72,10 @@ class CpuStep:
     @staticmethod
     def _chains(works: Sequence[Work], calls: Sequence[Sequence[Call]], threads: int) -> list[Chain]:
         homes = [w.home for w in works]
-        if threads <= len(set(homes)):  # every thread has a device of its own: parts of ops would only be moved about
-            calls = [[replace(c, part=None) for c in row] for row in calls]
-        cut = pieces(homes, calls, [w.waits for w in works])
+        if threads <= len(set(homes)):  # every thread has a device of its own: parts of its ops would only be moved about
+            pairs = zip(works, calls, strict=True)
+            calls = [row if w.spread else [replace(c, part=None) for c in row] for w, row in pairs]
+        cut = pieces(homes, calls, [w.waits for w in works], [w.spread for w in works])
         return chains([p.home for p in cut], [set(p.waits) for p in cut], [p.begin for p in cut], [p.end for p in cut])
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
@@ -85,6 +89,10 @@ class CpuStep:
         self._step[0] = step
         failed, timeline = self._stamps().run_timed()
         return (None if failed is None else (failed[0].op, failed[1])), timeline
+
+    def lend(self, spot: Spot, array: np.ndarray[Any, Any] | None) -> bool:
+        """Read an array in the place of what lies at a spot, from the next step on; see `Step.lend`."""
+        return self._loans.lend([tape for tape in (self.tape, self._stamped) if tape is not None], spot, array)
 
     def watch(self, seconds: float, tell: Callable[[Stalled], PeError]) -> None:
         """Watch every step from now on.
@@ -100,6 +108,7 @@ class CpuStep:
     def _stamps(self) -> StampedTape:
         if self._stamped is None:
             self._stamped = StampedTape(*self._parts)
+            self._loans.renew(self._stamped)
         return self._stamped
 
     def _guarded(self) -> tuple[Instruction, list[int]] | None:
@@ -120,11 +129,17 @@ class CpuStep:
         for i, arg in enumerate(call.args):
             if arg is STATUS:
                 status = i
+            elif isinstance(arg, (Buffer, Offset)) and not isinstance(call.kernel, HostKernel):
+                spot, offset = self._place(arg)
+                self._loans.note(spot, self._words + i, offset)
             words.append(0 if arg is STATUS else self._word(arg))
+        self._words += len(words)
         return Instruction(instance, tuple(words), work, status)
 
     def _host(self, call: Call) -> int:
         """Return the address of a Python function's entry."""
+        for b in call.args[1:]:
+            self._loans.forbid(self._place(b)[0])
         entry = call.kernel.entry([self._address(b) for b in call.args[1:]])
         self._keep.append(entry)
         return ctypes.cast(entry, ctypes.c_void_p).value or 0
@@ -138,13 +153,20 @@ class CpuStep:
             values = arg.values if isinstance(arg, Numbers) else [self._address(b) for b in arg.buffers]
             array = np.array([*values, 0], np.int64)
             self._keep.append(array)
+            for i, b in enumerate(arg.buffers if isinstance(arg, Table) else ()):
+                spot, offset = self._place(b)
+                self._loans.note_table(spot, array, i, offset)
             return int(array.ctypes.data)
         return word(arg)
 
     def _address(self, arg: Buffer | Offset) -> int:
+        spot, offset = self._place(arg)
+        return int(spot.memory.address) + spot.offset + offset
+
+    def _place(self, arg: Buffer | Offset) -> tuple[Spot, int]:
+        """Return where a buffer lies, and how many bytes after its start an argument does."""
         buffer, elements = (arg.buffer, arg.elements) if isinstance(arg, Offset) else (arg, 0)
-        spot = self._spot(buffer)
-        return int(spot.memory.address) + spot.offset + elements * buffer.type.numpy.itemsize
+        return self._spot(buffer), elements * buffer.type.numpy.itemsize
 
 
 DEVICE = CpuDevice()

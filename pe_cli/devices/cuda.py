@@ -253,6 +253,11 @@ class CudaStep:
         self._wait()
         return self._failure() if self._reporters else None
 
+    def lend(self, spot: Spot, array: np.ndarray[Any, Any] | None) -> bool:
+        """Return False: the device has memory of its own."""
+        del spot, array
+        return False
+
     def run_timed(self, step: int) -> tuple[tuple[int, list[int]] | None, Timeline]:
         """Run like `run`, but wait for each launch, so that the host's clock sees how long it takes."""
         self._count(step)

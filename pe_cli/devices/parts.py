@@ -34,27 +34,30 @@ def in_order(calls: Sequence[Call]) -> list[Call]:
     return out
 
 
-def pieces(homes: Sequence[int], calls: Sequence[Sequence[Call]], waits: Sequence[frozenset[int]]) -> list[Piece]:
+def pieces(
+    homes: Sequence[int], calls: Sequence[Sequence[Call]], waits: Sequence[frozenset[int]], spread: Sequence[bool] | None = None
+) -> list[Piece]:
     """Cut works into pieces: the parts of a group wait for what is before the group, and what is behind it for all of them.
 
     Args:
         homes: of each work.
         calls: of each work, as `in_order` gives them; they lie on the tape one work after the other.
         waits: works that each work waits for.
+        spread: works whose parts have a home each, from the work's own on; default: none.
     """
     out: list[Piece] = []
     last: list[frozenset[int]] = []  # the pieces of each work that nothing else of it waits for
     at = 0
-    for home, row, found in zip(homes, calls, waits, strict=True):
+    for home, row, found, wide in zip(homes, calls, waits, spread or [False] * len(homes), strict=True):
         before = frozenset().union(*(last[w] for w in found)) if found else frozenset()
         if not row:
             out.append(Piece(home, at, at, before))
             before = frozenset({len(out) - 1})
         for numbered, group in itertools.groupby(row, key=lambda c: c.part is not None):
             first = len(out)
-            for _, part in itertools.groupby(group, key=lambda c: c.part):
+            for number, part in itertools.groupby(group, key=lambda c: c.part):
                 end = at + len(list(part))
-                out.append(Piece(home, at, end, before))
+                out.append(Piece(home + (number or 0) if wide else home, at, end, before))
                 at = end
             assert numbered or len(out) == first + 1
             before = frozenset(range(first, len(out)))

@@ -51,11 +51,13 @@ class Work:
         home: index of the device.
         calls: in order.
         waits: earlier works that must be done before; empty when order is all that counts.
+        spread: its numbered parts belong to the threads from home on, one each.
     """
 
     home: int
     calls: Sequence[Call]
     waits: frozenset[int]
+    spread: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,17 @@ class Step(Protocol):
 
     def run_timed(self, step: int) -> tuple[tuple[int, list[int]] | None, Timeline]:
         """Run once; return what `run` returns, and when everything ran. Slower than `run`, which it leaves as it is."""
+
+    def lend(self, spot: Spot, array: np.ndarray[Any, Any] | None) -> bool:
+        """Read an array in the place of what lies at a spot, from the next step on; None: no longer.
+
+        Args:
+            spot: where a buffer starts that no other shares bytes with, and that no call writes.
+            array: contiguous, of the buffer's type, and unchanged as long as steps read it.
+
+        Returns:
+            False where that can't be done: write a copy to the spot.
+        """
 
     def watch(self, seconds: float, tell: Callable[[Stalled], PeError]) -> None:
         """End every later step that makes no progress for so long, with the error that `tell` makes."""

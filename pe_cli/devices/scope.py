@@ -19,6 +19,10 @@ class Scope:
 
     Args:
         places: devices.
+
+    Attributes:
+        shared: variables that all devices use one copy of.
+        moves: counts how often a variable that was there came to lie elsewhere on a device: plans made before are out of date.
     """
 
     def __init__(self, places: Sequence[Place]) -> None:
@@ -27,6 +31,7 @@ class Scope:
         self._where: dict[str, tuple[list[Memory], int, int]] = {}
         self._arenas = 0
         self.shared: set[str] = set()
+        self.moves = 0
 
     def __contains__(self, name: object) -> bool:
         return name in self._types
@@ -68,6 +73,7 @@ class Scope:
         for name in names:
             if name in self._where:
                 memories, offset, arena = self._where[name]
+                self.moves += any(m is not memories[0] for m in memories)
                 self._where[name] = (memories[:1] * len(self.places), offset, arena)
 
     def type(self, name: str) -> TensorType:

@@ -63,6 +63,9 @@ class Tape:
         found: address of every kernel.
         chains: cover the instructions; a valid order too.
         threads: 1 runs the instructions in order, more run chains as they become ready.
+
+    Attributes:
+        records: the arguments of all instructions, one after the other.
     """
 
     def __init__(
@@ -72,17 +75,17 @@ class Tape:
         self.chains = chains
         self.threads = min(threads, max(1, len(chains)))
         offsets = np.cumsum([0, *(len(i.args) for i in instructions)])
-        self._records = np.zeros(max(1, int(offsets[-1])), np.int64)
+        self.records = np.zeros(max(1, int(offsets[-1])), np.int64)
         self.status = np.zeros((max(1, len(instructions)), STATUS_WORDS), np.int64)
         self._tape = np.zeros((max(1, len(instructions)), 3), np.int64)
         for i, instruction in enumerate(instructions):
-            record = self._records[offsets[i] : offsets[i + 1]]
+            record = self.records[offsets[i] : offsets[i + 1]]
             record[:] = instruction.args
             report = 0
             if instruction.status is not None:
                 report = self.status[i].ctypes.data
                 record[instruction.status] = report
-            self._tape[i] = found[instruction.instance], self._records.ctypes.data + 8 * int(offsets[i]), report
+            self._tape[i] = found[instruction.instance], self.records.ctypes.data + 8 * int(offsets[i]), report
         self._failed = np.zeros(1, np.int64)
         self._serial = np.array([self._tape.ctypes.data, len(instructions), self._failed.ctypes.data], np.int64)
         self._run_serial = native_function(native.run_tape)

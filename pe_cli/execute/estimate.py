@@ -12,11 +12,11 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.memory import aligned
-from pe_cli.execute.lower import GraphLowering, device_types
-from pe_cli.execute.plan import Request, plan_devices
+from pe_cli.execute.lower import device_types
+from pe_cli.execute.plan import Request, lowering, plan_devices
 from pe_cli.execute.split import split_sizes
 from pe_cli.graph.pipeline import apply_passes
-from pe_cli.graph.replicate import replicate
+from pe_cli.graph.replicate import replicate, shared_variables
 from pe_cli.graph.sequences import Sequences, resolve
 from pe_cli.program.ir import Program, Variable
 
@@ -123,13 +123,15 @@ def estimate_memory(
     active = [d for d, n in enumerate(sizes) if n] or [0]
     graph = replicate(apply_passes(program, strategy, fetches), places, strategy, active=active)
     types = device_types(graph, parts)
-    low = GraphLowering(graph, types, sizes, 0, len(places))
-    tasks = low.run()
     request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))
-    kept = sum(aligned(v.type.nbytes) for v in program.list_vars() if v.persistable)
+    low = lowering(graph, types, request, strategy, seed=0, threads=len(places))
+    tasks = low.run()
+    shared = shared_variables(program, places, strategy)
+    kept = {v.name: aligned(v.type.nbytes) for v in program.list_vars() if v.persistable}
     found = plan_devices(graph, request, low, tasks, strategy)
     out = []
     for d, memory in enumerate(found):
         kernels = {(c.kernel.name, c.dtype, c.second) for t in tasks if t.home == d for c in t.calls}
-        out.append(Estimate(places[d], kept, memory.plan.nbytes, memory.plan.unshared, len(kernels)))
+        own = sum(size for name, size in kept.items() if not d or name not in shared)
+        out.append(Estimate(places[d], own, memory.plan.nbytes, memory.plan.unshared, len(kernels)))
     return out

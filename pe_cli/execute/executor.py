@@ -87,6 +87,7 @@ class Executor:
         self.plans: OrderedDict[Request, Plan] = OrderedDict()
         self.newest: Plan | None = None
         self._used: set[Request] = set()
+        self._moves = scope.moves
         self._optimised: dict[tuple[str, ...], Program] = {}
         self._graphs: dict[tuple[tuple[str, ...], tuple[int, ...] | None], Graph] = {}
         self._find_feeds(constants or {})
@@ -148,6 +149,9 @@ class Executor:
     def plan(self, feeds: Sequence[Mapping[str, TensorType]], sizes: Sequence[int], fetches: Sequence[str]) -> Plan:
         """Return the plan for feeds of these types, made on first need and kept in a bounded cache."""
         request = Request(tuple(tuple(sorted(f.items())) for f in feeds), tuple(sizes), tuple(fetches))
+        if self._moves != self.scope.moves:
+            self.plans.clear()
+            self._moves = self.scope.moves
         self._used.add(request)
         if request in self.plans:
             self.plans.move_to_end(request)

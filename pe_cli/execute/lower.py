@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from pe_cli.collectives.local import all_reduce_shards
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.devices.memory import aligned
-from pe_cli.graph.ssa import Graph, OpNode, Slots
+from pe_cli.execute.updates import Updates
+from pe_cli.graph.ssa import COLLECTIVES, Graph, OpNode, Slots
 from pe_cli.kernels.calls import STATUS
 from pe_cli.kernels.finite import check_finite
 from pe_cli.ops.lowering import Buffer, Call, Lowering
@@ -20,8 +21,6 @@ from pe_cli.ops.registry import OpDef, find
 from pe_cli.ops.selected_rows import merge_shard
 from pe_cli.program.ir import EMPTY, Operator, Program, Role
 
-#: Kinds of nodes that sum gradients over devices.
-COLLECTIVES = ("all_reduce", "fused_all_reduce", "reduce")
 #: Ids of a shard of a gather or of an update: fewer are not worth waking a thread for.
 MIN_ROWS = 512
 
@@ -38,6 +37,7 @@ class Task:
         shares: output buffer -> input buffer whose bytes it is.
         part: elements of the buffers that are touched, from and to; None for all.
         beside: it does its part of the node beside the tasks before it: they touch the same buffers at different places.
+        spread: see `Work.spread`.
     """
 
     node: int
@@ -50,6 +50,7 @@ class Task:
     shares: dict[Buffer, Buffer] = field(default_factory=dict)
     part: tuple[int, int] | None = None
     beside: bool = False
+    spread: bool = False
 
 
 def device_types(graph: Graph, feeds: Sequence[Mapping[str, TensorType]]) -> list[dict[str, TensorType]]:
@@ -105,8 +106,9 @@ class GraphLowering:
         types: of every variable, by device.
         sizes: samples of each device.
         seed: of random ops.
-        shards: parts that an all_reduce is done in.
+        shards: parts that an all_reduce and an update are done in.
         checked: variables in which NaN and infinities are errors.
+        updates: what is done once for all devices; default: nothing.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class GraphLowering:
         seed: int,
         shards: int,
         checked: Collection[str] = (),
+        updates: Updates | None = None,
     ) -> None:
         self.graph = graph
         self.types = types
@@ -130,13 +133,18 @@ class GraphLowering:
         self._reduced = {n for node in graph.nodes if node.kind in COLLECTIVES for n in node.op.inputs["X"]}
         self._nodes = Counter(id(node.op) for node in graph.nodes)
         self._writes = Counter(n for op in block.ops for n in op.output_names())
+        self._updates = updates or Updates(graph, (), (), False)
 
     def buffer(self, name: str, device: int) -> Buffer:
-        """Return the buffer of a variable on a device."""
-        key = (name, device)
+        """Return the buffer of a variable on a device; devices may share one."""
+        key = (name, self._updates.home(name, device))
         if key not in self.buffers:
             self.buffers[key] = Buffer(name, self.types[device][name])
         return self.buffers[key]
+
+    def value(self, name: str, device: int) -> Buffer:
+        """Return the buffer that holds a variable's value of a device after the step."""
+        return self.buffer(name, self._updates.last(name, device))
 
     def run(self) -> list[Task]:
         """Return the tasks of all nodes in order; a collective gives one a shard."""
@@ -148,6 +156,8 @@ class GraphLowering:
                 tasks.append(self._reduce(node))
             elif node.kind == "gather":
                 tasks += self._gather(node)
+            elif self._updates.once(node):
+                tasks += self._update(node)
             else:
                 parts = self._parts(node)
                 tasks += [self._compute(node, (k, parts)) for k in range(parts)]
@@ -199,13 +209,32 @@ class GraphLowering:
     def _parts(self, node: OpNode) -> int:
         """Return by how many threads an update is shared: one that is done once for all devices, row by row and in place."""
         op = node.op
-        once = self._nodes[id(op)] == 1 and set(op.output_names()) <= set(op.input_names())
-        if not (op.definition.by_rows and op.inputs.get("Rows") and once):
+        once = self._nodes[id(op)] == 1 or self._updates.once(node)
+        in_place = set(op.output_names()) <= set(op.input_names())
+        if not (op.definition.by_rows and op.inputs.get("Rows") and once and in_place):
             return 1
         return self._shards_of(self.buffer(*node.ins["Rows"][0]))
 
     def _shards_of(self, rows: Buffer) -> int:
         return max(1, min(self.shards, rows.size // MIN_ROWS))
+
+    def _update(self, node: OpNode) -> list[Task]:
+        """Return what a device does of an update that is done once for all: the first what several share, else one of them all.
+
+        It reads and writes what lies on the first device.
+        """
+        parts = self._parts(node)
+        spreads = self._spreads(node)
+        turn = 0 if spreads or parts > 1 else self._updates.turn(node.op)
+        if node.device != turn:
+            return []
+        ins = {s: [(n, 0) for n, _ in pairs] for s, pairs in node.ins.items()}
+        outs = {s: [(n, 0) for n, _ in pairs] for s, pairs in node.outs.items()}
+        node = replace(node, ins=ins, outs=outs)
+        return [self._compute(node, (k, parts)) for k in range(parts)]
+
+    def _spreads(self, node: OpNode) -> bool:
+        return node.op.definition.spreads and self.graph.places[node.device].kind == "cpu" and self.shards > 1
 
     def _compute(self, node: OpNode, share: tuple[int, int] = (0, 1)) -> Task:
         op, d = node.op, node.device
@@ -214,6 +243,9 @@ class GraphLowering:
         offset = self.rows_before(op, d)
         key = next(iter(op.output_names()), op.type)
         low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, key), offset, share)  # type: ignore[arg-type]
+        if self._spreads(node):
+            low.shares = self.shards
+            low.more = self._addends(op, ins)
         shares = _pairs(definition.alias, ins, outs)
         if shares and not all(self._fixed(out) and self._fixed(source) for out, source in shares.items()):
             definition = find("assign")  # the bytes will change under one of the names: copy them
@@ -224,24 +256,38 @@ class GraphLowering:
             low.attrs = {**op.attrs, "value": float(op.attrs["value"]) * counts[d] / max(1, sum(counts))}
         if not shares:
             self._lower(definition, low, op, self.graph.places[d].kind)
-            self._check(low, op, d)
-        reads = [b for row in ins.values() for b in row if b is not None]
+            self._check(low, op, outs)
+        reads = [b for row in (*ins.values(), *low.more) for b in row if b is not None]
         writes = [b for row in outs.values() for b in row if b is not None]
         over = _pairs(definition.takes_over([slot for slot, row in ins.items() if row]), ins, outs)
         home = d if share == (0, 1) else share[0]
-        return Task(node.index, home, low.calls, reads, writes, low.scratch_buffers, over, shares, beside=share[0] > 0)
+        made = Task(node.index, home, low.calls, reads, writes, low.scratch_buffers, over, shares, beside=share[0] > 0)
+        made.spread = low.shares > 1
+        return made
 
-    def _check(self, low: Lowering, op: Operator, device: int) -> None:
+    def _addends(self, op: Operator, ins: dict[str, list[Buffer | None]]) -> list[list[Buffer]]:
+        """Put the first active device's gradients in place where an update adds them up itself; return those of the others."""
+        names = op.inputs["Grad"]
+        if not self._updates.adds(names):
+            return []
+        rows = [[self.buffer(n, d) for n in names] for d in self.graph.active]
+        ins["Grad"][:] = rows[0]
+        return rows[1:]
+
+    def _check(self, low: Lowering, op: Operator, outs: Mapping[str, Sequence[Buffer | None]]) -> None:
         """Look at the results that somebody reads, in the order in which the op names them."""
+        made = {b.name: b for row in outs.values() for b in row if b is not None}
         for i, name in enumerate(op.output_names()):
-            found = self.buffer(name, device)
+            found = made[name]
             if name in self.checked and found.dtype in FLOATS and found.size:
                 low.calls.append(Call(check_finite, (found, found.size, i, STATUS), found.dtype, "float32"))
 
     def _lower(self, definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
         late = [slot for slot in definition.late if op.inputs.get(slot)]
         if definition.on_host or late:
-            raise PeError(f"op '{op.type}' has sizes that only a step knows", at=op.at, hint="run it with fluid.Executor")
+            raise PeError(
+                f"op '{op.type}' has sizes that only a step knows", at=op.at, hint="run it with fluid.Executor"
+            )
         if kind not in definition.lowerings:
             raise PeError(
                 f"op '{op.type}' cannot run on {kind} yet", at=op.at, code=ExitCode.DEVICE, hint="use place: cpu"
@@ -263,10 +309,12 @@ class GraphLowering:
         names = list(dict.fromkeys(node.op.inputs["X"]))
         running, devices = self.graph.active, range(len(self.graph.places))
         sources = [self.buffer(names[0], d) for d in running]
-        targets = [self.buffer(names[0], d) for d in devices]
+        targets = [self.buffer(names[0], d) for d in (devices[:1] if self._updates.reads_alone(names) else devices)]
         for name in names[1:]:
             for d in devices:
                 self.buffer(name, d)
+        if self._updates.adds(names):
+            return []
         size = sources[0].type.numpy.itemsize
         elements = (
             sum(aligned(self.buffer(n, 0).type.nbytes) for n in names[:-1]) // size + self.buffer(names[-1], 0).size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.lower import GraphLowering, Task, device_types
 from pe_cli.execute.memory import MemoryPlan, plan_memory
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
+from pe_cli.execute.updates import Updates
+from pe_cli.graph.replicate import shared_variables
 from pe_cli.graph.ssa import Graph
 from pe_cli.kernels.calls import Buffer, Call
 from pe_cli.kernels.codes import NOT_FINITE
@@ -25,6 +27,8 @@ from pe_cli.ops.status import failure, not_finite
 from pe_cli.program.ir import Role
 from pe_cli.program.sparse import rows_of, table_of
 
+#: A feed of fewer bytes is copied: that takes no longer than to put its address into the tape.
+LEND_BYTES = 16384
 #: The space of dependency analysis that stands for the Python interpreter.
 HOST = 1 << 62
 
@@ -73,13 +77,13 @@ class Plan:
         self._scope = scope
         types = device_types(graph, [dict(feeds) for feeds in request.feeds])
         checked = _read(graph, request) if check_nan_inf else ()
-        self._lowering = GraphLowering(graph, types, request.sizes, seed, len(graph.places), checked)
-        self.tasks = self._lowering.run()
-        self._rows = fetched_rows(graph, request)
-        if execution and execution.allow_op_delay:
-            self.tasks = delayed(self.tasks, graph)
         self._strategy = build or BuildStrategy()
         self._threads = threads
+        self._rows = fetched_rows(graph, request)
+        self._lowering = lowering(graph, types, request, self._strategy, seed=seed, threads=threads, checked=checked)
+        self.tasks = self._lowering.run()
+        if execution and execution.allow_op_delay:
+            self.tasks = delayed(self.tasks, graph)
         self._place()
         self._build(threads, execution or ExecutionStrategy(), progress)
 
@@ -109,9 +113,24 @@ class Plan:
             [Call(nothing, (), "float32", "float32") for _ in t.calls] if execution.dry_run else t.calls
             for t in self.tasks
         ]
-        works = [Work(t.home, c, frozenset(w)) for t, c, w in zip(self.tasks, calls, waits, strict=True)]
+        works = [Work(t.home, c, frozenset(w), t.spread) for t, c, w in zip(self.tasks, calls, waits, strict=True)]
         self._written = _elsewhere(self.graph, self.request.fetches)
         self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)
+        self._lendable = self._find_lendable()
+
+    def _find_lendable(self) -> set[tuple[str, int]]:
+        """Return the feeds, by device, that are worth no copy: large ones that no call writes and nobody fetches."""
+        buffers = self._lowering.buffers
+        written = [b for t in self.tasks if t.calls for b in t.writes]
+        fetched = [b for (name, _), b in buffers.items() if name in self.request.fetches]
+        used = {(id(s.memory), s.offset) for s in map(self._spots.__getitem__, (*written, *fetched))}
+        found = set()
+        for d, feeds in enumerate(self.request.feeds):
+            for name, kind in feeds:
+                spot = self._spots[buffers[(name, d)]]
+                if kind.nbytes >= LEND_BYTES and (id(spot.memory), spot.offset) not in used:
+                    found.add((name, d))
+        return found
 
     def waits(self, threads: int) -> list[set[int]]:
         """Return for every task those that must be done before it when there are so many threads."""
@@ -181,6 +200,10 @@ class Plan:
             for name, value in given.items():
                 b = self._lowering.buffers[(name, d)]
                 spot = self._spots[b]
+                if (name, d) in self._lendable:
+                    fits = value.flags.c_contiguous and value.flags.aligned and value.dtype == b.type.numpy
+                    if self.step.lend(spot, value if fits else None) and fits:
+                        continue
                 spot.memory.write(spot.offset, b.type, value)
 
     def _raise(self, failed: tuple[int, list[int]] | None, step: int) -> None:
@@ -211,7 +234,7 @@ class Plan:
         return out
 
     def _read(self, name: str, d: int) -> np.ndarray[Any, Any]:
-        b = self._lowering.buffers[(name, self.graph.homes.get(name, d))]
+        b = self._lowering.value(name, self.graph.homes.get(name, d))
         spot = self._spots[b]
         value: np.ndarray[Any, Any] = spot.memory.read(spot.offset, b.type)
         return value
@@ -239,6 +262,24 @@ class Plan:
     def nbytes(self) -> int:
         """Bytes of all arenas."""
         return sum(found.plan.nbytes for found in self.memory)
+
+
+def lowering(
+    graph: Graph,
+    types: Sequence[Mapping[str, TensorType]],
+    request: Request,
+    strategy: BuildStrategy,
+    *,
+    seed: int,
+    threads: int,
+    checked: Collection[str] = (),
+) -> GraphLowering:
+    """Return what lowers a graph as a strategy wishes."""
+    shared = shared_variables(graph.program, graph.places, strategy)
+    fetches = (*request.fetches, *fetched_rows(graph, request).values())
+    sums = strategy.fuse_all_reduce_ops and threads <= len(graph.places)
+    updates = Updates(graph, shared, fetches, sums)
+    return GraphLowering(graph, types, request.sizes, seed, len(graph.places), checked, updates)
 
 
 def _read(graph: Graph, request: Request) -> set[str]:

@@ -45,7 +45,7 @@ def passes(strategy: BuildStrategy) -> list[Pass]:
         (strategy.fuse_elewise_add_act_ops, fuse_elewise_add_act.run),
         (strategy.fuse_gemm_epilogue, fuse_epilogue.run),
         (strategy.enable_addto, addto.run),
-        (strategy.fuse_all_optimizer_ops, fuse_optimizer.run),
+        (strategy.fuse_all_optimizer_ops and strategy.reduce_strategy != "Reduce", fuse_optimizer.run),
         (strategy.enable_auto_fusion, auto_fusion.run),
     ]
     return [run for wanted, run in known if wanted]

@@ -40,11 +40,11 @@ def replicate(
 
 
 def shared_variables(program: Program, places: Sequence[Place], strategy: BuildStrategy) -> set[str]:
-    """Return the variables that all devices use one copy of: with Reduce on CPUs, parameters and what updates write.
+    """Return the variables that all devices use one copy of: on CPUs, parameters and what updates write.
 
-    Running statistics are parameters, too, but every device's forward ops write them: each keeps its own, as without Reduce.
+    Running statistics are parameters, too, but every device's forward ops write them: each keeps its own.
     """
-    if strategy.reduce_strategy != "Reduce" or len(places) < 2:
+    if len(places) < 2 or (strategy.reduce_strategy != "Reduce" and any(p.kind != "cpu" for p in places)):
         return set()
     block = program.global_block()
     updated = {n for op in block.ops if op.role in UPDATES for n in op.output_names()}
@@ -68,7 +68,8 @@ class _Replication:
         self.build = GraphBuilder(self.graph)
         self.several = len(places) > 1
         self.reduce = self.several and strategy.reduce_strategy == "Reduce"
-        self.shared = shared_variables(program, places, strategy)
+        # with AllReduce, the graph shows every device's update; that CPUs share its work and result is the lowering's affair
+        self.shared = shared_variables(program, places, strategy) if self.reduce else set()
         self.gradients = _gradients(self.ops) if self.several else {}
         self.owner: dict[str, int] = {}
         self.load = [0] * len(places)

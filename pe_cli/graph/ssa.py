@@ -13,6 +13,10 @@ from pe_cli.program.ir import EMPTY, Operator, Program
 Slots = dict[str, list[tuple[str, int]]]
 
 
+#: Kinds of nodes that sum gradients over devices.
+COLLECTIVES = ("all_reduce", "fused_all_reduce", "reduce")
+
+
 @dataclass(frozen=True)
 class VarNode:
     """One version of a variable on a device. Version 0 is what is there before the step."""

@@ -2,83 +2,136 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.lang import Int, PtrI64, PtrU, Real, T, kernel, pointer
+from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, PtrU, Real, T, helper, kernel, pointer
 from pe_cli.kernels.vecmath import square_root
-from pe_cli.ops.lowering import Lowering, Numbers, Table
+from pe_cli.ops.gradient import add_l2, with_l2
+from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset, Table
 from pe_cli.ops.optimizer import accelerate, descend, momentum, momentum_step, rate, sgd_step
 from pe_cli.ops.optimizer_moments import adam, adam_step
-from pe_cli.ops.registry import Sample, op
+from pe_cli.ops.registry import Attr, Sample, op
+
+#: Elements at a time: their gradients stay in the first cache while they are added up.
+BLOCK = 2048
+#: A share is at least this many elements: less is not worth waking a thread for.
+MIN_SHARE = 4096
+#: Elements of a cache line: no two shares write one.
+LINE = 16
+_DECAY = Attr(0.0, "l2_decay's coefficient: this times Param is added to Grad first; no unit")
 
 
-@kernel
-def sgd_steps(params: PtrI64, gradients: PtrI64, sizes: PtrI64, count: Int, rate: PtrU):
+@helper
+def gradient_block(gradients, more, extra, k, low, n, room):
+    """Return the address of n elements of gradient k from low on, those of all devices added up in room where there are several.
+
+    Args:
+        gradients: addresses, of the first device.
+        more: addresses, `extra` for each gradient.
+        extra: further devices.
+        room: address of BLOCK elements.
+    """
+    at = gradients[k] + SIZE * low
+    if extra == 0:
+        return at
+    first, total = pointer(at), pointer(room)
+    second = pointer(more[k * extra] + SIZE * low)
+    for i in range(n):
+        total[i] = first[i] + second[i]
+    for e in range(1, extra):
+        x = pointer(more[k * extra + e] + SIZE * low)
+        for i in range(n):
+            total[i] += x[i]
+    return room
+
+
+@kernel(exact=True)
+def sgd_steps(
+    params: PtrI64, gradients: PtrI64, more: PtrI64, extra: Int, sizes: PtrI64, count: Int, room: Addr,
+    rate: PtrU, decay: Real,
+):  # fmt: skip
     """p -= rate * g, for every pair."""
     step = T(rate[0])
     for k in range(count):
-        p, g = pointer(params[k]), pointer(gradients[k])
-        for i in range(sizes[k]):
-            p[i] = descend(p[i], step, g[i])
+        for low in range(0, sizes[k], BLOCK):
+            n = min(BLOCK, sizes[k] - low)
+            p = pointer(params[k] + SIZE * low)
+            g = pointer(gradient_block(gradients, more, extra, k, low, n, room))
+            if decay != T(0):
+                for i in range(n):
+                    p[i] = descend(p[i], step, with_l2(g[i], p[i], decay))
+            else:
+                for i in range(n):
+                    p[i] = descend(p[i], step, g[i])
 
 
-@kernel
+@helper
+def move_on(p, v, g, n, step, mu, nesterov):
+    """v = mu v + g; p -= step * v, or step * (g + mu v)."""
+    if nesterov:
+        for i in range(n):
+            now = accelerate(v[i], g[i], mu)
+            v[i] = now
+            p[i] = descend(p[i], step, accelerate(now, g[i], mu))
+    else:
+        for i in range(n):
+            now = accelerate(v[i], g[i], mu)
+            v[i] = now
+            p[i] = descend(p[i], step, now)
+
+
+@kernel(exact=True)
 def momentum_steps(
-    params: PtrI64,
-    gradients: PtrI64,
-    velocities: PtrI64,
-    sizes: PtrI64,
-    count: Int,
-    rate: PtrU,
-    mu: Real,
-    nesterov: Int,
-):
+    params: PtrI64, gradients: PtrI64, velocities: PtrI64, more: PtrI64, extra: Int, sizes: PtrI64, count: Int, room: Addr,
+    rate: PtrU, mu: Real, nesterov: Int, decay: Real,
+):  # fmt: skip
     """v = mu v + g; p -= rate * v, or rate * (g + mu v), for every triple."""
     step = T(rate[0])
     for k in range(count):
-        p, g, v = pointer(params[k]), pointer(gradients[k]), pointer(velocities[k])
-        if nesterov:
-            for i in range(sizes[k]):
-                now = accelerate(v[i], g[i], mu)
-                v[i] = now
-                p[i] = descend(p[i], step, accelerate(now, g[i], mu))
-        else:
-            for i in range(sizes[k]):
-                now = accelerate(v[i], g[i], mu)
-                v[i] = now
-                p[i] = descend(p[i], step, now)
+        for low in range(0, sizes[k], BLOCK):
+            n = min(BLOCK, sizes[k] - low)
+            p, v = pointer(params[k] + SIZE * low), pointer(velocities[k] + SIZE * low)
+            g = pointer(gradient_block(gradients, more, extra, k, low, n, room))
+            if decay != T(0):
+                total = pointer(room)
+                for i in range(n):
+                    total[i] = with_l2(g[i], p[i], decay)
+                g = total
+            move_on(p, v, g, n, step, mu, nesterov)
 
 
 @kernel
 def adam_steps(
-    params: PtrI64,
-    gradients: PtrI64,
-    firsts: PtrI64,
-    seconds: PtrI64,
-    powers1: PtrI64,
-    powers2: PtrI64,
-    sizes: PtrI64,
-    count: Int,
-    rate: PtrU,
-    b1: Real,
-    b2: Real,
-    eps: Real,
-):
-    """Both moments and the corrected step, for every parameter."""
+    params: PtrI64, gradients: PtrI64, firsts: PtrI64, seconds: PtrI64, powers1: PtrI64, powers2: PtrI64,
+    more: PtrI64, extra: Int, sizes: PtrI64, count: Int, room: Addr, rate: PtrU, b1: Real, b2: Real, eps: Real,
+):  # fmt: skip
+    """Both moments and the corrected step, for every parameter; `adam_powers` comes after."""
     one = T(1)
     for k in range(count):
-        p, g, m, v = pointer(params[k]), pointer(gradients[k]), pointer(firsts[k]), pointer(seconds[k])
         pow1, pow2 = pointer(powers1[k]), pointer(powers2[k])
         step = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0]))
-        for i in range(sizes[k]):
-            first = b1 * m[i] + (one - b1) * g[i]
-            second = b2 * v[i] + (one - b2) * g[i] * g[i]
-            m[i] = first
-            v[i] = second
-            p[i] -= step * first / (square_root(second) + eps)
+        for low in range(0, sizes[k], BLOCK):
+            n = min(BLOCK, sizes[k] - low)
+            p, g = pointer(params[k] + SIZE * low), pointer(gradient_block(gradients, more, extra, k, low, n, room))
+            m, v = pointer(firsts[k] + SIZE * low), pointer(seconds[k] + SIZE * low)
+            for i in range(n):
+                first = b1 * m[i] + (one - b1) * g[i]
+                second = b2 * v[i] + (one - b2) * g[i] * g[i]
+                m[i] = first
+                v[i] = second
+                p[i] -= step * first / (square_root(second) + eps)
+
+
+@kernel
+def adam_powers(powers1: PtrI64, powers2: PtrI64, count: Int, b1: Real, b2: Real):
+    """Move the powers of both decays on to the next step."""
+    for k in range(count):
+        pow1, pow2 = pointer(powers1[k]), pointer(powers2[k])
         pow1[0] *= b1
         pow2[0] *= b2
 
@@ -97,28 +150,67 @@ def _room(rng):
     return rng.uniform(0.1, 1.0, (3, 5))
 
 
-def _run(o: Lowering, kernel_: object, slots: Sequence[str], settings: Sequence[float | int]) -> None:
-    """Call a kernel over lists: parameters, gradients and state by slot, then the settings."""
+def shares_of(sizes: Sequence[int], shares: int) -> list[list[tuple[int, int, int]]]:
+    """Return for every share (number of a list's buffer, first element, elements); whole cache lines but at the ends of buffers.
+
+    Args:
+        sizes: elements of the buffers.
+        shares: at most this many; fewer where there is little to do.
+    """
+    lines = [0, *itertools.accumulate(-(-n // LINE) for n in sizes)]
+    shares = max(1, min(shares, lines[-1] * LINE // MIN_SHARE))
+    cuts = [lines[-1] * s // shares for s in range(shares + 1)]
+    found = []
+    for begin, end in itertools.pairwise(cuts):
+        spans = [(max(0, begin - at) * LINE, min(size, (end - at) * LINE)) for at, size in zip(lines, sizes, strict=False)]
+        found.append([(k, low, high - low) for k, (low, high) in enumerate(spans) if low < high])
+    return found
+
+
+def _run(o: Lowering, kernel_: object, slots: Sequence[str], whole: Sequence[str], settings: Sequence[float | int]) -> None:
+    """Call a kernel over lists, once a share: parameters, gradients and state by slot, then the settings.
+
+    Args:
+        slots: lists of buffers of the parameters' sizes.
+        whole: lists of single elements.
+    """
     params = o.inputs("Param")
-    tables = [Table(tuple(o.inputs(s))) for s in slots]
-    sizes = Numbers(tuple(p.size for p in params))
-    speed = o.input("LearningRate")
-    o.call(kernel_, *tables, sizes, len(params), speed, *settings, dtype=params[0].dtype)  # type: ignore[arg-type]
+    found = shares_of([p.size for p in params], o.shares)
+    for share, spans in enumerate(found):
+
+        def table(buffers: Sequence[Buffer], spans: Sequence[tuple[int, int, int]] = spans) -> tuple[Offset, ...]:
+            return tuple(Offset(buffers[k], low) for k, low, _ in spans)
+
+        tables = [Table(table(o.inputs(s))) for s in slots]
+        tables += [Table(tuple(o.inputs(s)[k] for k, _, _ in spans)) for s in whole]
+        more = Table(tuple(itertools.chain(*zip(*(table(row) for row in o.more), strict=True))))
+        sizes = Numbers(tuple(n for _, _, n in spans))
+        o.call(
+            kernel_, *tables, more, len(o.more), sizes, len(spans), o.scratch(BLOCK, params[0].dtype),  # type: ignore[arg-type]
+            o.input("LearningRate"), *settings, dtype=params[0].dtype, part=share if len(found) > 1 else None,
+        )  # fmt: skip
 
 
 @op(
     "fused_sgd",
     inputs="Param* Grad* LearningRate",
     outputs="ParamOut*",
+    attrs={"decay": _DECAY},
     differentiable="",
-    samples=[Sample({"Param": [(3, 5), (7,)], "Grad": [(3, 5), (7,)], "LearningRate": rate}, name="two parameters")],
+    samples=[
+        Sample({"Param": [(3, 5), (7,)], "Grad": [(3, 5), (7,)], "LearningRate": rate}, name="two parameters"),
+        Sample({"Param": [(3, 5), (7,)], "Grad": [(3, 5), (7,)], "LearningRate": rate}, {"decay": 0.25}, "with decay"),
+    ],
 )
-def fused_sgd(params: list[TensorType], gradients: list[TensorType], rate: TensorType) -> list[TensorType]:
-    """Step against many gradients: sgd for every parameter.
+def fused_sgd(
+    params: list[TensorType], gradients: list[TensorType], rate: TensorType, *, decay: float
+) -> list[TensorType]:
+    """Step against many gradients: sgd for every parameter, after l2_decay where decay is not 0.
 
     Args:
         Param, Grad: lists of equal length and types.
         LearningRate: [1].
+        decay: at least 0.
 
     Returns:
         ParamOut: the same variables as Param.
@@ -129,27 +221,28 @@ def fused_sgd(params: list[TensorType], gradients: list[TensorType], rate: Tenso
     Source:
         sgd; fluid's fuse_all_optimizer_ops.
     """
+    del decay
     _check("fused_sgd", params, gradients)
     return params
 
 
 @fused_sgd.lower("cpu")
 def fused_sgd_cpu(o: Lowering) -> None:
-    """One call for all."""
-    _run(o, sgd_steps, ("Param", "Grad"), ())
+    """One call a share."""
+    _run(o, sgd_steps, ("Param", "Grad"), (), (float(o.attrs["decay"]),))
 
 
 @op(
     "fused_momentum",
     inputs="Param* Grad* Velocity* LearningRate",
     outputs="ParamOut* VelocityOut*",
-    attrs=momentum.attrs,
+    attrs={**momentum.attrs, "decay": _DECAY},
     differentiable="",
     samples=[
         Sample(
-            {"Param": [(3, 5), (7,)], "Grad": [(3, 5), (7,)], "Velocity": [(3, 5), (7,)], "LearningRate": rate},
-            name="two",
+            {"Param": [(3, 5), (7,)], "Grad": [(3, 5), (7,)], "Velocity": [(3, 5), (7,)], "LearningRate": rate}, attrs, name
         )
+        for name, attrs in (("two", {}), ("two with decay", {"decay": 0.25, "use_nesterov": True}))
     ],
 )
 def fused_momentum(
@@ -159,11 +252,12 @@ def fused_momentum(
     rate: TensorType,
     **attrs: object,
 ) -> tuple[list[TensorType], list[TensorType]]:
-    """Step along many velocities: momentum for every parameter.
+    """Step along many velocities: momentum for every parameter, after l2_decay where decay is not 0.
 
     Args:
         Param, Grad, Velocity: lists of equal length and types.
         LearningRate: [1].
+        decay: at least 0.
 
     Returns:
         ParamOut, VelocityOut: the same variables as Param and Velocity.
@@ -180,8 +274,9 @@ def fused_momentum(
 
 @fused_momentum.lower("cpu")
 def fused_momentum_cpu(o: Lowering) -> None:
-    """One call for all."""
-    _run(o, momentum_steps, ("Param", "Grad", "Velocity"), (float(o.attrs["mu"]), int(o.attrs["use_nesterov"])))
+    """One call a share."""
+    settings = float(o.attrs["mu"]), int(o.attrs["use_nesterov"]), float(o.attrs["decay"])
+    _run(o, momentum_steps, ("Param", "Grad", "Velocity"), (), settings)
 
 
 _STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
@@ -232,19 +327,28 @@ def fused_adam(
 
 @fused_adam.lower("cpu")
 def fused_adam_cpu(o: Lowering) -> None:
-    """One call for all."""
+    """One call a share; the powers move on when all of them are done."""
     settings = tuple(float(o.attrs[a]) for a in ("beta1", "beta2", "epsilon"))
-    _run(o, adam_steps, ("Param", "Grad", *_STATE), settings)
+    _run(o, adam_steps, ("Param", "Grad", *_STATE[:2]), _STATE[2:], settings)
+    powers = [Table(tuple(o.inputs(s))) for s in _STATE[2:]]
+    o.call(adam_powers, *powers, len(o.inputs("Param")), *settings[:2], dtype=o.inputs("Param")[0].dtype)
+
+
+fused_sgd.spreads = fused_momentum.spreads = fused_adam.spreads = True
 
 
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
 def _each(o: Lowering, step: object, slots: Sequence[str], order: Sequence[str], settings: Sequence[float | int]) -> None:
-    """Call the kernel of the single op for every parameter."""
+    """Call the kernel of the single op for every parameter, after that of the decay."""
     speed = o.input("LearningRate")
+    decay = float(o.attrs.get("decay", 0.0))
     for k, p in enumerate(o.inputs("Param")):
-        of = {"Rate": speed, "Size": p.size, **{s: o.inputs(s)[k] for s in slots}}
+        of: dict[str, Any] = {"Rate": speed, "Size": p.size, **{s: o.inputs(s)[k] for s in slots}}
+        if decay:
+            of["Grad"] = o.scratch(p.size, p.dtype)
+            o.call(add_l2, o.inputs("Grad")[k], p, of["Grad"], p.size, decay)
         o.call(step, *(of[name] for name in order), *settings)  # type: ignore[arg-type]
 
 

@@ -26,6 +26,8 @@ class Lowering:
         seed: of the program, for random ops, mixed with the op's own number: the same for this op on every device and at every step.
         sample_offset: index in the whole batch of the device's first sample.
         share: number of this part of the op's rows, and how many parts there are; see `OpDef.by_rows`.
+        shares: threads that share an update among them; see `OpDef.spreads`.
+        more: gradients that such an update adds to those of its slot Grad: a list like it for every further device, in order.
         calls: what `call` collected.
         scratch_buffers: what `scratch` collected.
     """
@@ -37,6 +39,8 @@ class Lowering:
     seed: int = 0
     sample_offset: int = 0
     share: tuple[int, int] = (0, 1)
+    shares: int = 1
+    more: Sequence[Sequence[Buffer]] = ()
     calls: list[Call] = field(default_factory=list)
     scratch_buffers: list[Buffer] = field(default_factory=list)
 

@@ -153,6 +153,7 @@ class OpDef:
         sparse: slots of a table, of ids and of the output, of an op that takes rows: where its attribute is_sparse is set,
             the table's gradient is these rows alone.
         by_rows: with an input Rows, what it does for one of them touches nothing else, so that several threads may share them.
+        spreads: an update whose CPU lowering does it in `Lowering.shares` parts, and adds up the gradients of several devices itself.
         adds: outputs of a gradient op that it adds to what `X@ADDTO` holds, where that is given.
         overwrites: attributes -> why it had better not with these; empty where it may.
         lod_rule: what the op does with sequences, see `pe_cli.ops.lod`; None hands on the LoD of inputs whose rows it keeps.
@@ -187,6 +188,7 @@ class OpDef:
         self.scalars: Callable[[Mapping[str, Any], Mapping[str, Sequence[Any]]], list[Scalar]] | None = None
         self.sparse: tuple[str, ...] = ()
         self.by_rows = False
+        self.spreads = False
         self.late: dict[str, str] = {}
         self.on_host: Callable[..., Any] | None = None
         self.lod_rule: Callable[[Any], None] | None = None

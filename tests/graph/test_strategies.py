@@ -65,12 +65,13 @@ def test_every_pair_of_options_changes_no_bit(first, second):
     assert all(np.array_equal(found[n], parameters[n]) for n in found)
 
 
-def test_reduce_keeps_one_copy_of_parameters():
-    _, _, executor = run({"reduce_strategy": "Reduce"}, devices=3)
+@pytest.mark.parametrize("strategy", ["AllReduce", "Reduce"])
+def test_devices_keep_one_copy_of_parameters(strategy):
+    _, _, executor = run({"reduce_strategy": strategy}, devices=3)
     scope = executor.scope
     assert scope.spot("w0", 0).memory is scope.spot("w0", 2).memory
-    _, _, plain = run({}, devices=3)
-    assert scope.nbytes < plain.scope.nbytes
+    _, _, alone = run({}, devices=1)
+    assert scope.nbytes == alone.scope.nbytes
 
 
 def test_reduce_gives_each_parameter_an_owner_by_load():

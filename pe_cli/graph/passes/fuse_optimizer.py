@@ -1,7 +1,8 @@
-"""fuse_all_optimizer_ops: the updates of all parameters of a kind become one op over lists."""
+"""fuse_all_optimizer_ops: the updates of all parameters of a kind, with their weight decay, become one op over lists."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
@@ -10,44 +11,69 @@ from pe_cli.program.ir import Block, Operator, Program, Role
 
 #: Update ops that have a form over lists.
 FUSABLE = ("sgd", "momentum", "adam")
+#: Of these, those whose form over lists does the weight decay, too.
+DECAYING = ("sgd", "momentum")
 
 
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with fused updates, and a sentence on what was done."""
-    del fetches
     made = program.clone()
     block = made.global_block()
+    decays = _decays(block, set(fetches))
     groups: dict[tuple[Any, ...], list[Operator]] = {}
     for op in block.ops:
         if op.role is Role.OPTIMIZE and op.type in FUSABLE and "Rows" not in op.inputs:
-            groups.setdefault(_key(block, op), []).append(op)
+            groups.setdefault(_key(block, op, decays.get(id(op))), []).append(op)
     joined = [ops for ops in groups.values() if len(ops) > 1]
     if not joined:
         kinds = sorted({op.type for op in block.ops if op.role is Role.OPTIMIZE})
         why = f"the updates are {', '.join(kinds)}" if kinds else "the program updates nothing"
         return program, f"fuse_all_optimizer_ops: nothing to join: {why}, and no two of a kind share rate and settings"
+    taken = 0
     for ops in joined:
-        _join(block, ops)
+        taken += _join(block, ops, [decays.get(id(op)) for op in ops])
     count = sum(map(len, joined))
-    return made, f"fuse_all_optimizer_ops: {count} updates became {len(joined)}"
+    with_decay = f", {taken} of them with their weight decay" if taken else ""
+    return made, f"fuse_all_optimizer_ops: {count} updates became {len(joined)}{with_decay}"
 
 
-def _key(block: Block, op: Operator) -> tuple[Any, ...]:
+def _decays(block: Block, fetches: Collection[str]) -> dict[int, Operator]:
+    """Return the l2_decay op of every update that alone reads its result, by the update's id."""
+    makers = {op.outputs["Out"][0]: op for op in block.ops if op.type == "l2_decay" and not op.inputs.get("Rows")}
+    readers = Counter(n for op in block.ops for n in op.input_names())
+    found = {}
+    for op in block.ops:
+        decay = makers.get(op.inputs["Grad"][0]) if op.type in DECAYING else None
+        if decay is not None and decay.inputs["Param"] == op.inputs["Param"]:
+            name = decay.outputs["Out"][0]
+            if readers[name] == 1 and name not in fetches and name not in decay.input_names():
+                found[id(op)] = decay
+    return found
+
+
+def _key(block: Block, op: Operator, decay: Operator | None) -> tuple[Any, ...]:
     dtype = block.var(op.inputs["Param"][0]).dtype
     attrs = tuple(sorted((k, repr(v)) for k, v in op.attrs.items()))
-    return op.type, dtype, tuple(op.inputs["LearningRate"]), attrs
+    return op.type, dtype, tuple(op.inputs["LearningRate"]), attrs, decay and decay.attrs["coeff"]
 
 
-def _join(block: Block, ops: list[Operator]) -> None:
-    """Put one op in the place of the last: by then every gradient is ready."""
+def _join(block: Block, ops: list[Operator], decays: list[Operator | None]) -> int:
+    """Put one op in the place of the last: by then every gradient is ready. Return how many decays it does."""
     first = ops[0]
+    taken = [decay for decay in decays if decay is not None]
     fused = find(f"fused_{first.type}")
     inputs = {s.name: [n for op in ops for n in op.inputs[s.name]] for s in fused.inputs if s.name != "LearningRate"}
     outputs = {s.name: [n for op in ops for n in op.outputs[s.name]] for s in fused.outputs}
+    attrs = dict(first.attrs)
+    if taken:
+        inputs["Grad"] = [decay.inputs["Grad"][0] for decay in taken]
+    if first.type in DECAYING:
+        attrs["decay"] = taken[0].attrs["coeff"] if taken else 0.0
     role_vars = [n for op in ops for n in op.role_vars]
     inputs["LearningRate"] = list(first.inputs["LearningRate"])
-    made = Operator(fused.name, inputs, outputs, dict(first.attrs), Role.OPTIMIZE, role_vars, first.at, first.scope)
+    made = Operator(fused.name, inputs, outputs, attrs, Role.OPTIMIZE, role_vars, first.at, first.scope)
     index = block.ops.index(ops[-1])
     block.ops[index] = made
-    gone = set(map(id, ops[:-1]))
+    gone = {*map(id, ops[:-1]), *map(id, taken)}
     block.ops = [op for op in block.ops if id(op) not in gone]
+    return len(taken)
