@@ -97,6 +97,8 @@ def _table(listed: list[Row], top: int) -> str:
 
 def describe_use(threads: Use, found: Profile) -> list[str]:
     """Return sentences about threads and sums over devices."""
+    from pe_cli.graph.ssa import COLLECTIVES
+
     lines = []
     for t, (busy, idle) in enumerate(zip(threads.busy_ms, threads.idle_ms, strict=True)):
         lines.append(f"thread {t}: {busy:.4f} ms in kernels, {idle:.4f} ms idle ({idle / threads.wall_ms:.1%} of the step)")
@@ -109,7 +111,8 @@ def describe_use(threads: Use, found: Profile) -> list[str]:
             f" ({threads.backward_ms / total:.1%} gradients), {total - threads.hidden_ms:.4f} ms exposed"
         )
     elif len(found.plan.graph.places) > 1:
-        lines.append("sums over devices: none")
+        summed = any(node.kind in COLLECTIVES for node in found.plan.graph.nodes)
+        lines.append(f"sums over devices: {'the updates add gradients up as they go' if summed else 'none'}")
     return lines
 
 

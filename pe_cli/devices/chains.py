@@ -8,38 +8,47 @@ from pe_cli.devices.tape import Chain
 
 
 def chains(homes: Sequence[int], waits: Sequence[set[int]], begins: Sequence[int], ends: Sequence[int]) -> list[Chain]:
-    """Join consecutive works of one home where the later waits for the earlier only, and the earlier releases the later only.
+    """Join works of one home where the later waits for the earlier only, and the earlier releases the later only.
 
     Args:
         homes: thread that each work prefers.
-        waits: works that must be done before each; redundant ones are dropped in place.
+        waits: earlier works that must be done before each; redundant ones are dropped in place.
         begins, ends: instructions of each work on the tape.
     """
-    followers: list[set[int]] = [set() for _ in homes]
-    for i, found in enumerate(waits):
+    _reduce(waits)
+    followers: list[int] = [0] * len(homes)
+    for found in waits:
         for before in found:
-            followers[before].add(i)
-    _reduce(waits, followers)
+            followers[before] += 1
     of: list[int] = []
     made: list[list[int]] = []
     for i, home in enumerate(homes):
-        follows = waits[i] == {i - 1} and len(followers[i - 1]) == 1 and homes[i - 1] == home
-        if follows:
-            made[-1].append(i)
+        last = next(iter(waits[i])) if len(waits[i]) == 1 else -1
+        if last >= 0 and followers[last] == 1 and homes[last] == home:
+            of.append(of[last])
+            made[of[last]].append(i)
         else:
+            of.append(len(made))
             made.append([i])
-        of.append(len(made) - 1)
-    out = []
-    for c, members in enumerate(made):
-        after = sorted({of[f] for f in followers[members[-1]]} - {c})
-        out.append(Chain(begins[members[0]], ends[members[-1]], homes[members[0]], tuple(after)))
-    return out
-
-
-def _reduce(waits: Sequence[set[int]], followers: Sequence[set[int]]) -> None:
-    """Drop waits that another wait implies: fewer counters to touch, longer chains."""
+    after: list[set[int]] = [set() for _ in made]
     for i, found in enumerate(waits):
-        for before in list(found):
-            if any(other != before and before in waits[other] for other in found):
-                found.discard(before)
-                followers[before].discard(i)
+        for before in found:
+            if of[before] != of[i]:
+                after[of[before]].add(of[i])
+    return [
+        Chain(tuple((begins[i], ends[i]) for i in members), homes[members[0]], tuple(sorted(successors)))
+        for members, successors in zip(made, after, strict=True)
+    ]
+
+
+def _reduce(waits: Sequence[set[int]]) -> None:
+    """Drop waits that other waits imply: fewer counters to touch, longer chains. Works are bits of a number here."""
+    reached: list[int] = []
+    for found in waits:
+        implied = 0
+        for before in found:
+            implied |= reached[before]
+        found -= {before for before in found if implied >> before & 1}
+        for before in found:
+            implied |= 1 << before
+        reached.append(implied)

@@ -109,6 +109,8 @@ class StampedTape(Tape):
             target, record, _ = self._tape[i]
             self._wrapped[i] = target, record, self.stamps[i].ctypes.data, self.halt.ctypes.data, this_thread
             self._tape[i, 0], self._tape[i, 1] = entry, self._wrapped[i].ctypes.data
+        if self.threads > 1:
+            self._line_up()
         self.work = np.array([i.op for i in instructions], np.int64)
         self.started = 0
 

@@ -44,13 +44,12 @@ class Chain:
     """Instructions that run one after the other on one thread.
 
     Args:
-        begin, end: instructions of the tape.
+        spans: (begin, end) of instructions, in order.
         home: the thread that prefers it.
         successors: chains that wait for it.
     """
 
-    begin: int
-    end: int
+    spans: tuple[tuple[int, int], ...]
     home: int
     successors: tuple[int, ...]
 
@@ -115,6 +114,11 @@ class Tape:
             for s in chain.successors:
                 waits[s] += 1
         self._waits = waits
+        order = [range(begin, end) for c in chains for begin, end in c.spans]
+        self._order = np.array([i for span in order for i in span], np.int64)
+        self._rows = np.zeros((max(1, len(self._order)), 3), np.int64)
+        self._line_up()
+        ends = np.cumsum([0, *(sum(end - begin for begin, end in c.spans) for c in chains)])
         self._count, count = self._lines(n, waits.tolist())
         self._queue = np.full(self.threads * n, -1, np.int64)
         self._heads, heads = self._lines(self.threads)
@@ -123,9 +127,9 @@ class Tape:
         self._flags = flags
         roots = [i for i in range(n) if waits[i] == 0]
         head = np.zeros(32, np.int64)
-        head[native.TAPE] = self._tape.ctypes.data
-        head[native.BEGIN] = self._words([c.begin for c in chains])
-        head[native.END] = self._words([c.end for c in chains])
+        head[native.TAPE] = self._rows.ctypes.data
+        head[native.BEGIN] = self._words(ends[:-1])
+        head[native.END] = self._words(ends[1:])
         head[native.HOME] = self._words([c.home % self.threads for c in chains])
         head[native.COUNT] = count
         head[native.INITIAL] = self._words(waits)
@@ -137,6 +141,10 @@ class Tape:
         head[native.DONE], head[native.ABORT] = flags_at, flags_at + native.LINE
         head[native.ROOTS], head[native.N_ROOTS] = self._words(roots), len(roots)
         self._head = head
+
+    def _line_up(self) -> None:
+        """Copy the tape's instructions, those of a chain side by side."""
+        self._rows[: len(self._order)] = self._tape[self._order]
 
     def run(self) -> tuple[Instruction, list[int]] | None:
         """Run the step.

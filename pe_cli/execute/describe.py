@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pe_cli.execute.plan import Plan
 from pe_cli.kernels.calls import Buffer, Numbers, Offset, Table
 
@@ -27,8 +29,22 @@ def describe_plan(plan: Plan) -> str:
     tape = getattr(plan.step, "tape", None)
     for i, chain in enumerate(tape.chains if tape else ()):
         follow = " -> " + ", ".join(map(str, chain.successors)) if chain.successors else ""
-        lines.append(f"chain {i}: calls {chain.begin}..{chain.end - 1} on thread {chain.home}{follow}")
+        spans = ", ".join(f"{begin}..{end - 1}" for begin, end in _joined(chain.spans))
+        lines.append(f"chain {i}: calls {spans or 'none'} on thread {chain.home}{follow}")
     return "\n".join(lines) + "\n"
+
+
+def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans with neighbours joined and empty ones left out."""
+    out: list[tuple[int, int]] = []
+    for begin, end in spans:
+        if begin == end:
+            continue
+        if out and out[-1][1] == begin:
+            out[-1] = (out[-1][0], end)
+        else:
+            out.append((begin, end))
+    return out
 
 
 def _argument(plan: Plan, arg: object) -> str:

@@ -10,13 +10,16 @@ from pe_cli.graph.picture import Arrow, Box, Datum, Picture
 
 #: Ops of a picture that is still drawn op by op, and boxes that a collapsed one should not exceed.
 LIMIT = 150
+#: Boxes of ops and variables, for each op of the limit, that are still drawn.
+BOXES = 2.5
 #: Op types that a group's box names.
 SHOWN = 3
 
 
 def collapse_large(picture: Picture, limit: int = LIMIT) -> Picture:
-    """Return a picture as it is, or collapsed where it has more ops than the limit."""
-    return collapse(picture, limit) if picture.ops() > limit else picture
+    """Return a picture as it is, or collapsed where it has more ops than the limit, or ops with very many variables."""
+    large = picture.ops() > limit or len(picture.boxes) > BOXES * limit
+    return collapse(picture, limit) if large else picture
 
 
 def collapse(picture: Picture, limit: int = LIMIT) -> Picture:

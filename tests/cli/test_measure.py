@@ -11,7 +11,7 @@ from tests.cli.conftest import ROOT, Pe
 
 
 def test_profile_says_where_time_goes_and_writes_a_timeline(pe: Pe, config: Path, tmp_path: Path) -> None:
-    two = ["-o", "executor.devices=2", "-o", "executor.num_threads=2"]
+    two = ["-o", "executor.devices=2", "-o", "executor.num_threads=2", "-o", "build_strategy.fuse_all_optimizer_ops=false"]
     said = pe("profile", config, "--steps", 3, "--trace", tmp_path / "t.json", *two)
     assert said.code == 0, said.err
     for text in ("mul_grad", "GFLOP/s", "thread 1:", "sums over devices:", "exposed", "timeline of 3 steps"):
@@ -57,7 +57,7 @@ def test_explain_as_json(pe: Pe, config: Path) -> None:
     said = pe("explain", config, "--steps", 1, "--json")
     assert said.code == 0, said.err
     found = json.loads(said.out)
-    assert found["ops"]["optimize"] == {"sgd": 2}
+    assert found["ops"]["optimize"] == {"fused_sgd": 1}
     assert 0 < found["parallelism"]["measured_efficiency"] <= 1.5
     assert found["memory"][0]["kept"]["parameters"] == 128
 

@@ -46,7 +46,7 @@ class Counters:
         self.parts = (
             [Instruction(instance, (self.out[i:].ctypes.data, n), i, None) for i in range(2 * chains)],
             addresses([instance]),
-            [Chain(2 * i, 2 * i + 2, i % threads, ()) for i in range(chains)],
+            [Chain(((2 * i, 2 * i + 2),), i % threads, ()) for i in range(chains)],
             threads,
         )
         self.tape = StampedTape(*self.parts)
@@ -105,7 +105,7 @@ class Stuck:
             Instruction(spin, (self.flag.ctypes.data, self.runs.ctypes.data), 1, None),
             Instruction(count, (self.runs[1:].ctypes.data, 1), 2, None),
         ]
-        chains = [Chain(0, 1, 0, ()), Chain(1, 2, 1, (2,)), Chain(2, 3, 1, ())]
+        chains = [Chain(((0, 1),), 0, ()), Chain(((1, 2),), 1, (2,)), Chain(((2, 3),), 1, ())]
         self.tape = StampedTape(instructions, addresses([spin, count]), chains, threads)
         self.told: list[Stalled] = []
         step = StampedStep(self.tape, [(), (), (1,)], self.tell)

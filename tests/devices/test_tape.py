@@ -47,7 +47,7 @@ class Net:
             for i, ss in enumerate(self.sources)
         ]
         followers = [[j for j, ss in enumerate(self.sources) if i in ss] for i in range(nodes)]
-        chains = [Chain(i, i + 1, int(rng.integers(threads)), tuple(f)) for i, f in enumerate(followers)]
+        chains = [Chain(((i, i + 1),), int(rng.integers(threads)), tuple(f)) for i, f in enumerate(followers)]
         self.tape = Tape(instructions, found, chains, threads)
 
     def expected(self) -> np.ndarray:
@@ -73,7 +73,7 @@ def test_a_failed_step_names_its_instruction_and_the_next_step_runs(threads):
     instance = Instance(fail_when)
     found = addresses([instance])
     instructions = [Instruction(instance, (flag.ctypes.data, 0), op, 1) for op in range(6)]
-    chains = [Chain(i, i + 1, i % threads, (i + 1,) if i < 5 else ()) for i in range(6)]
+    chains = [Chain(((i, i + 1),), i % threads, (i + 1,) if i < 5 else ()) for i in range(6)]
     tape = Tape(instructions, found, chains, threads)
     for _ in range(50):
         flag[0] = 0
