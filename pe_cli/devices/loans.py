@@ -58,7 +58,7 @@ class Loans:
             pairs = np.array(self._records.get(key, []), np.int64).reshape(-1, 2)
             self._arrays[key] = pairs[:, 0].copy(), pairs[:, 1].copy()
         words, offsets = self._arrays[key]
-        base = spot.memory.address + spot.offset if array is None else array.ctypes.data
+        base = spot.memory.address + spot.offset if array is None else array.__array_interface__["data"][0]
         for tape in tapes:
             tape.records[words] = base + offsets
         for table, index, offset in self._tables.get(key, ()):

@@ -13,6 +13,7 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Progress, Spot, Timeline, Work, device
 from pe_cli.devices.scope import Scope
+from pe_cli.execute.doors import Door
 from pe_cli.execute.lower import GraphLowering, Task, device_types
 from pe_cli.execute.memory import MemoryPlan, plan_memory
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
@@ -46,6 +47,14 @@ class Request:
     feeds: tuple[tuple[tuple[str, TensorType], ...], ...]
     sizes: tuple[int, ...]
     fetches: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.feeds, self.sizes, self.fetches)))
+
+    def __hash__(self) -> int:
+        """Return the hash, computed once: every step looks a request up."""
+        found: int = self._hash  # type: ignore[attr-defined]
+        return found
 
 
 class Plan:
@@ -116,20 +125,21 @@ class Plan:
         works = [Work(t.home, c, frozenset(w), t.spread) for t, c, w in zip(self.tasks, calls, waits, strict=True)]
         self._written = _elsewhere(self.graph, self.request.fetches)
         self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)
-        self._lendable = self._find_lendable()
+        self._inlets = self._find_inlets()
+        self._outlets: dict[tuple[str, int], Door] = {}
 
-    def _find_lendable(self) -> set[tuple[str, int]]:
-        """Return the feeds, by device, that are worth no copy: large ones that no call writes and nobody fetches."""
+    def _find_inlets(self) -> dict[tuple[str, int], Door]:
+        """Return where the feeds of every device go; large ones that no call writes and nobody fetches are not worth a copy."""
         buffers = self._lowering.buffers
         written = [b for t in self.tasks if t.calls for b in t.writes]
         fetched = [b for (name, _), b in buffers.items() if name in self.request.fetches]
         used = {(id(s.memory), s.offset) for s in map(self._spots.__getitem__, (*written, *fetched))}
-        found = set()
+        found = {}
         for d, feeds in enumerate(self.request.feeds):
             for name, kind in feeds:
                 spot = self._spots[buffers[(name, d)]]
-                if kind.nbytes >= LEND_BYTES and (id(spot.memory), spot.offset) not in used:
-                    found.add((name, d))
+                lendable = kind.nbytes >= LEND_BYTES and (id(spot.memory), spot.offset) not in used
+                found[name, d] = Door(spot, buffers[(name, d)].type, lendable)
         return found
 
     def waits(self, threads: int) -> list[set[int]]:
@@ -198,13 +208,7 @@ class Plan:
                     raise PeError(what, hint="the lengths of all sequences add up to the rows", code=ExitCode.DATA)
         for d, given in enumerate(feeds):
             for name, value in given.items():
-                b = self._lowering.buffers[(name, d)]
-                spot = self._spots[b]
-                if (name, d) in self._lendable:
-                    fits = value.flags.c_contiguous and value.flags.aligned and value.dtype == b.type.numpy
-                    if self.step.lend(spot, value if fits else None) and fits:
-                        continue
-                spot.memory.write(spot.offset, b.type, value)
+                self._inlets[name, d].feed(self.step, value)
 
     def _raise(self, failed: tuple[int, list[int]] | None, step: int) -> None:
         if failed is not None:
@@ -234,10 +238,10 @@ class Plan:
         return out
 
     def _read(self, name: str, d: int) -> np.ndarray[Any, Any]:
-        b = self._lowering.value(name, self.graph.homes.get(name, d))
-        spot = self._spots[b]
-        value: np.ndarray[Any, Any] = spot.memory.read(spot.offset, b.type)
-        return value
+        if (name, d) not in self._outlets:
+            b = self._lowering.value(name, self.graph.homes.get(name, d))
+            self._outlets[name, d] = Door(self._spots[b], b.type)
+        return self._outlets[name, d].read()
 
     def type_of(self, name: str, device: int) -> TensorType:
         """Return the type of a variable on a device, all sizes known."""

@@ -1,0 +1,51 @@
+"""Where a plan's feeds go in and its fetches come out: found once, so that a step loses no time looking."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.types import TensorType
+from pe_cli.devices.memory import Arena
+from pe_cli.devices.protocol import Spot, Step
+
+Array = np.ndarray[Any, Any]
+
+
+class Door:
+    """A variable's place in memory.
+
+    Args:
+        spot: where it starts.
+        kind: its type.
+        lendable: a feed that a step can read where the caller has it, see `Step.lend`.
+    """
+
+    def __init__(self, spot: Spot, kind: TensorType, lendable: bool = False) -> None:
+        self._spot = spot
+        self._kind = kind
+        self._dtype = kind.numpy
+        self._lendable = lendable
+        self._view = spot.memory.view(spot.offset, kind) if isinstance(spot.memory, Arena) else None
+
+    def feed(self, step: Step, value: Array) -> None:
+        """Make a step read a value: where it lies, or a copy."""
+        if self._lendable:
+            flags = value.flags
+            if flags.c_contiguous and flags.aligned and value.dtype == self._dtype:
+                if step.lend(self._spot, value):
+                    return
+            else:
+                step.lend(self._spot, None)
+        if self._view is None:
+            self._spot.memory.write(self._spot.offset, self._kind, value)
+        else:
+            np.copyto(self._view, value)
+
+    def read(self) -> Array:
+        """Return a copy of the value."""
+        if self._view is None:
+            value: Array = self._spot.memory.read(self._spot.offset, self._kind)
+            return value
+        return self._view.copy()

@@ -1,0 +1,84 @@
+"""Shortcuts: a batch of the types of one before goes to the same plan, cut at the same places, without being checked again."""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.execute.plan import Plan
+
+Array = np.ndarray[Any, Any]
+Key = tuple[Any, ...]
+
+
+class Shortcut:
+    """What a batch leads to.
+
+    Args:
+        plan: that runs it.
+        sizes: samples of each device.
+        batched: feeds that are cut along axis 0; the others go to every device whole.
+    """
+
+    def __init__(self, plan: Plan, sizes: Sequence[int], batched: Collection[str]) -> None:
+        self.plan = plan
+        self.sizes = list(sizes)
+        ends = list(itertools.accumulate(sizes, initial=0))
+        names = [name for name, _ in plan.request.feeds[0]]
+        self._cuts = [
+            [(name, slice(begin, end) if name in batched else slice(None)) for name in names]
+            for begin, end in itertools.pairwise(ends)
+        ]
+
+    def parts(self, feed: Mapping[str, Array]) -> list[dict[str, Array]]:
+        """Return every device's part of a batch; views."""
+        return [{name: feed[name][cut] for name, cut in row} for row in self._cuts]
+
+
+class Shortcuts:
+    """Shortcuts by the types of feeds and the names of fetches.
+
+    Args:
+        limit: at most so many.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._known: OrderedDict[Key, Shortcut] = OrderedDict()
+
+    @staticmethod
+    def _key(feed: Any, fetches: Sequence[str]) -> Key | None:
+        if type(feed) is not dict:
+            return None
+        parts: list[Any] = [*fetches]
+        for name, value in feed.items():
+            if type(value) is not np.ndarray or not value.ndim:
+                return None
+            parts += (name, value.shape, value.dtype)
+        return tuple(parts)
+
+    def find(self, feed: Any, fetches: Sequence[str]) -> Shortcut | None:
+        """Return the shortcut for a batch, if there is one."""
+        key = self._key(feed, fetches)
+        return None if key is None else self._known.get(key)
+
+    def keep(self, feed: Any, fetches: Sequence[str], found: Shortcut, parts: Sequence[Mapping[str, Array]]) -> None:
+        """Keep a shortcut where it leads to the same parts: nothing was converted or added."""
+        key = self._key(feed, fetches)
+        if key is None or any(not parts[d].keys() <= feed.keys() for d in range(len(parts))):
+            return
+        for one, other in zip(found.parts(feed), parts, strict=True):
+            if one.keys() != other.keys() or any(not _same(one[n], other[n]) for n in one):
+                return
+        self._known[key] = found
+        while len(self._known) > self._limit:
+            self._known.popitem(last=False)
+
+
+def _same(a: Array, b: Array) -> bool:
+    """Whether two arrays are the same bytes."""
+    return a.dtype == b.dtype and a.shape == b.shape and a.strides == b.strides and a.ctypes.data == b.ctypes.data

@@ -1,0 +1,92 @@
+"""A second batch of the same types takes a shortcut; whatever differs is checked as the first was."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pe_cli.core.errors import PeError
+from pe_cli.execute.executor import MAX_PLANS
+from pe_cli.execute.shortcut import Shortcuts
+from tests.execute.test_executor import WIDTHS, batch, make
+
+
+@pytest.fixture
+def searches(monkeypatch) -> list[bool]:
+    """Whether each search for a shortcut found one."""
+    found: list[bool] = []
+    plain = Shortcuts.find
+
+    def find(self, feed, fetches):
+        made = plain(self, feed, fetches)
+        found.append(made is not None)
+        return made
+
+    monkeypatch.setattr(Shortcuts, "find", find)
+    return found
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_the_same_values_with_and_without(devices, searches):
+    executor, other = make(devices), make(devices)
+    for step, samples in enumerate((8, 8, 5, 8, 5, 1, 1)):
+        feed = batch(samples, step)
+        found, weights = executor.run(feed, ["loss", "p"], step)
+        other._shortcuts = Shortcuts(MAX_PLANS)
+        expected, others = other.run(feed, ["loss", "p"], step)
+        assert weights == others
+        for a, b in zip(found, expected, strict=True):
+            for name in a:
+                np.testing.assert_array_equal(a[name], b[name])
+    assert searches[::2] == [False, True, False, True, True, False, True]
+    assert not any(searches[1::2])
+
+
+def test_what_is_wrong_is_told_after_a_shortcut_too(searches):
+    executor = make(2)
+    feed = batch(8, 0)
+    for _ in range(2):
+        executor.run(feed, ["loss"])
+    assert searches == [False, True]
+    for wrong, message in (
+        ({**feed, "x": feed["x"][:, 1:]}, "should be"),
+        ({**feed, "y": feed["y"].astype("float32")}, "should be int64"),
+        ({**feed, "y": feed["y"][:5]}, "differ in length"),
+        ({"x": feed["x"]}, "is missing"),
+        ({**feed, "z": feed["x"]}, "no feed 'z'"),
+    ):
+        for _ in range(2):
+            with pytest.raises(PeError, match=message):
+                executor.run(wrong, ["loss"])
+    with pytest.raises(PeError, match="no variable 'nothing'"):
+        executor.run(feed, ["nothing"])
+
+
+def test_what_is_converted_takes_none(searches):
+    executor = make(1)
+    feed = batch(8, 0)
+    wide = {"x": feed["x"].astype("float64"), "y": feed["y"].astype("int32")}
+    lists = {name: a.tolist() for name, a in feed.items()}
+    (plain,), _ = make(1).run(feed, ["p"])
+    for given in (wide, wide, lists | {"x": feed["x"]}):
+        executor = make(1)
+        for step in range(2):
+            (found,), _ = executor.run(given, ["p"], step)
+            if not step:
+                np.testing.assert_array_equal(found["p"], plain["p"])
+    assert not any(searches)
+
+
+def test_dropped_plans_are_made_again(searches):
+    executor = make(2)
+    feed = batch(6, 0)
+    executor.run(feed, ["loss"])
+    executor.drop()
+    executor.run(feed, ["loss"])
+    assert len(executor.plans) == 1
+    for samples in range(1, MAX_PLANS + 4):
+        executor.run(batch(samples, 0), ["loss"])
+    out, sizes = executor.run(feed, ["p"])
+    assert [len(v["p"]) for v in out] == sizes == [3, 3]
+    assert out[0]["p"].shape == (3, WIDTHS[-1])
+    assert len(executor.plans) <= MAX_PLANS
