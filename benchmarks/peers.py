@@ -121,6 +121,7 @@ def ways(peer: Peer, name: str, cores: int, compiled: bool) -> list[Way]:
         options.append(("dense",))
     if peer.key == "fluid" and name == "resnet20":
         options.append(("onednn",))
+    compiled = compiled and name != "lstm"  # unrolls the steps, and had not compiled them in a quarter of an hour
     many = {"torch": "compile" * compiled, "paddle": "static", "fluid": "parallel"}.get(peer.key, "")
     if many and not (peer.key == "fluid" and name == "chain"):  # a batch of one cannot be split over devices
         options += [(*o, many) for o in options]
