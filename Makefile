@@ -5,6 +5,8 @@ CONFIG ?= configs/digits.yaml
 # PYTEST=... passes arguments on, e.g. make test PYTEST="-k lstm -x"
 PYTEST ?= -n auto
 TORCH  ?=
+# BENCH=... passes arguments on to benchmarks/run.py, e.g. make bench BENCH="--only mlp --resume"
+BENCH  ?=
 
 BIN := $(VENV)/bin
 ifneq ($(TORCH),)
@@ -33,8 +35,9 @@ check: $(VENV)/.test ## lint, types and the layers of the packages
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: $(VENV)/.dev ## measure speed, beside PyTorch
-	$(BIN)/python benchmarks/run.py --write
+bench: $(VENV)/.dev ## measure speed, beside PyTorch and the other peers that BENCH="--python jax=PATH" tells
+	$(BIN)/python benchmarks/growth.py --write
+	$(BIN)/python benchmarks/run.py --write $(BENCH)
 
 docs: $(VENV)/.docs ## write what the code knows into docs/: ops, commands, tables, pictures
 	rm -f docs/ops/*.md

@@ -5,32 +5,19 @@ Every step feeds the batch from NumPy and reads the loss back, as `pe bench` doe
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import resource
-import statistics
-import time
-
+import peer
 import workloads
 
-PARSER = argparse.ArgumentParser(description=__doc__)
-PARSER.add_argument("workload", choices=workloads.NAMES)
-PARSER.add_argument("--batch", type=int, default=64)
-PARSER.add_argument("--threads", type=int, default=2)
-PARSER.add_argument("--steps", type=int, default=50)
-PARSER.add_argument("--warmup", type=int, default=5)
-PARSER.add_argument("--channels-last", action="store_true")
-PARSER.add_argument("--dense", action="store_true", help="ctr: dense gradients of the tables")
-PARSER.add_argument("--compile", action="store_true", help="torch.compile the forward pass; needs a C++ compiler")
-ARGS = PARSER.parse_args()
-os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(ARGS.threads)
+ARGS = peer.arguments(
+    __doc__,
+    channels_last="of images: convolutions run on channels last",
+    dense="ctr: dense gradients of the tables",
+    compile="torch.compile the forward pass; needs a C++ compiler",
+)
 
-BEGIN = time.perf_counter()
 import torch  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-IMPORT_S = time.perf_counter() - BEGIN
 torch.set_num_threads(ARGS.threads)
 
 
@@ -107,7 +94,7 @@ def branches(p: dict, x: torch.Tensor) -> torch.Tensor:
 def chain(x: torch.Tensor) -> torch.Tensor:
     for i in range(workloads.CHAIN_OPS):
         x = x * 1.0001 if i % 2 == 0 else x + 0.0001
-    return x
+    return x.mean()
 
 
 def tensors() -> tuple[dict, list]:
@@ -152,15 +139,15 @@ def main() -> None:
         "transformer": transformer,
         "branches": branches,
     }
-    net = nets.get(ARGS.workload)
-    if ARGS.compile and net is not None:
+    net = nets.get(ARGS.workload, chain)
+    if ARGS.compile:
         net = torch.compile(net)
 
     def step() -> float:
         x = torch.from_numpy(feed["x"])
         if not updates:
             with torch.no_grad():
-                return chain(x).mean().item()
+                return net(x).item()
         if ARGS.channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         loss = net(p, feed if ARGS.workload == "ctr" else x)
@@ -173,28 +160,7 @@ def main() -> None:
             update.step()
         return loss.item()
 
-    begin = time.perf_counter()
-    losses = [step()]
-    first = time.perf_counter() - begin
-    losses += [step() for _ in range(ARGS.warmup - 1)]
-    times = []
-    for _ in range(ARGS.steps):
-        begin = time.perf_counter()
-        losses.append(step())
-        times.append((time.perf_counter() - begin) * 1e3)
-    line = {
-        "peer": f"torch {torch.__version__}",
-        "workload": ARGS.workload,
-        "batch_size": ARGS.batch,
-        "threads": ARGS.threads,
-        "ms_per_step": {"median": statistics.median(times), "min": min(times), "max": max(times)},
-        "first_step_s": first,
-        "import_s": IMPORT_S,
-        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "loss_first": losses[0],
-        "loss_last": losses[-1],
-    }
-    print(json.dumps(line))
+    peer.measure(f"torch {torch.__version__}", ARGS, step)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-Arrays = dict[str, np.ndarray]
+if TYPE_CHECKING:  # Python 3.7, on which an old peer runs, cannot evaluate it
+    Arrays = dict[str, np.ndarray]
+
 NAMES = ("mlp", "lenet", "resnet20", "lstm", "transformer", "ctr", "chain", "branches")
 #: Sizes that are compared, by workload.
 BATCHES = {

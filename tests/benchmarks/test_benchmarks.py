@@ -1,0 +1,247 @@
+"""The scripts of benchmarks/: what counts as agreement, who is run again, what is kept and written. Nothing here is timed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+FALSE = shutil.which("false") or "/bin/false"
+
+
+@pytest.fixture(name="script")
+def imported(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that imports a script of benchmarks/ by its name."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    before = set(sys.modules)
+    yield importlib.import_module
+    for name in set(sys.modules) - before:
+        if (FOLDER / f"{name}.py").exists():
+            del sys.modules[name]
+
+
+def took(median: float, least: float, **more: Any) -> dict[str, Any]:
+    """Return what a run prints."""
+    facts = {
+        "steps": 9,
+        "loss_first": 2.0,
+        "loss_last": 0.5,
+        "peak_rss_mb": 300.0,
+        "import_s": 1.0,
+        "first_step_s": 0.5,
+    }
+    return facts | {"ms_per_step": {"median": median, "min": least, "max": 99.0}} | more
+
+
+# --- agreement --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "agrees"),
+    [
+        pytest.param({}, True, id="equal losses agree"),
+        pytest.param({"loss_last": 0.519}, True, id="the last may differ by a hundredth of the first"),
+        pytest.param({"loss_last": 0.521}, False, id="and by no more"),
+        pytest.param({"loss_first": 2.0003}, False, id="the first must agree to four digits"),
+        pytest.param({"loss_last": math.nan}, False, id="not a number agrees with nothing"),
+        pytest.param({"loss_first": 3.0, "loss_last": 1.0}, True, id="agreeing with the second run of pe is enough"),
+        pytest.param({"loss_first": 3.0}, False, id="half of each run of pe is not"),
+    ],
+)
+def test_losses(script: Any, found: dict[str, float], agrees: bool) -> None:
+    run = script("run")
+    judges = [took(1, 1), took(1, 1, loss_first=3.0, loss_last=1.0)]
+    assert (run.disagreement(took(1, 1, **found), judges, run.LIMITS) == "") is agrees
+
+
+# --- repeats ----------------------------------------------------------------------------------------------------------
+
+
+class Fake:
+    """pe with a step of 1 ms."""
+
+    name, size, steps = "mlp", 64, 9
+
+    def __init__(self, log: list[str]) -> None:
+        self.log, self.by_length = log, {}
+
+    def all_devices(self) -> dict[str, Any]:
+        self.log.append("pe")
+        return took(1.0, 0.9)
+
+    def one_device(self) -> dict[str, Any]:
+        self.log.append("one")
+        return took(1.8, 1.7)
+
+    def judges(self, steps: int) -> list[dict[str, Any]]:
+        return self.by_length[steps]
+
+
+@pytest.fixture
+def measured(script: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, list[str], Any]:
+    """Return run.py, a log of what is run, and a function that sets what the peers print, by label."""
+    run, log, prints = script("run"), [], {}
+
+    def measure(way: Any, *_: Any) -> dict[str, Any]:
+        log.append(way.label)
+        if prints[way.label] is None:
+            raise run.RunError("no memory")
+        return prints[way.label]
+
+    monkeypatch.setattr(run.peers, "measure", measure)
+    monkeypatch.setattr(run, "operations", lambda *_: 2e6)
+    monkeypatch.setattr(run, "peak", lambda: 100.0)
+    return run, log, prints
+
+
+def test_later_repeats_run_pe_and_the_two_best_ways_in_turn(measured: tuple[ModuleType, list[str], Any]) -> None:
+    run, log, prints = measured
+    torch = run.peers.PEERS[0]
+    ways = [run.Way(torch, n, s) for n in (1, 2) for s in ((), ("channels-last",))]
+    a, b, c, d = (w.label for w in ways)
+    prints |= {a: took(5.0, 4.0), b: took(3.0, 2.9), c: took(9.0, 2.0), d: took(4.0, 3.5)}
+    mine, one, theirs, out = run.measure(Fake(log), ways, 3, {"torch": "python"}, 9.0)
+    # b has the least median; of the others c the fastest step
+    assert log == ["pe", "one", a, b, c, d, *["pe", b, "one", c] * 2]
+    assert (len(mine), len(one), {w.label: len(r) for w, r in theirs.items()}) == (3, 3, {a: 1, b: 3, c: 3, d: 1})
+    assert out == {}
+    assert d == "PyTorch, 2 threads, channels last"
+
+
+def test_a_way_that_fails_or_differs_is_left_out_and_told(
+    measured: tuple[ModuleType, list[str], Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, log, prints = measured
+    torch, jax = run.peers.PEERS[:2]
+    ways = [run.Way(torch, 1), run.Way(torch, 2), run.Way(jax, 2)]
+    a, b, c = (w.label for w in ways)
+    prints |= {a: took(5.0, 4.0), b: took(0.1, 0.1, loss_last=0.9), c: None}
+    args = type("Args", (), {"repeats": 2, "max_seconds": 9.0})
+    row = run.compare(Fake(log), ways, args, {"torch": "python", "jax": "python"})
+    assert row["best"] == a
+    assert set(row["left_out"]) == {b, c}
+    assert "loss_last is 0.9" in row["left_out"][b]
+    assert log.count(b) == log.count(c) == 1
+    assert f"left out: {c}" in capsys.readouterr().err
+
+
+def test_pe_is_no_exception(script: Any) -> None:
+    run = script("run")
+    fake = Fake([])
+    fake.one_device = lambda: took(1.8, 1.7, loss_last=0.6)  # type: ignore[method-assign]
+    with pytest.raises(run.RunError, match="on all devices and on one"):
+        run.measure(fake, [], 1, {}, 9.0)
+
+
+def test_a_row_has_the_best_of_every_peer(script: Any, measured: tuple[ModuleType, list[str], Any]) -> None:
+    run, log, prints = measured
+    torch, jax = run.peers.PEERS[:2]
+    ways = [run.Way(torch, 2), run.Way(jax, 2)]
+    prints[ways[0].label] = took(2.0, 1.8, peak_rss_mb=200.0)
+    prints[ways[1].label] = took(3.0, 1.35, import_s=0.25)
+    args = type("Args", (), {"repeats": 1, "max_seconds": 9.0})
+    row = run.compare(Fake(log), ways, args, {"torch": "python", "jax": "python"})
+    report = script("report")
+    cells = report.table([row | {"limit": 0.5}]).splitlines()[2]
+    # 2.0 / 1.0; 1.35 / 0.9; 0.5 / 1.0; the quicker start is 0.25 + 0.5
+    expected = (
+        "| mlp | 64 | 1.000 | 1.800 | PyTorch, 2 threads | 2.000 | **2.00** | 1.50 | 50% | 1.50 / 0.75 | 300 / 200 |"
+    )
+    assert cells == expected
+
+
+# --- peers ------------------------------------------------------------------------------------------------------------
+
+
+def test_absent_peers_are_named(script: Any) -> None:
+    peers = script("peers")
+    pythons = peers.interpreters([f"jax={FALSE}", f"fluid={FALSE}"])
+    assert peers.installed(["jax", "fluid"], pythons) == ({}, ["JAX", "PaddlePaddle 1.8"])
+
+
+def test_interpreters_come_from_the_variable_and_the_option(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = script("peers")
+    monkeypatch.setenv("PE_BENCH_PYTHON", f"jax={FALSE} paddle={FALSE}")
+    found = peers.interpreters([f"jax={sys.executable}"])
+    assert found == {"torch": sys.executable, "jax": sys.executable, "paddle": FALSE, "fluid": sys.executable}
+
+
+@pytest.mark.parametrize("pair", ["jax", "jaxx=python", "jax=/nowhere/python"])
+def test_a_wrong_interpreter_is_told(script: Any, pair: str) -> None:
+    with pytest.raises(SystemExit, match="--python"):
+        script("peers").interpreters([pair])
+
+
+def test_every_switch_of_a_way_is_one_of_its_script(script: Any) -> None:
+    peers, names = script("peers"), script("workloads").NAMES
+    for peer in peers.PEERS:
+        text = (FOLDER / peer.script).read_text(encoding="utf-8")
+        for way in (w for name in names for w in peers.ways(peer, name, 2, True)):
+            assert all(f"    {s.replace('-', '_')}=" in text for s in way.switches), way.label
+
+
+def test_what_a_command_printed_last_is_told_when_it_fails(script: Any) -> None:
+    peers = script("peers")
+    with pytest.raises(peers.RunError, match=r"(?s)exit status 3.*out of memory"):
+        peers.run([sys.executable, "-c", "import sys; print('out of memory'); sys.exit(3)"])
+    with pytest.raises(peers.RunError, match="exit status 0"):
+        peers.run([sys.executable, "-c", "print('no JSON')"])
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------------
+
+
+def test_rows_outlive_a_killed_run(script: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    report = script("report")
+    monkeypatch.setattr(report, "KEPT", tmp_path / "build" / "benchmarks.json")
+    about = {"processor": "P", "cores": 2, "peers": {"JAX": "0.10"}}
+    report.State(about, 14).add({"name": "mlp", "size": 64})
+    report.KEPT.with_suffix(".part").write_text('{"about": {', encoding="utf-8")  # killed while it wrote the second
+    after = report.State(json.loads(json.dumps(about)), 14)
+    after.resume()
+    assert (after.has("mlp", 64), after.has("mlp", 256)) == (True, False)
+    with pytest.raises(SystemExit, match="differs in cores"):
+        report.State(about | {"cores": 4}, 14).resume()
+
+
+def test_text_between_two_marks_is_replaced_and_nothing_else(script: Any, tmp_path: Path) -> None:
+    report = script("report")
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- x -->\n\nold\n\n<!-- y -->\nb\n", encoding="utf-8")
+    for _ in range(2):
+        report.replace(page, ("<!-- x -->", "<!-- y -->"), "new")
+    assert page.read_text(encoding="utf-8") == "a\n<!-- x -->\n\nnew\n\n<!-- y -->\nb\n"
+
+
+@pytest.mark.parametrize("name", ["report", "growth"])
+def test_the_page_has_the_marks_once(script: Any, name: str) -> None:
+    lines = script("report").PAGE.read_text(encoding="utf-8").splitlines()
+    assert [lines.count(mark) for mark in script(name).MARKS] == [1, 1]
+
+
+# --- curves -----------------------------------------------------------------------------------------------------------
+
+
+def test_each_curve_varies_what_it_is_named_after(script: Any) -> None:
+    for varied, settings in script("growth").curves(4).items():
+        assert [key for key in settings[0] if len({s[key] for s in settings}) > 1] == [varied]
+
+
+def test_a_setting_of_the_curves_runs(script: Any, tmp_path: Path) -> None:
+    found = script("growth").bench(tmp_path, {"batch": 6, "width": 8, "depth": 2, "devices": 2}, 1)
+    assert (found["batch_size"], found["devices"], found["steps"]) == (6, 2, 1)
+    assert np.isfinite(found["loss_last"])
+
+
+def test_the_operations_of_a_curve_are_those_of_its_products(script: Any) -> None:
+    # batch 2, one layer 3 x 3 whose input needs no gradient: 2 products of 2*2*3*3; logits 3 x 10: 3 products of 2*2*3*10
+    assert script("growth").work({"batch": 2, "width": 3, "depth": 1}) == 2 * 36 + 3 * 120
