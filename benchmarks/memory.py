@@ -1,7 +1,7 @@
 """Measure the ops that memory bounds, on one thread: bytes they must move over time, against the triad of STREAM.
 
-Run `python benchmarks/memory.py [name ...]`. Arrays are far larger than the caches. A pass that cannot be avoided counts each byte that is read
-or written once; what an op reads again counts once, so that its share shows the second reading.
+Run `python benchmarks/memory.py [name ...]`. Arrays are far larger than the caches. Every byte that is read or written counts once, also
+where an op has to read it again, so that its share shows that.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ CASES: dict[str, tuple[str, Mapping[str, Any], Mapping[str, str], Mapping[str, A
     ),
     "adam": (
         "adam",
-        {s: BIG for s in ("Param", "Grad", "Moment1", "Moment2")} | {s: (1,) for s in ("LearningRate", "Beta1Pow", "Beta2Pow")},
+        {"Param": BIG, "Grad": BIG, "Moment1": BIG, "Moment2": BIG, "LearningRate": (1,), "Beta1Pow": (1,), "Beta2Pow": (1,)},
         {f"{s}Out": s for s in ("Param", "Moment1", "Moment2", "Beta1Pow", "Beta2Pow")},
         {},
     ),

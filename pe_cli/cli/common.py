@@ -139,16 +139,21 @@ def _is_model(path: Path) -> bool:
 
 def places_of(source: Source, devices: int | None = None) -> tuple[Place, ...]:
     """Return the places that a config asks for; with devices, so many of its kind."""
+    from functools import partial
+
     from pe_cli.core.types import Place
+    from pe_cli.execute.work import useful_devices
     from pe_cli.session.devices import place_of_devices, resolve_places
 
-    executor = source.run.executor if source.run else None
-    kind = executor.place if executor else "cpu"
+    run = source.run
+    kind = run.executor.place if run else "cpu"
     if devices is not None:
         return tuple(Place(kind, i) for i in range(devices))
-    if executor is None:
+    if run is None:
         return (Place(kind, 0),)
-    return resolve_places(kind, executor.devices, place_of_devices(executor))[0]
+    executor = run.executor
+    useful = partial(useful_devices, source.program(), source.batch_size)
+    return resolve_places(kind, executor.devices, place_of_devices(executor), useful)[0]
 
 
 def open_trained(

@@ -15,9 +15,9 @@ from pe_cli.devices.protocol import Timeline
 from pe_cli.execute.executor import Executor, Feed
 from pe_cli.execute.lower import Task
 from pe_cli.execute.plan import Plan
+from pe_cli.execute.work import operations
 from pe_cli.graph.ssa import OpNode, label_of
-from pe_cli.ops.registry import find
-from pe_cli.program.ir import EMPTY, Operator, Role
+from pe_cli.program.ir import Operator, Role
 
 #: [n, 2] begins and ends in ns.
 Spans = np.ndarray[Any, Any]
@@ -164,25 +164,10 @@ def task_seconds(profile: Profile) -> np.ndarray[Any, Any]:
 
 
 def flops(plan: Plan, node: OpNode) -> int | None:
-    """Return the floating-point operations of a node, or None where its op does not count them.
-
-    A gradient op of a product or a convolution does as many as the forward op, once for every gradient that it makes.
-    """
-    definition = node.op.definition if node.kind in ("computation", "scale_loss_grad") else None
-    if definition is None:
+    """Return the floating-point operations of a node, or None where its op does not count them."""
+    if node.kind not in ("computation", "scale_loss_grad"):
         return None
-    forward, times = definition, 1
-    if definition.flops is None and definition.is_grad_of:
-        forward = find(definition.is_grad_of)
-        times = sum(1 for pairs in node.outs.values() for name, _ in pairs if name != EMPTY)
-    if forward.flops is None:
-        return None
-    given = {s: [plan.type_of(*p) for p in pairs if p[0] != EMPTY] for s, pairs in node.ins.items()}
-    if not all(given.get(slot.name) or slot.optional for slot in forward.inputs):
-        return None
-    args = [given[slot.name][0] if given.get(slot.name) else None for slot in forward.inputs]
-    found = forward.flops(*args, **node.op.attrs)
-    return None if found < 0 else found * times
+    return operations(node.op, lambda name: plan.type_of(name, node.device))
 
 
 def nbytes(task: Task, op: Operator) -> int:

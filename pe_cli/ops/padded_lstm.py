@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.gemm import strips_size
 from pe_cli.kernels.lang import Int, PtrI64, Status, kernel
 from pe_cli.kernels.lstm import GIVEN, backward_steps, forward_steps
@@ -210,6 +210,13 @@ def padded_lstm_cpu(o: Lowering) -> None:
             forward_steps, s.x, *optional, bias, packed_ih, packed_hh, *outputs, taken, s.record(first, rows, given),
             part=part,
         )  # fmt: skip
+
+
+@padded_lstm.count
+def padded_lstm_flops(x: TensorType, w_ih: TensorType, w_hh: TensorType, *others: TensorType | None, **attrs: object) -> int:
+    """Return those of the products with both weights, for every step of every sample."""
+    del others, attrs
+    return 2 * x.shape[0] * x.shape[1] * (product(w_ih.shape) + product(w_hh.shape))
 
 
 @padded_lstm.grad(uses="Input WeightIh WeightHh Lengths Gates Cells States").lower("cpu")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Literal
 
 from pe_cli.config.sections import MAX_DEVICES, ExecutorSection
@@ -17,14 +18,20 @@ def place_of_devices(executor: ExecutorSection) -> Span | None:
     return executor.at_of("place" if executor.devices == "auto" else "devices")
 
 
-def resolve_places(kind: str, devices: int | Literal["auto"], at: Span | None = None) -> tuple[tuple[Place, ...], str]:
+def resolve_places(
+    kind: str,
+    devices: int | Literal["auto"],
+    at: Span | None = None,
+    useful: Callable[[int], int] | None = None,
+) -> tuple[tuple[Place, ...], str]:
     """Return the places of a run and a sentence on them.
 
     Args:
         kind: cpu or cuda.
-        devices: a number, or auto: on the CPU `CPU_NUM` where set, else one per core that this process may use; on CUDA
-            all that are visible.
+        devices: a number, or auto: on the CPU `CPU_NUM` where set, else as many of the cores that this process may use as are
+            useful; on CUDA all that are visible.
         at: place in the config, for errors.
+        useful: of a number of cores, how many are worth using; default: all.
 
     Raises:
         PeError: CPU_NUM is no positive number (exit code 2), or there are fewer CUDA devices (exit code 5).
@@ -48,4 +55,6 @@ def resolve_places(kind: str, devices: int | Literal["auto"], at: Span | None = 
             raise PeError(f"the environment variable CPU_NUM is {text!r}", hint=hint)
         return tuple(Place("cpu", i) for i in range(int(text))), f"{int(text)} cpu (CPU_NUM)"
     cores = usable_cores()
-    return tuple(Place("cpu", i) for i in range(cores)), f"{cores} cpu (cores of this process)"
+    n = cores if useful is None or cores == 1 else useful(cores)
+    why = "cores of this process" if n == cores else f"of {cores} cores: a step is too short for more"
+    return tuple(Place("cpu", i) for i in range(n)), f"{n} cpu ({why})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.data import Dataset, Feed, Loader, open_reader
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor, merge, run_startup
+from pe_cli.execute.work import useful_devices
 from pe_cli.graph.replicate import shared_variables
 from pe_cli.graph.sequences import declared_levels, resolve
 from pe_cli.optim.accumulate import SHARE
@@ -64,7 +66,9 @@ class Job:
         executor = run.executor
         if places is None:
             devices = 1 if executor.type == "async" else executor.devices
-            self.places, self.devices = resolve_places(executor.place, devices, place_of_devices(executor))
+            samples = run.train.batch_size if run.train else DEFAULT_BATCH
+            useful = partial(useful_devices, self.built.train or self.built.eval, samples)
+            self.places, self.devices = resolve_places(executor.place, devices, place_of_devices(executor), useful)
         else:
             self.places, self.devices = tuple(places), f"{len(places)} {places[0].kind}"
         self.scope = Scope(self.places)
