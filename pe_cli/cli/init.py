@@ -15,7 +15,7 @@ from pe_cli.cli.common import path_argument
 def command(file: Path, force: bool) -> None:
     """Write a first config and its model.
 
-    FILE is the config (config.yaml), the model is written beside it. They train as they are.
+    FILE is the config (config.yaml; in a folder that is there, that name), the model is written beside it. They train as they are.
     """
     import json
     from importlib import resources
@@ -23,6 +23,8 @@ def command(file: Path, force: bool) -> None:
     from pe_cli.core.errors import PeError
     from pe_cli.io import atomic
 
+    if file.is_dir():
+        file /= "config.yaml"
     model = file.with_name(f"{file.stem}_model.yaml")
     if not force:
         for path in (file, model):

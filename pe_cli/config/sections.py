@@ -1,7 +1,6 @@
 """The sections of a run file: names, types, bounds and defaults. JSON Schema and checks both come from here."""
 
-from __future__ import annotations
-
+# annotations are types here, not texts: pydantic would compile each of them at every start
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, StrictBool, StrictStr, WithJsonSchema

@@ -95,3 +95,12 @@ def test_the_starter_files_are_packaged() -> None:
     here = resources.files("pe_cli.cli")
     for name in ("starter_config.yaml", "starter_model.yaml"):
         assert here.joinpath(name).is_file()
+
+
+def test_init_in_a_folder_that_is_there(pe: Pe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert pe("init", ".").code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"config.yaml", "config_model.yaml"}
+    again = pe("init", tmp_path)
+    assert again.code == 2
+    assert "there already" in again.err

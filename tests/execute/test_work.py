@@ -36,7 +36,7 @@ def test_a_recurrence_counts_its_products():
     shapes = {"Input": (5, 7, 3), "WeightIh": (3, 16), "WeightHh": (4, 16)}
     for name, shape in shapes.items():
         block.create_var(name, TensorType(shape))
-    outs = "Out LastH LastC Gates Cells States".split()
+    outs = ["Out", "LastH", "LastC", "Gates", "Cells", "States"]
     op = block.append_op("padded_lstm", {s: s for s in shapes}, {s: s for s in outs}, {})
     assert operations(op, lambda name: block.var(name).type) == 2 * 5 * 7 * (3 * 16 + 4 * 16)
 
