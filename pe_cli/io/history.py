@@ -97,6 +97,12 @@ class Run:
         return "lost" if said == "running" and _is_gone(self.status) else said
 
     @property
+    def warning(self) -> str:
+        """What is wrong though the run went on; empty where nothing is."""
+        said = self.status.get("warning")
+        return said if isinstance(said, str) else ""
+
+    @property
     def step(self) -> int:
         """Steps done."""
         step = self.status.get("step")

@@ -79,6 +79,7 @@ class Keeper:
             draw(self._job, self.folder)
 
     def _restore(self, resume: Resume) -> None:
+        self.folder.check_links()
         for place in (self.folder.path, self.folder.fetches):
             atomic.clean_temporaries(place, older_than=0.0)  # nobody else writes here now
         for text in (*check_config(resume, self._run), *environment_changes(self.folder)):
@@ -122,6 +123,18 @@ class Keeper:
     def note(self, use: str, values: Mapping[str, float]) -> bool:
         """Note metrics; return whether they are the best so far, so that a checkpoint should be written."""
         return self._measures.note(self.at, use, {n: v for n, v in values.items() if not n.startswith(NORM)})
+
+    def watch(self, loss: float) -> None:
+        """Look at the finite loss of a step, and warn once where it has grown beyond all measure.
+
+        Raises:
+            PeError: log or status can't be written.
+        """
+        said = self._measures.watch(self.at, loss)
+        if said is not None:
+            self.folder.log(f"warning: {said}")
+            self._job.observer.note(said)
+            self.folder.status(step=self.at.step, epoch=self.at.epoch, warning=said)
 
     def record(self, use: str, values: Mapping[str, float]) -> bool:
         """Note metrics and write them down; see `note`.

@@ -233,6 +233,7 @@ class Trainer:
             self.keeper.outputs.fetch(name, self.at.step, self._joined(name, values, sizes))
         if not math.isfinite(loss):
             raise self._diverged(loss)
+        self.keeper.watch(loss)
         self.observer.stepped(self.at.step, self.at.epoch, loss, samples)
 
     def _diverged(self, loss: float) -> PeError:
