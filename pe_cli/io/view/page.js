@@ -219,7 +219,7 @@ function timeline(pane) {
   new ResizeObserver(draw).observe(pane);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 }
-document.querySelectorAll(".timeline").forEach(timeline);
+document.querySelectorAll(".timeline").forEach((pane) => { if (data.timelines[pane.dataset.timeline]) timeline(pane); });
 
 // --- news -----------------------------------------------------------------------------------------------------------
 if (data.live) {
@@ -229,6 +229,16 @@ if (data.live) {
     for (const id of ["summary", "charts", "gradients"]) document.getElementById(id).innerHTML = news[id];
     data.charts = news.data;
     applyChoices();
+  });
+  source.addEventListener("look", (event) => {
+    const look = JSON.parse(event.data);
+    document.getElementById("memory").innerHTML = look.memory;
+    document.getElementById("timelines").hidden = !look.timeline;
+    if (!look.timeline) return;
+    data.timelines[0] = look.timeline;
+    const old = document.querySelector(".timeline"), pane = old.cloneNode(true); // without what listens to the old one
+    old.replaceWith(pane);
+    timeline(pane);
   });
   source.addEventListener("end", () => {
     source.close();
