@@ -94,6 +94,8 @@ def test_a_second_process_in_a_run_is_refused_until_the_first_one_dies(bench: Be
         assert bench.run("train", "--resume", folder) == ExitCode.USAGE
         assert f"another process trains in this folder: {child.pid}" in bench.err
         assert json.loads((folder / "status.json").read_text())["state"] == "running"
+        while not checkpoint.steps(folder / "checkpoints"):  # a thread writes them
+            time.sleep(0.01)
         child.kill()
         child.communicate()
     longer = checkpoint.steps(folder / "checkpoints")[-1] // 6 + 2
