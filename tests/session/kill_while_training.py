@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +25,7 @@ ERRORS = {"full": errno.ENOSPC, "readonly": errno.EROFS}
 #: A full disk lets go and shortens.
 HARMLESS = {"full": ("unlink", "rmdir", "truncate", "ftruncate"), "readonly": ("fsync",)}
 done = 0
+say = os.write
 
 
 def harm(how: str, k: int) -> None:
@@ -41,6 +43,7 @@ def harm(how: str, k: int) -> None:
                 if name == "write":
                     descriptor, data = args
                     call(descriptor, memoryview(data)[: len(data) // 2])  # type: ignore[arg-type]
+                say(1, f"killed at {name} by {threading.current_thread().name}".encode())
                 os.kill(os.getpid(), signal.SIGKILL)
             if name in HARMLESS[how]:
                 return call(*args, **kwargs)
