@@ -98,9 +98,9 @@ class Run:
 
     @property
     def warning(self) -> str:
-        """What is wrong though the run went on; empty where nothing is."""
-        said = self.status.get("warning")
-        return said if isinstance(said, str) else ""
+        """What ended a run that failed, else what is wrong though it went on; empty where nothing is."""
+        found = (self.status.get(key) for key in ("error", "warning"))
+        return next((said for said in found if isinstance(said, str)), "")
 
     @property
     def step(self) -> int:

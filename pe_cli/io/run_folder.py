@@ -282,6 +282,7 @@ class RunFolder:
         epoch: int | None = None,
         best: object | None = None,
         warning: str | None = None,
+        error: str | None = None,
     ) -> None:
         """Replace status.json; what isn't given stays as it was, `updated` and `pid` are filled in.
 
@@ -292,7 +293,8 @@ class RunFolder:
             step: steps done.
             epoch: epochs done.
             best: JSON value that describes the best checkpoint so far.
-            warning: a sentence on what is wrong with the run, though it goes on.
+            warning: a sentence on what is wrong with the run, though it goes on; empty takes it back.
+            error: what ended the run; another state than failed takes it back.
 
         Raises:
             PeError: USAGE, the folder can't be written; DEVICE, the disk is full or failed.
@@ -301,8 +303,12 @@ class RunFolder:
         before: dict[str, object] = {"state": "running", "step": 0, "epoch": 0, "started": now, "best": None}
         with contextlib.suppress(PeError):
             before |= self.read_status()
-        given = {"state": state, "step": step, "epoch": epoch, "best": best, "warning": warning}
+        given = {"state": state, "step": step, "epoch": epoch, "best": best, "warning": warning, "error": error}
         after = before | {key: value for key, value in given.items() if value is not None}
+        if state not in (None, "failed"):
+            after.pop("error", None)
+        if not after.get("warning"):
+            after.pop("warning", None)
         after |= {"updated": now, "pid": os.getpid()}
         atomic.write_text(self.status_path, strict_json.dumps(after, indent=1) + "\n", sync=state is not None)
 

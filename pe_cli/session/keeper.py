@@ -92,6 +92,7 @@ class Keeper:
             self._saved = self._now()
         for text in (*found.notes, *self.outputs.restore(found.positions)):
             self.tell(text)
+        self.folder.status(warning="" if self.at.outgrown is None else None)
         self._status("running")
 
     def close(self, state: State) -> None:
@@ -104,9 +105,17 @@ class Keeper:
         self.outputs.close()
         self._status(state)
 
-    def abandon(self) -> None:
-        """End as well as that goes: the error that is on its way counts."""
-        for end in (self._saver.wait, self.outputs.abandon, lambda: self._status("failed")):
+    def abandon(self, why: BaseException) -> None:
+        """End as well as that goes, and say why in log and status: the error that is on its way counts."""
+        said = _said(why)
+        first = said.splitlines()[0].removeprefix("error: ")
+        ends = (
+            self._saver.wait,
+            self.outputs.abandon,
+            lambda: self.folder.log(said),
+            lambda: self.folder.status(state="failed", step=self.at.step, epoch=self.at.epoch, error=first),
+        )
+        for end in ends:
             with contextlib.suppress(PeError):
                 end()
 
@@ -208,3 +217,12 @@ class Keeper:
         }
         state = self._job.values.state()
         self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths()))
+
+
+def _said(error: BaseException) -> str:
+    """Return what the terminal says of what ended a run."""
+    if isinstance(error, PeError):
+        return error.render()
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return f"error: {type(error).__name__}: {error}".rstrip(": ")

@@ -148,8 +148,8 @@ class Trainer:
                 self.keeper.close(state)
                 if self.run.output.trace and not stopped:
                     write_trace(self.job, self.keeper.folder.trace_path, self.run.output.trace)
-            except BaseException:
-                self.keeper.abandon()
+            except BaseException as error:
+                self.keeper.abandon(error)
                 raise
             finally:
                 self.observer.ended(state)
