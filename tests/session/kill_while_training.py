@@ -2,7 +2,8 @@
 
 Run as a program: kill_while_training.py BASE kill|saving|full|readonly INSTANTS, with BASE holding run.yaml, its model and data.
 Children are forked from one process that has loaded the kernels; each counts its calls that change the disk. At the k-th
-it is killed (saving: at the k-th of the thread that writes checkpoints), or from then on the disk is full, or read-only. Then another child resumes without harm, until the run is done.
+it is killed (saving: at the k-th of the thread that writes checkpoints), or from then on the disk is full, or read-only.
+Then another child resumes without harm, until the run is done.
 Prints one JSON line per child; k is spread evenly over all calls of a run.
 """
 
