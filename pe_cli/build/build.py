@@ -199,6 +199,11 @@ class _References:
             assert self.run
             wanted[name] = self.run.tree_key("fetches", name)
         found = {name: self.find(name, at) for name, at in wanted.items()}
+        for name, section in self.run.fetches.items() if self.run else ():
+            variable = found[name]
+            if section.to and variable is not None and variable.type.size == 1 and variable.dtype.startswith("float"):
+                text = f"fetches.{name}.to: '{name}' is one number a step, and those go to metrics.jsonl"
+                self.mistakes.say(text, section.at_of("to"), "leave to out; output.log: [jsonl, csv] writes a table too")
         return {name: variable.name for name, variable in found.items() if variable}
 
     def source(self, name: str, section: FeedSection, kind: TensorType | None) -> None:
@@ -250,5 +255,5 @@ class _References:
             if not slash or use not in self.run.data or name not in fetches:
                 hint = did_you_mean(section.by, known) or f"one of {', '.join(known) or 'none'}"
                 if use == "eval" and name in fetches:
-                    hint = f"add data.eval, or {hint}"
+                    hint = f"add data.eval{f', or {hint}' if known else ''}"
                 self.mistakes.say(f"nothing is measured as '{section.by}'", section.at_of("by"), hint)

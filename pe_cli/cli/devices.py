@@ -38,7 +38,8 @@ def _facts() -> dict[str, object]:
     except PeError as error:
         default = error.message
     count, why_not = cuda_count()
-    files = [entry.stat() for entry in os.scandir(cache.folder()) if entry.name.endswith(".o")]
+    there = os.scandir(cache.folder()) if cache.folder().is_dir() else ()
+    files = [entry.stat() for entry in there if entry.name.endswith(".o")]
     return {
         "cpu": cpu_model(),
         "llvm_name": target.cpu_name(),

@@ -24,12 +24,15 @@ def command(runs: tuple[Path, ...], out: Path | None, profile: int | None) -> No
     from pe_cli.cli.run_facts import facts_of
     from pe_cli.io import atomic
     from pe_cli.io.history import read_run
+    from pe_cli.io.run_folder import RunFolder
     from pe_cli.io.view.page import build_page
 
     if len({path.resolve() for path in runs}) < len(runs):
         raise PeError("a run is named twice", hint="name each run once")
     found = [read_run(path) for path in runs]
     page = build_page(found, [facts_of(path, profile=profile or 0) for path in runs])
+    if out is None and len(runs) == 1:
+        RunFolder(runs[0]).check_links()
     target = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     atomic.write_text(target, page)
     what = f"{len(runs)} runs" if len(runs) > 1 else found[0].name

@@ -11,7 +11,6 @@ from pe_cli.cli.common import Source
 from pe_cli.core.errors import PeError
 
 if TYPE_CHECKING:
-    from pe_cli.execute.usage import Usage
     from pe_cli.io.view.facts import Facts, LayerFacts, MemoryFacts
 
 #: Boxes of a graph on the page; more are joined by name scope.
@@ -89,7 +88,7 @@ def _memory(source: Source) -> tuple[tuple[MemoryFacts, ...], str]:
     from pe_cli.cli.common import places_of
     from pe_cli.cli.graph import plan_of
     from pe_cli.core.errors import ExitCode
-    from pe_cli.execute.usage import usage
+    from pe_cli.session.planned import memory_of
 
     try:
         executor, plan = plan_of(source, places_of(source))
@@ -97,15 +96,4 @@ def _memory(source: Source) -> tuple[tuple[MemoryFacts, ...], str]:
         if error.code not in (ExitCode.DEVICE, ExitCode.USAGE):
             raise
         return (), f"memory is left out, because a step can't be planned here: {error.message}"
-    return tuple(_device(u) for u in usage(executor, plan)), ""
-
-
-def _device(found: Usage) -> MemoryFacts:
-    from pe_cli.io.view.facts import MemoryFacts, MemoryRow
-
-    rows = tuple(
-        MemoryRow(kind, found.kept.get(kind, 0), found.at_peak.get(kind, 0), found.whole.get(kind, 0))
-        for kind in dict.fromkeys([*found.kept, *found.whole])
-    )
-    total = sum(found.kept.values()) + found.arena
-    return MemoryFacts(str(found.place), rows, total, found.arena, found.at)
+    return memory_of(executor, plan), ""

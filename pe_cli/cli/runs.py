@@ -23,6 +23,7 @@ def command(folder: Path, as_json: bool) -> None:
     though nobody wrote so. The best value is that of `output.checkpoint.best`, else the smallest loss.
     """
     from pe_cli.cli.common import columns, print_json
+    from pe_cli.graph.dot import plain
     from pe_cli.io.history import find_runs, read_run
 
     found = [read_run(path) for path in find_runs(folder)]
@@ -31,7 +32,9 @@ def command(folder: Path, as_json: bool) -> None:
     elif not found:
         click.echo(f"{folder}: no run in it")
     else:
-        click.echo(columns([("run", "config", "state", "steps", "time", "best", "", "at step"), *map(_row, found)], right=(3, 4, 6, 7)))
+        shown = columns([("run", "config", "state", "steps", "time", "best", "", "at step"), *map(_row, found)], right=(3, 4, 6, 7))
+        warnings = [f"{run.name}: {plain(' '.join(run.warning.split()))}" for run in found if run.warning]
+        click.echo("\n".join([shown, *warnings]))
 
 
 def _row(run: Run) -> tuple[str, ...]:
@@ -52,6 +55,7 @@ def _json(run: Run) -> dict[str, object]:
         "step": run.step,
         "epoch": run.status.get("epoch"),
         "seconds": run.seconds,
+        "warning": run.warning or None,
         "started": run.status.get("started"),
         "best": asdict(run.best) if run.best else None,
         "metrics": {name: value for name, value in run.last().items() if "/gradient_norm/" not in name},

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import MapNode, Node, ScalarNode, describe, find, key_span, origin_notes, to_data
+from pe_cli.config.period import Period
 from pe_cli.config.scalars import show
 from pe_cli.config.sections import Section
 from pe_cli.core.errors import PeError, Span, did_you_mean
@@ -97,6 +98,8 @@ def explain(
             f"{full}: {show(value)} is not available in this version", at=at, hint=f"only {_only(owner, str(loc[-1]))}"
         )
     wanted, hint = _wanted(kind, detail, value)
+    if owner and loc and isinstance(written, ScalarNode) and value is None:
+        hint = _default_of(owner, str(loc[-1])) or hint
     if loc[-1:] == ("optimizer",) and isinstance(value, str):
         hint = f"write optimizer: {{type: {value}}}, with its arguments"
     return PeError(f"{full or 'the file'} {wanted}, got {got}", at=at, hint=hint, notes=notes)
@@ -109,7 +112,8 @@ def _is_unavailable(owner: type[Section], key: str, value: Any) -> bool:
 def _wanted(kind: str, detail: Mapping[str, Any], value: Any) -> tuple[str, str | None]:
     context = detail.get("ctx", {})
     if kind == "value_error":
-        return str(context["error"]), None
+        said = context["error"].args  # a sentence, and what to do where there is more to say
+        return str(said[0]), said[1] if len(said) > 1 else None
     if kind == "literal_error":
         options = [part.strip("'") for part in str(context["expected"]).replace(" or ", ", ").split(", ")]
         listed = (
@@ -167,6 +171,17 @@ def _section_at(section: type[Section], loc: Path) -> type[Section] | None:
 def _about(owner: type[Section] | None, key: str | int) -> str:
     field = next((f for n, f in owner.model_fields.items() if (f.alias or n) == key), None) if owner else None
     return f"   ({field.description})" if field and field.description else ""
+
+
+def _default_of(owner: type[Section], key: str) -> str | None:
+    """Return what to do with a key that is null, where it may be left out."""
+    field = next((f for n, f in owner.model_fields.items() if (f.alias or n) == key), None)
+    if field is None or field.is_required():
+        return None
+    default = field.get_default(call_default_factory=True)
+    shown = default if isinstance(default, str | Period) else show(default)
+    said = "" if isinstance(default, dict | Section) else f", {shown}"
+    return f"leave {key} out for its default{said}"
 
 
 def _only(owner: type[Section], key: str) -> str:

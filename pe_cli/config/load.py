@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pe_cli.config.asynchronous import async_mistakes
 from pe_cli.config.check import check
@@ -192,11 +192,11 @@ class _Run:
 
     def train(self) -> TrainSection | None:
         entry = self.tree.entries.get("train")
-        if entry is None:
+        if entry is None or _is_null(entry.value):
             return None
-        node = _filled(entry)
+        node = entry.value
         found = check(TrainSection, node, ("train",), self.mistakes, entry.at)
-        if isinstance(node, MapNode) and not {"epochs", "steps"} & set(node.entries):
+        if isinstance(node, MapNode) and all(_is_null(node.get(key)) for key in ("epochs", "steps")):
             self.mistakes.say("train needs epochs or steps", entry.at, "add epochs: 10, or steps: 1000")
         return found
 
@@ -209,7 +209,9 @@ class _Run:
                     f"data has no key '{name}'", entry.at, did_you_mean(name, uses) or f"one of {', '.join(uses)}"
                 )
                 continue
-            made = check(DataSection, _filled(entry), ("data", name), self.mistakes, entry.at)
+            if _is_null(entry.value):
+                continue
+            made = check(DataSection, entry.value, ("data", name), self.mistakes, entry.at)
             if made is None:
                 continue
             assert isinstance(entry.value, MapNode)
@@ -245,10 +247,14 @@ class _Run:
         return ExecutionStrategy(**(given if asked is None else {**given, "num_threads": asked}))
 
 
+def _is_null(node: Node | None) -> bool:
+    """Return whether a key is absent, or has nothing after it."""
+    return node is None or (isinstance(node, ScalarNode) and node.value is None)
+
+
 def _filled(entry: Entry) -> Node:
     """Return an entry's value; a key with nothing after it is an empty mapping."""
-    node: Any = entry.value
-    return MapNode({}, entry.at) if isinstance(node, ScalarNode) and node.value is None else entry.value
+    return MapNode({}, entry.at) if _is_null(entry.value) else entry.value
 
 
 def _tidy(path: Path) -> Path:

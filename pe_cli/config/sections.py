@@ -1,9 +1,10 @@
 """The sections of a run file: names, types, bounds and defaults. JSON Schema and checks both come from here."""
 
 # annotations are types here, not texts: pydantic would compile each of them at every start
+import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, StrictBool, StrictStr, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, StrictBool, WithJsonSchema
 
 from pe_cli.config.period import Period, PeriodField, TimedPeriodField
 from pe_cli.core.errors import Span
@@ -37,6 +38,32 @@ def _always(value: object) -> bool:
     raise ValueError("must be true")
 
 
+#: What a file of fetched values may be called.
+_FETCHED = re.compile(r"[^/\\\x00-\x1f.][^/\\\x00-\x1f]{0,199}\.(npz|csv|jsonl)")
+
+
+def _fetched(value: object) -> str:
+    if isinstance(value, str) and _FETCHED.fullmatch(value):
+        return value
+    raise ValueError(
+        "must be a file name that ends in .npz, .csv or .jsonl", "for example values.npz: it goes to the run's fetches folder"
+    )
+
+
+def _inside(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be text")
+    if value.startswith(("/", "~")) or "\0" in value or ".." in value.split("/"):
+        raise ValueError("must stay in the run's folder", "a relative path without '..', for example graphs/")
+    return value
+
+
+FetchedFile = Annotated[
+    str, PlainValidator(_fetched), WithJsonSchema({"type": "string", "pattern": f"^{_FETCHED.pattern}$"})
+]
+InsideRun = Annotated[
+    str, PlainValidator(_inside), WithJsonSchema({"type": "string", "pattern": r"^(?![/~])(?!(.*/)?\.\.(/|$))"})
+]
 Devices = Annotated[
     int | Literal["auto"],
     PlainValidator(_devices),
@@ -162,7 +189,7 @@ class FetchSection(Section):
         default=None,
         description="how the devices' values are joined; mean for scalars and concat for the rest when absent",
     )
-    to: Name | None = Field(
+    to: FetchedFile | None = Field(
         default=None, description="file in the run's fetches folder: .npz, .csv or .jsonl; metrics.jsonl when absent"
     )
 
@@ -249,8 +276,9 @@ class BuildSection(Section):
         default=True, description="no parameter is updated before all gradients are there"
     )
     memory_optimize: StrictBool = Field(default=True, description="temporaries share memory")
-    debug_graphviz_path: StrictStr = Field(
-        default="", description="folder or file that the graphs are drawn to, in dot"
+    debug_graphviz_path: InsideRun = Field(
+        default="",
+        description="what the names of the drawn graphs, in dot, begin with, in the run's folder: graphs/ is a folder there",
     )
     data_layout: Literal["auto", "keep"] = Field(
         default="auto", description="auto: images run channels-last inside; keep: as the model writes them"

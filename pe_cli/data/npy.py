@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
-from numpy.lib import format as npy_format
 
+from pe_cli.core.npy import UNREADABLE, claims
 from pe_cli.data.dataset import check_dtype
 from pe_cli.data.origin import Origin
-
-# the header is a Python literal, and NumPy lets what its parser says about a malformed one through
-_UNREADABLE = (ValueError, TypeError, EOFError, SyntaxError, TokenError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -50,24 +46,17 @@ def read_header(file: IO[bytes], size: int, what: str, origin: Origin) -> NpyHea
 
     Raises:
         PeError: no .npy array, a broken header, an element type that is no number, or another size than claimed.
-
-    Source:
-        NEP 1, "A simple file format for NumPy arrays", versions 1.0 and 2.0 (3.0 differs for records only).
     """
     try:
-        version = npy_format.read_magic(file)
-        if version not in ((1, 0), (2, 0)):
-            raise ValueError(f"version {version[0]}.{version[1]} of the format is not supported")
-        read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-        shape, fortran, dtype = read(file)
-    except _UNREADABLE as error:
+        shape, fortran, dtype = claims(file)
+    except UNREADABLE as error:
         # NumPy appends advice about pickles after the first line
         reason = str(error).partition("\n")[0].rstrip(".")
         raise origin.error(f"{what} is no .npy array: {reason}", "write it with np.save") from None
     check_dtype(dtype, what, origin)
     if any(length < 0 for length in shape):
         raise origin.error(f"{what} claims shape {list(shape)}", "write it with np.save")
-    header = NpyHeader(tuple(shape), dtype, fortran, file.tell())
+    header = NpyHeader(shape, dtype, fortran, file.tell())
     found = size - header.offset
     if header.nbytes != found:
         raise origin.error(

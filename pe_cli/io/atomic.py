@@ -50,10 +50,13 @@ def write_error(error: OSError, path: Path, *, wanted: int | None = None, kept: 
     reason = (error.strerror or str(error)).lower()
     tail = f"; {kept}" if kept else ""
     if error.errno in _FULL:
-        need = f": {wanted} bytes wanted, {_free(path)} bytes free" if wanted is not None else ""
+        limited = error.errno == errno.EFBIG
+        free = "" if limited else f", {_free(path)} bytes free"
+        need = f": {wanted} bytes wanted{free}" if wanted is not None else ""
+        remedy = "raise the limit on the size of files (ulimit -f)" if limited else "free some space"
         return PeError(
             f"cannot write {path}: {reason}{need}",
-            hint=f"free some space, or choose another disk{tail}",
+            hint=f"{remedy}, or choose another disk{tail}",
             code=ExitCode.DEVICE,
         )
     if error.errno in _UNUSABLE:

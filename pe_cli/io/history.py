@@ -97,6 +97,12 @@ class Run:
         return "lost" if said == "running" and _is_gone(self.status) else said
 
     @property
+    def warning(self) -> str:
+        """What ended a run that failed, else what is wrong though it went on; empty where nothing is."""
+        found = (self.status.get(key) for key in ("error", "warning"))
+        return next((said for said in found if isinstance(said, str)), "")
+
+    @property
     def step(self) -> int:
         """Steps done."""
         step = self.status.get("step")

@@ -218,6 +218,21 @@ class RunFolder:
         finally:
             os.close(descriptor)
 
+    def check_links(self) -> None:
+        """Refuse symbolic links that lead out of the folder: a run from elsewhere may not have us write there.
+
+        Raises:
+            PeError: USAGE; it has one.
+        """
+        root = self.path.resolve()
+        for parent, folders, files in os.walk(self.path):
+            for path in (Path(parent, name) for name in (*folders, *files)):
+                if path.is_symlink() and not path.resolve().is_relative_to(root):
+                    raise PeError(
+                        f"{path}: this link leads out of the run's folder, to {path.resolve()}",
+                        hint="put what it points to in its place, or move the run's whole folder and link that",
+                    )
+
     def log(self, text: str) -> None:
         """Add text to the log; each of its lines gets the time in UTC.
 
@@ -266,6 +281,8 @@ class RunFolder:
         step: int | None = None,
         epoch: int | None = None,
         best: object | None = None,
+        warning: str | None = None,
+        error: str | None = None,
     ) -> None:
         """Replace status.json; what isn't given stays as it was, `updated` and `pid` are filled in.
 
@@ -276,6 +293,8 @@ class RunFolder:
             step: steps done.
             epoch: epochs done.
             best: JSON value that describes the best checkpoint so far.
+            warning: a sentence on what is wrong with the run, though it goes on; empty takes it back.
+            error: what ended the run; another state than failed takes it back.
 
         Raises:
             PeError: USAGE, the folder can't be written; DEVICE, the disk is full or failed.
@@ -284,8 +303,12 @@ class RunFolder:
         before: dict[str, object] = {"state": "running", "step": 0, "epoch": 0, "started": now, "best": None}
         with contextlib.suppress(PeError):
             before |= self.read_status()
-        given = {"state": state, "step": step, "epoch": epoch, "best": best}
+        given = {"state": state, "step": step, "epoch": epoch, "best": best, "warning": warning, "error": error}
         after = before | {key: value for key, value in given.items() if value is not None}
+        if state not in (None, "failed"):
+            after.pop("error", None)
+        if not after.get("warning"):
+            after.pop("warning", None)
         after |= {"updated": now, "pid": os.getpid()}
         atomic.write_text(self.status_path, strict_json.dumps(after, indent=1) + "\n", sync=state is not None)
 

@@ -6,11 +6,13 @@ A record is a line of JSON with the names of its arrays, then each of them in Nu
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
+from pe_cli.core.npy import UNREADABLE, read_array
 from pe_cli.io import append as growing
 from pe_cli.io import atomic, strict_json
 from pe_cli.io.tensors import data_error, read_npz
@@ -73,12 +75,13 @@ class Spool:
             return
         try:
             with path.open("rb") as stream:
+                size = os.fstat(stream.fileno()).st_size
                 while line := stream.readline(_LINE_LIMIT):
                     names = strict_json.loads(line)
                     if not isinstance(names, list) or "step" not in names:
                         raise ValueError("a record does not begin with its names")
-                    yield {str(n): np.lib.format.read_array(stream, allow_pickle=False) for n in names}
-        except (OSError, ValueError, EOFError) as error:
+                    yield {str(n): read_array(stream, size - stream.tell()) for n in names}
+        except (OSError, *UNREADABLE) as error:
             raise data_error(f"{path}: damaged: {error}", "remove it: earlier fetches are lost with it") from None
 
     def remove(self) -> None:

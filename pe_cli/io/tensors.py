@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import struct
 import zipfile
@@ -16,15 +17,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.format import MAGIC_PREFIX
 from safetensors import SafetensorError, safe_open
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.npy import UNREADABLE, claims
 from pe_cli.core.types import DTYPES
 from pe_cli.io import atomic
 
 _CODES = {"float32": "F32", "float64": "F64", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 #: What NumPy and the zip reader raise for a damaged archive.
-_DAMAGED = (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error, struct.error)
+_DAMAGED = (OSError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error, struct.error, *UNREADABLE)
+#: Bytes that a byte of an archive can unpack to, at most: deflate reaches 1032.
+MOST_PACKED = 1100
 
 
 def data_error(message: str, hint: str | None = None) -> PeError:
@@ -165,6 +170,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ValueError("one bare array, not an archive of named ones")
             for name in archive.files:
+                _check_claims(archive, name)
                 value = archive[name]
                 if not isinstance(value, np.ndarray):
                     raise ValueError(f"'{name}' is not an array")
@@ -174,6 +180,26 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     except _DAMAGED as error:
         raise data_error(f"{path}: not a whole npz file: {_first_line(error)}") from None
     return arrays
+
+
+def _check_claims(archive: np.lib.npyio.NpzFile, name: str) -> None:
+    """Look at what a member of an archive claims to hold, before there is room made for it.
+
+    Raises:
+        ValueError: it can't hold as much; and what `claims` raises.
+    """
+    assert archive.zip is not None, "it is open"
+    info = archive.zip.getinfo(name if name in archive.zip.namelist() else f"{name}.npy")
+    if info.file_size > MOST_PACKED * max(1, info.compress_size):
+        raise ValueError(f"'{name}' claims {info.file_size} bytes, more than {info.compress_size} can unpack to")
+    with archive.zip.open(info) as stream:
+        if stream.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
+            return  # then it is no array
+        stream.seek(0)
+        shape, _, dtype = claims(stream)
+        size = info.file_size - stream.tell()
+    if math.prod(shape) * dtype.itemsize != size and not dtype.hasobject:
+        raise ValueError(f"'{name}' claims shape {list(shape)} of {dtype}, but holds {size} bytes")
 
 
 def _first_line(error: Exception) -> str:

@@ -9,6 +9,7 @@ import importlib.metadata
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ MAGIC = b"pe-kernel-1\n"
 DAMAGED = ", whose file in the cache was damaged"
 #: Objects kept on disk; the least recently used go first.
 MAX_FILES = 4000
+#: Seconds after which an unfinished object is that of a process that was killed.
+ABANDONED = 3600.0
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,30 @@ def _environment() -> str:
 
 @functools.cache
 def folder() -> Path:
-    """Return the cache folder: `$PE_CACHE_DIR`, else `$XDG_CACHE_HOME/pe/kernels`; made on first use."""
+    """Return the cache folder: `$PE_CACHE_DIR`, else `$XDG_CACHE_HOME/pe/kernels`; made on first use where that can be."""
     base = os.environ.get("PE_CACHE_DIR")
-    path = Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pe" / "kernels"
-    try:
+    path = Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "pe" / "kernels"
+    with contextlib.suppress(OSError):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        path = Path(tempfile.mkdtemp(prefix="pe-kernels-"))
     return path
+
+
+def _home() -> Path:
+    """Return the user's folder; one that cannot exist for a user who has none, so that nothing is kept."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path(os.devnull)
+
+
+def _unkept() -> str:
+    """Return why nothing can be written to the cache, as the end of a kernel's name; empty where it can."""
+    try:
+        with tempfile.TemporaryFile(dir=folder()) as file:
+            file.write(bytes(4096))
+    except OSError as error:
+        return f", which can't be kept in {folder()} ({(error.strerror or str(error)).lower()})"
+    return ""
 
 
 def _read(key: str) -> bytes | None:
@@ -90,15 +109,32 @@ def store(key: str, body: bytes) -> None:
     """Write an object atomically; a cache that cannot be written is no error."""
     with contextlib.suppress(OSError):
         fd, name = tempfile.mkstemp(dir=folder(), prefix=f".{key}.")
-        with os.fdopen(fd, "wb") as f:
-            f.write(MAGIC + hashlib.sha256(body).digest() + body)
-        Path(name).replace(folder() / f"{key}.o")
+        try:
+            with os.fdopen(fd, "wb") as f:
+                f.write(MAGIC + hashlib.sha256(body).digest() + body)
+            Path(name).replace(folder() / f"{key}.o")
+        except OSError:
+            Path(name).unlink()
+            raise
 
 
 def _prune() -> None:
-    files = sorted(folder().glob("*.o"), key=lambda p: p.stat().st_mtime, reverse=True)
-    for path in files[MAX_FILES:]:
-        path.unlink(missing_ok=True)
+    """Remove the oldest objects, and what killed processes left; others may do the same now."""
+    for path in sorted(folder().glob("*.o"), key=_used, reverse=True)[MAX_FILES:]:
+        with contextlib.suppress(OSError):
+            path.unlink()
+    for path in folder().glob(".*.*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > ABANDONED:
+                path.unlink()
+
+
+def _used(path: Path) -> float:
+    """Return when a file was used last; 0 where it is gone."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 class _Engine:
@@ -129,10 +165,11 @@ def _engine() -> _Engine:
 
 
 def _telling(progress: Callable[[int, int, str], None] | None, damaged: set[str]) -> Callable[[int, int, str], None] | None:
-    """Return what is told about compilation, with a word on kernels that are compiled again."""
-    if progress is None or not damaged:
-        return progress
-    return lambda done, total, name: progress(done, total, name + DAMAGED * (name in damaged))
+    """Return what is told about compilation, with a word on kernels that are compiled again, or will be."""
+    if progress is None:
+        return None
+    unkept = _unkept()
+    return lambda done, total, name: progress(done, total, f"{name}{DAMAGED * (name in damaged)}{unkept}")
 
 
 def compile_instance(instance: Instance) -> bytes:

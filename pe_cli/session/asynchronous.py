@@ -13,6 +13,7 @@ from pe_cli.data.dataset import Batch
 from pe_cli.data.hashing import permutation, stream_key
 from pe_cli.execute.executor import Executor, usable_cores
 from pe_cli.session.job import Job
+from pe_cli.session.planned import Planned
 from pe_cli.session.resume import Resume
 from pe_cli.session.stop import Limits
 from pe_cli.session.train import SMOKE_STEPS, Trainer
@@ -121,6 +122,8 @@ class AsyncTrainer(Trainer):
         """Run one step, and count it while no other thread does."""
         values, sizes = executor.run(feed, self._wanted(), number)
         with self._counting:
+            if self.job.observer.wants_plan() and executor.newest is not None:
+                self.job.observer.planned(Planned(executor, executor.newest, None, number))
             self._count(executor.shares, values, sizes)
             self.stop.count()
             self._after_step()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pe_cli.graph.dot import to_dot
 from pe_cli.graph.pipeline import apply_passes
 from pe_cli.graph.replicate import replicate
@@ -28,7 +26,5 @@ def draw(job: Job, folder: RunFolder) -> None:
         ("multi_devices_graph", replicate(optimised, job.places, strategy)),
     ):
         path = folder.path / f"{strategy.debug_graphviz_path}{name}.dot"
-        if not path.resolve().is_relative_to(folder.path.resolve()):
-            path = Path(f"{strategy.debug_graphviz_path}{name}.dot")
         atomic.make_folder(path.parent)
         atomic.write_text(path, to_dot(graph, title=f"{job.run.model.name}: {name}"))

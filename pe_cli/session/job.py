@@ -256,7 +256,11 @@ class Job:
             PeError: there is none.
         """
         found = self.built.fetches.get(name, name)
-        self.built.eval.global_block().var(found)
+        known = self.built.eval.global_block().vars
+        if found not in known:
+            named = ", ".join(self.built.fetches)
+            hint = did_you_mean(name, known) or f"the model's fetches are {named or 'none'}; pe check CONFIG lists all variables"
+            raise PeError(f"there is no variable '{name}'", hint=hint)
         return found
 
     def outputs(self) -> list[str]:

@@ -79,6 +79,7 @@ class Keeper:
             draw(self._job, self.folder)
 
     def _restore(self, resume: Resume) -> None:
+        self.folder.check_links()
         for place in (self.folder.path, self.folder.fetches):
             atomic.clean_temporaries(place, older_than=0.0)  # nobody else writes here now
         for text in (*check_config(resume, self._run), *environment_changes(self.folder)):
@@ -91,6 +92,7 @@ class Keeper:
             self._saved = self._now()
         for text in (*found.notes, *self.outputs.restore(found.positions)):
             self.tell(text)
+        self.folder.status(warning="" if self.at.outgrown is None else None)
         self._status("running")
 
     def close(self, state: State) -> None:
@@ -103,9 +105,17 @@ class Keeper:
         self.outputs.close()
         self._status(state)
 
-    def abandon(self) -> None:
-        """End as well as that goes: the error that is on its way counts."""
-        for end in (self._saver.wait, self.outputs.abandon, lambda: self._status("failed")):
+    def abandon(self, why: BaseException) -> None:
+        """End as well as that goes, and say why in log and status: the error that is on its way counts."""
+        said = _said(why)
+        first = said.splitlines()[0].removeprefix("error: ")
+        ends = (
+            self._saver.wait,
+            self.outputs.abandon,
+            lambda: self.folder.log(said),
+            lambda: self.folder.status(state="failed", step=self.at.step, epoch=self.at.epoch, error=first),
+        )
+        for end in ends:
             with contextlib.suppress(PeError):
                 end()
 
@@ -122,6 +132,18 @@ class Keeper:
     def note(self, use: str, values: Mapping[str, float]) -> bool:
         """Note metrics; return whether they are the best so far, so that a checkpoint should be written."""
         return self._measures.note(self.at, use, {n: v for n, v in values.items() if not n.startswith(NORM)})
+
+    def watch(self, loss: float) -> None:
+        """Look at the finite loss of a step, and warn once where it has grown beyond all measure.
+
+        Raises:
+            PeError: log or status can't be written.
+        """
+        said = self._measures.watch(self.at, loss)
+        if said is not None:
+            self.folder.log(f"warning: {said}")
+            self._job.observer.note(said)
+            self.folder.status(step=self.at.step, epoch=self.at.epoch, warning=said)
 
     def record(self, use: str, values: Mapping[str, float]) -> bool:
         """Note metrics and write them down; see `note`.
@@ -195,3 +217,12 @@ class Keeper:
         }
         state = self._job.values.state()
         self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths()))
+
+
+def _said(error: BaseException) -> str:
+    """Return what the terminal says of what ended a run."""
+    if isinstance(error, PeError):
+        return error.render()
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return f"error: {type(error).__name__}: {error}".rstrip(": ")

@@ -8,21 +8,28 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.io import strict_json
 from pe_cli.io.history import read_run
 from pe_cli.io.view.facts import Facts
 from pe_cli.io.view.page import build_page, parts
+from pe_cli.io.view.sections import memory
 from pe_cli.session.observer import Observer, Start
+
+if TYPE_CHECKING:
+    from pe_cli.session.planned import Planned
 
 #: Seconds between two pieces of news, and how many times longer than making one takes: making it holds the interpreter.
 LEAST, REST = 1.0, 50.0
 #: Seconds after which a silent browser is written to, a request must be whole, and those who watch must have taken the end.
 ALIVE, REQUEST, PARTING = 15.0, 10.0, 2.0
+#: Steps after the start or an earlier look before how one runs is looked at: the first make plans and touch new memory.
+WARM = 3
 #: Pages that may be open at a time.
 MOST_WATCHERS = 8
 
@@ -32,7 +39,7 @@ class Live(Observer):
 
     Args:
         say: is told the address.
-        facts: what the page tells of the step.
+        facts: what the page tells of the step from the start; memory and a timeline come from a step that the run does.
         port: 0 takes a free one.
 
     Raises:
@@ -47,6 +54,10 @@ class Live(Observer):
         self.version = 0
         self.over = False
         self.watchers = 0
+        self.looks = 0
+        self._wanted = True
+        self._ripe = WARM
+        self._model = ""
         self._path: Path | None = None
         self._making = threading.Lock()
         self._made: tuple[int, bytes] = -1, b""
@@ -77,6 +88,7 @@ class Live(Observer):
     def started(self, start: Start) -> None:
         """Begin to serve."""
         self._path = Path(start.folder)
+        self._model = start.model
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, name="live", daemon=True).start()
         self._say(f"live page, for this machine and this run only: {self.address}")
 
@@ -84,6 +96,17 @@ class Live(Observer):
         """Remember that there is news; who watches takes it later."""
         del step, epoch, loss, samples
         self.version += 1
+        self._ripe -= 1
+
+    def wants_plan(self) -> bool:
+        """Whether the next step should be looked at: one at the start, and one whenever a page has been opened."""
+        return self._wanted and self._ripe <= 0
+
+    def planned(self, found: Planned) -> None:
+        """Take memory, which stays as it is, and the timeline of a step."""
+        self._wanted, self._ripe = False, WARM
+        self._facts = replace(self._facts, memory=self._facts.memory or found.memory(), timeline=found.timeline(self._model))
+        self.looks += 1
 
     def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
         """Remember that there is news."""
@@ -109,8 +132,9 @@ class Live(Observer):
     # --- what browsers ask --------------------------------------------------------------------------------------------
 
     def html(self) -> bytes:
-        """Return the whole page."""
+        """Return the whole page, and ask for a new look at a step."""
         assert self._path is not None
+        self._wanted = True
         return build_page([read_run(self._path)], [self._facts], live=True).encode()
 
     def news(self) -> tuple[int, bytes]:
@@ -123,6 +147,10 @@ class Live(Observer):
                 self._made = version, strict_json.dumps(parts([read_run(self._path)])).encode()
                 self.rest = max(LEAST, REST * (time.perf_counter() - begin))
             return self._made
+
+    def look(self) -> bytes:
+        """Return what the newest look at a step found, for pages that are open."""
+        return strict_json.dumps({"memory": memory(self._facts), "timeline": self._facts.timeline}).encode()
 
     def wait(self, version: int, seconds: float) -> bool:
         """Wait until there is something newer than a version, at most so long; tell whether there is."""
@@ -217,11 +245,14 @@ class _Handler(BaseHTTPRequestHandler):
                 page.changed.notify_all()
 
     def _stream(self) -> None:
-        page, sent = self.page, -1
+        page, sent, looks = self.page, -1, 0
         while True:
             if page.wait(sent, ALIVE):
                 sent, news = page.news()
                 self.wfile.write(b"event: news\ndata: " + news + b"\n\n")
+                if page.looks != looks:
+                    looks = page.looks
+                    self.wfile.write(b"event: look\ndata: " + page.look() + b"\n\n")
                 page.pause()
             elif page.over:
                 self.wfile.write(b"event: end\ndata: " + json.dumps(page.over).encode() + b"\n\n")

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from pe_cli.config.sections import BestSection, EarlyStoppingSection
 from pe_cli.session.state import Progress
 
+#: A loss is beyond all measure when it is so many times that of the first step (or 1, where that is less), or greater than this.
+TIMES, MOST = 1e9, 1e30
+
 
 class Measures:
     """Goes through metrics as they are measured.
@@ -44,6 +47,18 @@ class Measures:
         if better:
             at.best = value
         return better
+
+    def watch(self, at: Progress, loss: float) -> str | None:
+        """Note the loss of a step; return a sentence the first time that it is a finite number beyond all measure."""
+        if at.first_loss is None:
+            at.first_loss = loss
+        if at.outgrown is not None or not abs(loss) > min(MOST, TIMES * max(1.0, abs(at.first_loss))):
+            return None
+        at.outgrown = at.step
+        return (
+            f"the loss is {loss:.3g} at step {at.step}, and was {at.first_loss:.3g} in the first: training does not converge; "
+            "lower the learning rate or clip gradients"
+        )
 
     def _wait(self, at: Progress, section: EarlyStoppingSection, value: float) -> None:
         if is_better(value, at.target, section.mode, section.min_delta):

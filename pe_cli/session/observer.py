@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pe_cli.session.planned import Planned
 
 #: What names of metrics begin with that are the length of one parameter's gradient; too many for a terminal.
 NORM = "gradient_norm/"
@@ -44,6 +48,13 @@ class Observer:
     def stepped(self, step: int, epoch: int, loss: float, samples: int) -> None:
         """Say that a training step is done: its number from 1, epoch from 0, loss and samples."""
 
+    def wants_plan(self) -> bool:
+        """Whether `planned` should be told of the next step; asked before every one."""
+        return False
+
+    def planned(self, found: Planned) -> None:
+        """Say how a step was run."""
+
     def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
         """Say which metrics were written."""
 
@@ -78,6 +89,16 @@ class Observers(Observer):
         """Pass on."""
         for member in self.members:
             member.stepped(step, epoch, loss, samples)
+
+    def wants_plan(self) -> bool:
+        """Whether one of them wants it."""
+        return any(member.wants_plan() for member in self.members)
+
+    def planned(self, found: Planned) -> None:
+        """Pass on to who wants it."""
+        for member in self.members:
+            if member.wants_plan():
+                member.planned(found)
 
     def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
         """Pass on."""

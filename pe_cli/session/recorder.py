@@ -37,7 +37,7 @@ class Recorder(Observer):
         self._events: EventFile | None = None
         self._speed: Path | None = None
         self._samples = self._step = self._epoch = self._written = 0
-        self._due = 0.0
+        self._due = self._seconds = 0.0
 
     def started(self, start: Start) -> None:
         """Open the files; a run that goes on keeps what was recorded before."""
@@ -54,7 +54,7 @@ class Recorder(Observer):
         del loss
         self._step, self._epoch = step, epoch
         self._samples += samples
-        now = time.perf_counter() - self._begin
+        now = self._seconds = time.perf_counter() - self._begin
         if now >= self._due:
             self._due = now + max(LEAST, PART * now)
             self._tell(now)
@@ -70,7 +70,7 @@ class Recorder(Observer):
         """Close the files."""
         del state
         if self._speed and self._step != self._written:
-            self._tell(time.perf_counter() - self._begin)
+            self._tell(self._seconds)  # what came after the last step is no training
         if self._events:
             self._events.close()
 

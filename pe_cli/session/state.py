@@ -25,6 +25,8 @@ class Progress:
         target: best of the metric that early stopping goes by.
         waited: measurements of it since then.
         stopped_early: it has got no better for too long.
+        first_loss: loss of the first step.
+        outgrown: step whose loss was the first beyond all measure.
     """
 
     step: int = 0
@@ -38,6 +40,8 @@ class Progress:
     target: float | None = None
     waited: int = 0
     stopped_early: bool = False
+    first_loss: float | None = None
+    outgrown: int | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return it as JSON values; NaN becomes text."""

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.devices.protocol import Timeline
 from pe_cli.execute.split import split_sizes
 from pe_cli.graph.sequences import declared_levels
 from pe_cli.optim.accumulate import SHARE
 from pe_cli.session.job import Job
+from pe_cli.session.planned import Planned
 
 Array = np.ndarray[Any, Any]
 Feed = Mapping[str, Array]
@@ -93,8 +95,9 @@ class Stepper:
         Returns:
             Per part and device with samples: name -> value, of the whole batch's own with the last part alone; and the samples of each.
         """
+        wanted = self._job.observer.wants_plan()
         if self._others is None:
-            return self._last.run(feed, fetches, step)
+            return self._shown(feed, fetches, step) if wanted else self._last.run(feed, fetches, step)
         samples = len(next(iter(feed.values())))
         # the largest part comes last: a device without samples in it has had none before, whose gradients would be lost
         sizes = [n for n in split_sizes(samples, self._count) if n]
@@ -107,12 +110,31 @@ class Stepper:
             last = i == len(sizes) - 1
             executor = self._last if last else self._others
             # what belongs to the whole batch, like the length of its gradient, is there with the last part alone
-            wanted = [n for n in fetches if last or n in self._early]
-            found, over = executor.run(part, wanted, step * self._count + i)
+            named = [n for n in fetches if last or n in self._early]
+            found, over = executor.run(part, named, step * self._count + i)
             values += found
             weights += over
         self._weights = weights
+        if wanted:
+            self._show(None, step)
         return values, weights
+
+    def _shown(self, feed: Feed, fetches: Sequence[str], step: int) -> tuple[list[dict[str, Array]], list[int]]:
+        """Do an ordinary step and tell how it went, with the times of its kernels where it is one plan run once."""
+        build, times = self._job.run.build_strategy, self._job.run.exec_strategy.num_iteration_per_run
+        if times > 1 or not build.remove_unnecessary_lock:
+            found = self._last.run(feed, fetches, step)
+            self._show(None, step)
+            return found
+        parts, sizes = self._last.split(feed)
+        plan = self._last.newest = self._last.plan_for(parts, sizes, fetches)
+        values, line = plan.run_timed(parts, step)
+        self._show(line, step)
+        return values, [n for n in sizes if n] or sizes[:1]
+
+    def _show(self, line: Timeline | None, step: int) -> None:
+        assert self._last.newest is not None, "a step has run"
+        self._job.observer.planned(Planned(self._last, self._last.newest, line, step))
 
     def shares(self, number: str) -> Sequence[int]:
         """Return how much each value of a number counts in the mean of the newest step: the rows that it is taken over."""

@@ -148,8 +148,8 @@ class Trainer:
                 self.keeper.close(state)
                 if self.run.output.trace and not stopped:
                     write_trace(self.job, self.keeper.folder.trace_path, self.run.output.trace)
-            except BaseException:
-                self.keeper.abandon()
+            except BaseException as error:
+                self.keeper.abandon(error)
                 raise
             finally:
                 self.observer.ended(state)
@@ -233,6 +233,7 @@ class Trainer:
             self.keeper.outputs.fetch(name, self.at.step, self._joined(name, values, sizes))
         if not math.isfinite(loss):
             raise self._diverged(loss)
+        self.keeper.watch(loss)
         self.observer.stepped(self.at.step, self.at.epoch, loss, samples)
 
     def _diverged(self, loss: float) -> PeError:

@@ -177,6 +177,15 @@ def test_an_optimizer_with_everything(write: Callable[..., None]) -> None:
             hint: did you mean 'eval/loss'?""",
             id="a best checkpoint by something that is not fetched",
         ),
+        pytest.param(
+            RUN + "feeds: {x: a, label: b}\nfetches: {loss: {to: loss.csv}}\n",
+            """\
+            run.yaml:4:22: error: fetches.loss.to: 'loss' is one number a step, and those go to metrics.jsonl
+                  fetches: {loss: {to: loss.csv}}
+                                       ^^^^^^^^
+            hint: leave to out; output.log: [jsonl, csv] writes a table too""",
+            id="a file for a metric",
+        ),
     ],
 )
 def test_messages(errors: Errors, run: str, rendered: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import pe_cli
 from tests.cli.conftest import Pe
 from tests.io.runs import hostile, make_run, ordinary
 
@@ -109,3 +112,28 @@ def test_nothing_hostile_runs(pe: Pe, tmp_path: Path, look: Look) -> None:
     assert seen["hacked"] == "0"
     assert seen["lines"] == "2", "our own script ran"
     assert "evil &amp;&lt;b&gt;" in seen["tip"]
+
+
+def test_the_live_page_shows_memory_and_a_timeline_of_the_run(config: Path, tmp_path: Path) -> None:
+    """Seen in the page as the browser has it once news came: nothing of this is in the HTML that it was given first."""
+    command = [sys.executable, "-m", "pe_cli.cli.main", "train", config, "--live", "-o", "train.epochs=1000000"]
+    environment = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1])}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment) as run:
+        assert run.stderr
+        try:
+            address = next(found[0] for line in run.stderr if (found := re.search(r"http://127\S+", line)))
+            threading.Thread(target=run.stderr.read, daemon=True).start()
+            assert BROWSER
+            flags = [flag for flag in FLAGS if "virtual-time" not in flag]  # an open stream of news ends no virtual time
+            said = subprocess.run(
+                [BROWSER, *flags, "--timeout=5000", f"--user-data-dir={tmp_path / 'profile'}", address],
+                capture_output=True, text=True, timeout=120, check=True,
+            ).stdout  # fmt: skip
+        finally:
+            run.kill()
+    assert re.search(r"cpu:0: [\d.]+ KiB", said)
+    roles = re.search(r'<div class="roles">(.*?)</div>', said)
+    assert roles, said[-3000:]
+    assert {"step", "forward", "backward", "optimize"} <= set(re.findall(r"</span>(\w+)</span>", roles[1]))
+    assert '<section id="timelines">' in said
+    assert '<span id="live" class="state running">live</span>' in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -108,6 +109,12 @@ def test_a_diverged_run_keeps_its_last_good_checkpoint_and_the_hint_finds_the_op
     assert again.code == ExitCode.DIVERGED
     step = re.search(r"at step (\d+)", said.err)
     assert step is not None
+    (folder,) = (config.parent / "runs").iterdir()
+    first = next(line for line in again.err.splitlines() if "error: " in line)
+    assert first.split(": ", 1)[1] in (folder / "log.txt").read_text()
+    status = json.loads((folder / "status.json").read_text())
+    assert (status["state"], status["error"]) == ("failed", first)
+    assert pe("runs", config.parent / "runs").out.splitlines()[-1] == f"{folder.name}: {first}"
     assert re.search(rf"model.yaml:\d+:\d+: error: \w+: its result '\S+' is -?(nan|inf).*, in step {step[1]}", again.err)
 
 

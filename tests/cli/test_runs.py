@@ -50,6 +50,18 @@ def check_self_contained(text: str) -> Page:
     return page
 
 
+def test_a_report_is_not_written_through_a_link_of_the_run(pe: Pe, tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "runs", metrics=ordinary())
+    mine = tmp_path / "mine.html"
+    mine.write_text("mine")
+    (folder / "report.html").symlink_to(mine)
+    said = pe("report", folder)
+    assert said.code == 2
+    assert "report.html: this link leads out of the run's folder" in said.err
+    assert mine.read_text() == "mine"
+    assert pe("report", folder, "-o", tmp_path / "page.html").code == 0
+
+
 def test_the_list_of_runs(pe: Pe, tmp_path: Path) -> None:
     make_run(tmp_path, "lenet-20240229-120005", ordinary())
     make_run(tmp_path, "mlp-20240229-120006-2", ordinary(5.0), state="failed", config="train: {loss: loss}\n")

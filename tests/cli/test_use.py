@@ -79,6 +79,16 @@ def test_predict_needs_no_labels(pe: Pe, config: Path, trained: Path, tmp_path: 
     np.testing.assert_allclose(np.load(tmp_path / "o.npz")["guess"], expected(config, trained)[:5], rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("gues", "did you mean 'guess'?"), ("zzz", "the model's fetches are loss; pe check CONFIG lists all variables")],
+)
+def test_a_variable_that_is_not_there_is_told_with_those_that_are(pe: Pe, trained: Path, tmp_path: Path, name: str, hint: str) -> None:
+    said = pe("predict", trained, "--fetch", name, "--out", tmp_path / "a.csv")
+    assert said.code == 2
+    assert said.err == f"error: there is no variable '{name}'\nhint: {hint}\n"
+
+
 def test_predict_may_fetch_a_feed_beside_a_result(pe: Pe, config: Path, trained: Path, tmp_path: Path) -> None:
     assert pe("predict", trained, "--fetch", "guess", "--fetch", "y", "--out", tmp_path / "o.npz").code == 0
     np.testing.assert_array_equal(np.load(tmp_path / "o.npz")["y"], np.load(tmp_path / "data.npz")["y"][:16])

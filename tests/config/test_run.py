@@ -108,6 +108,44 @@ def test_null_switches_checkpoints_off(folder: Folder) -> None:
     assert load_run("run.yaml").output.checkpoint is None
 
 
+@pytest.mark.parametrize("override", ["data.eval=null", "data={train: {reader: npz, file: d.npz}, eval: null}"])
+def test_data_that_is_null_is_absent(folder: Folder, override: str) -> None:
+    folder(run=FULL)
+    run = load_run("run.yaml", [override])
+    assert list(run.data) == ["train"]
+    folder(run=resolved_yaml(run))
+    assert list(load_run("run.yaml").data) == ["train"]
+
+
+def test_a_train_section_that_is_null_is_absent(folder: Folder) -> None:
+    folder(run=FULL)
+    run = load_run("run.yaml", ["train=null"])
+    assert run.train is None
+    assert "train:" not in resolved_yaml(run).replace("  train:", "")
+
+
+@pytest.mark.parametrize(
+    "path", ["graphs/", "pictures/step_", "a..b", "", ".hidden/", "..x/y"], ids=lambda path: path or "nowhere"
+)
+def test_graphs_may_be_drawn_inside_the_run(folder: Folder, path: str) -> None:
+    folder(run=f"model: model.yaml\nbuild_strategy: {{debug_graphviz_path: '{path}'}}\n")
+    assert load_run("run.yaml").build_strategy.debug_graphviz_path == path
+
+
+@pytest.mark.parametrize("path", ["/tmp/x_", "../x_", "graphs/../../x_", "a/..", "..", "~/x_"])
+def test_graphs_may_not_be_drawn_elsewhere(folder: Folder, run_errors: Errors, path: str) -> None:
+    (said,) = run_errors(f"{HEAD}build_strategy: {{debug_graphviz_path: '{path}'}}\n")
+    assert said.startswith("run.yaml:2:39: error: build_strategy.debug_graphviz_path must stay in the run's folder, got '")
+    assert said.endswith("hint: a relative path without '..', for example graphs/")
+
+
+@pytest.mark.parametrize("file", ["a.txt", "../a.npz", "/tmp/a.npz", "sub/a.csv", "..", ".npz", ".a.npz", "a", "a\\b.npz", "12"])
+def test_a_fetch_goes_to_a_file_of_the_run(folder: Folder, run_errors: Errors, file: str) -> None:
+    (said,) = run_errors(f"{HEAD}fetches: {{y: {{to: {file}}}}}\n")
+    assert said.startswith("run.yaml:2:19: error: fetches.y.to must be a file name that ends in .npz, .csv or .jsonl, got ")
+    assert said.endswith("hint: for example values.npz: it goes to the run's fetches folder")
+
+
 def test_what_is_resolved_reads_as_the_same_run(folder: Folder) -> None:
     folder(run=FULL)
     first = load_run("run.yaml", ["executor.seed=9", "train.steps=5"])
@@ -313,6 +351,24 @@ HEAD = "model: model.yaml\n"
                   ^^^^^
             hint: add epochs: 10, or steps: 1000""",
             id="neither epochs nor steps",
+        ),
+        pytest.param(
+            HEAD + "train: {loss: y, epochs: ~, batch_size: 8, optimizer: {type: SGD}}\n",
+            """\
+            run.yaml:2:1: error: train needs epochs or steps
+                  train: {loss: y, epochs: ~, batch_size: 8, optimizer: {type: SGD}}
+                  ^^^^^
+            hint: add epochs: 10, or steps: 1000""",
+            id="epochs that are null, and no steps",
+        ),
+        pytest.param(
+            HEAD + "executor: {seed: ~}\n",
+            """\
+            run.yaml:2:18: error: executor.seed must be a whole number, got null
+                  executor: {seed: ~}
+                                   ^
+            hint: leave seed out for its default, 0""",
+            id="null where a key has a default",
         ),
         pytest.param(
             HEAD + "fetches: {y: {every: 5 stps}}\n",

@@ -53,6 +53,7 @@ def binaries() -> dict[str, list[bytes]]:
         "npz": [_arrays(), _arrays(np.savez_compressed)],
         "init_npz": [_arrays(), _arrays(np.savez_compressed)],
         "idx": [_idx(), gzip.compress(_idx(), mtime=0)],
+        "spool": [b'["step", "a"]\n' + _npy("C") + _npy("F") + b'["step"]\n' + _npy("C")],
         "safetensors": [save_safetensors({"w": np.arange(6, dtype=np.float32), "n": np.arange(2)})],
         "checkpoint_mark": [b"step-3\n", b"step-3/../../etc\n"],
         "kernel": [KERNEL],

@@ -175,3 +175,18 @@ def test_the_latest_run_of_a_name(run: RunFolder) -> None:
     assert RunFolder.latest(parent, "lenet") == again
     with pytest.raises(PeError, match="no run of alexnet in it"):
         RunFolder.latest(parent, "alexnet")
+
+
+def test_what_ended_a_run_is_there_until_it_goes_on(run: RunFolder) -> None:
+    def said() -> tuple[object, ...]:
+        return tuple(run.read_status().get(key) for key in ("state", "warning", "error"))
+
+    run.status(step=3, warning="it grows")
+    assert said() == ("running", "it grows", None)
+    run.status(state="failed", error="it is nan")
+    run.status(step=4)
+    assert said() == ("failed", "it grows", "it is nan")
+    run.status(state="running")
+    assert said() == ("running", "it grows", None)
+    run.status(warning="")
+    assert said() == ("running", None, None)

@@ -1,8 +1,9 @@
 """Trains once per place where the system could stop it or refuse a write, resumes, and says what became of it.
 
-Run as a program: kill_while_training.py BASE kill|full|readonly INSTANTS, with BASE holding run.yaml, its model and data.
+Run as a program: kill_while_training.py BASE kill|saving|full|readonly INSTANTS, with BASE holding run.yaml, its model and data.
 Children are forked from one process that has loaded the kernels; each counts its calls that change the disk. At the k-th
-it is killed, or from then on the disk is full, or read-only. Then another child resumes without harm, until the run is done.
+it is killed (saving: at the k-th of the thread that writes checkpoints), or from then on the disk is full, or read-only.
+Then another child resumes without harm, until the run is done.
 Prints one JSON line per child; k is spread evenly over all calls of a run.
 """
 
@@ -14,6 +15,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +26,7 @@ ERRORS = {"full": errno.ENOSPC, "readonly": errno.EROFS}
 #: A full disk lets go and shortens.
 HARMLESS = {"full": ("unlink", "rmdir", "truncate", "ftruncate"), "readonly": ("fsync",)}
 done = 0
+say = os.write
 
 
 def harm(how: str, k: int) -> None:
@@ -34,13 +37,16 @@ def harm(how: str, k: int) -> None:
             global done
             if name == "open" and not int(args[1]) & (os.O_WRONLY | os.O_RDWR):  # type: ignore[call-overload]
                 return call(*args, **kwargs)
+            if how == "saving" and not threading.current_thread().name.startswith("checkpoint of step"):
+                return call(*args, **kwargs)
             done += 1
             if k == 0 or done < k:
                 return call(*args, **kwargs)
-            if how == "kill":
+            if how in ("kill", "saving"):
                 if name == "write":
                     descriptor, data = args
                     call(descriptor, memoryview(data)[: len(data) // 2])  # type: ignore[arg-type]
+                say(1, f"killed at {name} by {threading.current_thread().name}".encode())
                 os.kill(os.getpid(), signal.SIGKILL)
             if name in HARMLESS[how]:
                 return call(*args, **kwargs)
@@ -99,7 +105,7 @@ def finals(into: Path) -> list[str]:
 def main(base: Path, how: str, instants: int) -> None:
     """Do harm at instants that are spread over a whole run."""
     log = base / "log"
-    code, said = child(base / "whole", log, "kill", 0)
+    code, said = child(base / "whole", log, "saving" if how == "saving" else "kill", 0)
     assert code == 0, said
     total = int(log.with_suffix(".count").read_text())
     for i in range(instants):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,10 +26,17 @@ SHORT = (
 )
 
 
-def harmed(bench: Bench, how: str, instants: int) -> list[dict[str, object]]:
+#: Checkpoints all the time, the one before is removed by the next, and evaluation goes by averages.
+BUSY = (
+    ("epochs: 3", "epochs: 1\n  ema: {decay: 0.7}"),
+    ("checkpoint: {every: 2 steps, keep: 2,", "checkpoint: {every: 1 steps, keep: 1,"),
+)
+
+
+def harmed(bench: Bench, how: str, instants: int, changes: tuple[tuple[str, str], ...] = SHORT) -> list[dict[str, object]]:
     config = bench.base / "run.yaml"
     text = config.read_text()
-    for before, after in SHORT:
+    for before, after in changes:
         assert before in text
         text = text.replace(before, after)
     config.write_text(text)
@@ -52,6 +60,14 @@ def test_killed_before_any_call_it_goes_on_bit_for_bit(bench: Bench) -> None:
     assert set(codes) <= {-signal.SIGKILL, 0}
     assert codes.count(-signal.SIGKILL) > 12  # a faster run writes fewer lines of speed, and may end before its last instants
     assert sum("goes on after step" in str(r["text"]) for r in results) == 0, "quiet says nothing"
+
+
+def test_killed_while_a_thread_writes_a_checkpoint_it_goes_on_bit_for_bit(bench: Bench) -> None:
+    results = harmed(bench, "saving", 16, BUSY)
+    assert [result["code"] for result in results] == [-signal.SIGKILL] * 16
+    said = [str(result["said"]) for result in results]
+    assert all(re.fullmatch(r"killed at \w+ by checkpoint of step \d+", text) for text in said), said
+    assert len({text.split()[2] for text in said}) > 3, "at different calls"
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.io.view.facts import Facts
-from pe_cli.session.live import MOST_WATCHERS, Live
+from pe_cli.io.view.facts import Facts, MemoryFacts, MemoryRow
+from pe_cli.session.live import MOST_WATCHERS, WARM, Live
 from pe_cli.session.observer import Start
 from tests.io.runs import make_run, ordinary
+from tests.session.conftest import Bench
 
 
 @pytest.fixture
@@ -166,3 +167,88 @@ def test_not_everybody_may_watch_at_a_time(live: Live) -> None:
 def test_a_port_that_is_taken_is_told(live: Live) -> None:
     with pytest.raises(PeError, match=f"port {live.port} can't be taken"):
         Live(print, Facts(), live.port)
+
+
+# --- a step that is looked at -----------------------------------------------------------------------------------------
+
+
+class Seen:
+    """A step as the loop tells of it, with what a page needs."""
+
+    def __init__(self, step: int, lanes: bool = True) -> None:
+        self.step, self.lanes = step, lanes
+
+    def memory(self) -> tuple[MemoryFacts, ...]:
+        return (MemoryFacts("cpu:0", (MemoryRow("parameters", 2048, 0, 0),), 2048, 0, "sgd"),)
+
+    def timeline(self, name: str) -> dict[str, object] | None:
+        lane = {"name": name, "events": [[0, 1, 0, 0]]}
+        return {"names": [f"step {self.step}"], "roles": ["step"], "lanes": [lane]} if self.lanes else None
+
+
+def steps(live: Live, count: int) -> list[bool]:
+    """Do steps as the loop does, and return before which of them the page wanted to look."""
+    wanted = []
+    for step in range(count):
+        wanted.append(live.wants_plan())
+        if wanted[-1]:
+            live.planned(Seen(step))  # type: ignore[arg-type]
+        live.stepped(step + 1, 0, 0.5, 8)
+    return wanted
+
+
+def test_one_step_is_looked_at_and_another_when_a_page_is_opened(live: Live) -> None:
+    assert steps(live, 10) == [False] * WARM + [True] + [False] * (9 - WARM)
+    assert "2.0 KiB" in ask(live, f"/{live.token}/").read().decode()
+    assert steps(live, 10).count(True) == 1
+    ask(live, f"/{live.token}/nonsense")
+    assert steps(live, 10).count(True) == 0
+
+
+def test_a_page_that_is_open_gets_what_was_seen(live: Live) -> None:
+    page = ask(live, f"/{live.token}/").read().decode()
+    assert '<section id="timelines" hidden>' in page
+    stream = events(ask(live, f"/{live.token}/events"))
+    assert next(stream)[0] == "news"
+    steps(live, WARM + 1)
+    found = next(value for name, value in stream if name == "look")
+    assert "cpu:0: 2.0 KiB" in found["memory"]  # type: ignore[index]
+    assert found["timeline"]["names"] == ["step 3"]  # type: ignore[index]
+    assert found["timeline"]["lanes"][0]["name"] == "m"  # type: ignore[index]
+    page = ask(live, f"/{live.token}/").read().decode()
+    assert '<section id="timelines">' in page
+    assert '"names": ["step 3"]' in page
+
+
+@pytest.mark.parametrize(
+    ("options", "timed"),
+    [
+        pytest.param([], True, id="one device"),
+        pytest.param(["executor.devices=2"], True, id="two devices"),
+        pytest.param(["train.accumulate=2", "train.batch_size=4"], False, id="gradients in parts"),
+        pytest.param(["exec_strategy.num_iteration_per_run=2"], False, id="two iterations a step"),
+    ],
+)
+def test_what_a_run_does_is_seen_and_not_changed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, options: list[str], timed: bool
+) -> None:
+    given = [part for option in options for part in ("-o", option)]
+    whole = bench.seen(bench.train("whole", *given))
+    pages: list[bytes] = []
+    ended = Live.ended
+
+    def look(self: Live, state: str) -> None:
+        pages.append(self.look())
+        ended(self, state)
+
+    monkeypatch.setattr(Live, "ended", look)
+    assert bench.seen(bench.train("live", "--live", *given)) == whole
+    (page,) = map(json.loads, pages)
+    assert "cpu:0" in page["memory"]
+    assert ("cpu:1" in page["memory"]) == (options == ["executor.devices=2"])
+    assert "parameters" in page["memory"]
+    if not timed:
+        assert page["timeline"] is None
+        return
+    assert f"step {WARM + 1}" in page["timeline"]["names"]
+    assert {"step", "forward", "backward", "optimize"} <= set(page["timeline"]["roles"])

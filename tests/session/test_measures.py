@@ -185,3 +185,48 @@ def test_the_time_of_a_call_is_limited_by_a_clock_that_nobody_sets(bench: Bench,
     assert json.loads((folder / "status.json").read_text())["state"] == "stopped"
     assert 0 < checkpoint.steps(folder / "checkpoints")[-1] < 18
     assert bench.run("train", "--resume", folder, "--max-time", "1h") == 0
+
+
+# --- a loss that grows beyond all measure --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("losses", "told"),
+    [
+        pytest.param([2.0, 1e9, 2.1e9, 3e9], 3, id="a thousand million times the first"),
+        pytest.param([-2.0, -2.1e9], 2, id="below zero"),
+        pytest.param([1e-6, 1e5, 1.1e9], 3, id="a small first loss counts as 1"),
+        pytest.param([1e25, 9e29, 1.1e30], 3, id="above 1e30 whatever the first was"),
+        pytest.param([2e30], 1, id="in the first step"),
+        pytest.param([2.0, 1e9, 1e3], None, id="large, but not beyond measure"),
+        pytest.param([0.0, 0.0, 5.0], None, id="from nothing"),
+    ],
+)
+def test_a_loss_beyond_all_measure_is_told_once(losses: list[float], told: int | None) -> None:
+    measures, at = Measures(None, None, pytest.fail), Progress()
+    said = []
+    for step, loss in enumerate(losses, 1):
+        at.step = step
+        said.append(measures.watch(at, loss))
+    assert [step for step, text in enumerate(said, 1) if text] == ([] if told is None else [told])
+    assert at.outgrown == told
+    again = Progress.from_json(at.to_json(), "")
+    assert measures.watch(again, 1e35 if told else 0.5) is None, "also in a run that is resumed"
+
+
+def test_a_run_that_does_not_converge_warns_and_goes_on(bench: Bench) -> None:
+    rate = ["-o", "train.optimizer={type: SGD, learning_rate: 1e6}", "-o", "train.steps=2"]
+    quiet = bench.train("runs", *rate)
+    loud = ["-o", f"output.dir={bench.base / 'loud'}"]
+    assert bench.run("train", bench.base / "run.yaml", *rate, *loud) == 0
+    assert bench.err.count("note: the loss is ") == 1
+    (folder,) = (bench.base / "loud").iterdir()
+    for run in (quiet, folder):
+        status = json.loads((run / "status.json").read_text())
+        assert status["state"] == "done"
+        assert status["warning"].endswith("training does not converge; lower the learning rate or clip gradients")
+        assert (run / "log.txt").read_text().count("warning: the loss is ") == 1
+    assert bench.run("runs", bench.base / "loud") == 0
+    assert bench.out.splitlines()[-1] == f"{folder.name}: {status['warning']}"
+    assert bench.run("report", folder) == 0
+    assert f'<p class="warning">{status["warning"]}</p>' in (folder / "report.html").read_text()

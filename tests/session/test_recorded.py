@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import json
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pe_cli.io.checkpoint import load
+from pe_cli.io.run_folder import State
+from pe_cli.session.keeper import Keeper
 from tests.cli.conftest import Pe, config, pe
 
 __all__ = ["config", "pe"]  # fixtures
@@ -106,6 +109,22 @@ def test_tensorboard_without_its_library_is_an_error_before_anything_runs(
     assert said.code == 2
     assert "pe-cli[tensorboard]" in said.err
     assert not (config.parent / "runs").exists()
+
+
+def test_what_comes_after_the_last_step_does_not_count_as_training(
+    pe: Pe, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = Keeper.close
+
+    def slow(self: Keeper, state: State) -> None:
+        time.sleep(0.7)
+        close(self, state)
+
+    monkeypatch.setattr(Keeper, "close", slow)
+    assert pe("train", config, "--quiet").code == 0
+    lines = [json.loads(line) for line in (run_of(config) / "speed.jsonl").read_text().splitlines()]
+    assert lines[-1]["step"] == 6
+    assert lines[-1]["seconds"] - lines[0]["seconds"] < 0.7
 
 
 def test_speed_and_timeline_are_left_where_they_are_asked_for(pe: Pe, config: Path) -> None:

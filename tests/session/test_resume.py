@@ -261,3 +261,30 @@ def test_another_processor_or_version_is_told(bench: Bench) -> None:
     assert bench.run("train", "--resume", folder) == 0
     assert "cpu was an abacus, it is " in bench.err
     assert "numba was 0.1, it is " in bench.err
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "fetches/hidden.jsonl", "log.txt", "status.json", "checkpoints"])
+def test_a_run_from_elsewhere_writes_nothing_through_its_links(bench: Bench, name: str) -> None:
+    folder = bench.train("runs", "--max-steps", 5, code=STOPPED)
+    target = bench.base / f"mine{Path(name).suffix}"
+    (folder / name).rename(target)
+    (folder / name).symlink_to(target)
+    before = _everything(bench.base)
+    assert bench.run("train", "--resume", folder, "--quiet") == ExitCode.USAGE
+    assert f"{folder / name}: this link leads out of the run's folder, to {target}" in bench.err
+    assert "hint: " in bench.err
+    assert _everything(bench.base) == before
+
+
+def test_links_inside_a_run_and_a_link_to_it_are_fine(bench: Bench) -> None:
+    whole = bench.seen(bench.train("whole"))
+    folder = bench.train("runs", "--max-steps", 5, code=STOPPED)
+    (folder / "log.txt").rename(folder / "log-1.txt")
+    (folder / "log.txt").symlink_to("log-1.txt")
+    (bench.base / "newest").symlink_to(folder)
+    assert bench.run("train", "--resume", bench.base / "newest", "--quiet") == 0, bench.err
+    assert bench.seen(folder) == whole
+
+
+def _everything(base: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in base.rglob("*") if path.is_file()}

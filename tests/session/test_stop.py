@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
@@ -94,6 +97,8 @@ def test_a_second_process_in_a_run_is_refused_until_the_first_one_dies(bench: Be
         assert bench.run("train", "--resume", folder) == ExitCode.USAGE
         assert f"another process trains in this folder: {child.pid}" in bench.err
         assert json.loads((folder / "status.json").read_text())["state"] == "running"
+        while not checkpoint.steps(folder / "checkpoints"):  # a thread writes them
+            time.sleep(0.01)
         child.kill()
         child.communicate()
     longer = checkpoint.steps(folder / "checkpoints")[-1] // 6 + 2
@@ -166,3 +171,38 @@ def test_a_damaged_kernel_is_compiled_again_with_a_note(bench: Bench) -> None:
     assert "kernel 1 of 1" in done.stdout
     assert used.read_bytes().startswith(MAGIC)
     assert used.read_bytes() == whole
+
+
+def test_a_limit_on_the_size_of_files_ends_with_5_and_can_be_lifted(bench: Bench) -> None:
+    """The real limit of the system, which needs no rights and no mount; whichever file is first to have more bytes."""
+    limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2500, -1)); from pe_cli.cli.main import run; "
+    command = [sys.executable, "-c", f"{limit}sys.exit(run(sys.argv[1:]))", "train", bench.base / "run.yaml", "--quiet"]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == ExitCode.DEVICE, done.stderr
+    assert re.search(r"cannot write \S+: file too large: \d+ bytes wanted\n", done.stderr)
+    assert "hint: raise the limit on the size of files (ulimit -f), or choose another disk" in done.stderr
+    (folder,) = (bench.base / "runs").iterdir()
+    assert json.loads((folder / "status.json").read_text())["state"] == "failed"
+    assert bench.run("train", "--resume", folder, "--quiet") == 0, bench.err
+    assert bench.seen(folder) == bench.seen(bench.train("whole"))
+
+
+def test_a_clock_that_goes_backwards_harms_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the time of day is an hour before the one before."""
+    whole = bench.seen(bench.train("whole"))
+    looks = itertools.count()
+
+    class Backwards(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) - timedelta(hours=next(looks))
+
+    monkeypatch.setattr("pe_cli.io.run_folder.datetime", Backwards)
+    monkeypatch.setattr(time, "time", lambda: 1e9 - 3600 * next(looks))
+    every = ["-o", "output.checkpoint.every=2 steps"]
+    folder = bench.train("runs", *every, "--max-time", "10m", "--max-steps", 7, code=ExitCode.STOPPED)
+    assert bench.run("train", "--resume", folder, "--quiet", "--max-time", "10m") == 0, bench.err
+    assert bench.seen(folder) == whole
+    assert bench.run("runs", bench.base / "runs", "--json") == 0, bench.err
+    (run,) = json.loads(bench.out)
+    assert (run["state"], run["seconds"]) == ("done", 0.0)

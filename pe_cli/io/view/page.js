@@ -135,7 +135,7 @@ function graph(pane) {
   size();
   const first = (svg.querySelector("g.node, g.box") || svg).getBoundingClientRect(), box = pane.getBoundingClientRect();
   pane.scrollLeft = first.left + first.width / 2 - box.left - pane.clientWidth / 2;
-  pane.scrollTop = first.top - box.top - 60;
+  if (first.bottom - box.top > pane.clientHeight) pane.scrollTop = first.top - box.top - 60;
   gestures(pane, zoom, { by: (dx, dy) => { pane.scrollLeft -= dx; pane.scrollTop -= dy; } });
   zooms.set(pane, (how) => {
     const box = pane.getBoundingClientRect();
@@ -151,9 +151,10 @@ function timeline(pane) {
   const found = data.timelines[pane.dataset.timeline], canvas = pane.querySelector("canvas"), pen = canvas.getContext("2d");
   const end = Math.max(1, ...found.lanes.flatMap((lane) => lane.events.map((e) => e[0] + e[1])));
   const height = HEAD + found.lanes.length * (LANE + NAME);
-  // the last step first: between recorded steps others ran, which leave gaps
-  const last = found.lanes[0].events.at(-1);
-  let [from, to] = found.names[last[2]].startsWith("step ") ? [last[0], last[0] + last[1]] : [0, end];
+  // the shortest step first: between recorded steps others ran, which leave gaps, and in longer ones something else had the cores
+  const steps = found.lanes[0].events.filter((e) => found.names[e[2]].startsWith("step "));
+  const shortest = steps.reduce((best, e) => (e[1] < best[1] ? e : best), steps[0]);
+  let [from, to] = shortest ? [shortest[0], shortest[0] + shortest[1]] : [0, end];
   const colour = (role) => `c${(role + 7) % 8}`;
   pane.previousElementSibling.replaceChildren(...found.roles.map((role, i) => {
     const entry = make("span");
@@ -219,7 +220,7 @@ function timeline(pane) {
   new ResizeObserver(draw).observe(pane);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 }
-document.querySelectorAll(".timeline").forEach(timeline);
+document.querySelectorAll(".timeline").forEach((pane) => { if (data.timelines[pane.dataset.timeline]) timeline(pane); });
 
 // --- news -----------------------------------------------------------------------------------------------------------
 if (data.live) {
@@ -229,6 +230,16 @@ if (data.live) {
     for (const id of ["summary", "charts", "gradients"]) document.getElementById(id).innerHTML = news[id];
     data.charts = news.data;
     applyChoices();
+  });
+  source.addEventListener("look", (event) => {
+    const look = JSON.parse(event.data);
+    document.getElementById("memory").innerHTML = look.memory;
+    document.getElementById("timelines").hidden = !look.timeline;
+    if (!look.timeline) return;
+    data.timelines[0] = look.timeline;
+    const old = document.querySelector(".timeline"), pane = old.cloneNode(true); // without what listens to the old one
+    old.replaceWith(pane);
+    timeline(pane);
   });
   source.addEventListener("end", () => {
     source.close();

@@ -8,11 +8,15 @@ from collections.abc import Sequence
 from importlib import resources
 from string import Template
 
+from pe_cli.graph.dot import size_text
 from pe_cli.io import strict_json
 from pe_cli.io.history import Run
 from pe_cli.io.view.charts import charts_of
 from pe_cli.io.view.facts import Facts
 from pe_cli.io.view.sections import chart_data, charts, gradients, memory, side_by_side, summary, text
+
+#: How a timeline is read.
+_LANES = "Kernels by thread, one lane a thread of a device. Ctrl and wheel, or two fingers, to zoom; drag to move; double-click for all."
 
 
 def build_page(runs: Sequence[Run], facts: Sequence[Facts], *, live: bool = False) -> str:
@@ -29,9 +33,9 @@ def build_page(runs: Sequence[Run], facts: Sequence[Facts], *, live: bool = Fals
         f'<section id="summary">{page["summary"]}</section>',
         f'<section><h2>Curves</h2><div id="charts" class="plots">{page["charts"]}</div>',
         f'<div id="gradients">{page["gradients"]}</div></section>',
-        *_timelines(runs, facts),
+        *_timelines(runs, facts, live),
         *_each("Graph", runs, [_graph(f) for f in facts]),
-        *_each("Memory", runs, [memory(f) for f in facts]),
+        *(_live_memory(facts[0]) if live else _each("Memory", runs, [memory(f) for f in facts])),
         *_config(runs),
         *_environment(runs),
     ]
@@ -108,7 +112,17 @@ def _graph(facts: Facts) -> str:
     )
 
 
-def _timelines(runs: Sequence[Run], facts: Sequence[Facts]) -> list[str]:
+def _live_memory(facts: Facts) -> list[str]:
+    """Return memory of a run that goes, which is known after its first steps."""
+    return [f'<section><h2>Memory</h2><div id="memory">{memory(facts)}</div></section>']
+
+
+def _timelines(runs: Sequence[Run], facts: Sequence[Facts], live: bool) -> list[str]:
+    if live:
+        hidden = "" if facts[0].timeline else " hidden"
+        lanes = '<div class="roles"></div><div class="timeline" data-timeline="0"><canvas></canvas></div>'
+        how = f"One step of this run, looked at after this page was opened. {_LANES}"
+        return [f'<section id="timelines"{hidden}><h2>Timeline</h2><p class=note>{how}</p>{lanes}</section>']
     made = [
         f'{_heading(runs, i)}<div class="roles"></div><div class="timeline" data-timeline="{i}"><canvas></canvas></div>'
         for i, f in enumerate(facts)
@@ -116,8 +130,7 @@ def _timelines(runs: Sequence[Run], facts: Sequence[Facts]) -> list[str]:
     ]
     if not made:
         return []
-    how = "Kernels by thread, one lane a thread of a device. Ctrl and wheel, or two fingers, to zoom; drag to move; double-click for all."
-    return [f"<section><h2>Timeline</h2><p class=note>{how}</p>{''.join(made)}</section>"]
+    return [f"<section><h2>Timeline</h2><p class=note>{_LANES}</p>{''.join(made)}</section>"]
 
 
 def _config(runs: Sequence[Run]) -> list[str]:
@@ -132,6 +145,8 @@ def _environment(runs: Sequence[Run]) -> list[str]:
     rows = []
     for key, value in runs[0].environment.items():
         shown = ", ".join(f"{k} {v}" for k, v in value.items() if v) if isinstance(value, dict) else value
+        if key == "memory" and isinstance(value, int):
+            shown = size_text(value)
         rows.append(f"<tr><th>{text(key)}</th><td>{text(shown)}</td></tr>")
     of = f" of {text(runs[0].name)}" if len(runs) > 1 else ""
     apart = side_by_side("environments", runs, [r.environment for r in runs])

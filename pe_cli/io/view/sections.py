@@ -59,7 +59,8 @@ def summary(runs: Sequence[Run]) -> str:
             head = f'<button type="button" data-toggle="{i}" aria-pressed="true" title="show or hide">{head}</button>'
         look = run.state if run.state in STATES else "unknown"
         state = f'<span class="state {look}">{text(run.state)}</span>'
-        cards.append(f'<article class="card"><header>{head}{state}</header><dl>{rows}</dl></article>')
+        warning = f'<p class="warning">{text(run.warning)}</p>' if run.warning else ""
+        cards.append(f'<article class="card"><header>{head}{state}</header><dl>{rows}</dl>{warning}</article>')
     return f'<div class="cards">{"".join(cards)}</div>'
 
 

@@ -1,0 +1,59 @@
+"""What a plan that ran tells a page: its memory, and when the kernels of a step ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pe_cli.devices.protocol import Timeline
+from pe_cli.execute.executor import Executor
+from pe_cli.execute.plan import Plan
+from pe_cli.execute.profile import Profile
+from pe_cli.execute.trace import trace
+from pe_cli.execute.usage import Usage, usage
+from pe_cli.io.view.facts import MemoryFacts, MemoryRow
+from pe_cli.io.view.timeline import timeline
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A step that was run.
+
+    Args:
+        executor: that ran it.
+        plan: of it.
+        line: when its kernels ran; None where nobody looked.
+        step: its number, from 0.
+    """
+
+    executor: Executor
+    plan: Plan
+    line: Timeline | None
+    step: int
+
+    def memory(self) -> tuple[MemoryFacts, ...]:
+        """Return the memory of every device."""
+        return memory_of(self.executor, self.plan)
+
+    def timeline(self, name: str) -> Mapping[str, Any] | None:
+        """Return the step as a page draws it, under a model's name; None where nobody looked."""
+        if self.line is None:
+            return None
+        found = timeline(trace(Profile(self.plan, (self.line,), ()), name))
+        # a trace counts the steps in it
+        return {**found, "names": [f"step {self.step + 1}" if n == "step 0" else n for n in found["names"]]}
+
+
+def memory_of(executor: Executor, plan: Plan) -> tuple[MemoryFacts, ...]:
+    """Return the memory of every device of a plan, as a page shows it."""
+    return tuple(_device(found) for found in usage(executor, plan))
+
+
+def _device(found: Usage) -> MemoryFacts:
+    rows = tuple(
+        MemoryRow(kind, found.kept.get(kind, 0), found.at_peak.get(kind, 0), found.whole.get(kind, 0))
+        for kind in dict.fromkeys([*found.kept, *found.whole])
+    )
+    total = sum(found.kept.values()) + found.arena
+    return MemoryFacts(str(found.place), rows, total, found.arena, found.at)

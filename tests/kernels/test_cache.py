@@ -1,0 +1,75 @@
+"""The cache of compiled kernels where it can't be written, is shared, or was left by processes that were killed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pe_cli
+from pe_cli.kernels import cache
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1])}
+CODE = """
+from pe_cli.kernels.cache import Instance, addresses
+from pe_cli.kernels.workers import load
+made = addresses([Instance(load("pe_cli.ops.assign:copy"))], lambda done, total, name: print(name.split(":")[-1]))
+assert all(made.values())
+"""
+
+
+def compiled(**environment: str) -> str:
+    """Compile a kernel in another process and return what is told."""
+    given = {**ENVIRONMENT, **environment}
+    return subprocess.run([sys.executable, "-c", CODE], env=given, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_cache_that_cannot_be_written_is_told_and_leaves_nothing_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "tmp").mkdir()
+    said = compiled(PE_CACHE_DIR=str(tmp_path / "file" / "cache"), TMPDIR=str(tmp_path / "tmp"))
+    assert said == f"copy, which can't be kept in {tmp_path / 'file' / 'cache'} (not a directory)\n"
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_user_without_a_home_can_compile(tmp_path: Path) -> None:
+    """An account that the system does not know, as containers have."""
+    code = "import pwd\ndef nobody(*_): raise KeyError\npwd.getpwuid = nobody\n" + CODE
+    unknown = {k: v for k, v in ENVIRONMENT.items() if k not in ("HOME", "PE_CACHE_DIR", "XDG_CACHE_HOME")}
+    done = subprocess.run([sys.executable, "-c", code], env=unknown, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "copy, which can't be kept in /dev/null/.cache/pe/kernels (not a directory)" in done.stdout
+
+
+def test_the_second_process_reads_what_the_first_one_made(tmp_path: Path) -> None:
+    assert compiled(PE_CACHE_DIR=str(tmp_path)) == "copy\n"
+    assert compiled(PE_CACHE_DIR=str(tmp_path)) == ""
+
+
+def test_a_full_disk_leaves_no_half_of_an_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "folder", lambda: tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "replace", full)
+    cache.store("0" * 8, b"object")
+    assert not list(tmp_path.iterdir())
+
+
+def test_pruning_bears_that_others_prune_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "folder", lambda: tmp_path)
+    monkeypatch.setattr(cache, "MAX_FILES", 2)
+    for i in range(5):
+        cache.store(f"{i}", b"object")
+        os.utime(tmp_path / f"{i}.o", (1000 + i, 1000 + i))
+    (tmp_path / "gone.o").symlink_to(tmp_path / "nowhere")  # listed, and gone when it is looked at
+    (tmp_path / ".9.killed").touch()
+    (tmp_path / ".8.living").touch()
+    os.utime(tmp_path / ".9.killed", (0, 0))
+    cache._prune()
+    assert {path.name for path in tmp_path.iterdir()} == {"3.o", "4.o", ".8.living"}
