@@ -12,6 +12,8 @@ from pe_cli.collectives.local import all_reduce_shards
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.devices.memory import aligned
+from pe_cli.execute.processes import Whole, sum_over_processes
+from pe_cli.graph.processes import SUM_PROCESSES
 from pe_cli.graph.ssa import Graph, OpNode, Slots
 from pe_cli.kernels.calls import STATUS
 from pe_cli.kernels.finite import check_finite
@@ -21,7 +23,7 @@ from pe_cli.ops.selected_rows import merge_shard
 from pe_cli.program.ir import EMPTY, Operator, Program, Role
 
 #: Kinds of nodes that sum gradients over devices.
-COLLECTIVES = ("all_reduce", "fused_all_reduce", "reduce")
+COLLECTIVES = ("all_reduce", "fused_all_reduce", "reduce", SUM_PROCESSES)
 #: Ids of a shard of a gather or of an update: fewer are not worth waking a thread for.
 MIN_ROWS = 512
 
@@ -107,6 +109,7 @@ class GraphLowering:
         seed: of random ops.
         shards: parts that an all_reduce is done in.
         checked: variables in which NaN and infinities are errors.
+        whole: devices of all processes; None where this is the only one.
     """
 
     def __init__(
@@ -117,10 +120,11 @@ class GraphLowering:
         seed: int,
         shards: int,
         checked: Collection[str] = (),
+        whole: Whole | None = None,
     ) -> None:
         self.graph = graph
         self.types = types
-        self.sizes = sizes
+        self.whole = whole or Whole(types, sizes)
         self.seed = seed
         self.shards = shards
         self.checked = checked
@@ -148,6 +152,8 @@ class GraphLowering:
                 tasks.append(self._reduce(node))
             elif node.kind == "gather":
                 tasks += self._gather(node)
+            elif node.kind == SUM_PROCESSES:
+                tasks.append(sum_over_processes(self, node))
             else:
                 parts = self._parts(node)
                 tasks += [self._compute(node, (k, parts)) for k in range(parts)]
@@ -161,22 +167,23 @@ class GraphLowering:
         block = self.graph.program.global_block()
         names = (n for n in (*op.input_names(), *op.output_names()) if block.var(n).shape[:1] == (-1,))
         name = next(names, None)
-        return sum(self.sizes[:device]) if name is None else sum(self.types[e][name].shape[0] for e in range(device))
+        before = self.whole.first + device
+        return sum(self.whole.sizes[:before] if name is None else (t[name].shape[0] for t in self.whole.types[:before]))
 
     def shares(self, number: str) -> Sequence[int]:
-        """Return how much each device's value of a number counts: the rows that it is taken over, where the program shows them.
+        """Return how much the value of a number counts on each device of all processes: the rows that it is taken over.
 
-        The mean over sequences of a loss counts by sequences, that over all their rows by rows; the samples where it is
-        taken over nothing with a batch axis, or over several things that devices share differently.
+        The program shows them: the mean over sequences of a loss counts by sequences, that over all their rows by rows; and
+        by samples where it is taken over nothing with a batch axis, or over several things that devices share differently.
         """
         if number not in self._shares:
             self._shares[number] = self._find_shares(number)
         return self._shares[number]
 
     def _find_shares(self, number: str) -> Sequence[int]:
-        found = {tuple(kinds[n].shape[0] for kinds in self.types) for n in self._averaged(number)}
+        found = {tuple(kinds[n].shape[0] for kinds in self.whole.types) for n in self._averaged(number)}
         ratios = {tuple(Fraction(r, sum(rows)) for r in rows) for rows in found if sum(rows)}
-        return min(found) if len(ratios) == 1 and all(map(sum, found)) else self.sizes
+        return min(found) if len(ratios) == 1 and all(map(sum, found)) else self.whole.sizes
 
     def _averaged(self, number: str) -> set[str]:
         """Return the variables with a batch axis that a number without one is made of."""
@@ -221,7 +228,10 @@ class GraphLowering:
             shares = {}
         if node.kind == "scale_loss_grad":
             counts = self.shares(op.input_names()[0])
-            low.attrs = {**op.attrs, "value": float(op.attrs["value"]) * counts[d] / max(1, sum(counts))}
+            low.attrs = {
+                **op.attrs,
+                "value": float(op.attrs["value"]) * counts[self.whole.first + d] / max(1, sum(counts)),
+            }
         if not shares:
             self._lower(definition, low, op, self.graph.places[d].kind)
             self._check(low, op, d)
@@ -241,7 +251,9 @@ class GraphLowering:
     def _lower(self, definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
         late = [slot for slot in definition.late if op.inputs.get(slot)]
         if definition.on_host or late:
-            raise PeError(f"op '{op.type}' has sizes that only a step knows", at=op.at, hint="run it with fluid.Executor")
+            raise PeError(
+                f"op '{op.type}' has sizes that only a step knows", at=op.at, hint="run it with fluid.Executor"
+            )
         if kind not in definition.lowerings:
             raise PeError(
                 f"op '{op.type}' cannot run on {kind} yet", at=op.at, code=ExitCode.DEVICE, hint="use place: cpu"

@@ -13,6 +13,7 @@ from pe_cli.execute.split import split_sizes
 from pe_cli.graph.sequences import declared_levels
 from pe_cli.optim.accumulate import SHARE
 from pe_cli.session.job import Job
+from pe_cli.session.team import StepResult
 
 Array = np.ndarray[Any, Any]
 Feed = Mapping[str, Array]
@@ -37,6 +38,7 @@ class Stepper:
         self._early = set(job.built.parts.program.global_block().vars) if job.built.parts else set()
         self._fed = {v.name for v in job.program.list_vars() if v.is_data and not v.type.known}
         self._weights: list[int] | None = None
+        self._joined: StepResult | None = None
         if self._others and any(declared_levels(job.program).values()):
             raise PeError(
                 "train.accumulate cuts batches into rows, and this model has feeds with sequences",
@@ -62,7 +64,7 @@ class Stepper:
             PeError: the batch cannot be split evenly, and the config says that this is an error.
         """
         section = self._job.run.executor
-        devices = len(self._job.places)
+        devices = len(self._job.places) * self._job.team.size
         shares = devices * self._count
         samples = self._samples(feed)
         rest = samples % shares
@@ -77,7 +79,9 @@ class Stepper:
             )
         if samples <= rest:
             return None
-        return {n: a[: samples - rest] for n, a in feed.items()} if self._others else self._last.head(feed, samples - rest)
+        return (
+            {n: a[: samples - rest] for n, a in feed.items()} if self._others else self._last.head(feed, samples - rest)
+        )
 
     def _samples(self, feed: Feed) -> int:
         return len(next(iter(feed.values()))) if self._others else self._last.samples(feed)
@@ -93,6 +97,14 @@ class Stepper:
         Returns:
             Per part and device with samples: name -> value, of the whole batch's own with the last part alone; and the samples of each.
         """
+        self._job.team.begin_step(step)
+        values, sizes = self._run(feed, fetches, step)
+        shares = {n: self._shares_here(n) for n in fetches}
+        self._joined = self._job.team.joined(StepResult(values, sizes, shares))
+        return [dict(v) for v in self._joined.values], list(self._joined.sizes)
+
+    def _run(self, feed: Feed, fetches: Sequence[str], step: int) -> tuple[list[dict[str, Array]], list[int]]:
+        """Do this process's part of a step."""
         if self._others is None:
             return self._last.run(feed, fetches, step)
         samples = len(next(iter(feed.values())))
@@ -116,6 +128,10 @@ class Stepper:
 
     def shares(self, number: str) -> Sequence[int]:
         """Return how much each value of a number counts in the mean of the newest step: the rows that it is taken over."""
+        assert self._joined is not None, "a step has run"
+        return self._joined.shares[number]
+
+    def _shares_here(self, number: str) -> Sequence[int]:
         return self._last.shares(number) if self._weights is None else self._weights
 
     def drop_unused(self) -> None:
