@@ -6,10 +6,12 @@ in the order of ranks, and gives the result to all. Everyone sends and receives 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,7 +26,7 @@ MESSAGE, PART, SUM, ALIVE, FAILURE = range(1, 6)
 EAGER, PAUSE = 200, 1e-4
 #: Looks between two looks for signs of life and failures.
 SELDOM = 16
-#: Seconds between two signs of life, and those that a process takes to say why it ends.
+#: Seconds between two signs of life, a quarter of the timeout where that is less, and those that a process takes to say why it ends.
 LIFE, LAST_WORDS = 1.0, 1.0
 INSTALL = (
     "pip install mpi4py mpich, or in a checkout pip install '.[mpi]'; mpich may be any MPI library that is installed"
@@ -79,8 +81,7 @@ class MpiPeers:
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
         self.doing, self.advice = "at the start", ""
         self._others = [r for r in range(self.size) if r != self.rank]
-        self._told = 0.0
-        self._kept: list[Any] = []
+        self._kept: list[_Transfer] = []
         self._failures: dict[int, tuple[str, int]] = {}
 
     # --- messages -----------------------------------------------------------------------------------------------------
@@ -168,7 +169,7 @@ class MpiPeers:
         self._take_failures()
         for rank, (text, code) in self._failures.items():
             known = ExitCode(code) if code in list(ExitCode) else ExitCode.BUG
-            raise PeerError(f"process {rank} has ended, {self.doing}: {text}", hint=self.advice, code=known)
+            raise PeerError(f"process {rank} has ended: {text}", code=known)
         return found
 
     def _probe(self, tag: int) -> Any:
@@ -181,13 +182,23 @@ class MpiPeers:
 
     # --- life and end -------------------------------------------------------------------------------------------------
 
-    def alive(self) -> None:
-        """Give a sign of life, not more often than every second."""
-        now = time.monotonic()
-        if now - self._told >= LIFE:
-            self._told = now
-            self._guarded(self._others, lambda: self._kept.extend(self._send(b"", r, ALIVE) for r in self._others))
-            self._kept = self._guarded(self._others, lambda: [t for t in self._kept if not t.done()])
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """Give a sign of life now and then, from a thread: nobody else calls MPI meanwhile; see `Communicator`."""
+        over = threading.Event()
+        thread = threading.Thread(target=self._live, args=(over,), name="signs of life", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _live(self, over: threading.Event) -> None:
+        with contextlib.suppress(self._mpi.Exception):  # who waits for a lost process says so
+            while not over.wait(min(LIFE, self._timeout / 4)):
+                self._kept.extend(self._send(b"", r, ALIVE) for r in self._others)
+                self._kept = _unfinished(self._kept)
 
     def fail(self, error: PeError) -> None:
         """Tell the others why this process ends; who does not listen for a second is left alone."""

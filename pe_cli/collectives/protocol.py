@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,8 +59,8 @@ class Communicator(Protocol):
             dtype: its element type.
         """
 
-    def alive(self) -> None:
-        """Tell the others that this process works on something that they do not see, so that they wait on."""
+    def busy(self) -> AbstractContextManager[None]:
+        """Inside, a thread tells the others that this process works on something that they do not see, so that they wait on."""
 
     def fail(self, error: PeError) -> None:
         """Tell the others why this process ends; takes at most a second or two."""

@@ -162,8 +162,19 @@ class Executor:
             self.plans.move_to_end(request)
             return self.plans[request]
         active = [d for d, n in enumerate(sizes) if n] or ([] if self.peers else [0])
-        made = Plan(
-            self.graph(fetches, active),
+        with self.peers.busy() if self.peers else contextlib.nullcontext():
+            made = self._made(request, active)
+        made.ends = [self._ends(made, d, part) for d, part in enumerate(feeds)] if self.sequences.lods else []
+        if self.watchdog:
+            made.watch(self.watchdog)
+        self.plans[request] = made
+        while len(self.plans) > MAX_PLANS:
+            self.plans.popitem(last=False)
+        return made
+
+    def _made(self, request: Request, active: Sequence[int]) -> Plan:
+        return Plan(
+            self.graph(request.fetches, active),
             request,
             self.scope,
             seed=self.seed,
@@ -174,13 +185,6 @@ class Executor:
             check_nan_inf=self.check_nan_inf,
             peers=self.peers,
         )
-        made.ends = [self._ends(made, d, part) for d, part in enumerate(feeds)] if self.sequences.lods else []
-        if self.watchdog:
-            made.watch(self.watchdog)
-        self.plans[request] = made
-        while len(self.plans) > MAX_PLANS:
-            self.plans.popitem(last=False)
-        return made
 
     def _request(
         self, feeds: Sequence[Mapping[str, TensorType]], sizes: Sequence[int], fetches: Sequence[str]

@@ -113,7 +113,8 @@ class Job:
 
     def initialise(self) -> None:
         """Run the startup program: initial values on every device."""
-        run_startup(self.built.startup, self.scope, self.run.executor.seed, self.observer.compiling)
+        with self.team.busy():
+            run_startup(self.built.startup, self.scope, self.run.executor.seed, self.observer.compiling)
 
     def allocate(self) -> None:
         """Make room for the values that evaluation needs, where they are loaded and not initialised."""
@@ -242,16 +243,12 @@ class Job:
             build=self.run.build_strategy,
             execution=self.run.exec_strategy,
             seed=self.run.executor.seed,
-            progress=self._compiling,
+            progress=self.observer.compiling,
             watchdog=self.run.executor.watchdog,
             check_nan_inf=self.run.executor.check_nan_inf,
             constants=self.constants(),
             peers=self.team.peers,
         )
-
-    def _compiling(self, done: int, total: int, name: str) -> None:
-        self.team.alive()
-        self.observer.compiling(done, total, name)
 
     def variable(self, name: str) -> str:
         """Return the variable that a name of the files stands for.

@@ -43,7 +43,7 @@ def begun(job: Job, folder: RunFolder) -> None:
         PeError: DEVICE; another process begins with other values.
     """
     command = f"mpiexec -n {job.team.size} pe train --resume {folder.path}"
-    job.team.advise(f"its last checkpoint is whole: {command} goes on from it, with as many processes as there are")
+    job.team.advise(f"{command} goes on from the last checkpoint, with any number of processes")
     found = [str(facts["values"]) for facts in job.team.texts({"values": job.values.digest()})]
     other = next((r for r, digest in enumerate(found) if digest != found[0]), None)
     if other is not None:
@@ -121,8 +121,8 @@ class Keeper:
         Raises:
             PeError: USAGE or DEVICE, something can't be written; DIVERGED, a parameter of the last checkpoint is not finite.
         """
-        self._job.team.wait_for(self._saver.idle)
-        self._saver.wait()
+        with self._job.team.busy():
+            self._saver.wait()
         self.outputs.close()
         self._status(state)
 
@@ -226,5 +226,5 @@ class Keeper:
             "config": resolved_yaml(self._run, standalone=True),
         }
         state = self._job.values.state()
-        self._job.team.wait_for(self._saver.idle)
-        self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths()))
+        with self._job.team.busy():  # it may wait for the checkpoint before
+            self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths()))

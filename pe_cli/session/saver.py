@@ -65,10 +65,6 @@ class Saver:
         if self._thread is not None and not self._thread.is_alive():
             self.wait()
 
-    def idle(self) -> bool:
-        """Whether nothing is being written."""
-        return self._thread is None or not self._thread.is_alive()
-
     def wait(self) -> None:
         """Wait for the end of the write.
 

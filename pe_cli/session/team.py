@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +44,9 @@ class StepResult:
 class Team:
     """One process alone.
 
+    Args:
+        remark: what is said behind its devices.
+
     Attributes:
         peers: the other processes; None for none.
         rank: of this process.
@@ -53,6 +55,9 @@ class Team:
 
     peers: Communicator | None = None
     rank, size = 0, 1
+
+    def __init__(self, remark: str = "") -> None:
+        self._remark = remark
 
     @property
     def leads(self) -> bool:
@@ -67,7 +72,8 @@ class Team:
         """
         executor = run.executor
         devices = 1 if executor.type == "async" else executor.devices
-        return resolve_places(executor.place, devices, place_of_devices(executor))
+        places, text = resolve_places(executor.place, devices, place_of_devices(executor))
+        return places, text + self._remark
 
     def stop(self, limits: Limits | None) -> StopRequest:
         """Return what ends training before its time."""
@@ -96,11 +102,9 @@ class Team:
         """Whether a checkpoint is due by the clock, for all processes alike."""
         return self._late()
 
-    def alive(self) -> None:
-        """Tell the others that work goes on here that they do not see."""
-
-    def wait_for(self, done: Callable[[], bool]) -> None:
-        """Wait for something of this process alone while the others wait for it."""
+    def busy(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, the others are told that work goes on here that they do not see."""
+        return contextlib.nullcontext()
 
     def advise(self, hint: str) -> None:
         """Say what to do when a process is lost."""
@@ -219,15 +223,9 @@ class PeerTeam(Team):
 
     # --- life and end -------------------------------------------------------------------------------------------------
 
-    def alive(self) -> None:
-        """Tell the others that work goes on here that they do not see."""
-        self.peers.alive()
-
-    def wait_for(self, done: Callable[[], bool]) -> None:
-        """Wait for something of this process alone while the others wait for it."""
-        while not done():
-            self.alive()
-            time.sleep(0.05)
+    def busy(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, the others are told that work goes on here that they do not see."""
+        return self.peers.busy()
 
     def advise(self, hint: str) -> None:
         """Say what to do when a process is lost."""
@@ -270,4 +268,5 @@ def open_team(run: RunSpec) -> Team:
         return Team()
     from pe_cli.collectives.mpi import MpiPeers
 
-    return PeerTeam(MpiPeers(run.executor.peer_timeout))
+    peers = MpiPeers(run.executor.peer_timeout)
+    return PeerTeam(peers) if peers.size > 1 else Team(", in this process alone: mpiexec -n 2 pe train ... starts two")
