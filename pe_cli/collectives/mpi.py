@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -83,6 +84,7 @@ class MpiPeers:
         self._others = [r for r in range(self.size) if r != self.rank]
         self._kept: list[_Transfer] = []
         self._failures: dict[int, tuple[str, int]] = {}
+        _outlive_the_lost()
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
@@ -153,7 +155,7 @@ class MpiPeers:
         try:
             return act()
         except self._mpi.Exception as error:
-            why = str(error).replace("\n", " ")
+            why = str(error).strip().rpartition("\n")[2].strip()
             raise self._lost(peers, f"cannot be reached any more ({why})") from None
 
     def _look(self) -> list[int]:
@@ -233,6 +235,12 @@ class MpiPeers:
         """End together; see `Communicator`."""
         self.gather(b"")
         self._mpi.Finalize()
+
+
+def _outlive_the_lost() -> None:
+    """Ignore SIGUSR1, by which MPICH's mpiexec tells that a process is gone: its default would end this one without a word."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
 def _unfinished(transfers: Iterable[_Transfer]) -> list[_Transfer]:

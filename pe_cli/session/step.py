@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.execute.executor import Executor
 from pe_cli.execute.split import split_sizes
 from pe_cli.graph.sequences import declared_levels
 from pe_cli.optim.accumulate import SHARE
@@ -37,8 +38,7 @@ class Stepper:
         self._others = job.executor(job.built.parts.program) if job.built.parts else None
         self._early = set(job.built.parts.program.global_block().vars) if job.built.parts else set()
         self._fed = {v.name for v in job.program.list_vars() if v.is_data and not v.type.known}
-        self._weights: list[int] | None = None
-        self._joined: StepResult | None = None
+        self._shares: Mapping[str, Sequence[int]] = {}
         if self._others and any(declared_levels(job.program).values()):
             raise PeError(
                 "train.accumulate cuts batches into rows, and this model has feeds with sequences",
@@ -86,7 +86,7 @@ class Stepper:
     def _samples(self, feed: Feed) -> int:
         return len(next(iter(feed.values()))) if self._others else self._last.samples(feed)
 
-    def run(self, feed: Feed, fetches: Sequence[str], step: int) -> tuple[list[dict[str, Array]], list[int]]:
+    def run(self, feed: Feed, fetches: Sequence[str], step: int) -> tuple[list[Mapping[str, Array]], list[int]]:
         """Do a step.
 
         Args:
@@ -98,20 +98,15 @@ class Stepper:
             Per part and device with samples: name -> value, of the whole batch's own with the last part alone; and the samples of each.
         """
         self._job.team.begin_step(step)
-        values, sizes = self._run(feed, fetches, step)
-        shares = {n: self._shares_here(n) for n in fetches}
-        self._joined = self._job.team.joined(StepResult(values, sizes, shares))
-        return [dict(v) for v in self._joined.values], list(self._joined.sizes)
-
-    def _run(self, feed: Feed, fetches: Sequence[str], step: int) -> tuple[list[dict[str, Array]], list[int]]:
-        """Do this process's part of a step."""
         if self._others is None:
-            return self._last.run(feed, fetches, step)
+            found = self._run(self._last, feed, fetches, step)
+            self._shares = found.shares
+            return list(found.values), list(found.sizes)
         samples = len(next(iter(feed.values())))
         # the largest part comes last: a device without samples in it has had none before, whose gradients would be lost
         sizes = [n for n in split_sizes(samples, self._count) if n]
         kind = self._job.program.global_block().var(SHARE).type
-        values: list[dict[str, Array]] = []
+        values: list[Mapping[str, Array]] = []
         weights: list[int] = []
         for i, (end, size) in enumerate(zip(accumulate(sizes), sizes, strict=True)):
             part = {name: a[end - size : end] if name in self._fed else a for name, a in feed.items()}
@@ -120,19 +115,20 @@ class Stepper:
             executor = self._last if last else self._others
             # what belongs to the whole batch, like the length of its gradient, is there with the last part alone
             wanted = [n for n in fetches if last or n in self._early]
-            found, over = executor.run(part, wanted, step * self._count + i)
-            values += found
-            weights += over
-        self._weights = weights
+            found = self._run(executor, part, wanted, step * self._count + i)
+            values += found.values
+            weights += found.sizes
+        self._shares = dict.fromkeys(fetches, weights)
         return values, weights
 
     def shares(self, number: str) -> Sequence[int]:
         """Return how much each value of a number counts in the mean of the newest step: the rows that it is taken over."""
-        assert self._joined is not None, "a step has run"
-        return self._joined.shares[number]
+        return self._shares[number]
 
-    def _shares_here(self, number: str) -> Sequence[int]:
-        return self._last.shares(number) if self._weights is None else self._weights
+    def _run(self, executor: Executor, feed: Feed, fetches: Sequence[str], step: int) -> StepResult:
+        """Run a step, or a part of one, in all processes."""
+        values, sizes = executor.run(feed, fetches, step)
+        return self._job.team.joined(StepResult(values, sizes, {n: executor.shares(n) for n in fetches}))
 
     def drop_unused(self) -> None:
         """Forget temporaries that have not been used lately."""
