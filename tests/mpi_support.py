@@ -15,8 +15,17 @@ import pe_cli
 
 #: The launcher that belongs to this environment, else any other.
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+
+
+def _is_mpich() -> bool:
+    """Whether the launcher is MPICH's: of others, options and the variable with the rank are called otherwise."""
+    if MPIEXEC is None or importlib.util.find_spec("mpi4py") is None:
+        return False
+    return "HYDRA" in subprocess.run([MPIEXEC, "--version"], capture_output=True, text=True, timeout=60).stdout
+
+
 needs_mpi = pytest.mark.skipif(
-    MPIEXEC is None or importlib.util.find_spec("mpi4py") is None, reason="mpi4py or mpiexec is not installed"
+    not _is_mpich(), reason="mpi4py or MPICH's mpiexec is not installed: pip install '.[mpi]'"
 )
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1]), "PYTHONWARNINGS": "ignore"}
 

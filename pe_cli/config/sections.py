@@ -35,7 +35,7 @@ def _processes(value: object) -> Literal[1, "mpi"]:
         return "mpi"
     if value == 1 and isinstance(value, int) and not isinstance(value, bool):
         return 1
-    raise ValueError("must be 1 or mpi; with mpi, mpiexec -n says how many")
+    raise ValueError("must be 1 or mpi (mpiexec -n says how many)")
 
 
 def _always(value: object) -> bool:

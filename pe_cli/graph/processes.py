@@ -27,9 +27,18 @@ def check_processes(program: Program, strategy: BuildStrategy) -> None:
         raise PeError(
             f"sync_batch_norm: {YET}", hint="set it to false: each device keeps statistics of its own samples"
         )
+    check_operators(program)
+
+
+def check_operators(program: Program) -> None:
+    """Refuse ops that several processes cannot share.
+
+    Raises:
+        PeError: there is one; with its place.
+    """
     for op in program.global_block().ops:
         if op.type == MERGE:
-            raise PeError(f"row-sparse gradients: {YET}", at=op.at, hint="set is_sparse: false")
+            raise PeError(f"row-sparse gradients: {YET}", at=op.at, hint="set is_sparse: false, or processes: 1")
 
 
 def add_sum_over_processes(

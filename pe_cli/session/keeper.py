@@ -42,6 +42,8 @@ def begun(job: Job, folder: RunFolder) -> None:
     Raises:
         PeError: DEVICE; another process begins with other values.
     """
+    if job.team.peers is None:
+        return
     command = f"mpiexec -n {job.team.size} pe train --resume {folder.path}"
     job.team.advise(f"{command} goes on from the last checkpoint, with any number of processes")
     found = [str(facts["values"]) for facts in job.team.texts({"values": job.values.digest()})]
