@@ -30,9 +30,9 @@ needs_mpi = pytest.mark.skipif(
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1]), "PYTHONWARNINGS": "ignore"}
 
 
-def mpiexec(processes: int, *command: object, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+def mpiexec(processes: int, *command: object) -> subprocess.Popen[str]:
     """Start a Python command in several processes."""
-    line = [str(MPIEXEC), *options, "-n", str(processes), sys.executable, *map(str, command)]
+    line = [str(MPIEXEC), "-n", str(processes), sys.executable, *map(str, command)]
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
 
 

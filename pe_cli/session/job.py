@@ -91,8 +91,9 @@ class Job:
             PeError: any mistake in it or in its model, all of them in one; or a device that is not there.
         """
         run, built = load_and_build(path, overrides)
-        team = open_team(run) if join else None
-        return cls(run, observer, smoke=smoke, built=built, team=team)
+        team = open_team(run) if join else Team()
+        with team.told():
+            return cls(run, observer, smoke=smoke, built=built, team=team)
 
     @property
     def program(self) -> Program:

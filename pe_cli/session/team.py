@@ -114,6 +114,11 @@ class Team:
         """End as the others do: they are told of an error inside, and this process waits for them at the end."""
         yield
 
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Tell the others of an error inside."""
+        yield
+
 
 class SharedStop(StopRequest):
     """A request to stop that holds when all processes know of it: they tell each other with every step."""
@@ -233,15 +238,21 @@ class PeerTeam(Team):
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """End as the others do.
+        """End as the others do."""
+        with self.told():
+            yield
+            self.peers.doing = "at the end"
+            self.peers.close()
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Tell the others of an error inside.
 
         Raises:
             SystemExit: the first process ends with the same error, and says so.
         """
         try:
             yield
-            self.peers.doing = "at the end"
-            self.peers.close()
         except PeerError as error:
             self.peers.fail(error)
             raise

@@ -24,10 +24,10 @@ def say(*words):
 """
 
 
-def processes(tmp_path: Path, count: int, text: str, *, timeout: float = 30.0, options: tuple[str, ...] = ()):
+def processes(tmp_path: Path, count: int, text: str, *, timeout: float = 30.0):
     program = tmp_path / "program.py"
     program.write_text(BEGIN.replace("TIMEOUT", str(timeout)) + text)
-    code, out, err = finished(mpiexec(count, program, options=options))
+    code, out, err = finished(mpiexec(count, program))
     return code, sorted(out.splitlines()), err
 
 
@@ -90,7 +90,7 @@ except PeError as error:
         timeout=0.5,
     )
     said = "True True do this process 1 of 3 did not answer for 0.5 seconds, at step 7; this is process"
-    assert out == [f"{rank} {said} {rank}" for rank in (0, 2)], err
+    assert [line for line in out if " True " in line] == [f"{rank} {said} {rank}" for rank in (0, 2)], err
 
 
 @needs_mpi
