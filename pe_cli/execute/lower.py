@@ -23,7 +23,7 @@ from pe_cli.ops.selected_rows import merge_shard
 from pe_cli.program.ir import EMPTY, Operator, Program, Role
 
 #: Kinds of nodes that sum gradients over devices.
-COLLECTIVES = ("all_reduce", "fused_all_reduce", "reduce", SUM_PROCESSES)
+COLLECTIVES = ("all_reduce", "fused_all_reduce", "reduce")
 #: Ids of a shard of a gather or of an update: fewer are not worth waking a thread for.
 MIN_ROWS = 512
 
@@ -131,7 +131,8 @@ class GraphLowering:
         self.buffers: dict[tuple[str, int], Buffer] = {}
         self._shares: dict[str, Sequence[int]] = {}
         block = graph.program.global_block()
-        self._reduced = {n for node in graph.nodes if node.kind in COLLECTIVES for n in node.op.inputs["X"]}
+        sums = (*COLLECTIVES, SUM_PROCESSES)
+        self._reduced = {n for node in graph.nodes if node.kind in sums for n in node.op.inputs["X"]}
         self._nodes = Counter(id(node.op) for node in graph.nodes)
         self._writes = Counter(n for op in block.ops for n in op.output_names())
 

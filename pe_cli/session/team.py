@@ -165,7 +165,7 @@ class PeerTeam(Team):
                 f"process {other} has another config than process 0", hint="give all the same files and options"
             )
         counts = [int(facts["devices"]) for facts in found]
-        if "cores of" in text:  # shared by the processes of a machine
+        if executor.devices == "auto" and "CPU_NUM" not in text:  # cores, shared by the processes of a machine
             here = [facts["host"] for facts in found]
             count = min(max(1, n // here.count(host)) for n, host in zip(counts, here, strict=True))
             places, text = places[:count], f"{count} cpu (cores of a machine, divided by its processes)"
