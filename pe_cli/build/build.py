@@ -14,6 +14,7 @@ from pe_cli.config.sections import FeedSection, TrainSection
 from pe_cli.config.spec import ModelSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import TensorType
+from pe_cli.graph.processes import check_operators
 from pe_cli.graph.sequences import resolve
 from pe_cli.optim.accumulate import Parts, add_up
 from pe_cli.optim.average import MovingAverage, append_moving_average
@@ -111,6 +112,9 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
         references.feeds(feeds)
         references.measured(fetches)
     trained = train if run and run.train else None
+    if trained and run and run.executor.processes == "mpi":
+        with mistakes.catch():
+            check_operators(trained)
     least = loss.name if loss else None
     return Built(model.name, startup, trained, evaluation, feeds, least, fetches, **vars(made))
 

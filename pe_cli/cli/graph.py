@@ -89,7 +89,11 @@ def _graph(source: Source, stage: str, places: tuple[Place, ...], evaluation: bo
     strategy = source.run.build_strategy if source.run else BuildStrategy()
     if stage not in ("program", "ssa"):
         program = apply_passes(program, strategy, list(source.built.fetches.values()))
-    return replicate(program, places if stage == "multi_device" else places[:1], strategy)
+    if stage != "multi_device":
+        return replicate(program, places[:1], strategy)
+    # how many there will be changes nothing in the graph of each
+    several = source.run is not None and source.run.executor.processes == "mpi"
+    return replicate(program, places, strategy, processes=2 if several else 1)
 
 
 def picture_of_stage(source: Source, stage: str, places: tuple[Place, ...], *, evaluation: bool) -> Picture:

@@ -63,7 +63,9 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 )
 @click.option("--quiet", is_flag=True, help="Print nothing but the last line.")
 @click.option("--live", is_flag=True, help="Serve a page with live curves, to this machine only, while it trains.")
-@click.option("--live-port", type=click.IntRange(1, 65535), metavar="PORT", help="Port of the page; a free one when absent.")
+@click.option(
+    "--live-port", type=click.IntRange(1, 65535), metavar="PORT", help="Port of the page; a free one when absent."
+)
 def command(  # noqa: PLR0913, PLR0917 - one argument an option
     config: Path | None,
     overrides: tuple[str, ...],
@@ -93,19 +95,23 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
     path = _config(config, resume)
     watcher = watch(quiet=quiet or smoke)
     try:
-        observers: list[Observer] = [watcher]
-        if live:
-            observers.append(_live(path, overrides, live_port, watcher.note if not quiet else _say))
-        job = Job.open(path, overrides, Observers(observers), smoke=smoke)
-        going_on = None if resume is None else _run_of(job.run, resume, allow_changes, watcher)
-        trainer = Trainer.of(job, smoke=smoke, resume=going_on, limits=Limits(max_time, max_steps))
-        job.initialise()
-        if init is not None:
-            _initialise(job, init, quiet or smoke)
-        result = trainer.train(given=init is not None)
+        observers = Observers([watcher])
+        job = Job.open(path, overrides, observers, smoke=smoke, join=True)
+        if live and job.team.leads:
+            observers.members.append(_live(path, overrides, live_port, watcher.note if not quiet else _say))
+        with job.team.together():
+            going_on = (
+                None if resume is None or not job.team.leads else _run_of(job.run, resume, allow_changes, watcher)
+            )
+            trainer = Trainer.of(job, smoke=smoke, resume=going_on, limits=Limits(max_time, max_steps))
+            job.initialise()
+            if init is not None:
+                _initialise(job, init, quiet or smoke or not job.team.leads)
+            result = trainer.train(given=init is not None)
     finally:
         watcher.close()
-    click.echo(last_line(result, smoke=smoke))
+    if job.team.leads:
+        click.echo(last_line(result, smoke=smoke))
     return ExitCode.STOPPED if result.stopped else ExitCode.DONE
 
 

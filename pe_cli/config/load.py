@@ -17,6 +17,7 @@ from pe_cli.config.model import read_model
 from pe_cli.config.nodes import Entry, MapNode, Node, ScalarNode, describe
 from pe_cli.config.overrides import apply_overrides
 from pe_cli.config.parse import Source, parse
+from pe_cli.config.processes import process_mistakes
 from pe_cli.config.sections import (
     BuildSection,
     DataSection,
@@ -116,11 +117,14 @@ class _Run:
         model_args = self.args(section)
         executor = self.section("executor", ExecutorSection)
         execution = self.threads(self.section("exec_strategy", ExecSection), executor)
-        build = self.strategy(self.section("build_strategy", BuildSection))
+        wishes = self.section("build_strategy", BuildSection)
+        build = self.strategy(wishes)
         data, feeds, fetches = self.data(), self.each("feeds", FeedSection, "from"), self.each("fetches", FetchSection)
         train = self.train()
         output = self.section("output", OutputSection)
         for text, at, hint in async_mistakes(executor, train, execution, data, output):
+            self.mistakes.say(text, at, hint)
+        for text, at, hint in process_mistakes(executor, wishes, output):
             self.mistakes.say(text, at, hint)
         if section is None:
             return None

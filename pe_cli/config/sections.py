@@ -30,6 +30,14 @@ def _devices(value: object) -> int | Literal["auto"]:
     raise ValueError(f"must be auto or a number of devices, 1 to {MAX_DEVICES}")
 
 
+def _processes(value: object) -> Literal[1, "mpi"]:
+    if value == "mpi":
+        return "mpi"
+    if value == 1 and isinstance(value, int) and not isinstance(value, bool):
+        return 1
+    raise ValueError("must be 1 or mpi (mpiexec -n says how many)")
+
+
 def _always(value: object) -> bool:
     if value is True:
         return True
@@ -68,6 +76,9 @@ Devices = Annotated[
     int | Literal["auto"],
     PlainValidator(_devices),
     WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": MAX_DEVICES}]}),
+]
+Processes = Annotated[
+    Literal[1, "mpi"], PlainValidator(_processes), WithJsonSchema({"anyOf": [{"const": 1}, {"const": "mpi"}]})
 ]
 Threads = Annotated[int, Field(strict=True, ge=0, le=MAX_DEVICES)]
 Always = Annotated[bool, PlainValidator(_always), WithJsonSchema({"const": True})]
@@ -210,6 +221,14 @@ class ExecutorSection(Section):
     )
     place: Literal["cpu", "cuda"] = Field(default="cpu", description="kind of device")
     devices: Devices = Field(default="auto", description="number of devices; auto: CPU_NUM, or else one per core")
+    processes: Processes = Field(
+        default=1,
+        description="pe train: 1, or mpi: all processes that mpiexec has started train one model and share every batch",
+    )
+    peer_timeout: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] = Field(
+        default=60.0,
+        description="with processes: mpi, seconds without an answer after which another process counts as lost (exit code 6)",
+    )
     num_threads: Threads | None = Field(default=None, description="the same as exec_strategy.num_threads")
     uneven_batch: Literal["weighted", "drop", "error"] = Field(
         default="weighted", description="what happens with a batch that cannot be split evenly"
@@ -257,7 +276,8 @@ class BuildSection(Section):
         default=False, description="elementwise_add and the activation after it become one op"
     )
     simplify: StrictBool = Field(
-        default=True, description="operators without effect are left out, repeated ones done once, constants known before"
+        default=True,
+        description="operators without effect are left out, repeated ones done once, constants known before",
     )
     fuse_gemm_epilogue: StrictBool = Field(
         default=True, description="mul or conv2d, the bias after it and relu become one; fluid's default is false"

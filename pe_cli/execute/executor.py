@@ -8,10 +8,11 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from pe_cli.collectives.protocol import Communicator
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
@@ -28,6 +29,7 @@ from pe_cli.program.ir import Program
 
 Array = np.ndarray[Any, Any]
 Feed = Mapping[str, Array]
+Value = TypeVar("Value")
 #: Held during a step where `remove_unnecessary_lock` is off.
 _STEPS = threading.Lock()
 #: Held while a plan is made: kernels compile for one thread at a time.
@@ -55,6 +57,7 @@ class Executor:
         check_nan_inf: look at every result of every op, and end the step at the first NaN or infinity.
         constants: feeds that are the same at every step; those that the program does not know are left out.
         levels: feed -> levels of its sequences; default: as the program declares.
+        peers: processes that share every batch and sum their gradients, each with as many devices; None for this one alone.
 
     Attributes:
         program: with the arrays of its sequence ops as feeds.
@@ -74,7 +77,9 @@ class Executor:
         check_nan_inf: bool = False,
         constants: Mapping[str, Array] | None = None,
         levels: Mapping[str, int] | None = None,
+        peers: Communicator | None = None,
     ) -> None:
+        self.peers = peers
         self.watchdog, self.check_nan_inf = watchdog, check_nan_inf
         self.build = build or BuildStrategy()
         if self.build.gradient_scale_strategy == "Customized":
@@ -134,7 +139,10 @@ class Executor:
             self._optimised[key] = apply_passes(program, self.build, key)
         running = key, None if active is None else tuple(active)
         if running not in self._graphs:
-            self._graphs[running] = replicate(self._optimised[key], self.places, self.build, active=active)
+            processes = self.peers.size if self.peers else 1
+            self._graphs[running] = replicate(
+                self._optimised[key], self.places, self.build, active=active, processes=processes
+            )
         return self._graphs[running]
 
     def plan_for(self, parts: Sequence[Mapping[str, Array]], sizes: Sequence[int], fetches: Sequence[str]) -> Plan:
@@ -144,13 +152,14 @@ class Executor:
             return self.plan(types, sizes, fetches)
 
     def shares(self, number: str) -> list[int]:
-        """Return how much each device's value of a number counts in the mean of the newest step: see `Plan.shares`."""
+        """Return how much each device's value of a number counts in the mean of the newest step; see `Plan.shares`."""
         assert self.newest is not None, "a step has run"
         return self.newest.shares(number)
 
     def plan(self, feeds: Sequence[Mapping[str, TensorType]], sizes: Sequence[int], fetches: Sequence[str]) -> Plan:
         """Return the plan for feeds of these types, made on first need and kept in a bounded cache."""
-        request = Request(tuple(tuple(sorted(f.items())) for f in feeds), tuple(sizes), tuple(fetches))
+        request = self._request(feeds, sizes, fetches)
+        feeds, sizes = [dict(f) for f in request.feeds], request.sizes
         if self._moves != self.scope.moves:
             self.plans.clear()
             self._moves = self.scope.moves
@@ -158,9 +167,20 @@ class Executor:
         if request in self.plans:
             self.plans.move_to_end(request)
             return self.plans[request]
-        active = [d for d, n in enumerate(sizes) if n] or [0]
-        made = Plan(
-            self.graph(fetches, active),
+        active = [d for d, n in enumerate(sizes) if n] or ([] if self.peers else [0])
+        with self.peers.busy() if self.peers else contextlib.nullcontext():
+            made = self._made(request, active)
+        made.ends = [self._ends(made, d, part) for d, part in enumerate(feeds)] if self.sequences.lods else []
+        if self.watchdog:
+            made.watch(self.watchdog)
+        self.plans[request] = made
+        while len(self.plans) > MAX_PLANS:
+            self.plans.popitem(last=False)
+        return made
+
+    def _made(self, request: Request, active: Sequence[int]) -> Plan:
+        return Plan(
+            self.graph(request.fetches, active),
             request,
             self.scope,
             seed=self.seed,
@@ -169,14 +189,23 @@ class Executor:
             execution=self.execution,
             progress=self.progress,
             check_nan_inf=self.check_nan_inf,
+            peers=self.peers,
         )
-        made.ends = [self._ends(made, d, part) for d, part in enumerate(feeds)] if self.sequences.lods else []
-        if self.watchdog:
-            made.watch(self.watchdog)
-        self.plans[request] = made
-        while len(self.plans) > MAX_PLANS:
-            self.plans.popitem(last=False)
-        return made
+
+    def _request(
+        self, feeds: Sequence[Mapping[str, TensorType]], sizes: Sequence[int], fetches: Sequence[str]
+    ) -> Request:
+        whole = tuple(tuple(sorted(f.items())) for f in feeds)
+        if self.peers is None:
+            return Request(whole, tuple(sizes), tuple(fetches))
+        return Request(tuple(self._mine(whole)), tuple(self._mine(sizes)), tuple(fetches), (whole, tuple(sizes)))
+
+    def _mine(self, of_all: Sequence[Value]) -> Sequence[Value]:
+        """Return what belongs to the devices of this process."""
+        if self.peers is None:
+            return of_all
+        devices = len(self.places)
+        return of_all[self.peers.rank * devices : (self.peers.rank + 1) * devices]
 
     def _ends(self, plan: Plan, device: int, fed: Mapping[str, TensorType]) -> dict[str, int]:
         """Return the rows of what each feed of offsets groups on a device.
@@ -265,12 +294,12 @@ class Executor:
                 for each device.
 
         Returns:
-            Per device its part, and the samples of each.
+            Per device, of all processes, its part; and the samples of each.
 
         Raises:
             PeError: a wrong feed, or a list that has not one mapping a device.
         """
-        devices = len(self.places)
+        devices = len(self.places) * (self.peers.size if self.peers else 1)
         if not isinstance(feed, Mapping):
             if len(feed) != devices:
                 raise PeError(f"{len(feed)} feeds for {devices} devices", hint="one a device", code=ExitCode.DATA)
@@ -278,7 +307,7 @@ class Executor:
             return self._completed(checked), [self._samples(part) for part in checked]
         arrays = self.check_feed(feed)
         if not self._batched and not self._grouped:
-            return self._completed([dict(arrays) for _ in self.places]), [1] * devices
+            return self._completed([dict(arrays) for _ in range(devices)]), [1] * devices
         sizes = split_sizes(self._samples(arrays), devices)
         begins = itertools.accumulate(sizes, initial=0)
         cuts = [(begin, begin + n) for begin, n in zip(begins, sizes, strict=False)]
@@ -335,8 +364,9 @@ class Executor:
         times = self.execution.num_iteration_per_run
         with contextlib.nullcontext() if self.build.remove_unnecessary_lock else _STEPS:
             for i in range(times):
-                values = plan.run(parts, step * times + i)
-        return values, [n for n in sizes if n] or sizes[:1]
+                values = plan.run(self._mine(parts), step * times + i)
+        mine = self._mine(sizes)
+        return values, [n for n in mine if n] or list(mine[: len(values)])
 
 
 def run_startup(

@@ -12,7 +12,9 @@ from pe_cli.collectives.local import all_reduce_shards
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.devices.memory import aligned
+from pe_cli.execute.processes import Whole, sum_over_processes
 from pe_cli.execute.updates import Updates
+from pe_cli.graph.processes import SUM_PROCESSES
 from pe_cli.graph.ssa import COLLECTIVES, Graph, OpNode, Slots
 from pe_cli.kernels.calls import STATUS
 from pe_cli.kernels.finite import check_finite
@@ -109,6 +111,7 @@ class GraphLowering:
         shards: parts that an all_reduce and an update are done in.
         checked: variables in which NaN and infinities are errors.
         updates: what is done once for all devices; default: nothing.
+        whole: devices of all processes; None where this is the only one.
     """
 
     def __init__(
@@ -120,17 +123,19 @@ class GraphLowering:
         shards: int,
         checked: Collection[str] = (),
         updates: Updates | None = None,
+        whole: Whole | None = None,
     ) -> None:
         self.graph = graph
         self.types = types
-        self.sizes = sizes
+        self.whole = whole or Whole(types, sizes)
         self.seed = seed
         self.shards = shards
         self.checked = checked
         self.buffers: dict[tuple[str, int], Buffer] = {}
         self._shares: dict[str, Sequence[int]] = {}
         block = graph.program.global_block()
-        self._reduced = {n for node in graph.nodes if node.kind in COLLECTIVES for n in node.op.inputs["X"]}
+        sums = (*COLLECTIVES, SUM_PROCESSES)
+        self._reduced = {n for node in graph.nodes if node.kind in sums for n in node.op.inputs["X"]}
         self._nodes = Counter(id(node.op) for node in graph.nodes)
         self._writes = Counter(n for op in block.ops for n in op.output_names())
         self._updates = updates or Updates(graph, (), (), False)
@@ -156,6 +161,8 @@ class GraphLowering:
                 tasks.append(self._reduce(node))
             elif node.kind == "gather":
                 tasks += self._gather(node)
+            elif node.kind == SUM_PROCESSES:
+                tasks.append(sum_over_processes(self, node))
             elif self._updates.once(node):
                 tasks += self._update(node)
             else:
@@ -171,22 +178,23 @@ class GraphLowering:
         block = self.graph.program.global_block()
         names = (n for n in (*op.input_names(), *op.output_names()) if block.var(n).shape[:1] == (-1,))
         name = next(names, None)
-        return sum(self.sizes[:device]) if name is None else sum(self.types[e][name].shape[0] for e in range(device))
+        before = self.whole.first + device
+        return sum(self.whole.sizes[:before] if name is None else (t[name].shape[0] for t in self.whole.types[:before]))
 
     def shares(self, number: str) -> Sequence[int]:
-        """Return how much each device's value of a number counts: the rows that it is taken over, where the program shows them.
+        """Return how much the value of a number counts on each device of all processes: the rows that it is taken over.
 
-        The mean over sequences of a loss counts by sequences, that over all their rows by rows; the samples where it is
-        taken over nothing with a batch axis, or over several things that devices share differently.
+        The program shows them: the mean over sequences of a loss counts by sequences, that over all their rows by rows; and
+        by samples where it is taken over nothing with a batch axis, or over several things that devices share differently.
         """
         if number not in self._shares:
             self._shares[number] = self._find_shares(number)
         return self._shares[number]
 
     def _find_shares(self, number: str) -> Sequence[int]:
-        found = {tuple(kinds[n].shape[0] for kinds in self.types) for n in self._averaged(number)}
+        found = {tuple(kinds[n].shape[0] for kinds in self.whole.types) for n in self._averaged(number)}
         ratios = {tuple(Fraction(r, sum(rows)) for r in rows) for rows in found if sum(rows)}
-        return min(found) if len(ratios) == 1 and all(map(sum, found)) else self.sizes
+        return min(found) if len(ratios) == 1 and all(map(sum, found)) else self.whole.sizes
 
     def _averaged(self, number: str) -> set[str]:
         """Return the variables with a batch axis that a number without one is made of."""
@@ -253,7 +261,10 @@ class GraphLowering:
             shares = {}
         if node.kind == "scale_loss_grad":
             counts = self.shares(op.input_names()[0])
-            low.attrs = {**op.attrs, "value": float(op.attrs["value"]) * counts[d] / max(1, sum(counts))}
+            low.attrs = {
+                **op.attrs,
+                "value": float(op.attrs["value"]) * counts[self.whole.first + d] / max(1, sum(counts)),
+            }
         if not shares:
             self._lower(definition, low, op, self.graph.places[d].kind)
             self._check(low, op, outs)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.collectives.protocol import Communicator, PeerError
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
@@ -17,6 +18,7 @@ from pe_cli.execute.doors import Door
 from pe_cli.execute.lower import GraphLowering, Task, device_types
 from pe_cli.execute.memory import MemoryPlan, plan_memory
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
+from pe_cli.execute.processes import Whole, whole_of
 from pe_cli.execute.updates import Updates
 from pe_cli.graph.replicate import shared_variables
 from pe_cli.graph.ssa import Graph
@@ -42,11 +44,13 @@ class Request:
         feeds: per device: name -> type of its part of the batch.
         sizes: samples of each device.
         fetches: names of variables to read after the step.
+        whole: feeds and samples of the devices of all processes; None where this is the only one.
     """
 
     feeds: tuple[tuple[tuple[str, TensorType], ...], ...]
     sizes: tuple[int, ...]
     fetches: tuple[str, ...]
+    whole: tuple[tuple[tuple[tuple[str, TensorType], ...], ...], tuple[int, ...]] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.feeds, self.sizes, self.fetches)))
@@ -79,6 +83,7 @@ class Plan:
         execution: ExecutionStrategy | None = None,
         progress: Progress | None = None,
         check_nan_inf: bool = False,
+        peers: Communicator | None = None,
     ) -> None:
         self.graph = graph
         self.request = request
@@ -86,10 +91,13 @@ class Plan:
         self._scope = scope
         types = device_types(graph, [dict(feeds) for feeds in request.feeds])
         checked = _read(graph, request) if check_nan_inf else ()
+        whole = whole_of(graph, request.whole, types, peers) if request.whole and peers else None
         self._strategy = build or BuildStrategy()
         self._threads = threads
         self._rows = fetched_rows(graph, request)
-        self._lowering = lowering(graph, types, request, self._strategy, seed=seed, threads=threads, checked=checked)
+        self._lowering = lowering(
+            graph, types, request, self._strategy, seed=seed, threads=threads, checked=checked, whole=whole
+        )
         self.tasks = self._lowering.run()
         if execution and execution.allow_op_delay:
             self.tasks = delayed(self.tasks, graph)
@@ -220,7 +228,7 @@ class Plan:
                 raise not_finite(report, node.op, step, self._lowering.types[node.device][name].shape, where)
             report[1] += self._lowering.rows_before(node.op, node.device)  # the row in the whole batch
             raised = next((c.kernel.error for c in self.tasks[work].calls if isinstance(c.kernel, HostKernel)), None)
-            if isinstance(raised, (KeyboardInterrupt, SystemExit)):
+            if isinstance(raised, (KeyboardInterrupt, SystemExit, PeerError)):
                 raise raised
             raise failure(report, node.op, step, raised) from raised
 
@@ -255,7 +263,7 @@ class Plan:
     def shares(self, number: str) -> list[int]:
         """Return how much each active device's value of a number counts in the mean over all: see `GraphLowering.shares`."""
         shares = self._lowering.shares(number)
-        return [shares[d] for d in self.graph.active]
+        return [shares[self._lowering.whole.first + d] for d in self.graph.active]
 
     def where(self, b: Buffer) -> str:
         """Return `scope` or a buffer's byte offset in its device's arena."""
@@ -277,13 +285,14 @@ def lowering(
     seed: int,
     threads: int,
     checked: Collection[str] = (),
+    whole: Whole | None = None,
 ) -> GraphLowering:
     """Return what lowers a graph as a strategy wishes."""
     shared = shared_variables(graph.program, graph.places, strategy)
     fetches = (*request.fetches, *fetched_rows(graph, request).values())
     sums = strategy.fuse_all_reduce_ops and threads <= len(graph.places)
     updates = Updates(graph, shared, fetches, sums)
-    return GraphLowering(graph, types, request.sizes, seed, len(graph.places), checked, updates)
+    return GraphLowering(graph, types, request.sizes, seed, len(graph.places), checked, updates, whole)
 
 
 def _read(graph: Graph, request: Request) -> set[str]:

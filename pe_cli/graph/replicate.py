@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place
+from pe_cli.graph.processes import add_sum_over_processes, check_processes
 from pe_cli.graph.ssa import Graph, GraphBuilder, Slots
 from pe_cli.graph.sync import SYNCED, add_synced
 from pe_cli.program.ir import Operator, Parameter, Program, Role
@@ -21,6 +22,7 @@ def replicate(
     strategy: BuildStrategy,
     *,
     active: Collection[int] | None = None,
+    processes: int = 1,
 ) -> Graph:
     """Copy forward and backward ops to every device, join the gradients, and place the updates.
 
@@ -29,14 +31,18 @@ def replicate(
         places: devices.
         strategy: how to join.
         active: devices that have samples; default all. The others take part in updates only.
+        processes: that have such a graph each; sums of gradients go on over them.
 
     Returns:
         A graph. With one device it is the program's own order without collectives.
 
     Raises:
-        PeError: several devices while no op of the program carries a parameter's gradient role, though it has optimizer ops.
+        PeError: several devices while no op of the program carries a parameter's gradient role, though it has optimizer ops;
+            or the program or the strategy does not go with several processes yet.
     """
-    return _Replication(program, places, strategy, active).run()
+    if processes > 1:
+        check_processes(program, strategy)
+    return _Replication(program, places, strategy, active, processes).run()
 
 
 def shared_variables(program: Program, places: Sequence[Place], strategy: BuildStrategy) -> set[str]:
@@ -57,7 +63,12 @@ class _Replication:
     """One walk over a program."""
 
     def __init__(
-        self, program: Program, places: Sequence[Place], strategy: BuildStrategy, active: Collection[int] | None
+        self,
+        program: Program,
+        places: Sequence[Place],
+        strategy: BuildStrategy,
+        active: Collection[int] | None,
+        processes: int = 1,
     ) -> None:
         self.program = program
         self.strategy = strategy
@@ -66,7 +77,8 @@ class _Replication:
         self.running = sorted(self.devices if active is None else active)
         self.graph = Graph(program, tuple(places), tuple(self.running))
         self.build = GraphBuilder(self.graph)
-        self.several = len(places) > 1
+        self.processes = processes
+        self.several = len(places) * processes > 1
         self.reduce = self.several and strategy.reduce_strategy == "Reduce"
         # with AllReduce, the graph shows every device's update; that CPUs share its work and result is the lowering's affair
         self.shared = shared_variables(program, places, strategy) if self.reduce else set()
@@ -135,6 +147,13 @@ class _Replication:
         if not self.bucket:
             return
         names, self.bucket = self.bucket, []
+        if len(self.devices) > 1 and self.running:
+            self._sum(names)
+        if self.processes > 1:
+            add_sum_over_processes(self.build, names, self.devices, self.running)
+
+    def _sum(self, names: list[str]) -> None:
+        """Sum gradients over the devices of this process."""
         op = Operator(
             "all_reduce" if len(names) == 1 else "fused_all_reduce", {"X": names}, {"Out": names}, {}, Role.DIST
         )

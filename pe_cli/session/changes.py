@@ -27,6 +27,8 @@ HARMLESS = (
     "exec_strategy.allow_op_delay",
     "executor.place",
     "executor.devices",
+    "executor.processes",
+    "executor.peer_timeout",
     "executor.watchdog",
     "executor.check_nan_inf",
     "build_strategy.debug_graphviz_path",

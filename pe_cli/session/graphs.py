@@ -23,7 +23,7 @@ def draw(job: Job, folder: RunFolder) -> None:
     for name, graph in (
         ("original_graph", replicate(program, one, strategy)),
         ("fused_graph", replicate(optimised, one, strategy)),
-        ("multi_devices_graph", replicate(optimised, job.places, strategy)),
+        ("multi_devices_graph", replicate(optimised, job.places, strategy, processes=job.team.size)),
     ):
         path = folder.path / f"{strategy.debug_graphviz_path}{name}.dot"
         atomic.make_folder(path.parent)

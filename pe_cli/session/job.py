@@ -24,8 +24,8 @@ from pe_cli.optim.accumulate import SHARE
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.averages import Averages
-from pe_cli.session.devices import place_of_devices, resolve_places
 from pe_cli.session.observer import Observer
+from pe_cli.session.team import StepResult, Team, open_team
 from pe_cli.session.values import Values
 
 Array = np.ndarray[Any, Any]
@@ -48,6 +48,7 @@ class Job:
         smoke: steps are small, and data whose files are absent is made up.
         built: its programs, where they are made already.
         places: devices; those that the run file asks for when None.
+        team: processes that do this together; this one alone when None.
     """
 
     def __init__(
@@ -58,22 +59,22 @@ class Job:
         smoke: bool = False,
         built: Built | None = None,
         places: Sequence[Place] | None = None,
+        team: Team | None = None,
     ) -> None:
         self.run = run
-        self.observer = observer or Observer()
+        self.team = team or Team()
+        self.observer = observer if observer and self.team.leads else Observer()
         self.smoke = smoke
         self.built: Built = built or build(run.model, run)
-        executor = run.executor
         if places is None:
-            devices = 1 if executor.type == "async" else executor.devices
             samples = run.train.batch_size if run.train else DEFAULT_BATCH
             useful = partial(useful_devices, self.built.train or self.built.eval, samples)
-            self.places, self.devices = resolve_places(executor.place, devices, place_of_devices(executor), useful)
+            self.places, self.devices = self.team.places(run, useful)
         else:
             self.places, self.devices = tuple(places), f"{len(places)} {places[0].kind}"
         self.scope = Scope(self.places)
         self.scope.share(shared_variables(self.built.train or self.built.eval, self.places, run.build_strategy))
-        self.values = Values(self.built, self.scope)
+        self.values = Values(self.built, self.scope, self.team)
         self._datasets: dict[str, Dataset] = {}
         self._made_up: set[str] = set()
         self._executors: dict[str, Executor] = {}
@@ -86,14 +87,17 @@ class Job:
         observer: Observer | None = None,
         *,
         smoke: bool = False,
+        join: bool = False,
     ) -> Job:
-        """Read a run file and prepare it.
+        """Read a run file and prepare it; `join`: with the other processes that it asks for.
 
         Raises:
             PeError: any mistake in it or in its model, all of them in one; or a device that is not there.
         """
         run, built = load_and_build(path, overrides)
-        return cls(run, observer, smoke=smoke, built=built)
+        team = open_team(run) if join else Team()
+        with team.told():
+            return cls(run, observer, smoke=smoke, built=built, team=team)
 
     @property
     def program(self) -> Program:
@@ -114,7 +118,8 @@ class Job:
 
     def initialise(self) -> None:
         """Run the startup program: initial values on every device."""
-        run_startup(self.built.startup, self.scope, self.run.executor.seed, self.observer.compiling)
+        with self.team.busy():
+            run_startup(self.built.startup, self.scope, self.run.executor.seed, self.observer.compiling)
 
     def allocate(self) -> None:
         """Make room for the values that evaluation needs, where they are loaded and not initialised."""
@@ -247,6 +252,7 @@ class Job:
             watchdog=self.run.executor.watchdog,
             check_nan_inf=self.run.executor.check_nan_inf,
             constants=self.constants(),
+            peers=self.team.peers,
         )
 
     def variable(self, name: str) -> str:
@@ -316,10 +322,12 @@ class Job:
         for i, feed in enumerate(self.loader(split, program, self.batch_size, shuffle=False).epoch(0)):
             if limit is not None and i >= limit:
                 break
-            values, _ = executor.run(feed, list(dict.fromkeys(names.values())))
+            values, sizes = executor.run(feed, list(dict.fromkeys(names.values())))
+            shares_of = {v: executor.shares(v) for v in names.values()}
+            found = self.team.joined(StepResult(values, sizes, shares_of))
             for name, variable in names.items():
-                shares = executor.shares(variable)
-                joined = np.asarray(merge([v[variable] for v in values], shares, "mean"))
+                shares = found.shares[variable]
+                joined = np.asarray(merge([v[variable] for v in found.values], shares, "mean"))
                 totals.add(name, float(joined.item()), sum(shares))
             if stop():
                 return None

@@ -7,10 +7,9 @@ import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from pe_cli.config.period import Period
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import atomic
 from pe_cli.io.run_folder import RunFolder, State, environment
 from pe_cli.session.averages import Averages
@@ -35,6 +34,23 @@ def folder_of(run: RunSpec, resume: Resume | None) -> RunFolder:
     model_text = run.model_path.read_text(encoding="utf-8")
     resolved = resolved_yaml(run, standalone=True)
     return RunFolder.create(Path(run.output.dir), run.name, run.text, resolved, environment(), model_text=model_text)
+
+
+def begun(job: Job, folder: RunFolder) -> None:
+    """Begin together: where several processes train, with the same values.
+
+    Raises:
+        PeError: DEVICE; another process begins with other values.
+    """
+    if job.team.peers is None:
+        return
+    command = f"mpiexec -n {job.team.size} pe train --resume {folder.path}"
+    job.team.advise(f"{command} goes on from the last checkpoint, with any number of processes")
+    found = [str(facts["values"]) for facts in job.team.texts({"values": job.values.digest()})]
+    other = next((r for r, digest in enumerate(found) if digest != found[0]), None)
+    if other is not None:
+        hint = "they need the same files, packages and kind of processor"
+        raise PeError(f"process {other} begins with other values than process 0", hint=hint, code=ExitCode.DEVICE)
 
 
 class Keeper:
@@ -64,8 +80,13 @@ class Keeper:
         self._saver = Saver(folder.checkpoints, self._section.keep if self._section else 1, places)
         self._saved: tuple[int, int, int, bool] | None = None
         self._saved_at = time.monotonic()
+        job.team.watch_time(self._late)
 
     # --- beginning and end --------------------------------------------------------------------------------------------
+
+    def hold(self) -> contextlib.AbstractContextManager[None]:
+        """Keep other runs out of the folder; see `RunFolder.hold`."""
+        return self.folder.hold()
 
     def open(self, resume: Resume | None) -> None:
         """Begin; where a run is resumed, go back to its checkpoint.
@@ -75,6 +96,9 @@ class Keeper:
         """
         if resume is not None:
             self._restore(resume)
+        told = {"step": self.at.step if self._saved else None, "partial": resume is not None and resume.allow_changes}
+        self._job.team.texts({"folder": str(self.folder.path.absolute()), **told})
+        begun(self._job, self.folder)
         if self._run.build_strategy.debug_graphviz_path:
             draw(self._job, self.folder)
 
@@ -101,7 +125,8 @@ class Keeper:
         Raises:
             PeError: USAGE or DEVICE, something can't be written; DIVERGED, a parameter of the last checkpoint is not finite.
         """
-        self._saver.wait()
+        with self._job.team.busy():
+            self._saver.wait()
         self.outputs.close()
         self._status(state)
 
@@ -118,6 +143,10 @@ class Keeper:
         for end in ends:
             with contextlib.suppress(PeError):
                 end()
+
+    def log(self, text: str) -> None:
+        """Write something in the log."""
+        self.folder.log(text)
 
     def tell(self, text: str) -> None:
         """Say something to the user, and in the log."""
@@ -183,9 +212,14 @@ class Keeper:
             self._saver.wait()
         return kept(self.folder.checkpoints)
 
-    def late(self, every: Period) -> bool:
-        """Whether a period of time is over since the last checkpoint, by a clock that nobody sets."""
-        return every.seconds is not None and time.monotonic() - self._saved_at >= every.seconds
+    def late(self) -> bool:
+        """Whether a period of time is over since the last checkpoint."""
+        return self._job.team.late()
+
+    def _late(self) -> bool:
+        """Whether it is by this process's clock, which nobody sets."""
+        seconds = self._section.every.seconds if self._section else None
+        return seconds is not None and time.monotonic() - self._saved_at >= seconds
 
     def _now(self) -> tuple[int, int, int, bool]:
         return self.at.step, self.at.epoch, self.at.batch, self.at.pending
@@ -216,7 +250,8 @@ class Keeper:
             "config": resolved_yaml(self._run, standalone=True),
         }
         state = self._job.values.state()
-        self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths()))
+        with self._job.team.busy():  # it may wait for the checkpoint before
+            self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths()))
 
 
 def _said(error: BaseException) -> str:

@@ -154,6 +154,17 @@ def restore(resume: Resume) -> Restored:
     return Restored(arrays, restored.progress, restored.averages, restored.positions, tuple(notes))
 
 
+def read(folder: RunFolder, step: int) -> Restored:
+    """Read the checkpoint of a step, and change nothing.
+
+    Raises:
+        PeError: DATA; it is damaged, or not there.
+    """
+    place = checkpoint.folder_of(folder.checkpoints, step)
+    arrays, meta = checkpoint.load(place)
+    return _restored(arrays, meta, str(place))
+
+
 def _restored(arrays: Mapping[str, np.ndarray], meta: Meta, where: str) -> Restored:
     progress = Progress.from_json(meta.get("progress"), where)
     if progress.step != meta.get("step"):

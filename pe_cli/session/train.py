@@ -26,7 +26,7 @@ from pe_cli.session.recorder import Recorder
 from pe_cli.session.resume import Resume
 from pe_cli.session.state import Progress
 from pe_cli.session.step import Stepper
-from pe_cli.session.stop import Limits, StopRequest
+from pe_cli.session.stop import Limits
 
 Array = np.ndarray[Any, Any]
 #: Steps and evaluation batches of a smoke run.
@@ -74,12 +74,13 @@ class Trainer:
         self.section = self.run.train
         self.loss = self.section.loss
         self.stepper = Stepper(job)
-        self.stop = StopRequest(limits)
+        self.stop = job.team.stop(limits)
         self.numbers = job.numbers(self.program)
         self.arrays = {n: job.variable(n) for n in self.run.fetches if n not in self.numbers}
         self.norms = [f"{NORM}{name}" for name in job.built.norms]
         self.periods = self._periods()
-        self.observer: Observer = Observers([Recorder(self.run.output, [*self.numbers, *self.norms]), job.observer])
+        recorder = [Recorder(self.run.output, [*self.numbers, *self.norms])] if job.team.leads else []
+        self.observer: Observer = Observers([*recorder, job.observer])
         self.at = Progress()
         self.averages = Averages()
         self._check()
@@ -130,8 +131,8 @@ class Trainer:
         """
         loader = self._loader()
         begin = time.monotonic()
-        self.keeper = Keeper(self.job, folder_of(self.run, self.resume), self.arrays, self.observer)
-        with self.keeper.folder.hold():
+        self.keeper = self._keeper()
+        with self.keeper.hold():
             self.keeper.open(self.resume)
             self.at, self.averages = self.keeper.at, self.keeper.averages
             state: State = "failed"
@@ -155,6 +156,13 @@ class Trainer:
                 self.observer.ended(state)
         metrics = dict(sorted(self.at.newest.items(), key=lambda item: not item[0].startswith("train/")))
         return Result(self.keeper.folder.path, self.at.step, metrics, time.monotonic() - begin, stopped)
+
+    def _keeper(self) -> Keeper:
+        if self.job.team.leads:
+            return Keeper(self.job, folder_of(self.run, self.resume), self.arrays, self.observer)
+        from pe_cli.session.follower import Follower
+
+        return Follower(self.job, None, self.arrays, self.observer)
 
     def _loader(self) -> Loader:
         return self.job.loader("train", self.program, self.stepper.batch_size, drop_last=self.section.drop_last)
@@ -227,7 +235,9 @@ class Trainer:
             self.averages.add(name, float(joined.mean()), sum(n for _, n in found) if whole else samples)
             if name == self.loss:
                 loss = float(joined.mean())
-        for name, length in zip(self.norms, values[-1][self.job.built.norms_name].tolist() if self.norms else (), strict=True):
+        for name, length in zip(
+            self.norms, values[-1][self.job.built.norms_name].tolist() if self.norms else (), strict=True
+        ):
             self.averages.add(name, length, samples)
         for name in due:
             self.keeper.outputs.fetch(name, self.at.step, self._joined(name, values, sizes))
@@ -284,7 +294,7 @@ class Trainer:
         best = self.keeper.record("train", self.averages.take(due))
         best |= self.keeper.record("eval", evaluated)
         output = self.run.output.checkpoint
-        if output is not None and (best or self._due(output.every, step) or self.keeper.late(output.every)):
+        if output is not None and (best or self._due(output.every, step) or self.keeper.late()):
             self.keeper.save(best)
         if step % self.run.exec_strategy.num_iteration_per_drop_scope == 0:
             self.stepper.drop_unused()
@@ -334,6 +344,8 @@ class Trainer:
         steps = None if epochs is None else epochs * self._steps_of(loader)
         limit = SMOKE_STEPS if self.smoke else self.section.steps
         steps = limit if steps is None else (steps if limit is None else min(steps, limit))
-        start = Start(self.run.model.name, count, self.job.devices, steps, epochs, str(self.keeper.folder.path), self.at.step)
+        start = Start(
+            self.run.model.name, count, self.job.devices, steps, epochs, str(self.keeper.folder.path), self.at.step
+        )
         self.observer.started(start)
-        self.keeper.folder.log(f"devices: {self.job.devices}")
+        self.keeper.log(f"devices: {self.job.devices}")

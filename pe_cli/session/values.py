@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.devices.scope import Scope
 from pe_cli.graph.replicate import UPDATES
 from pe_cli.program.ir import Role
+from pe_cli.session.team import Team
 
 Array = np.ndarray[Any, Any]
 #: Between a variable's name and the device, for copies that differ.
@@ -25,10 +27,12 @@ class Values:
     Args:
         built: the programs.
         scope: of all devices.
+        team: processes that train together.
     """
 
-    def __init__(self, built: Built, scope: Scope) -> None:
+    def __init__(self, built: Built, scope: Scope, team: Team | None = None) -> None:
         self.built, self.scope = built, scope
+        self._team = team or Team()
         self._sums = built.parts.sums if built.parts else frozenset()
 
     def load(self, arrays: Mapping[str, Array], *, partial: bool = False) -> int:
@@ -62,10 +66,28 @@ class Values:
     def state(self) -> dict[str, Array]:
         """Return a copy of every variable that training goes on from; of those that differ between devices, all copies."""
         found = {name: self.scope.get(name) for name in self.scope if name not in self._sums}
-        for name in self._apart():
-            for device in range(1, len(self.scope.places)):
-                found[_copy_of(name, device)] = self.scope.get(name, device)
+        apart, devices = self._apart(), len(self.scope.places)
+        if apart:
+            mine = {
+                _copy_of(n, self._number(d)): self.scope.get(n, d)
+                for n in apart
+                for d in range(devices)
+                if self._number(d)
+            }
+            for copies in self._team.arrays(mine):
+                found |= copies
         return found
+
+    def _number(self, device: int) -> int:
+        """Return the number of one of this process's devices among those of all."""
+        return self._team.rank * len(self.scope.places) + device
+
+    def digest(self) -> str:
+        """Return what tells whether two processes have the same values, of those that do not differ between devices."""
+        mixed = hashlib.sha256()
+        for name in sorted(set(self.scope) - set(self._apart()) - self._sums):
+            mixed.update(name.encode() + np.array(self.scope.get(name), order="C").tobytes())
+        return mixed.hexdigest()
 
     def restore(self, arrays: Mapping[str, Array], *, partial: bool = False) -> None:
         """Write what `state` returned, over initial values.
@@ -94,9 +116,9 @@ class Values:
     def _set_copies(self, arrays: Mapping[str, Array]) -> None:
         """Write what devices have of their own; one that the file has nothing for keeps the first device's."""
         for name in self._apart():
-            for device in range(1, len(self.scope.places)):
-                if _copy_of(name, device) in arrays:
-                    self.scope.set(name, arrays[_copy_of(name, device)], device)
+            for device in range(len(self.scope.places)):
+                if _copy_of(name, self._number(device)) in arrays:
+                    self.scope.set(name, arrays[_copy_of(name, self._number(device))], device)
 
     def _written(self, roles: Collection[Role]) -> set[str]:
         """Return the variables that ops of some roles write in training."""

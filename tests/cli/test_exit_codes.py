@@ -1,4 +1,4 @@
-"""Every exit code that docs/exit-codes.md lists, provoked through the command. 6 belongs to training in several processes."""
+"""Every exit code that docs/exit-codes.md lists, provoked through the command. 6 is provoked in tests/session/test_processes.py."""
 
 from __future__ import annotations
 

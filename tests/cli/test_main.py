@@ -150,7 +150,7 @@ def test_the_first_signal_stops_after_the_step_with_a_checkpoint_and_exits_75(co
 def test_the_second_signal_stops_at_once(config: Path) -> None:
     code = (
         "import os, signal, time\n"
-        "from pe_cli.session.train import StopRequest\n"
+        "from pe_cli.session.stop import StopRequest\n"
         "with StopRequest() as stop:\n"
         "    os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.1); assert stop.asked\n"
         "    os.kill(os.getpid(), signal.SIGTERM); time.sleep(10)\n"

@@ -1,0 +1,93 @@
+"""The keeper of a process that does not lead: it keeps count as the first process does, and writes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from pe_cli.io.run_folder import RunFolder, State
+from pe_cli.session.averages import Averages
+from pe_cli.session.job import Job
+from pe_cli.session.keeper import Keeper, begun
+from pe_cli.session.measure import Measures
+from pe_cli.session.observer import Observer
+from pe_cli.session.resume import Resume, read
+from pe_cli.session.saver import kept
+from pe_cli.session.state import Progress
+
+
+class _NoOutputs:
+    """Files of the first process."""
+
+    def fetch(self, name: str, step: int, value: np.ndarray) -> None:
+        """The first process writes it."""
+
+
+class Follower(Keeper):
+    """Does what a keeper does, as far as it concerns the loop; arguments as there."""
+
+    def __init__(self, job: Job, folder: RunFolder | None, fetched: Collection[str], observer: Observer) -> None:
+        del fetched
+        assert folder is None, "the first process tells it"
+        self._job, self._run, self._observer = job, job.run, observer
+        self._section = self._run.output.checkpoint
+        self.folder = RunFolder(Path(self._run.output.dir))
+        self.at, self.averages = Progress(), Averages()
+        self.outputs = _NoOutputs()  # type: ignore[assignment]
+        train, best = self._run.train, self._section.best if self._section else None
+        self._measures = Measures(best, train.early_stopping if train else None, self.tell)
+        self._saved: tuple[int, int, int, bool] | None = None
+
+    def hold(self) -> contextlib.AbstractContextManager[None]:
+        """The first process holds it."""
+        return contextlib.nullcontext()
+
+    def open(self, resume: Resume | None) -> None:
+        """Begin where the first process begins.
+
+        Raises:
+            PeError: DATA, its checkpoint cannot be read here.
+        """
+        del resume
+        told = self._job.team.texts({})[0]
+        self.folder = RunFolder(Path(str(told["folder"])))
+        if told["step"] is not None:
+            found = read(self.folder, int(told["step"]))
+            self._job.values.restore(found.arrays, partial=bool(told["partial"]))
+            self.at, self.averages = found.progress, found.averages
+            self._saved = self._now()
+        begun(self._job, self.folder)
+
+    def close(self, state: State) -> None:
+        """Nothing is open."""
+
+    def abandon(self, why: BaseException) -> None:
+        """Nothing is open."""
+
+    def log(self, text: str) -> None:
+        """The first process writes it."""
+
+    def tell(self, text: str) -> None:
+        """The first process says it."""
+
+    def write(self, use: str, values: Mapping[str, float]) -> None:
+        """The first process writes them."""
+
+    def check(self) -> None:
+        """Nothing is being written."""
+
+    def newest(self) -> str:
+        """Return a clause on the newest checkpoint."""
+        return kept(self.folder.checkpoints)
+
+    def save(self, best: bool = False) -> None:
+        """Give the first process what it has not: this process's own copies of variables."""
+        if self._section is None or self._saved == self._now():
+            return
+        self._saved = self._now()
+        if best:
+            self.at.best_step = self.at.step
+        self._job.values.state()

@@ -1,0 +1,287 @@
+"""The processes that train one model together, as the training loop sees them; one process alone is the plain case."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load, save
+
+from pe_cli.collectives.protocol import Communicator, PeerError
+from pe_cli.config.resolved import resolved_yaml
+from pe_cli.config.spec import RunSpec
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import Place
+from pe_cli.io import strict_json
+from pe_cli.session.devices import place_of_devices, resolve_places
+from pe_cli.session.stop import Limits, StopRequest
+
+Array = np.ndarray[Any, Any]
+#: Seconds that a process waits to hear whether the first one ends with the same error.
+HEARING = 2.0
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step gave, by device with samples.
+
+    Args:
+        values: name -> value.
+        sizes: samples.
+        shares: name -> how much each device's value counts in its mean.
+    """
+
+    values: Sequence[Mapping[str, Array]]
+    sizes: Sequence[int]
+    shares: Mapping[str, Sequence[int]]
+
+
+class Team:
+    """One process alone.
+
+    Args:
+        remark: what is said behind its devices.
+
+    Attributes:
+        peers: the other processes; None for none.
+        rank: of this process.
+        size: processes.
+    """
+
+    peers: Communicator | None = None
+    rank, size = 0, 1
+
+    def __init__(self, remark: str = "") -> None:
+        self._remark = remark
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process is the one that writes and speaks."""
+        return self.rank == 0
+
+    def places(self, run: RunSpec, useful: Callable[[int], int] | None = None) -> tuple[tuple[Place, ...], str]:
+        """Return the devices of this process, and a sentence on them.
+
+        Args:
+            run: says how many.
+            useful: see `resolve_places`.
+
+        Raises:
+            PeError: see `resolve_places`; or processes that do not fit together.
+        """
+        executor = run.executor
+        devices = 1 if executor.type == "async" else executor.devices
+        places, text = resolve_places(executor.place, devices, place_of_devices(executor), useful)
+        return places, text + self._remark
+
+    def stop(self, limits: Limits | None) -> StopRequest:
+        """Return what ends training before its time."""
+        return StopRequest(limits)
+
+    def begin_step(self, step: int) -> None:
+        """Say which step begins, from 0."""
+
+    def joined(self, mine: StepResult) -> StepResult:
+        """Return what a step gave on the devices of all processes, in their order."""
+        return mine
+
+    def arrays(self, mine: Mapping[str, Array]) -> list[Mapping[str, Array]]:
+        """Return the arrays of every process."""
+        return [mine]
+
+    def texts(self, mine: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Return a JSON object of every process."""
+        return [mine]
+
+    def watch_time(self, late: Callable[[], bool]) -> None:
+        """Say how the first process tells that a checkpoint is due by the clock."""
+        self._late = late
+
+    def late(self) -> bool:
+        """Whether a checkpoint is due by the clock, for all processes alike."""
+        return self._late()
+
+    def busy(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, the others are told that work goes on here that they do not see."""
+        return contextlib.nullcontext()
+
+    def advise(self, hint: str) -> None:
+        """Say what to do when a process is lost."""
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """End as the others do: they are told of an error inside, and this process waits for them at the end."""
+        yield
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Tell the others of an error inside."""
+        yield
+
+
+class SharedStop(StopRequest):
+    """A request to stop that holds when all processes know of it: they tell each other with every step."""
+
+    agreed = False
+
+    @property
+    def here(self) -> bool:
+        """Whether this process was asked."""
+        return super().now
+
+    @property
+    def now(self) -> bool:
+        """Whether all know that one was asked."""
+        return self.agreed
+
+
+class PeerTeam(Team):
+    """This process among others.
+
+    Args:
+        peers: all of them; each runs the same config.
+    """
+
+    def __init__(self, peers: Communicator) -> None:
+        self.peers: Communicator = peers
+        self.rank, self.size = peers.rank, peers.size
+        self._stop = SharedStop()
+        self._late: Callable[[], bool] = lambda: False
+        self._is_late = False
+
+    def places(self, run: RunSpec, useful: Callable[[int], int] | None = None) -> tuple[tuple[Place, ...], str]:
+        """Return the devices of this process: as many as every other has.
+
+        With `auto` and no CPU_NUM the useful cores of a machine are divided by its processes.
+        """
+        executor = run.executor
+        places, text = resolve_places(executor.place, executor.devices, place_of_devices(executor), useful)
+        digest = hashlib.sha256(resolved_yaml(run, standalone=True).encode()).hexdigest()
+        found = self.texts({"config": digest, "host": socket.gethostname(), "devices": len(places)})
+        other = next((r for r, facts in enumerate(found) if facts["config"] != found[0]["config"]), None)
+        if other is not None:
+            raise PeError(
+                f"process {other} has another config than process 0", hint="give all the same files and options"
+            )
+        counts = [int(facts["devices"]) for facts in found]
+        if executor.devices == "auto" and "CPU_NUM" not in text:  # cores, shared by the processes of a machine
+            here = [facts["host"] for facts in found]
+            count = min(max(1, n // here.count(host)) for n, host in zip(counts, here, strict=True))
+            places, text = places[:count], f"{count} cpu (cores of a machine, divided by its processes)"
+        elif len(set(counts)) > 1:
+            listed = ", ".join(map(str, counts))
+            hint = "set executor.devices to a number, or CPU_NUM alike for all"
+            raise PeError(f"the processes have {listed} devices, and must have as many each", hint=hint)
+        return places, f"{text} in each of {self.size} processes"
+
+    # --- what all know ------------------------------------------------------------------------------------------------
+
+    def stop(self, limits: Limits | None) -> StopRequest:
+        """Return what ends training before its time, once all know."""
+        self._stop = SharedStop(limits)
+        return self._stop
+
+    def begin_step(self, step: int) -> None:
+        """Say which step begins, from 0."""
+        self.peers.doing = f"at step {step + 1}"
+
+    def joined(self, mine: StepResult) -> StepResult:
+        """Return what a step gave on all devices; with it goes who is asked to stop, and whether a checkpoint is due."""
+        message: dict[str, Array] = {f"value/{d}/{n}": a for d, part in enumerate(mine.values) for n, a in part.items()}
+        message |= {f"share/{n}": np.asarray(counts, np.int64) for n, counts in mine.shares.items()}
+        message["sizes"] = np.asarray(mine.sizes, np.int64)
+        message["asked"] = np.asarray([self._stop.here, self.leads and self._late()], np.int64)
+        values: list[Mapping[str, Array]] = []
+        sizes: list[int] = []
+        shares: dict[str, list[int]] = {}
+        for arrays in self.arrays(message):
+            asked, late = arrays["asked"].tolist()
+            self._stop.agreed |= bool(asked)
+            self._is_late = self._is_late or bool(late)
+            sizes += arrays["sizes"].tolist()
+            parts: list[dict[str, Array]] = [{} for _ in arrays["sizes"]]
+            for key, array in arrays.items():
+                kind, _, rest = key.partition("/")
+                if kind == "share":
+                    shares.setdefault(rest, []).extend(array.tolist())
+                elif kind == "value":
+                    device, _, name = rest.partition("/")
+                    parts[int(device)][name] = array
+            values += parts
+        return StepResult(values, sizes, shares)
+
+    def late(self) -> bool:
+        """Whether the first process found a checkpoint due by the clock; asking takes it back."""
+        found, self._is_late = self._is_late, False
+        return found
+
+    def arrays(self, mine: Mapping[str, Array]) -> list[Mapping[str, Array]]:
+        """Return the arrays of every process."""
+        given = {name: np.array(a, order="C") for name, a in mine.items()}
+        return [load(message) for message in self.peers.gather(save(given))]
+
+    def texts(self, mine: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Return a JSON object of every process."""
+        found = [strict_json.loads(message) for message in self.peers.gather(strict_json.dumps(mine).encode())]
+        return [facts if isinstance(facts, Mapping) else {} for facts in found]
+
+    # --- life and end -------------------------------------------------------------------------------------------------
+
+    def busy(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, the others are told that work goes on here that they do not see."""
+        return self.peers.busy()
+
+    def advise(self, hint: str) -> None:
+        """Say what to do when a process is lost."""
+        self.peers.advice = hint
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """End as the others do."""
+        with self.told():
+            yield
+            self.peers.doing = "at the end"
+            self.peers.close()
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Tell the others of an error inside.
+
+        Raises:
+            SystemExit: the first process ends with the same error, and says so.
+        """
+        try:
+            yield
+        except PeerError as error:
+            self.peers.fail(error)
+            raise
+        except PeError as error:
+            self.peers.fail(error)
+            told = None if self.leads else self.peers.failure_of(0, HEARING)
+            if told == (error.message, int(error.code)):
+                raise SystemExit(int(error.code)) from None
+            raise
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            text = "interrupted" if interrupted else f"{type(error).__name__}: {error}"
+            self.peers.fail(PeError(text, code=ExitCode.INTERRUPTED if interrupted else ExitCode.BUG))
+            raise
+
+
+def open_team(run: RunSpec) -> Team:
+    """Return the processes that a run file asks for.
+
+    Raises:
+        PeError: there is no MPI.
+    """
+    if run.executor.processes != "mpi":
+        return Team()
+    from pe_cli.collectives.mpi import MpiPeers
+
+    peers = MpiPeers(run.executor.peer_timeout)
+    return PeerTeam(peers) if peers.size > 1 else Team(", in this process alone: mpiexec -n 2 pe train ... starts two")

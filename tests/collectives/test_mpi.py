@@ -1,0 +1,146 @@
+"""Messages and sums between processes: in the order of ranks, the same bits for all, and no wait for ever."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pe_cli.collectives.mpi import load_mpi
+from pe_cli.core.errors import ExitCode, PeError
+from tests.mpi_support import ENVIRONMENT, finished, mpiexec, needs_mpi
+
+BEGIN = """
+import os, sys, time
+import numpy as np
+from pe_cli.collectives.mpi import MpiPeers
+from pe_cli.core.errors import ExitCode, PeError
+peers = MpiPeers(TIMEOUT)
+rank = peers.rank
+def say(*words):
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())  # whole lines, whoever else writes
+"""
+
+
+def processes(tmp_path: Path, count: int, text: str, *, timeout: float = 30.0):
+    program = tmp_path / "program.py"
+    program.write_text(BEGIN.replace("TIMEOUT", str(timeout)) + text)
+    code, out, err = finished(mpiexec(count, program))
+    return code, sorted(out.splitlines()), err
+
+
+@needs_mpi
+def test_sums_are_taken_in_the_order_of_ranks_whoever_comes_first(tmp_path: Path) -> None:
+    """(1e8 - 1e8) + 1 = 1, but 1e8 + (1 - 1e8) = 0 in float32; arrays shorter than the processes have empty parts."""
+    code, out, err = processes(
+        tmp_path,
+        3,
+        """
+for size in (0, 1, 2, 3, 7, 100_000):
+    for last in range(3):
+        values = np.full(size, [1e8, -1e8, 1][rank], np.float32)
+        time.sleep(0.02 * (rank == last))
+        peers.summer(size, "float32")(values)
+        assert (values == 1).all(), (size, last, values)
+wide = np.arange(10, dtype=np.float64) * 10 ** rank
+peers.summer(10, "float64")(wide)
+say(rank, wide[3], wide[9])
+peers.close()
+""",
+    )
+    assert code == 0, err
+    assert out == ["0 333.0 999.0", "1 333.0 999.0", "2 333.0 999.0"]
+
+
+@needs_mpi
+def test_everyone_gets_everyones_message(tmp_path: Path) -> None:
+    code, out, err = processes(
+        tmp_path,
+        3,
+        """
+found = peers.gather(bytes([65 + rank]) * (0, 2, 300_000)[rank])
+say(rank, [(m[:1].decode(), len(m)) for m in found])
+peers.close()
+""",
+    )
+    assert code == 0, err
+    assert out == [f"{r} [('', 0), ('B', 2), ('C', 300000)]" for r in range(3)]
+
+
+@needs_mpi
+def test_who_does_not_answer_is_named(tmp_path: Path) -> None:
+    """Two of three wait for the third, with whose end the launcher ends all."""
+    _, out, err = processes(
+        tmp_path,
+        3,
+        """
+peers.doing, peers.advice = "at step 7", "do this"
+if rank == 1:
+    time.sleep(3)
+    os._exit(0)
+begin = time.monotonic()
+try:
+    peers.gather(b"here")
+except PeError as error:
+    say(rank, 0.5 <= time.monotonic() - begin < 3, error.code == ExitCode.PEER_LOST, error.hint, error.message)
+    time.sleep(30)
+""",
+        timeout=0.5,
+    )
+    said = "True True do this process 1 of 3 did not answer for 0.5 seconds, at step 7; this is process"
+    assert [line for line in out if " True " in line] == [f"{rank} {said} {rank}" for rank in (0, 2)], err
+
+
+@needs_mpi
+def test_who_is_busy_is_waited_for(tmp_path: Path) -> None:
+    code, out, err = processes(
+        tmp_path,
+        2,
+        """
+if rank == 1:
+    with peers.busy():
+        time.sleep(2.5)
+say(rank, peers.gather(b"x"))
+peers.close()
+""",
+        timeout=1.0,
+    )
+    assert code == 0, err
+    assert out == ["0 [b'x', b'x']", "1 [b'x', b'x']"]
+
+
+@needs_mpi
+def test_who_ends_with_an_error_tells_the_others(tmp_path: Path) -> None:
+    code, out, err = processes(
+        tmp_path,
+        2,
+        """
+if rank == 1:
+    peers.fail(PeError("no such file: a.npz", code=ExitCode.DATA))
+    say(rank, "told")
+    time.sleep(1)
+    os._exit(3)
+try:
+    peers.gather(b"here")
+except PeError as error:
+    say(rank, error.message, int(error.code), peers.failure_of(1, 1.0))
+    os._exit(error.code)
+""",
+    )
+    assert code == 3, err
+    assert out == ["0 process 1 has ended: no such file: a.npz 3 ('no such file: a.npz', 3)", "1 told"]
+
+
+def test_without_mpi4py_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(PeError, match="needs the package mpi4py, which is not installed") as caught:
+        load_mpi()
+    assert caught.value.code == ExitCode.USAGE
+    assert "pip install mpi4py mpich" in str(caught.value.hint)
+
+
+def test_mpi_is_loaded_only_where_it_is_asked_for() -> None:
+    text = "import sys, pe_cli.session.train; sys.exit('mpi4py' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", text], env=ENVIRONMENT, timeout=60).returncode == 0

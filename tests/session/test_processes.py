@@ -1,0 +1,230 @@
+"""pe train in several processes: what one process with as many devices leaves, bit for bit, and no hanging when one is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pe_cli.core.errors import ExitCode
+from pe_cli.io import checkpoint
+from pe_cli.session.stop import SIGNALS
+from tests.mpi_support import finished, mpiexec, needs_mpi
+from tests.session.conftest import Bench
+
+pytestmark = needs_mpi
+#: Ends by itself only after an hour.
+ENDLESS = ("-o", "train.epochs=1000000", "-o", "output.checkpoint.every=100 steps")
+
+
+#: Runs pe in a child, whose process id, exit code and errors it leaves. When the child is killed, it waits until another has ended:
+#: the launcher, which would kill all, sees nothing, as with a machine that is gone.
+PROCESS = """
+import os, sys, time
+from pathlib import Path
+rank, here = os.environ["PMI_RANK"], Path(__file__).parent
+child = os.fork()
+if child == 0:
+    os.dup2(os.open(here / f"err.{rank}", os.O_CREAT | os.O_TRUNC | os.O_WRONLY), 2)
+    os.execv(sys.executable, [sys.executable, "-m", "pe_cli.cli.main", *sys.argv[1:]])
+(here / f"pid.{rank}").write_text(str(child))
+_, status = os.waitpid(child, 0)
+code = os.waitstatus_to_exitcode(status)
+for _ in range(600):
+    if code < 0 and not list(here.glob("code.*")):
+        time.sleep(0.05)
+(here / f"code.{rank}").write_text(str(code))
+os.write(2, (here / f"err.{rank}").read_bytes())
+sys.exit(code)
+"""
+
+
+def start(bench: Bench, where: str, *arguments: object, processes: int = 2):
+    (bench.base / "process.py").write_text(PROCESS)
+    for left in bench.base.glob("code.*"):
+        left.unlink()
+    line = [bench.base / "process.py", "train", bench.base / "run.yaml", "--quiet", "-o", "executor.processes=mpi"]
+    into = ["-o", f"output.dir={bench.base / where}"]
+    return mpiexec(processes, *line, *into, *arguments)
+
+
+def train(bench: Bench, where: str, *arguments: object, code: int = 0, processes: int = 2) -> Path:
+    found, out, err = finished(start(bench, where, *arguments, processes=processes))
+    assert found == code, err
+    bench.out, bench.err = out, err
+    (folder,) = (bench.base / where).iterdir()
+    return folder
+
+
+MORE = ("-o", "train.accumulate=2", "-o", "output.gradient_norms=true", "-o", "train.ema.decay=0.9")
+
+
+@pytest.mark.parametrize("options", [(), MORE], ids=["as it is", "accumulated, averaged, with lengths of gradients"])
+def test_two_processes_leave_what_two_devices_leave_bit_for_bit(bench: Bench, options: tuple[str, ...]) -> None:
+    """Metrics, fetched arrays, parameters, moments and each device's running statistics, of uneven batches too."""
+    several = train(bench, "several", *options)
+    assert bench.out.count("done: step") == 1, "the first process alone speaks"
+    one = bench.train("one", "-o", "executor.devices=2", *options)
+    assert bench.seen(several) == bench.seen(one)
+    arrays, _ = checkpoint.load(several / "checkpoints" / "last")
+    assert any(name.endswith("@DEVICE@1") for name in arrays)
+
+
+def test_runs_are_alike_and_as_one_process_but_for_rounding(bench: Bench) -> None:
+    """Four devices add up in another order than two times two."""
+    first, again = (train(bench, name, "-o", "executor.devices=2") for name in ("first", "again"))
+    assert bench.seen(first) == bench.seen(again)
+    one = bench.train("one", "-o", "executor.devices=4")
+    ours, theirs = (checkpoint.load(folder / "checkpoints" / "last")[0] for folder in (first, one))
+    assert set(ours) == set(theirs)
+    for name, value in ours.items():
+        np.testing.assert_allclose(value, theirs[name], rtol=1e-3, atol=5e-4, err_msg=name)
+
+
+def test_a_stopped_run_goes_on_bit_for_bit_in_as_many_processes(bench: Bench) -> None:
+    train(bench, "pieces", "--max-steps", 7, code=ExitCode.STOPPED)
+    folder = train(bench, "pieces", "--resume")
+    assert bench.seen(folder) == bench.seen(train(bench, "whole"))
+
+
+def test_a_run_of_two_processes_goes_on_in_one(bench: Bench) -> None:
+    folder = train(bench, "pieces", "--max-steps", 7, code=ExitCode.STOPPED)
+    assert (
+        bench.run("train", "--resume", folder, "--quiet", "-o", "executor.processes=1", "-o", "executor.devices=2") == 0
+    ), bench.err
+    assert bench.seen(folder) == bench.seen(bench.train("one", "-o", "executor.devices=2"))
+
+
+def test_limits_of_time_and_metrics_end_all(bench: Bench) -> None:
+    train(bench, "time", *ENDLESS, "--max-time", "1s", code=ExitCode.STOPPED)
+    early = "train.early_stopping={by: eval/loss, mode: max, patience: 2}"
+    train(bench, "early", *ENDLESS, "-o", early)
+    assert "stopped early" in next((bench.base / "early").glob("*/log.txt")).read_text()
+
+
+def test_errors_are_told_once_and_end_all(bench: Bench) -> None:
+    train(bench, "nan", "-o", "train.optimizer.learning_rate=1e30", code=ExitCode.DIVERGED)
+    assert bench.err.count("error: ") == 1
+    assert "the loss 'loss'" in bench.err or "is not finite" in bench.err
+
+
+def test_an_error_of_one_process_ends_the_others_with_its_code(bench: Bench) -> None:
+    """The last file is full for the first process, which alone writes."""
+    folder = bench.base / "full"
+    started = start(bench, "full", *ENDLESS)
+    _until(started, folder)
+    (run,) = folder.iterdir()
+    (run / "checkpoints").rename(run / "gone")
+    (run / "checkpoints").write_text("a file where a folder was")
+    code, _, err = finished(started)
+    assert code == ExitCode.USAGE, err
+    assert "process 0 has ended: " in err
+
+
+def _until(started: subprocess.Popen[str], folder: Path, *, seconds: float = 60.0) -> None:
+    """Wait for the first checkpoint."""
+    end = time.monotonic() + seconds
+    while not list(folder.glob("*/checkpoints/last")):
+        assert started.poll() is None, started.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _processes(bench: Bench) -> list[int]:
+    """Return the ids of the processes that train, by rank."""
+    return [int((bench.base / f"pid.{rank}").read_text()) for rank in range(2)]
+
+
+def _left(bench: Bench, rank: int) -> tuple[int, str]:
+    """Return the exit code and errors of one process."""
+    return int((bench.base / f"code.{rank}").read_text()), (bench.base / f"err.{rank}").read_text()
+
+
+@pytest.mark.parametrize(
+    ("how", "lost"),
+    [
+        pytest.param(signal.SIGSTOP, 0, id="the first stands still"),
+        pytest.param(signal.SIGSTOP, 1, id="the second stands still"),
+        pytest.param(signal.SIGKILL, 1, id="the second is killed"),
+    ],
+)
+def test_a_lost_process_ends_the_other_with_6_and_it_goes_on_from_the_checkpoint(
+    bench: Bench, how: signal.Signals, lost: int
+) -> None:
+    folder = bench.base / "lost"
+    started = start(bench, "lost", *ENDLESS, "-o", "executor.peer_timeout=2")
+    _until(started, folder)
+    ids = _processes(bench)
+    os.kill(ids[lost], how)
+    begin = time.monotonic()
+    try:
+        while not (bench.base / f"code.{1 - lost}").is_file() and time.monotonic() - begin < 15:
+            time.sleep(0.05)
+        code, err = _left(bench, 1 - lost)
+    finally:
+        for each in ids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        finished(started)
+    assert code == ExitCode.PEER_LOST
+    assert err.startswith(f"error: process {lost} of 2 ")
+    assert f"this is process {1 - lost}" in err
+    assert ", at step " in err
+    (run,) = folder.iterdir()
+    assert f"hint: mpiexec -n 2 pe train --resume {run} goes on from the last checkpoint" in err
+    step = checkpoint.steps(run / "checkpoints")[-1]
+    one = ("-o", "executor.processes=1", "--max-steps", 1)
+    assert bench.run("train", "--resume", run, "--quiet", *one) == ExitCode.STOPPED
+    assert bench.out.startswith(f"stopped at step {step + 1}, ")
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda s: s.name)
+def test_a_signal_to_one_process_stops_all_with_a_checkpoint(bench: Bench, number: signal.Signals) -> None:
+    started = start(bench, "stopped", *ENDLESS)
+    _until(started, bench.base / "stopped")
+    os.kill(_processes(bench)[1], number)
+    code, out, err = finished(started)
+    assert code == ExitCode.STOPPED, err
+    assert out.startswith("stopped at step ")
+
+
+#: Runs pe with what only the second process has.
+DIFFERENT = """
+import os, sys
+from pe_cli.cli.main import run
+second = os.environ["PMI_RANK"] == "1"
+if second and sys.argv[2:] == ["CPU_NUM"]:
+    os.environ["CPU_NUM"] = "many"
+size = 9 if second and not sys.argv[2:] else 8
+auto = ["-o", "executor.devices=auto"]
+sys.exit(run(["train", sys.argv[1], "-o", "executor.processes=mpi", *auto, "-o", f"train.batch_size={size}"]))
+"""
+
+
+def test_processes_with_other_options_are_refused_by_all(bench: Bench) -> None:
+    program = bench.base / "different.py"
+    program.write_text(DIFFERENT)
+    code, _, err = finished(mpiexec(2, program, bench.base / "run.yaml"))
+    assert code == ExitCode.USAGE, err
+    assert err.count("error: process 1 has another config than process 0") == 1
+
+
+def test_a_mistake_on_one_machine_ends_all_at_once(bench: Bench) -> None:
+    program = bench.base / "different.py"
+    program.write_text(DIFFERENT)
+    code, _, err = finished(mpiexec(2, program, bench.base / "run.yaml", "CPU_NUM"), 50)  # seconds; the timeout is 60
+    assert code == ExitCode.USAGE, err
+    assert "error: the environment variable CPU_NUM is 'many'" in err
+
+
+def test_cores_are_divided_by_the_processes_of_a_machine(bench: Bench) -> None:
+    folder = train(bench, "auto", "-o", "executor.devices=auto", "--max-steps", 1, code=ExitCode.STOPPED)
+    cores = len(os.sched_getaffinity(0))
+    said = f"devices: {max(1, cores // 2)} cpu (cores of a machine, divided by its processes) in each of 2 processes"
+    assert said in (folder / "log.txt").read_text()
