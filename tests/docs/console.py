@@ -108,7 +108,8 @@ def _draws() -> bool:
 
 
 def _type(command: Command, folder: Path, tools: Path) -> None:
-    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "CPU_NUM": "2"}
+    plain = {name: value for name, value in os.environ.items() if name != "CPU_NUM"}
+    environment = {**plain, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         ["bash", "-c", command.line], cwd=folder, env=environment, text=True, check=False,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
