@@ -112,6 +112,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
         watcher.close()
     if job.team.leads:
         click.echo(last_line(result, smoke=smoke))
+    elif result.stopped:
+        job.team.linger()
     return ExitCode.STOPPED if result.stopped else ExitCode.DONE
 
 

@@ -220,7 +220,7 @@ class ExecutorSection(Section):
         default=None, description="async: threads; one per core when absent, and no more than files"
     )
     place: Literal["cpu", "cuda"] = Field(default="cpu", description="kind of device")
-    devices: Devices = Field(default="auto", description="number of devices; auto: CPU_NUM, or else one per core, as far as a step is worth it")
+    devices: Devices = Field(default="auto", description="number of devices; auto: CPU_NUM, or else the cores that a step is worth")
     processes: Processes = Field(
         default=1,
         description="pe train: 1, or mpi: all processes that mpiexec has started train one model and share every batch",

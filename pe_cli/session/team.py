@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +26,8 @@ from pe_cli.session.stop import Limits, StopRequest
 Array = np.ndarray[Any, Any]
 #: Seconds that a process waits to hear whether the first one ends with the same error.
 HEARING = 2.0
+#: Seconds that it leaves the first one for its last words: launchers end all processes when one ends with an exit code other than 0.
+LINGER = 2.0
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,9 @@ class Team:
 
     def advise(self, hint: str) -> None:
         """Say what to do when a process is lost."""
+
+    def linger(self) -> None:
+        """Leave the first process time to end before this one does with an exit code other than 0."""
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -240,6 +247,11 @@ class PeerTeam(Team):
         """Say what to do when a process is lost."""
         self.peers.advice = hint
 
+    def linger(self) -> None:
+        """Leave the first process time to end before this one does with an exit code other than 0."""
+        if not self.leads:
+            atexit.register(time.sleep, LINGER)  # after its own last words
+
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
         """End as the others do."""
@@ -263,6 +275,8 @@ class PeerTeam(Team):
         except PeError as error:
             self.peers.fail(error)
             told = None if self.leads else self.peers.failure_of(0, HEARING)
+            if told is not None:
+                self.linger()
             if told == (error.message, int(error.code)):
                 raise SystemExit(int(error.code)) from None
             raise

@@ -39,8 +39,12 @@ code = os.waitstatus_to_exitcode(status)
 for _ in range(600):
     if code < 0 and not list(here.glob("code.*")):
         time.sleep(0.05)
-(here / f"code.{rank}").write_text(str(code))
 os.write(2, (here / f"err.{rank}").read_bytes())
+(here / f"code.{rank}").write_text(str(code))
+for _ in range(200):  # the launcher ends all when one ends with another code than 0
+    if code and len(list(here.glob("code.*"))) < int(os.environ["PMI_SIZE"]):
+        time.sleep(0.05)
+time.sleep(0.5 * (rank != "0"))
 sys.exit(code)
 """
 

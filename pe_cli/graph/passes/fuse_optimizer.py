@@ -27,8 +27,10 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     joined = [ops for ops in groups.values() if len(ops) > 1]
     if not joined:
         kinds = sorted({op.type for op in block.ops if op.role is Role.OPTIMIZE})
-        why = f"the updates are {', '.join(kinds)}" if kinds else "the program updates nothing"
-        return program, f"fuse_all_optimizer_ops: nothing to join: {why}, and no two of a kind share rate and settings"
+        why = "the program updates nothing"
+        if kinds:
+            why = f"the updates are {', '.join(kinds)}, and no two of a kind share rate and settings"
+        return program, f"fuse_all_optimizer_ops: nothing to join: {why}"
     taken = 0
     for ops in joined:
         taken += _join(block, ops, [decays.get(id(op)) for op in ops])
