@@ -83,12 +83,12 @@ def command(
 
 
 def _measure(job: Job, steps: int, warmup: int, max_seconds: float | None) -> dict[str, Any]:
-    import resource
     import statistics
     import time
 
     from pe_cli.core.errors import PeError
     from pe_cli.execute.executor import merge
+    from pe_cli.io.environment import peak_memory
 
     program = job.built.train or job.built.eval
     split = "train" if job.built.train is not None else "eval"
@@ -133,7 +133,7 @@ def _measure(job: Job, steps: int, warmup: int, max_seconds: float | None) -> di
         "samples_per_s": round(samples / median * 1000, 1),
         "first_step_s": round(first_s, 4),
         "import_s": round(import_s, 4),
-        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "peak_rss_mb": round(peak_memory() / 2**20, 1),
         "loss_first": first,
         "loss_last": last,
         "kernels": _kernels(executor),

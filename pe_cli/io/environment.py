@@ -50,6 +50,19 @@ def cpu_model() -> str:
     return platform.machine()
 
 
+def peak_memory() -> int:
+    """Return the most bytes that were resident in this process at a time.
+
+    Not `getrusage`'s figure where the kernel gives another: a process that a large one started begins with that one's.
+    """
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        text = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return 1024 * int(text.split("VmHWM:")[1].split()[0])
+    import resource
+
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def memory() -> int:
     """Return the bytes of memory that this process may use: the machine's, or its container's limit if that is less."""
     sizes = []
