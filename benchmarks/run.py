@@ -159,13 +159,18 @@ def peak() -> float:
 
 
 def operations(name: str, size: int) -> float:
-    """Return the multiplications and additions of a step; 0 where it has hardly any.
+    """Return the multiplications and additions of the products, convolutions and recurrences of a step; 0 where it has hardly any."""
+    from pe_cli.build.build import load_and_build
+    from pe_cli.execute import work
+    from pe_cli.execute.estimate import batch_types
+    from pe_cli.execute.lower import concrete_types
+    from pe_cli.graph.sequences import resolve
 
-    Forward, and twice as much backward; that the first layer's inputs need no gradient is left aside.
-    """
-    found = peers.run([*PE, "summary", f"configs/bench/{name}.yaml", "--json"])
-    count = sum(layer["flops"] for layer in found["layers"]) * size * (1 if name == "chain" else 3)
-    return count if count > 1e6 else 0.0
+    _, built = load_and_build(peers.ROOT / "configs" / "bench" / f"{name}.yaml", ())
+    sequences = resolve(built.train or built.eval)
+    types = concrete_types(sequences.program, batch_types(sequences, [size])[0])
+    count = sum(work.operations(op, types.__getitem__) or 0 for op in sequences.program.global_block().ops)
+    return float(count) if count > 1e6 else 0.0
 
 
 def arguments() -> argparse.Namespace:
