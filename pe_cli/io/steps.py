@@ -31,11 +31,16 @@ def steps(root: Path) -> list[int]:
         PeError: DATA; the folder can't be read.
     """
     try:
-        names = [entry.name for entry in root.iterdir() if entry.is_dir()]
+        return _steps(root)
     except FileNotFoundError:
         return []
     except OSError as error:
         raise data_error(f"{root}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _steps(root: Path) -> list[int]:
+    """Do what `steps` says, for one who writes here: a folder that is gone is then a failed write, no damaged data."""
+    names = [entry.name for entry in root.iterdir() if entry.is_dir()]
     return sorted({int(match[1]) for name in names if (match := _STEP.fullmatch(name) or _OLD.fullmatch(name))})
 
 
@@ -74,13 +79,13 @@ def mark(root: Path, name: Mark, step: int) -> None:
         step: number of the step; its checkpoint must exist.
 
     Raises:
-        PeError: DATA, no such checkpoint; USAGE or DEVICE, the mark can't be written.
+        PeError: USAGE or DEVICE, the mark can't be written; DATA, no such checkpoint.
     """
     assert name in MARKS, name
-    if not folder_of(root, step).is_dir():
-        raise data_error(f"{root}: no checkpoint of step {step} to mark as '{name}'", another_whole(root))
     try:
         with locked(root):
+            if step not in _steps(root):
+                raise data_error(f"{root}: no checkpoint of step {step} to mark as '{name}'", another_whole(root))
             atomic.write_text(root / name, f"step-{step}\n")
     except OSError as error:
         raise atomic.write_error(error, root / name) from None
@@ -105,11 +110,12 @@ def prune(root: Path, keep: int) -> None:
 
 def prune_locked(root: Path, keep: int, saved: int) -> None:
     """Do what `prune` says, with the lock held; `saved` is a step that stays too, -1 for none."""
-    wanted: set[int | None] = {saved, *steps(root)[-keep:]}
+    found = _steps(root)
+    wanted: set[int | None] = {saved, *found[-keep:]}
     for name in MARKS:
         with contextlib.suppress(PeError):  # a damaged mark protects nothing, and must not stop the training
             wanted.add(marked(root, name))
-    for step in set(steps(root)) - wanted:
+    for step in set(found) - wanted:
         # Renamed first: a folder under its final name is never half removed.
         doomed = folder_of(root, step).rename(root / atomic.temporary_name())
         shutil.rmtree(doomed, ignore_errors=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 import safetensors.numpy
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.io import checkpoint, tensors
+from pe_cli.io import checkpoint, steps, tensors
 
 ARRAYS = {
     "w": np.array([[0.1, -0.0], [np.inf, 3e-45]], np.float32),
@@ -338,6 +338,32 @@ def test_a_mark_needs_its_checkpoint(root: Path) -> None:
     with pytest.raises(PeError, match="no checkpoint of step 30"):
         checkpoint.mark(root, "best", 30)
     assert checkpoint.marked(root, "best") == 10
+
+
+@pytest.mark.parametrize("doing", ["save", "mark", "prune"])
+def test_a_folder_that_goes_while_it_is_written_to_is_a_failed_write(
+    root: Path, monkeypatch: pytest.MonkeyPatch, doing: str
+) -> None:
+    """Once the folder is locked, a file stands in its place."""
+    held = steps.locked
+
+    @contextlib.contextmanager
+    def swapped(folder: Path) -> Iterator[None]:
+        with held(folder):
+            folder.rename(folder.with_name("gone"))
+            folder.write_text("a file")
+            yield
+
+    for module in (steps, checkpoint):
+        monkeypatch.setattr(module, "locked", swapped)
+    act: dict[str, Callable[[], object]] = {
+        "save": lambda: checkpoint.save(root, 30, ARRAYS, {}, keep=1),
+        "mark": lambda: checkpoint.mark(root, "best", 20),
+        "prune": lambda: checkpoint.prune(root, 1),
+    }
+    with pytest.raises(PeError, match=r"cannot write .*not a directory") as caught:
+        act[doing]()
+    assert caught.value.code == ExitCode.USAGE
 
 
 def test_leftovers_are_ignored_and_removed_by_the_next_save(root: Path) -> None:

@@ -119,13 +119,16 @@ def test_errors_are_told_once_and_end_all(bench: Bench) -> None:
 
 
 def test_an_error_of_one_process_ends_the_others_with_its_code(bench: Bench) -> None:
-    """The last file is full for the first process, which alone writes."""
+    """A file stands where the first process, which alone writes, had its checkpoints: whatever it does then, it can't write."""
     folder = bench.base / "full"
     started = start(bench, "full", *ENDLESS)
     _until(started, folder)
     (run,) = folder.iterdir()
+    writer = _processes(bench)[0]
+    os.kill(writer, signal.SIGSTOP)  # for it, both happen at once
     (run / "checkpoints").rename(run / "gone")
     (run / "checkpoints").write_text("a file where a folder was")
+    os.kill(writer, signal.SIGCONT)
     code, _, err = finished(started)
     assert code == ExitCode.USAGE, err
     assert "process 0 has ended: " in err
