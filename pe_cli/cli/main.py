@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+import signal
 import sys
 
 import click
@@ -94,7 +95,8 @@ def cli(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """Run the command line and exit with a documented code."""
+    """Run the command line and exit with a documented code; SIGTERM interrupts as Ctrl-C does (training stops in its own way)."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 

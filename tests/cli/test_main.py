@@ -147,6 +147,24 @@ def test_the_first_signal_stops_after_the_step_with_a_checkpoint_and_exits_75(co
     assert '"stopped"' in (folder / "status.json").read_text()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_training_begins_interrupts(config: Path, number: signal.Signals) -> None:
+    """Sent while the command's own modules are imported."""
+    code = (
+        "import os, sys\n"
+        "from pe_cli.cli import main\n"
+        "real = main.Commands.get_command\n"
+        "def signalled(*arguments):\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
+        "    return real(*arguments)\n"
+        "main.Commands.get_command = signalled\n"
+        "main.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "train", str(config)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip()) == (ExitCode.INTERRUPTED, "interrupted")
+    assert not (config.parent / "runs").exists()
+
+
 def test_the_second_signal_stops_at_once(config: Path) -> None:
     code = (
         "import os, signal, time\n"
