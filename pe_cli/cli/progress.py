@@ -13,9 +13,31 @@ from pe_cli.session.observer import NORM, Observer, Start
 
 #: Seconds between two updates of a bar.
 REDRAW = 0.1
-#: Seconds between two lines about compilation, and between two about training metrics.
+#: Seconds between two lines about compilation, and between two about metrics.
 COMPILE_LINES = 2.0
 METRIC_LINES = 0.3
+#: Lines about evaluation that are not held back.
+EVALUATIONS = 50
+
+
+class Pace:
+    """Holds metrics back that come faster than anyone reads: those of training, and after many lines those of evaluation, too."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, float] = {}
+        self._told, self._evaluations = 0.0, 0
+
+    def due(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Return what to show now, the newest of what was held back with it; empty for nothing."""
+        now = time.perf_counter()
+        self._held |= values
+        training = all(name.startswith("train/") for name in values)
+        if now - self._told < METRIC_LINES and (training or self._evaluations >= EVALUATIONS):
+            return {}
+        self._evaluations += not training
+        self._told = now
+        held, self._held = self._held, {}
+        return held
 
 
 class Quiet(Observer):
@@ -50,10 +72,10 @@ class Lines(Quiet):
 
     def __init__(self) -> None:
         super().__init__()
-        self._said = self._told = 0.0
+        self._said = 0.0
+        self._pace = Pace()
         self._begin = time.perf_counter()
         self._samples = 0
-        self._held: dict[str, float] = {}
         self._steps: int | None = None
 
     def compiling(self, done: int, total: int, name: str) -> None:
@@ -79,15 +101,10 @@ class Lines(Quiet):
             self._samples += samples
 
     def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
-        """Print the metrics in a line; those of training a few times a second at most."""
-        now = time.perf_counter()
-        self._held |= values
-        if now - self._told < METRIC_LINES and all(name.startswith("train/") for name in values):
-            return
-        values, self._held = self._held, {}
-        self._told = now
-        of = f"/{self._steps}" if self._steps else ""
-        click.echo(f"step {step}{of} epoch {epoch}  {text_of(values)}{self._speed()}")
+        """Print the metrics in a line."""
+        if shown := self._pace.due(values):
+            of = f"/{self._steps}" if self._steps else ""
+            click.echo(f"step {step}{of} epoch {epoch}  {text_of(shown)}{self._speed()}")
 
     def _speed(self) -> str:
         seconds = time.perf_counter() - self._begin
@@ -122,6 +139,7 @@ class Bar(Quiet):
         self._task: Any = None
         self._compile: Any = None
         self._drawn = 0.0
+        self._pace = Pace()
         self._metrics: dict[str, float] = {}
         self._begin = time.perf_counter()
         self._samples = 0
@@ -164,7 +182,8 @@ class Bar(Quiet):
     def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
         """Print the metrics above the bar, and keep those of evaluation in it."""
         self._metrics |= {name: value for name, value in values.items() if name.startswith("eval/")}
-        self._bar.console.print(f"step {step} epoch {epoch}  {text_of(values)}", markup=False, highlight=False)
+        if shown := self._pace.due(values):
+            self._bar.console.print(f"step {step} epoch {epoch}  {text_of(shown)}", markup=False, highlight=False)
 
     def note(self, text: str) -> None:
         """Print a note above the bar."""

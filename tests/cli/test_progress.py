@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pe_cli.cli.progress import Lines, Quiet, watch
+from pe_cli.cli.progress import EVALUATIONS, METRIC_LINES, Lines, Quiet, watch
 from pe_cli.session.observer import Start
 
 
@@ -26,6 +26,20 @@ def test_elsewhere_lines_are_plain(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0] == "m: 1,234 parameters, 5 epochs, 10 steps, on 2 cpu, into runs/m"
     # the second comes too soon, and is told with the third
     assert lines[1:] == ["step 1/10 epoch 0  train/loss 0.5", "step 2/10 epoch 1  train/loss 0.25  eval/acc 1"]
+
+
+def test_evaluations_that_come_faster_than_anyone_reads_are_held_back(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    watcher = Lines()
+    for epoch in range(EVALUATIONS + 9):
+        watcher.recorded(epoch, epoch, {"eval/acc": epoch / 100})
+    assert len(capsys.readouterr().out.splitlines()) == EVALUATIONS
+    now += 1.01 * METRIC_LINES
+    watcher.recorded(99, 99, {"eval/loss": 0.5})
+    assert capsys.readouterr().out == "step 99 epoch 99  eval/acc 0.58  eval/loss 0.5\n"
 
 
 def test_quiet_says_nothing_but_counts_kernels(capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,5 +72,5 @@ def test_on_a_terminal_a_bar_lives_and_leaves_lines(config: Path) -> None:
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen.decode())
     assert "━" in text
     assert "samples/s" in text or "loss" in text
-    assert "step 60 epoch 20  eval/loss" in text
+    assert re.search("step 60 epoch 20 .*eval/loss", text)
     assert "\x1b[?25h" in seen.decode(), "the cursor is shown again"
