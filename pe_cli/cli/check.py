@@ -110,7 +110,7 @@ def _fits(source: Source, split: str) -> None:
 
 def _memory(source: Source) -> list[str]:
     """Print what each device will need; return why that cannot be told."""
-    from pe_cli.cli.common import places_of
+    from pe_cli.cli.common import resources_of
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.execute.estimate import estimate_memory
     from pe_cli.graph.dot import size_text
@@ -119,7 +119,9 @@ def _memory(source: Source) -> list[str]:
     build = source.run.build_strategy if source.run else None
     fetches = list(dict.fromkeys(source.built.fetches.values()))
     try:
-        found = estimate_memory(program, places_of(source), source.batch_size, build=build, fetches=fetches)
+        used = resources_of(source)
+        threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0
+        found = estimate_memory(program, used.places, source.batch_size, build=build, fetches=fetches, threads=threads)
     except PeError as error:
         if error.code not in (ExitCode.DEVICE, ExitCode.USAGE):
             raise

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pe_cli.build.build import Built
     from pe_cli.config.mistakes import Mistakes
     from pe_cli.config.spec import ModelSpec, RunSpec
-    from pe_cli.core.types import Place
     from pe_cli.program.ir import Program
+    from pe_cli.session.devices import Resources
     from pe_cli.session.job import Job
     from pe_cli.session.observer import Observer
 
@@ -137,23 +137,23 @@ def _is_model(path: Path) -> bool:
     return isinstance(tree, MapNode) and "layers" in tree.entries and "model" not in tree.entries
 
 
-def places_of(source: Source, devices: int | None = None) -> tuple[Place, ...]:
-    """Return the places that a config asks for; with devices, so many of its kind."""
+def resources_of(source: Source, devices: int | None = None) -> Resources:
+    """Return the devices and threads that a config asks for; with devices, so many of its kind."""
     from functools import partial
 
     from pe_cli.core.types import Place
-    from pe_cli.execute.work import useful_devices
-    from pe_cli.session.devices import place_of_devices, resolve_places
+    from pe_cli.execute.work import best_layout
+    from pe_cli.session.devices import Resources, place_of_devices, resolve_places
 
     run = source.run
     kind = run.executor.place if run else "cpu"
     if devices is not None:
-        return tuple(Place(kind, i) for i in range(devices))
+        return Resources(tuple(Place(kind, i) for i in range(devices)), 0, "")
     if run is None:
-        return (Place(kind, 0),)
+        return Resources((Place(kind, 0),), 0, "")
     executor = run.executor
-    useful = partial(useful_devices, source.program(), source.batch_size)
-    return resolve_places(kind, executor.devices, place_of_devices(executor), useful)[0]
+    best = partial(best_layout, source.program(), source.batch_size)
+    return resolve_places(kind, executor.devices, place_of_devices(executor), best)
 
 
 def open_trained(

@@ -34,7 +34,7 @@ def _facts() -> dict[str, object]:
     from pe_cli.session.devices import resolve_places
 
     try:
-        default = resolve_places("cpu", "auto")[1]
+        default = resolve_places("cpu", "auto").text
     except PeError as error:
         default = error.message
     count, why_not = cuda_count()

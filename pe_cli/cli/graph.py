@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pe_cli.execute.plan import Plan
     from pe_cli.graph.picture import Picture
     from pe_cli.graph.ssa import Graph, VarNode
+    from pe_cli.session.devices import Resources
 
 STAGES = ("program", "ssa", "fused", "multi_device", "plan")
 
@@ -57,7 +58,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     multi_device  replicated over all devices, with the sums of gradients
     plan          every kernel call with its memory, for one batch
     """
-    from pe_cli.cli.common import open_source, places_of
+    from pe_cli.cli.common import open_source, resources_of
     from pe_cli.core.errors import PeError
     from pe_cli.graph.ssa import describe
     from pe_cli.program.text import print_program
@@ -67,17 +68,17 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     stage = stage or ("multi_device" if draws else "program")
     if not draws and (only or around or full):
         raise PeError("--only, --around and --full choose what a picture shows", hint="add --dot FILE or --svg FILE")
-    places = places_of(source, devices)
+    resources = resources_of(source, devices)
     if draws:
-        _draw(picture_of_stage(source, stage, places, evaluation=evaluation), (only, around, radius, full), dot, svg)
+        _draw(picture_of_stage(source, stage, resources, evaluation=evaluation), (only, around, radius, full), dot, svg)
     elif stage == "program":
         click.echo(print_program(source.program(evaluation)), nl=False)
     elif stage == "plan":
         from pe_cli.execute.describe import describe_plan
 
-        click.echo(describe_plan(plan_of(source, places, evaluation)[1]), nl=False)
+        click.echo(describe_plan(plan_of(source, resources, evaluation)[1]), nl=False)
     else:
-        click.echo(describe(_graph(source, stage, places, evaluation)), nl=False)
+        click.echo(describe(_graph(source, stage, resources.places, evaluation)), nl=False)
 
 
 def _graph(source: Source, stage: str, places: tuple[Place, ...], evaluation: bool) -> Graph:
@@ -96,16 +97,16 @@ def _graph(source: Source, stage: str, places: tuple[Place, ...], evaluation: bo
     return replicate(program, places, strategy, processes=2 if several else 1)
 
 
-def picture_of_stage(source: Source, stage: str, places: tuple[Place, ...], *, evaluation: bool) -> Picture:
+def picture_of_stage(source: Source, stage: str, resources: Resources, *, evaluation: bool) -> Picture:
     """Return the picture of what a config becomes at a stage."""
     title = f"{source.model.name}: {stage}"
     if stage == "plan":
         from pe_cli.execute.picture import plan_picture
 
-        return plan_picture(plan_of(source, places, evaluation)[1], title)
+        return plan_picture(plan_of(source, resources, evaluation)[1], title)
     from pe_cli.graph.picture import picture_of
 
-    graph = _graph(source, stage, places, evaluation)
+    graph = _graph(source, stage, resources.places, evaluation)
     return picture_of(graph, _types(source, graph), title, versions=stage != "program")
 
 
@@ -153,7 +154,7 @@ def _draw(
         click.echo(f"{said} -> {svg}")
 
 
-def plan_of(source: Source, places: tuple[Place, ...], evaluation: bool = False) -> tuple[Executor, Plan]:
+def plan_of(source: Source, resources: Resources, evaluation: bool = False) -> tuple[Executor, Plan]:
     """Return the plan of a config's step for its batch size, and the executor that it belongs to."""
     from pe_cli.devices.scope import Scope
     from pe_cli.execute.estimate import batch_types
@@ -164,12 +165,12 @@ def plan_of(source: Source, places: tuple[Place, ...], evaluation: bool = False)
     run = source.run
     executor = Executor(
         program,
-        Scope(places),
+        Scope(resources.places),
         build=run.build_strategy if run else None,
-        execution=run.exec_strategy if run else None,
+        execution=resources.execution(run.exec_strategy) if run else None,
         seed=run.executor.seed if run else 0,
     )
-    sizes = split_sizes(source.batch_size, len(places))
+    sizes = split_sizes(source.batch_size, len(resources.places))
     parts = batch_types(executor.sequences, sizes)
     fetches = list(dict.fromkeys(source.built.fetches.values()))
     return executor, executor.plan(parts, sizes, fetches)

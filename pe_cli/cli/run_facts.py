@@ -60,8 +60,9 @@ def static_facts(source: Source) -> Facts:
     from pe_cli.graph.collapse import collapse
     from pe_cli.io.view.drawing import graph_svg
     from pe_cli.io.view.facts import Facts
+    from pe_cli.session.devices import Resources
 
-    picture = picture_of_stage(source, "fused", (Place("cpu", 0),), evaluation=False)
+    picture = picture_of_stage(source, "fused", Resources((Place("cpu", 0),), 0, ""), evaluation=False)
     svg, how = graph_svg(collapse(picture, MOST_BOXES))
     return Facts(graph=svg, graph_note=f"The training step on one device; {how}.", layers=_layers(source))
 
@@ -85,13 +86,13 @@ def _layers(source: Source) -> tuple[LayerFacts, ...]:
 
 def _memory(source: Source) -> tuple[tuple[MemoryFacts, ...], str]:
     """Return the memory of a planned step, or why there is none."""
-    from pe_cli.cli.common import places_of
+    from pe_cli.cli.common import resources_of
     from pe_cli.cli.graph import plan_of
     from pe_cli.core.errors import ExitCode
     from pe_cli.session.planned import memory_of
 
     try:
-        executor, plan = plan_of(source, places_of(source))
+        executor, plan = plan_of(source, resources_of(source))
     except PeError as error:
         if error.code not in (ExitCode.DEVICE, ExitCode.USAGE):
             raise

@@ -72,10 +72,12 @@ class CpuStep:
     @staticmethod
     def _chains(works: Sequence[Work], calls: Sequence[Sequence[Call]], threads: int) -> list[Chain]:
         homes = [w.home for w in works]
-        if threads <= len(set(homes)):  # every thread has a device of its own: parts of its ops would only be moved about
+        devices = len(set(homes))
+        if threads <= devices:  # every thread has a device of its own: parts of its ops would only be moved about
             pairs = zip(works, calls, strict=True)
             calls = [row if w.spread else [replace(c, part=None) for c in row] for w, row in pairs]
-        cut = pieces(homes, calls, [w.waits for w in works], [w.spread for w in works])
+        apart = [1 if w.spread else devices for w in works]
+        cut = pieces(homes, calls, [w.waits for w in works], apart, threads)
         return chains([p.home for p in cut], [set(p.waits) for p in cut], [p.begin for p in cut], [p.end for p in cut])
 
     def run(self, step: int) -> tuple[int, list[int]] | None:

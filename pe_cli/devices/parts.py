@@ -35,7 +35,11 @@ def in_order(calls: Sequence[Call]) -> list[Call]:
 
 
 def pieces(
-    homes: Sequence[int], calls: Sequence[Sequence[Call]], waits: Sequence[frozenset[int]], spread: Sequence[bool] | None = None
+    homes: Sequence[int],
+    calls: Sequence[Sequence[Call]],
+    waits: Sequence[frozenset[int]],
+    apart: Sequence[int] | None = None,
+    threads: int = 1,
 ) -> list[Piece]:
     """Cut works into pieces: the parts of a group wait for what is before the group, and what is behind it for all of them.
 
@@ -43,12 +47,13 @@ def pieces(
         homes: of each work.
         calls: of each work, as `in_order` gives them; they lie on the tape one work after the other.
         waits: works that each work waits for.
-        spread: works whose parts have a home each, from the work's own on; default: none.
+        apart: how far the homes of a work's neighbouring parts lie apart, from its own on; default: not at all.
+        threads: in all; behind the last home comes the first.
     """
     out: list[Piece] = []
     last: list[frozenset[int]] = []  # the pieces of each work that nothing else of it waits for
     at = 0
-    for home, row, found, wide in zip(homes, calls, waits, spread or [False] * len(homes), strict=True):
+    for home, row, found, step in zip(homes, calls, waits, apart or [0] * len(homes), strict=True):
         before = frozenset().union(*(last[w] for w in found)) if found else frozenset()
         if not row:
             out.append(Piece(home, at, at, before))
@@ -57,7 +62,7 @@ def pieces(
             first = len(out)
             for number, part in itertools.groupby(group, key=lambda c: c.part):
                 end = at + len(list(part))
-                out.append(Piece(home + (number or 0) if wide else home, at, end, before))
+                out.append(Piece((home + step * (number or 0)) % threads if step else home, at, end, before))
                 at = end
             assert numbered or len(out) == first + 1
             before = frozenset(range(first, len(out)))

@@ -100,6 +100,7 @@ def estimate_memory(
     *,
     build: BuildStrategy | None = None,
     fetches: Sequence[str] = (),
+    threads: int = 0,
 ) -> list[Estimate]:
     """Plan the memory of a step without allocating it.
 
@@ -109,6 +110,7 @@ def estimate_memory(
         samples: of a batch, over all devices.
         build: strategy of the graph.
         fetches: variables that are read after the step.
+        threads: of all devices; 0 for one each.
 
     Returns:
         One entry a device.
@@ -124,11 +126,11 @@ def estimate_memory(
     graph = replicate(apply_passes(program, strategy, fetches), places, strategy, active=active)
     types = device_types(graph, parts)
     request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))
-    low = lowering(graph, types, request, strategy, seed=0, threads=len(places))
+    low = lowering(graph, types, request, strategy, seed=0, threads=threads or len(places))
     tasks = low.run()
     shared = shared_variables(program, places, strategy)
     kept = {v.name: aligned(v.type.nbytes) for v in program.list_vars() if v.persistable}
-    found = plan_devices(graph, request, low, tasks, strategy)
+    found = plan_devices(graph, request, low, tasks, strategy, threads or len(places))
     out = []
     for d, memory in enumerate(found):
         kernels = {(c.kernel.name, c.dtype, c.second) for t in tasks if t.home == d for c in t.calls}

@@ -108,10 +108,10 @@ class GraphLowering:
         types: of every variable, by device.
         sizes: samples of each device.
         seed: of random ops.
-        shards: parts that an all_reduce and an update are done in.
         checked: variables in which NaN and infinities are errors.
         updates: what is done once for all devices; default: nothing.
         whole: devices of all processes; None where this is the only one.
+        threads: of each device.
     """
 
     def __init__(
@@ -120,16 +120,18 @@ class GraphLowering:
         types: Sequence[Mapping[str, TensorType]],
         sizes: Sequence[int],
         seed: int,
-        shards: int,
         checked: Collection[str] = (),
         updates: Updates | None = None,
         whole: Whole | None = None,
+        threads: int = 1,
     ) -> None:
         self.graph = graph
+        self.threads = threads
+        self._spread = len(graph.places) * threads
         self.types = types
         self.whole = whole or Whole(types, sizes)
         self.seed = seed
-        self.shards = shards
+        self.shards = len(graph.places)
         self.checked = checked
         self.buffers: dict[tuple[str, int], Buffer] = {}
         self._shares: dict[str, Sequence[int]] = {}
@@ -242,7 +244,7 @@ class GraphLowering:
         return [self._compute(node, (k, parts)) for k in range(parts)]
 
     def _spreads(self, node: OpNode) -> bool:
-        return node.op.definition.spreads and self.graph.places[node.device].kind == "cpu" and self.shards > 1
+        return node.op.definition.spreads and self.graph.places[node.device].kind == "cpu" and self._spread > 1
 
     def _compute(self, node: OpNode, share: tuple[int, int] = (0, 1)) -> Task:
         op, d = node.op, node.device
@@ -251,8 +253,9 @@ class GraphLowering:
         offset = self.rows_before(op, d)
         key = next(iter(op.output_names()), op.type)
         low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, key), offset, share)  # type: ignore[arg-type]
+        low.threads = self.threads if self.graph.places[d].kind == "cpu" else 1
         if self._spreads(node):
-            low.shares = self.shards
+            low.shares = self._spread
             low.more = self._addends(op, ins)
         shares = _pairs(definition.alias, ins, outs)
         if shares and not all(self._fixed(out) and self._fixed(source) for out, source in shares.items()):

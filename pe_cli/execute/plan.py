@@ -108,8 +108,7 @@ class Plan:
 
     def _place(self) -> None:
         strategy = self._strategy
-        ancestors = _ancestors(self.tasks) if self._threads > len(self.graph.places) else None
-        self.memory = plan_devices(self.graph, self.request, self._lowering, self.tasks, strategy, ancestors)
+        self.memory = plan_devices(self.graph, self.request, self._lowering, self.tasks, strategy, self._threads)
         self._spots: dict[Buffer, Spot] = {}
         for d, found in enumerate(self.memory):
             place = self.graph.places[d]
@@ -292,7 +291,8 @@ def lowering(
     fetches = (*request.fetches, *fetched_rows(graph, request).values())
     sums = strategy.fuse_all_reduce_ops and threads <= len(graph.places)
     updates = Updates(graph, shared, fetches, sums)
-    return GraphLowering(graph, types, request.sizes, seed, len(graph.places), checked, updates, whole)
+    each = max(1, threads // len(graph.places))
+    return GraphLowering(graph, types, request.sizes, seed, checked, updates, whole, each)
 
 
 def _read(graph: Graph, request: Request) -> set[str]:
@@ -323,14 +323,17 @@ def plan_devices(
     low: GraphLowering,
     tasks: Sequence[Task],
     strategy: BuildStrategy,
-    ancestors: Sequence[int] | None = None,
+    threads: int,
 ) -> list[DeviceMemory]:
     """Plan the memory of every device; allocates nothing.
+
+    Where there are more threads than devices, memory is shared only where the data orders those who use it.
 
     Raises:
         PeError: a fetched variable that no op writes.
     """
     block = graph.program.global_block()
+    ancestors = _ancestors(tasks) if threads > len(graph.places) else None
     reduced = [n for node in graph.nodes if node.kind.endswith("all_reduce") for n in node.op.inputs["X"]]
     fetched = (*request.fetches, *fetched_rows(graph, request).values())
     out = []

@@ -25,6 +25,7 @@ _HEADS = {"num_heads": 2}
 
 @op(
     "attention",
+    cut=True,
     inputs="Q K? V? Mask?",
     outputs="Out Level",
     attrs={

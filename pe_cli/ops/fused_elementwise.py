@@ -10,6 +10,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
+from pe_cli.ops.areas import ENOUGH_BYTES, column_pairs
 from pe_cli.ops.assign import copy
 from pe_cli.ops.broadcast import aligned, broadcast, call_binary
 from pe_cli.ops.elementwise import ADD, check_dtypes, sum_into
@@ -212,11 +213,16 @@ def _rows(
     rows = g.size // n
     times = WIDE // n
     if n > WIDE // 4 or rows < 8 * times:
-        o.call(fused.back_rows, g, value, dx, dy, o.scratch(n, "float64"), rows, n, *values)
+        pairs = column_pairs(n, min(o.threads, 3 * g.type.nbytes // ENOUGH_BYTES))
+        for number, (begin, end) in enumerate(pairs):
+            places = [Offset(b, begin) for b in (g, value, dx, dy)]
+            total = o.scratch(end - begin, "float64")
+            part = number if len(pairs) > 1 else None
+            o.call(fused.back_rows, *places, total, rows, end - begin, n, *values, part=part)
         return
     wide, left = divmod(rows, times)
     few, total = o.scratch((times + left) * n, dy.dtype), o.scratch(times * n, "float64")
-    o.call(fused.back_rows, g, value, dx, few, total, wide, times * n, *values)
+    o.call(fused.back_rows, g, value, dx, few, total, wide, times * n, times * n, *values)
     if left:
         act, _, attrs = _activation(o)
         _, kernel, _ = act.chosen(attrs)

@@ -11,11 +11,12 @@ from pe_cli.kernels.conv import conv_forward, oihw_to_hwio
 from pe_cli.kernels.gemm import add_bias, gemm_bias, gemm_scratch
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, address, kernel
 from pe_cli.ops.activation import relu
+from pe_cli.ops.areas import areas
 from pe_cli.ops.broadcast import WIDE, call_binary
 from pe_cli.ops.conv import ATTRS as CONV_ATTRS
 from pe_cli.ops.conv import IMAGES, Images, conv2d, geometry_of
 from pe_cli.ops.elementwise import ADD
-from pe_cli.ops.lowering import Buffer, Lowering
+from pe_cli.ops.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.mul import mul
 from pe_cli.ops.registry import Attr, OpDef, Sample, op
 
@@ -25,9 +26,9 @@ ACTIVATION = {"activation": Attr("none", "applied to the sum", ("none", "relu"))
 
 
 @kernel
-def product_bias(m: Int, n: Int, k: Int, a: Ptr, b: Ptr, bias: Ptr, c: Ptr, cut: Int, scratch: Ptr):
-    """C = A B + bias, cut off below 0 where asked."""
-    gemm_bias(0, 0, m, n, k, address(a), k, address(b), n, 0, address(c), n, address(scratch), address(bias), cut)
+def product_bias(m: Int, n: Int, k: Int, a: Ptr, b: Ptr, bias: Ptr, c: Ptr, ld: Int, cut: Int, scratch: Ptr):
+    """C = A B + bias, cut off below 0 where asked; ld elements lie between the rows of B and of C."""
+    gemm_bias(0, 0, m, n, k, address(a), k, address(b), ld, 0, address(c), ld, address(scratch), address(bias), cut)
 
 
 @kernel
@@ -64,6 +65,7 @@ def _biased(kind: OpDef, out: TensorType, bias: TensorType, channels: int) -> Te
 
 @op(
     "fused_gemm_epilogue",
+    cut=True,
     inputs="X Y Bias",
     attrs={**mul.attrs, **ACTIVATION},
     differentiable="",
@@ -107,14 +109,19 @@ def fused_gemm_epilogue(
 
 @fused_gemm_epilogue.lower("cpu")
 def fused_gemm_epilogue_cpu(o: Lowering) -> None:
-    """One call; blocks of the product are finished while they are in cache."""
+    """A call a part; blocks of the product are finished while they are in cache."""
     x, y, out = o.input("X"), o.input("Y"), o.output("Out")
     m = math.prod(x.shape[: o.attrs["x_num_col_dims"]])
     n = y.shape[-1]
     k = y.size // n if n else 0
-    if out.size:
-        cut = int(o.attrs["activation"] == "relu")
-        o.call(product_bias, m, n, k, x, y, o.input("Bias"), out, cut, o.scratch(gemm_scratch(n, k), out.dtype))
+    parts = areas(m, n, k, o.threads) if out.size else []
+    for number, area in enumerate(parts):
+        (top, bottom), (begin, end) = area.rows, area.columns
+        o.call(
+            product_bias, bottom - top, end - begin, k, Offset(x, top * k), Offset(y, begin), Offset(o.input("Bias"), begin),
+            Offset(out, top * n + begin), n, int(o.attrs["activation"] == "relu"),
+            o.scratch(gemm_scratch(end - begin, k), out.dtype), part=number if len(parts) > 1 else None,
+        )  # fmt: skip
 
 
 @fused_gemm_epilogue.count

@@ -153,17 +153,23 @@ def _room(rng):
 def shares_of(sizes: Sequence[int], shares: int) -> list[list[tuple[int, int, int]]]:
     """Return for every share (number of a list's buffer, first element, elements); whole cache lines but at the ends of buffers.
 
+    Large buffers are divided one by one, as threads divide the gradients of weights: each finds its own part in its cache.
+
     Args:
         sizes: elements of the buffers.
         shares: at most this many; fewer where there is little to do.
     """
-    lines = [0, *itertools.accumulate(-(-n // LINE) for n in sizes)]
-    shares = max(1, min(shares, lines[-1] * LINE // MIN_SHARE))
-    cuts = [lines[-1] * s // shares for s in range(shares + 1)]
-    found = []
-    for begin, end in itertools.pairwise(cuts):
-        spans = [(max(0, begin - at) * LINE, min(size, (end - at) * LINE)) for at, size in zip(lines, sizes, strict=False)]
-        found.append([(k, low, high - low) for k, (low, high) in enumerate(spans) if low < high])
+    shares = max(1, min(shares, sum(sizes) // MIN_SHARE))
+    found: list[list[tuple[int, int, int]]] = [[] for _ in range(shares)]
+    large = {k for k, size in enumerate(sizes) if size >= shares * MIN_SHARE}
+    rest = [0, *itertools.accumulate(0 if k in large else -(-n // LINE) for k, n in enumerate(sizes))]
+    for k, size in enumerate(sizes):
+        at, lines = (0, -(-size // LINE)) if k in large else (rest[k], rest[-1])
+        for s in range(shares):
+            low = max(0, lines * s // shares - at) * LINE
+            high = min(size, (lines * (s + 1) // shares - at) * LINE)
+            if low < high:
+                found[s].append((k, low, high - low))
     return found
 
 

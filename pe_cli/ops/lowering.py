@@ -27,6 +27,7 @@ class Lowering:
         sample_offset: index in the whole batch of the device's first sample.
         share: number of this part of the op's rows, and how many parts there are; see `OpDef.by_rows`.
         shares: threads that share an update among them; see `OpDef.spreads`.
+        threads: that the parts of this op may run on; `cuts` asks how many are worth it.
         more: gradients that such an update adds to those of its slot Grad: a list like it for every further device, in order.
         calls: what `call` collected.
         scratch_buffers: what `scratch` collected.
@@ -40,6 +41,7 @@ class Lowering:
     sample_offset: int = 0
     share: tuple[int, int] = (0, 1)
     shares: int = 1
+    threads: int = 1
     more: Sequence[Sequence[Buffer]] = ()
     calls: list[Call] = field(default_factory=list)
     scratch_buffers: list[Buffer] = field(default_factory=list)

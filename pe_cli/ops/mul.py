@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import Tuned, cuda, on_cuda
-from pe_cli.kernels.gemm import NARROW, adds_at_once, gemm, gemm_scratch
+from pe_cli.kernels.gemm import adds_at_once, gemm, gemm_scratch
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Real, T, address, kernel
 from pe_cli.ops.addto import beside, preload
+from pe_cli.ops.areas import ENOUGH, Area, areas
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering, Numbers, Offset
 from pe_cli.ops.registry import Attr, Sample, op
@@ -20,13 +22,13 @@ from pe_cli.ops.registry import Attr, Sample, op
 
 @kernel
 def products(
-    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, size: Int, alpha: Real,
+    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, ldc: Int, size: Int, alpha: Real,
     table: PtrI64, count: Int, scratch: Ptr,
 ):  # fmt: skip
     """Do C = alpha op(A) op(B) for count matrices; a row of table: offsets in a, b and c, and whether to add to C.
 
     C's size is in elements, all matrices together; without a product it is zero. To add to C is 1 after another product of the same
-    place, and 2 where C's old value counts; with that alpha is 1.
+    place, and 2 where C's old value counts; with that alpha is 1, and so it is where C's rows lie further apart than n.
     """
     if count == 0:
         for i in range(size):
@@ -35,15 +37,10 @@ def products(
         at_a = address(a) + SIZE * table[4 * i]
         at_b = address(b) + SIZE * table[4 * i + 1]
         at_c = address(c) + SIZE * table[4 * i + 2]
-        gemm(ta, tb, m, n, k, at_a, lda, at_b, ldb, table[4 * i + 3], at_c, n, address(scratch))
+        gemm(ta, tb, m, n, k, at_a, lda, at_b, ldb, table[4 * i + 3], at_c, ldc, address(scratch))
     if alpha != 1.0:
         for i in range(size):
             c[i] *= T(alpha)
-
-
-#: Floating-point operations from which a product is cut in two: about 0.1 ms, much more than handing half of it over. From a
-#: quarter on, it may run beside others of its op.
-LARGE = 16_000_000
 
 
 @dataclass(frozen=True)
@@ -97,11 +94,12 @@ def multiply(
     alpha: float,
     acc: int = 0,
     part: int = 0,
+    weights: bool = False,
 ) -> None:
     """Append the calls for out (+)= alpha factors @ others; products of one place of out are added up.
 
-    A large product is two calls, for two halves of out: of its rows, or of its matrices. They take the numbers of parts
-    from `part` on.
+    Where threads may share it, a large product is several calls, for parts of out or of its matrices. They take the numbers
+    of parts from `part` on.
     """
     (a, left), (b, right), (c, result) = factors, others, out
     batch = broadcast(left.batch, right.batch, result.batch)
@@ -112,25 +110,32 @@ def multiply(
         seen.add(at_c)
     m, n, k = left.height, right.width, left.width
     work = 2 * m * n * k * len(table)
-    large = len(seen) == len(table) and work >= LARGE
-    single = len(table) == 1
-    large &= m // 2 > NARROW if single else len(table) > 1  # a narrow half would be summed in another way
-    for half in range(2 if large else 1):
-        high, rows, start, size = m, table, 0, c.size
-        if large and single:
-            start, high = (0, m // 2) if half == 0 else (m // 2, m - m // 2)
-            rows = [(table[0][0] + start * (1 if left.transposed else left.columns), table[0][1], 0, table[0][3])]
-            start, size = start * n, high * n
-        elif large:
-            middle = len(table) // 2
-            start = half * middle * m * n
-            rows = [(p, q, r - start, flag) for p, q, r, flag in (table[middle:] if half else table[:middle])]
-            size = len(rows) * m * n
+
+    def call(area: Area, rows: Sequence[tuple[int, int, int, int]], start: int, size: int, number: int | None) -> None:
+        high, wide = (end - begin for begin, end in (area.rows, area.columns))
         o.call(
-            products, int(left.transposed), int(right.transposed), high, n, k, a, left.columns, b, right.columns,
-            Offset(c, start), size, alpha, Numbers(tuple(itertools.chain(*rows)) or (0,)), len(rows),
-            o.scratch(gemm_scratch(n, k), c.dtype), part=part + half if 4 * work >= LARGE else None,
+            products, int(left.transposed), int(right.transposed), high, wide, k, a, left.columns, b, right.columns,
+            Offset(c, start), n, size, alpha, Numbers(tuple(itertools.chain(*rows)) or (0,)), len(rows),
+            o.scratch(gemm_scratch(wide, k), c.dtype), part=number,
         )  # fmt: skip
+
+    if len(table) == 1 and alpha == 1:
+        found = areas(m, n, k, o.threads, weights=weights)
+        if len(found) > 1:
+            for number, area in enumerate(found, part):
+                (top, _), (side, _) = area.rows, area.columns
+                at_a, at_b = top * (1 if left.transposed else left.columns), side * (right.columns if right.transposed else 1)
+                call(area, [(at_a, at_b, 0, table[0][3])], top * n + side, 0, number)
+            return
+    whole = Area((0, m), (0, n))
+    chunks = min(o.threads, work // ENOUGH, len(table)) if len(seen) == len(table) else 1
+    if chunks < 2:
+        call(whole, table, 0, c.size, part if o.threads > 1 and work >= ENOUGH else None)
+        return
+    for number in range(chunks):
+        rows = table[len(table) * number // chunks : len(table) * (number + 1) // chunks]
+        start = rows[0][2]
+        call(whole, [(p, q, r - start, flag) for p, q, r, flag in rows], start, len(rows) * m * n, part + number)
 
 
 def multiply_back(o: Lowering, x: Matrices, y: Matrices, out: Matrices, alpha: float) -> None:
@@ -141,7 +146,7 @@ def multiply_back(o: Lowering, x: Matrices, y: Matrices, out: Matrices, alpha: f
         _gradient(o, "X@GRAD", ((o.input("Y"), y), (g, out.flipped())) if x.transposed else pair, x, alpha)
     if o.has("Y@GRAD"):
         pair = ((o.input("X"), x.flipped()), (g, out))
-        _gradient(o, "Y@GRAD", ((g, out.flipped()), (o.input("X"), x)) if y.transposed else pair, y, alpha, 2)
+        _gradient(o, "Y@GRAD", ((g, out.flipped()), (o.input("X"), x)) if y.transposed else pair, y, alpha, o.threads)
 
 
 def _gradient(
@@ -153,9 +158,9 @@ def _gradient(
     sizes = left.height, right.width, left.width, o.output(slot).type.numpy.itemsize
     once = many == math.prod(result.batch) and adds_at_once(left.transposed, *sizes)
     if many and once and alpha == 1:
-        multiply(o, *pair, (o.output(slot), result), alpha, preload(o, slot), part)
+        multiply(o, *pair, (o.output(slot), result), alpha, preload(o, slot), part, part > 0)
     else:
-        beside(o, slot, lambda out: multiply(o, *pair, (out, result), alpha, 0, part))
+        beside(o, slot, lambda out: multiply(o, *pair, (out, result), alpha, 0, part, part > 0))
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -182,6 +187,7 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 @op(
     "mul",
+    cut=True,
     inputs="X Y",
     attrs={
         "x_num_col_dims": Attr(1, "leading axes of X that become rows, at least 1"),
@@ -260,6 +266,7 @@ def mul_flops(x: TensorType, y: TensorType, *, x_num_col_dims: int, y_num_col_di
 
 @op(
     "matmul",
+    cut=True,
     inputs="X Y",
     attrs={
         "transpose_X": Attr(False, "transpose the last two axes of X"),
@@ -367,7 +374,7 @@ LINE: Any = Tuned(17, 7)
 
 @on_cuda(products)
 def no_products(
-    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, size: Int, alpha: Real,
+    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, ldc: Int, size: Int, alpha: Real,
     table: PtrI64, count: Int, scratch: Ptr,
 ):  # fmt: skip
     """Without a product C is zero."""
@@ -377,7 +384,7 @@ def no_products(
 
 @on_cuda(products, block=(TILE, TILE, 1), threads=("m", "n", "count"))
 def products_cuda(
-    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, size: Int, alpha: Real,
+    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, ldc: Int, size: Int, alpha: Real,
     table: PtrI64, count: Int, scratch: Ptr,
 ):  # fmt: skip
     """One thread an element of C; of the products that are added up in one place, the first block does all, in order."""
@@ -411,7 +418,7 @@ def products_cuda(
                     total += left[ty, i] * right[i, tx]
                 cuda.syncthreads()
         if top + ty < m and side + tx < n:
-            at = table[4 * z + 2] + (top + ty) * n + side + tx
+            at = table[4 * z + 2] + (top + ty) * ldc + side + tx
             c[at] = c[at] + total if table[4 * z + 3] == 2 else T(alpha) * total
 
 

@@ -38,6 +38,7 @@ _BIASES = {"BiasIh": (16,), "BiasHh": (16,)}
 
 @op(
     "padded_lstm",
+    cut=True,
     reports=True,
     inputs="Input WeightIh WeightHh BiasIh? BiasHh? InitH? InitC? Lengths?",
     outputs="Out LastH LastC Gates Cells States",

@@ -55,30 +55,33 @@ def loop(g: Ptr, value: Ptr, dx: Ptr, dy: Ptr, n: Int{params}):
             dx[i] = d
             dy[i] = d
 """
-#: The gradient of X, and of a Y that is one row, summed as `reduction.sum_rows` sums: eight rows are in cache for both.
+#: The gradient of X, and of a Y that is one row, summed as `reduction.sum_rows` sums: eight rows are in cache for both. Rows of n
+#: lie step apart.
 _BACK_ROWS = """
-def loop(g: Ptr, value: Ptr, dx: Ptr, out: Ptr, total: PtrF64, rows: Int, n: Int{params}):
+def loop(g: Ptr, value: Ptr, dx: Ptr, out: Ptr, total: PtrF64, rows: Int, n: Int, step: Int{params}):
     same = address(g) == address(dx)
     for i in range(n):
         total[i] = 0.0
     for r in range(0, rows, 8):
         last = min(rows, r + 8)
-        b = r * n
+        b = r * step
         if same:
-            for i in range(b, last * n):
-                dx[i] = f(dx[i], value[i]{args})
+            for k in range(r, last):
+                for i in range(n):
+                    dx[k * step + i] = f(dx[k * step + i], value[k * step + i]{args})
         else:
-            for i in range(b, last * n):
-                dx[i] = f(g[i], value[i]{args})
+            for k in range(r, last):
+                for i in range(n):
+                    dx[k * step + i] = f(g[k * step + i], value[k * step + i]{args})
         if last - r == 8:
             for i in range(n):
-                low = (dx[b + i] + dx[b + n + i]) + (dx[b + 2 * n + i] + dx[b + 3 * n + i])
-                high = (dx[b + 4 * n + i] + dx[b + 5 * n + i]) + (dx[b + 6 * n + i] + dx[b + 7 * n + i])
+                low = (dx[b + i] + dx[b + step + i]) + (dx[b + 2 * step + i] + dx[b + 3 * step + i])
+                high = (dx[b + 4 * step + i] + dx[b + 5 * step + i]) + (dx[b + 6 * step + i] + dx[b + 7 * step + i])
                 total[i] += low + high
         else:
             for k in range(r, last):
                 for i in range(n):
-                    total[i] += dx[k * n + i]
+                    total[i] += dx[k * step + i]
     for i in range(n):
         out[i] = T(total[i])
 """

@@ -154,6 +154,7 @@ class OpDef:
             the table's gradient is these rows alone.
         by_rows: with an input Rows, what it does for one of them touches nothing else, so that several threads may share them.
         spreads: an update whose CPU lowering does it in `Lowering.shares` parts, and adds up the gradients of several devices itself.
+        cut: its CPU lowering, and that of its gradient, are cut into parts that `Lowering.threads` share.
         adds: outputs of a gradient op that it adds to what `X@ADDTO` holds, where that is given.
         overwrites: attributes -> why it had better not with these; empty where it may.
         lod_rule: what the op does with sequences, see `pe_cli.ops.lod`; None hands on the LoD of inputs whose rows it keeps.
@@ -189,6 +190,7 @@ class OpDef:
         self.sparse: tuple[str, ...] = ()
         self.by_rows = False
         self.spreads = False
+        self.cut = False
         self.late: dict[str, str] = {}
         self.on_host: Callable[..., Any] | None = None
         self.lod_rule: Callable[[Any], None] | None = None
@@ -334,6 +336,7 @@ def op(
     reports: bool = False,
     sparse: str = "",
     by_rows: bool = False,
+    cut: bool = False,
     late: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Declare an op by decorating its shape inference.
@@ -349,7 +352,7 @@ def op(
         layout, late: see `OpDef`.
         reports: see `OpDef`.
         sparse: words of `OpDef.sparse`.
-        by_rows: see `OpDef`.
+        by_rows, cut: see `OpDef`.
     """
 
     def make(infer: Callable[..., Any]) -> OpDef:
@@ -362,7 +365,7 @@ def op(
         made.inplace, made.alias = dict(inplace or {}), dict(alias or {})
         made.samples, made.random, made.kinks = tuple(samples), random, kinks
         made.grad_tolerance, made.layout, made.late = grad_tolerance, layout, dict(late or {})
-        made.sparse, made.by_rows = tuple(sparse.split()), by_rows
+        made.sparse, made.by_rows, made.cut = tuple(sparse.split()), by_rows, cut
         made.module, made.reports = infer.__module__, reports
         OPS[name] = made
         return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 
 from pe_cli.config.nodes import to_data
@@ -69,7 +70,8 @@ class AsyncTrainer(Trainer):
 
     def _loader(self) -> Loader:
         self.files = self._loaders()
-        self.job.devices = f"{self.threads} threads over {len(self.files)} files, asynchronous"
+        text = f"{self.threads} threads over {len(self.files)} files, asynchronous"
+        self.job.resources = replace(self.job.resources, text=text)
         return self.files[0]
 
     def _steps_of(self, loader: Loader) -> int:

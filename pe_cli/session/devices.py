@@ -1,16 +1,38 @@
-"""Which devices a run uses, and where that number comes from."""
+"""Which devices and threads a run uses, and where these numbers come from."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pe_cli.config.sections import MAX_DEVICES, ExecutorSection
 from pe_cli.core.errors import ExitCode, PeError, Span
+from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place
 from pe_cli.devices.cuda import cuda_count
 from pe_cli.execute.executor import usable_cores
+from pe_cli.execute.work import Layout
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a run uses.
+
+    Args:
+        places: devices.
+        threads: of all devices; 0 where the strategy says, or one a device.
+        text: a sentence on them.
+    """
+
+    places: tuple[Place, ...]
+    threads: int
+    text: str
+
+    def execution(self, strategy: ExecutionStrategy) -> ExecutionStrategy:
+        """Return a strategy with these threads, where it names none itself."""
+        return strategy if strategy.num_threads or not self.threads else replace(strategy, num_threads=self.threads)
 
 
 def place_of_devices(executor: ExecutorSection) -> Span | None:
@@ -22,16 +44,16 @@ def resolve_places(
     kind: str,
     devices: int | Literal["auto"],
     at: Span | None = None,
-    useful: Callable[[int], int] | None = None,
-) -> tuple[tuple[Place, ...], str]:
-    """Return the places of a run and a sentence on them.
+    best: Callable[[int], Layout] | None = None,
+) -> Resources:
+    """Return the devices and threads of a run.
 
     Args:
         kind: cpu or cuda.
-        devices: a number, or auto: on the CPU `CPU_NUM` where set, else as many of the cores that this process may use as are
-            useful; on CUDA all that are visible.
+        devices: a number, or auto: on the CPU `CPU_NUM` where set, else what is best for the cores that this process may use; on CUDA
+            all that are visible.
         at: place in the config, for errors.
-        useful: of a number of cores, how many are worth using; default: all.
+        best: of a number of cores, how a step shares them; default: a device each.
 
     Raises:
         PeError: CPU_NUM is no positive number (exit code 2), or there are fewer CUDA devices (exit code 5).
@@ -45,16 +67,23 @@ def resolve_places(
         wanted = there if devices == "auto" else devices
         if wanted > there:
             raise PeError(f"{wanted} CUDA devices wanted, {there} visible", at=at, code=ExitCode.DEVICE)
-        return tuple(Place("cuda", i) for i in range(wanted)), f"{wanted} cuda"
+        return Resources(tuple(Place("cuda", i) for i in range(wanted)), 0, f"{wanted} cuda")
     if devices != "auto":
-        return tuple(Place("cpu", i) for i in range(devices)), f"{devices} cpu (executor.devices)"
+        return Resources(_cpus(devices), 0, f"{devices} cpu (executor.devices)")
     text = os.environ.get("CPU_NUM")
     if text is not None:
         if not text.strip().isdigit() or not 1 <= int(text) <= MAX_DEVICES:
             hint = f"a number from 1 to {MAX_DEVICES}, or unset it"
             raise PeError(f"the environment variable CPU_NUM is {text!r}", hint=hint)
-        return tuple(Place("cpu", i) for i in range(int(text))), f"{int(text)} cpu (CPU_NUM)"
+        return Resources(_cpus(int(text)), 0, f"{int(text)} cpu (CPU_NUM)")
     cores = usable_cores()
-    n = cores if useful is None or cores == 1 else useful(cores)
+    layout = Layout(cores, cores) if best is None or cores == 1 else best(cores)
+    if layout.threads > layout.devices:
+        return Resources(_cpus(1), layout.threads, f"1 cpu, whose ops {layout.threads} of {cores} cores share")
+    n = layout.devices
     why = "cores of this process" if n == cores else f"of {cores} cores: a step is too short for more"
-    return tuple(Place("cpu", i) for i in range(n)), f"{n} cpu ({why})"
+    return Resources(_cpus(n), 0, f"{n} cpu ({why})")
+
+
+def _cpus(count: int) -> tuple[Place, ...]:
+    return tuple(Place("cpu", i) for i in range(count))

@@ -17,13 +17,14 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.data import Dataset, Feed, Loader, open_reader
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor, merge, run_startup
-from pe_cli.execute.work import useful_devices
+from pe_cli.execute.work import best_layout
 from pe_cli.graph.replicate import shared_variables
 from pe_cli.graph.sequences import declared_levels, resolve
 from pe_cli.optim.accumulate import SHARE
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.averages import Averages
+from pe_cli.session.devices import Resources
 from pe_cli.session.observer import Observer
 from pe_cli.session.team import StepResult, Team, open_team
 from pe_cli.session.values import Values
@@ -68,10 +69,10 @@ class Job:
         self.built: Built = built or build(run.model, run)
         if places is None:
             samples = run.train.batch_size if run.train else DEFAULT_BATCH
-            useful = partial(useful_devices, self.built.train or self.built.eval, samples)
-            self.places, self.devices = self.team.places(run, useful)
+            self.resources = self.team.resources(run, partial(best_layout, self.built.train or self.built.eval, samples))
         else:
-            self.places, self.devices = tuple(places), f"{len(places)} {places[0].kind}"
+            self.resources = Resources(tuple(places), 0, f"{len(places)} {places[0].kind}")
+        self.places = self.resources.places
         self.scope = Scope(self.places)
         self.scope.share(shared_variables(self.built.train or self.built.eval, self.places, run.build_strategy))
         self.values = Values(self.built, self.scope, self.team)
@@ -246,7 +247,7 @@ class Job:
             program,
             self.scope,
             build=self.run.build_strategy,
-            execution=self.run.exec_strategy,
+            execution=self.resources.execution(self.run.exec_strategy),
             seed=self.run.executor.seed,
             progress=self.observer.compiling,
             watchdog=self.run.executor.watchdog,

@@ -8,7 +8,7 @@ import hashlib
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,9 @@ from pe_cli.collectives.protocol import Communicator, PeerError
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.types import Place
+from pe_cli.execute.work import Layout
 from pe_cli.io import strict_json
-from pe_cli.session.devices import place_of_devices, resolve_places
+from pe_cli.session.devices import Resources, place_of_devices, resolve_places
 from pe_cli.session.stop import Limits, StopRequest
 
 Array = np.ndarray[Any, Any]
@@ -68,20 +68,20 @@ class Team:
         """Whether this process is the one that writes and speaks."""
         return self.rank == 0
 
-    def places(self, run: RunSpec, useful: Callable[[int], int] | None = None) -> tuple[tuple[Place, ...], str]:
-        """Return the devices of this process, and a sentence on them.
+    def resources(self, run: RunSpec, best: Callable[[int], Layout] | None = None) -> Resources:
+        """Return the devices and threads of this process.
 
         Args:
             run: says how many.
-            useful: see `resolve_places`.
+            best: see `resolve_places`.
 
         Raises:
             PeError: see `resolve_places`; or processes that do not fit together.
         """
         executor = run.executor
         devices = 1 if executor.type == "async" else executor.devices
-        places, text = resolve_places(executor.place, devices, place_of_devices(executor), useful)
-        return places, text + self._remark
+        found = resolve_places(executor.place, devices, place_of_devices(executor), best)
+        return replace(found, text=found.text + self._remark)
 
     def stop(self, limits: Limits | None) -> StopRequest:
         """Return what ends training before its time."""
@@ -161,13 +161,19 @@ class PeerTeam(Team):
         self._late: Callable[[], bool] = lambda: False
         self._is_late = False
 
-    def places(self, run: RunSpec, useful: Callable[[int], int] | None = None) -> tuple[tuple[Place, ...], str]:
-        """Return the devices of this process: as many as every other has.
+    def resources(self, run: RunSpec, best: Callable[[int], Layout] | None = None) -> Resources:
+        """Return the devices of this process: as many as every other has, each with one thread.
 
         With `auto` and no CPU_NUM the useful cores of a machine are divided by its processes.
         """
+
+        def apart(cores: int) -> Layout:
+            used = best(cores).threads if best else cores
+            return Layout(used, used)
+
         executor = run.executor
-        places, text = resolve_places(executor.place, executor.devices, place_of_devices(executor), useful)
+        own = resolve_places(executor.place, executor.devices, place_of_devices(executor), apart)
+        places, text = own.places, own.text
         digest = hashlib.sha256(resolved_yaml(run, standalone=True).encode()).hexdigest()
         found = self.texts({"config": digest, "host": socket.gethostname(), "devices": len(places)})
         other = next((r for r, facts in enumerate(found) if facts["config"] != found[0]["config"]), None)
@@ -184,7 +190,7 @@ class PeerTeam(Team):
             listed = ", ".join(map(str, counts))
             hint = "set executor.devices to a number, or CPU_NUM alike for all"
             raise PeError(f"the processes have {listed} devices, and must have as many each", hint=hint)
-        return places, f"{text} in each of {self.size} processes"
+        return Resources(places, 0, f"{text} in each of {self.size} processes")
 
     # --- what all know ------------------------------------------------------------------------------------------------
 

@@ -345,7 +345,7 @@ class Trainer:
         limit = SMOKE_STEPS if self.smoke else self.section.steps
         steps = limit if steps is None else (steps if limit is None else min(steps, limit))
         start = Start(
-            self.run.model.name, count, self.job.devices, steps, epochs, str(self.keeper.folder.path), self.at.step
+            self.run.model.name, count, self.job.resources.text, steps, epochs, str(self.keeper.folder.path), self.at.step
         )
         self.observer.started(start)
-        self.keeper.log(f"devices: {self.job.devices}")
+        self.keeper.log(f"devices: {self.job.resources.text}")

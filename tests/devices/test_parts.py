@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -11,8 +13,12 @@ from pe_cli.devices.parts import in_order, pieces
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.kernels.calls import Call
+from pe_cli.kernels.gemm import NARROW
+from pe_cli.layers.registry import find
+from pe_cli.ops.areas import areas
+from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.backward import gradients
-from pe_cli.program.ir import Program
+from pe_cli.program.ir import Program, program_guard
 
 
 def calls(*parts):
@@ -63,6 +69,59 @@ def _run(name, arrays, threads, steps):
     assert executor.threads == threads
     names = ["Out", *(g.name for g in found)]
     return [executor.run({}, names, i)[0][0] for i in range(steps)]
+
+
+#: Rows, columns and inner size of products: cut into rows, into columns, at sizes that no vector fits, and not at all.
+PRODUCTS = [(513, 96, 70), (37, 517, 301), (40, 66, 700), (2, 1000, 900), (1000, 2, 900), (200, 3, 3000), (7, 7, 7)]
+
+
+def _train(rows, width, inner, optimizer, threads):
+    main, startup = Program("main"), Program("startup")
+    main.random_seed = startup.random_seed = 3
+    with program_guard(main, startup):
+        x = find("data").fn("x", [inner])
+        hidden = find("fc").fn(x, width, act="relu")
+        loss = find("mean").fn(find("square").fn(find("fc").fn(hidden, 65)))
+        OPTIMIZERS[optimizer](learning_rate=0.1, **({"momentum": 0.9} if optimizer == "Momentum" else {})).minimize(loss)
+    scope = Scope([Place("cpu", 0)])
+    Executor(startup, scope, seed=3).run({})
+    executor = Executor(main, scope, seed=3, execution=ExecutionStrategy(num_threads=threads))
+    for step in range(3):
+        batch = np.random.default_rng(step).standard_normal((rows, inner)).astype("float32")
+        executor.run({"x": batch}, [loss.name], step)
+    parts = {c.part for t in executor.newest.tasks for c in t.calls}
+    return {name: scope.get(name) for name in scope}, parts
+
+
+@pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
+def test_a_trained_layer_has_the_same_bits_for_any_number_of_threads(sizes):
+    expected, _ = _train(*sizes, "SGD", 1)
+    for threads in (2, 3, 5, 16):
+        found, parts = _train(*sizes, "SGD", threads)
+        assert (parts == {None}) == (math.prod(sizes) < 1000)
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value, err_msg=f"{name} with {threads} threads")
+
+
+@pytest.mark.parametrize("optimizer", ["Momentum", "Adam"])
+def test_threads_of_one_device_share_an_update(optimizer):
+    expected, _ = _train(37, 517, 301, optimizer, 1)
+    for threads in (2, 7):
+        found, _ = _train(37, 517, 301, optimizer, threads)
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value, err_msg=f"{name} with {threads} threads")
+
+
+@pytest.mark.parametrize(("m", "n", "k"), PRODUCTS)
+@pytest.mark.parametrize("weights", [False, True])
+def test_areas_cover_a_product_once(m, n, k, weights):
+    for threads in (1, 2, 3, 64):
+        seen = np.zeros((m, n), int)
+        for area in areas(m, n, k, threads, weights=weights):
+            seen[slice(*area.rows), slice(*area.columns)] += 1
+            assert min(area.rows[1] - area.rows[0], area.columns[1] - area.columns[0]) >= min(m, n, NARROW + 1)
+        assert (seen == 1).all()
+        assert len(areas(m, n, k, threads)) <= threads
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -1,11 +1,11 @@
-"""How many devices a step is worth: by what it computes, and the same on every machine."""
+"""How cores share a step: by what it computes, and the same on every machine."""
 
 from __future__ import annotations
 
 import pytest
 
 from pe_cli.core.types import TensorType
-from pe_cli.execute.work import DEVICE, OPERATIONS, microseconds, operations, useful_devices
+from pe_cli.execute.work import BARRIER, OPERATIONS, UNEVEN, Cost, Layout, best_layout, costs, on_threads, operations
 from pe_cli.layers.registry import find
 from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.ir import Program, program_guard
@@ -41,26 +41,75 @@ def test_a_recurrence_counts_its_products():
     assert operations(op, lambda name: block.var(name).type) == 2 * 5 * 7 * (3 * 16 + 4 * 16)
 
 
+def layers(width: int, towers: int = 1, depth: int = 1) -> Program:
+    """Towers of fc layers on one feed, trained by SGD."""
+    main, startup = Program("main"), Program("startup")
+    with program_guard(main, startup):
+        x = find("data").fn("x", [width])
+        ends = []
+        for _ in range(towers):
+            h = x
+            for _ in range(depth):
+                h = find("fc").fn(h, width, act="relu")
+            ends.append(h)
+        OPTIMIZERS["SGD"](learning_rate=0.1).minimize(find("mean").fn(find("sum").fn(ends)))
+    return main
+
+
 def test_long_steps_are_worth_all_cores_and_short_ones_one():
-    assert useful_devices(network(8), 16, 64) == 1
-    assert useful_devices(network(2000), 256, 4) == 4
-    wide = useful_devices(network(700), 256, 64)
-    assert 2 <= wide < 64
+    assert best_layout(network(8), 16, 64) == Layout(1, 1)
+    assert best_layout(layers(1000), 4096, 4) == Layout(4, 4)
+    wide = best_layout(layers(700), 4096, 64)
+    assert 4 <= wide.threads < 64
+
+
+def test_small_batches_of_large_layers_are_shared_by_threads_and_large_ones_by_devices():
+    program = layers(512, depth=3)
+    assert best_layout(program, 64, 2) == Layout(1, 2)
+    assert best_layout(program, 8192, 2) == Layout(2, 2)
+
+
+def test_towers_are_shared_by_threads_even_where_a_batch_cannot_be_cut():
+    assert best_layout(layers(256, towers=8, depth=4), 1, 2) == Layout(1, 2)
+    assert best_layout(layers(256, towers=1, depth=4), 1, 2) == Layout(1, 1)
+
+
+def test_rows_of_a_table_are_left_to_devices():
+    main, startup = Program("main"), Program("startup")
+    with program_guard(main, startup):
+        ids = find("data").fn("ids", [1], dtype="int64")
+        h = find("embedding").fn(ids, [5000, 512], is_sparse=True)
+        h = find("fc").fn(find("fc").fn(h, 512), 512)
+        OPTIMIZERS["SGD"](learning_rate=0.1).minimize(find("mean").fn(h))
+    assert best_layout(main, 64, 2).devices == best_layout(main, 64, 2).threads
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 8])
-def test_no_other_number_of_devices_would_take_less(most):
+def test_what_is_chosen_takes_less_than_one_core(most):
     for width in (20, 200, 500):
-        program = network(width)
-        alone = microseconds(program, 128)
-        chosen = useful_devices(program, 128, most)
-        assert 1 <= chosen <= most
-        assert all(alone / chosen + DEVICE * (chosen - 1) <= alone / n + DEVICE * (n - 1) for n in range(1, most + 1))
-    assert microseconds(network(500), 128) > 2 * 128 * 500 * 500 / OPERATIONS
+        ops = costs(layers(width), 64)
+        chosen = best_layout(layers(width), 64, most)
+        assert 1 <= chosen.devices <= chosen.threads <= most
+        if chosen.devices == 1 < chosen.threads:
+            assert on_threads(ops, chosen.threads) < on_threads(ops, 1)
+
+
+def test_threads_take_no_less_than_their_share_and_the_longest_way():
+    ops = [Cost(30.0, 0, 1, (), ("a",)), Cost(30.0, 0, 1, (), ("b",)), Cost(10.0, 0, 1, ("a", "b"), ("c",))]
+    assert on_threads(ops, 1) == 70
+    assert on_threads(ops, 2) == 40  # one of the first two beside the other
+    assert on_threads([Cost(100.0, 0, 4, (), ("a",))], 2) == UNEVEN * 50 + BARRIER
+
+
+def test_a_step_counts_its_products_and_bytes():
+    program = network(500)
+    time = on_threads(costs(program, 128), 1)
+    assert time > 2 * 2 * 128 * 500 * 500 / OPERATIONS
+    assert time < on_threads(costs(program, 129), 1)
 
 
 def test_devices_that_would_all_do_the_same_are_worth_nothing():
-    assert useful_devices(network(2000, train=False, batched=False), 256, 8) == 1
+    assert best_layout(network(2000, train=False, batched=False), 256, 8).devices == 1
 
 
 def test_sizes_that_only_data_shows_speak_for_no_fewer():
@@ -68,4 +117,4 @@ def test_sizes_that_only_data_shows_speak_for_no_fewer():
     block = program.global_block()
     block.create_var("x", TensorType((-1, -1)), is_data=True, stop_gradient=True)
     block.append_op("relu", {"X": "x"}, {"Out": "y"}, {})
-    assert useful_devices(program, 16, 6) == 6
+    assert best_layout(program, 16, 6) == Layout(6, 6)

@@ -152,7 +152,7 @@ def reporting(definition: OpDef, sample: Sample) -> bool:
     arrays = sample_arrays(definition, sample, "float32")
     program, _ = build(definition.name, arrays, sample.attrs, sample.outputs)
     graph = replicate(program, [Place("cpu", 0)], BuildStrategy())
-    tasks = GraphLowering(graph, [concrete_types(program, {})], [1], 1, 1).run()
+    tasks = GraphLowering(graph, [concrete_types(program, {})], [1], 1).run()
     kernels = [call.kernel for task in tasks for call in task.calls]
     return any(isinstance(kernel, HostKernel) or "Status" in kernel.params for kernel in kernels)
 
