@@ -16,8 +16,8 @@ from pe_cli.program.ir import EMPTY, Operator, Program, Role
 
 #: What one core does, roughly: operations and bytes a microsecond; bytes that another core has just written take longer.
 OPERATIONS, BYTES, MOVED = 100_000, 40_000, 10_000
-#: Microseconds that a step takes longer for every further device: to cut and feed, to wake and wait for a thread.
-DEVICE = 60
+#: Microseconds that a step takes longer for every further thread: to wake it, wait for it, and feed its device.
+THREAD = 60
 #: Microseconds that a cut op takes longer, because its threads wait for each other; and by how much, because they never take equally long.
 BARRIER, UNEVEN = 2.0, 1.02
 #: More threads than any op has parts: for what becomes a part of a product, and waits for nobody.
@@ -150,10 +150,10 @@ def best_layout(program: Program, samples: int, most: int) -> Layout:
     batch = sum(op.time for op in twice) - alone  # what grows with the batch; without it every device would do the same
 
     def data(n: int) -> float:
-        return alone - batch + batch / n + DEVICE * (n - 1) + 2 * weights * (n - 1) / n  # gradients, then new values
+        return alone - batch + batch / n + THREAD * (n - 1) + 2 * weights * (n - 1) / n  # gradients, then new values
 
     def shared(n: int) -> float:
-        return on_threads(ops, n) + weights * (n - 1) / n
+        return on_threads(ops, n) + THREAD * (n - 1) + weights * (n - 1) / n
 
     devices = min(range(1, min(most, samples) + 1), key=data)
     threads = min(range(1, most + 1), key=shared)

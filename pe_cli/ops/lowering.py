@@ -27,7 +27,7 @@ class Lowering:
         sample_offset: index in the whole batch of the device's first sample.
         share: number of this part of the op's rows, and how many parts there are; see `OpDef.by_rows`.
         shares: threads that share an update among them; see `OpDef.spreads`.
-        threads: that the parts of this op may run on; `cuts` asks how many are worth it.
+        threads: that its parts may run on; `areas` says how many are worth it.
         more: gradients that such an update adds to those of its slot Grad: a list like it for every further device, in order.
         calls: what `call` collected.
         scratch_buffers: what `scratch` collected.
@@ -88,7 +88,7 @@ class Lowering:
                 int for Int, float for Real, STATUS for Status, STEP for PtrI64.
             dtype: element type T; default: of the first argument for a `Ptr` parameter, else of the first buffer.
             second: element type U; default: of the first argument for a `PtrU` parameter.
-            part: see `Call`; how an op is cut must depend on its shapes alone, or its bits would depend on the threads.
+            part: see `Call`; where a cut decides in which order something is added up, it must depend on shapes alone.
         """
         params = getattr(kernel, "params", ())
         assert len(params) == len(args), f"{kernel}: takes {len(params)} arguments, got {len(args)}"
