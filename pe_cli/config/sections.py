@@ -220,7 +220,9 @@ class ExecutorSection(Section):
         default=None, description="async: threads; one per core when absent, and no more than files"
     )
     place: Literal["cpu", "cuda"] = Field(default="cpu", description="kind of device")
-    devices: Devices = Field(default="auto", description="number of devices; auto: CPU_NUM, or else what is fastest on the cores of this process")
+    devices: Devices = Field(
+        default="auto", description="number of devices; auto: CPU_NUM, or else what is fastest on the cores of this process"
+    )
     processes: Processes = Field(
         default=1,
         description="pe train: 1, or mpi: all processes that mpiexec has started train one model and share every batch",

@@ -14,6 +14,7 @@ from pe_cli.devices.chains import chains
 from pe_cli.devices.loans import Loans
 from pe_cli.devices.memory import Arena
 from pe_cli.devices.parts import in_order, pieces
+from pe_cli.devices.pool import runners
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
 from pe_cli.devices.stall import StampedStep
 from pe_cli.devices.stamps import StampedTape
@@ -57,7 +58,8 @@ class CpuStep:
         calls = [in_order(w.calls) for w in works]
         instances = [[Instance(c.kernel, c.dtype, c.second) for c in row] for row in calls]
         pairs = [(c, n) for row, of in zip(calls, instances, strict=True) for c, n in zip(row, of, strict=True)]
-        found = addresses((n for c, n in pairs if not isinstance(c.kernel, HostKernel)), progress)
+        compiled = (n for c, n in pairs if not isinstance(c.kernel, HostKernel))
+        found = addresses([*compiled, *runners(threads)], progress)
         found |= {n: self._host(c) for c, n in pairs if isinstance(c.kernel, HostKernel)}
         instructions: list[Instruction] = []
         for i, (row, of) in enumerate(zip(calls, instances, strict=True)):

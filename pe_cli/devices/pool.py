@@ -24,6 +24,11 @@ def native_function(kernel: object) -> ctypes._FuncPointer:
     return _FUNCTION(addresses([instance])[instance])
 
 
+def runners(threads: int) -> list[Instance]:
+    """Return the kernels that run steps with so many threads; who compiles others compiles them along."""
+    return [Instance(k) for k in (native.run_tape, *((native.run_step, native.pool_worker) if threads > 1 else ()))]
+
+
 class Pool:
     """Threads 1..size-1; thread 0 is the caller's.
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from pe_cli.kernels.digest import digest
-from pe_cli.kernels.lang import Kernel
+from pe_cli.kernels.digest import digest, routines
+from pe_cli.kernels.lang import KERNELS, Kernel
 from pe_cli.kernels.target import cpu_name, features, vector_bytes
 
 MAGIC = b"pe-kernel-1\n"
@@ -51,6 +51,11 @@ class Instance:
 @functools.cache
 def _key(instance: Instance) -> str:
     return digest(instance.kernel, instance.dtype, instance.second, _environment())
+
+
+def symbol(instance: Instance) -> str:
+    """Return the name of an instance's function."""
+    return f"pe_{instance.key}"
 
 
 @functools.cache
@@ -176,7 +181,7 @@ def compile_instance(instance: Instance) -> bytes:
     """Compile in this process, store, and return the object."""
     from pe_cli.kernels.compiler import compile_kernel
 
-    body = compile_kernel(instance.kernel, instance.dtype, instance.second, f"pe_{instance.key}")
+    body = compile_kernel(instance.kernel, instance.dtype, instance.second, symbol(instance))
     store(instance.key, body)
     return body
 
@@ -196,6 +201,7 @@ def addresses(
     from pe_cli.kernels.workers import compile_all
 
     wanted = list(dict.fromkeys(instances))
+    wanted += dict.fromkeys(Instance(KERNELS[n], i.dtype) for i in wanted for n in routines(i.kernel, i.dtype))
     engine = _engine()
     with engine.lock:
         missing = {i.key: i for i in wanted if i.key not in engine.addresses}

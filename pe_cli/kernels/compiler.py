@@ -16,7 +16,7 @@ from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.extending import intrinsic as numba_intrinsic
 
 from pe_cli.core.types import DTYPES
-from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType
+from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, Routine
 from pe_cli.kernels.target import vector_bytes
 
 #: numba's types; it has no stubs, and makes some of its names at run time.
@@ -64,6 +64,23 @@ def _numba_type(name: str, dtype: str, second: str) -> Any:
     if name == "void":
         return nb.void
     return SCALARS[{"T": dtype, "U": second}.get(name, name)]
+
+
+class RoutineEmit:
+    """What a routine's `fn` works with: module, dtype, lanes, element type, and the name that its function must have."""
+
+    def __init__(self, dtype: str, entry: str) -> None:
+        self.module = ir.Module(entry)
+        self.module.triple = llvm.get_default_triple()
+        self.dtype = dtype
+        self.entry = entry
+        self.lanes = vector_bytes() // DTYPES[dtype]
+        self.element = {"float32": ir.FloatType(), "float64": ir.DoubleType()}[dtype]
+
+    def function(self, name: str, returns: Any, args: list[Any]) -> Any:
+        """Return the declaration of an external function or LLVM intrinsic, made on first use."""
+        found = self.module.globals.get(name)
+        return found or ir.Function(self.module, ir.FunctionType(returns, args), name)
 
 
 class Resolver:
@@ -189,6 +206,10 @@ def compile_kernel(kernel: Kernel, dtype: str, second: str, entry: str) -> bytes
     Returns:
         An object file; its only visible symbol is entry.
     """
+    if isinstance(kernel, Routine):
+        env = RoutineEmit(dtype, entry)
+        kernel.fn(env)
+        return _object(llvm.parse_assembly(str(env.module)), entry)
     resolver = Resolver(dtype, second, kernel.exact)
     args = []
     for kind in kernel.params:
@@ -206,6 +227,11 @@ def compile_kernel(kernel: Kernel, dtype: str, second: str, entry: str) -> bytes
     text, symbol = result.library.get_llvm_str(), result.fndesc.llvm_func_name
     module = llvm.parse_assembly(_apart(text, symbol) if kernel.apart else text)
     module.link_in(llvm.parse_assembly(_wrapper(entry, symbol, kernel, dtype, second)))
+    return _object(module, entry)
+
+
+def _object(module: Any, entry: str) -> bytes:
+    """Return the machine code of a module, of which only entry is visible."""
     for item in [*module.functions, *module.global_variables]:
         if not item.is_declaration and item.name != entry:
             item.linkage = "internal"

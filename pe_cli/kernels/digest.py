@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import sys
 import types
 from typing import Any
 
-from pe_cli.kernels.lang import Helper, Intrinsic, Kernel, PerType
+from pe_cli.core.types import FLOATS
+from pe_cli.kernels.lang import Helper, Intrinsic, Kernel, PerType, Routine
+
+#: Begins what stands for a routine in the texts that are hashed.
+ROUTINE = "routine "
 
 
 def _code(code: types.CodeType, out: list[str]) -> None:
@@ -42,7 +47,7 @@ def _function(fn: types.FunctionType, dtype: str, out: list[str], seen: set[int]
         _value(value, dtype, out, seen)
 
 
-def _value(value: Any, dtype: str, out: list[str], seen: set[int]) -> None:  # noqa: C901 - one case a kind of global
+def _value(value: Any, dtype: str, out: list[str], seen: set[int]) -> None:  # noqa: C901, PLR0912 - one case a kind of global
     if isinstance(value, Helper):
         chosen = value.of(dtype)
         if chosen.inline:
@@ -53,6 +58,10 @@ def _value(value: Any, dtype: str, out: list[str], seen: set[int]) -> None:  # n
         out.append(repr((value.name, value.returns, value.args)))
         if isinstance(value.emit, types.FunctionType):
             _function(value.emit, dtype, out, seen)
+    elif isinstance(value, Routine):
+        shared: Kernel = value
+        out.append(ROUTINE + shared.name)
+        _function(shared.fn, dtype, out, seen)
     elif isinstance(value, PerType):
         out.append(f"{value.name}={value.value(dtype)!r}")
     elif isinstance(value, types.FunctionType):
@@ -78,5 +87,23 @@ def digest(kernel: Kernel, dtype: str, second: str, environment: str) -> str:
         environment: versions and processor, from the compiler.
     """
     out = [environment, sys.version, kernel.name, repr(kernel.params), dtype, second, str(kernel.exact), str(kernel.apart)]
+    return hashlib.sha256("\0".join([*out, *_reached(kernel, dtype)]).encode()).hexdigest()[:32]
+
+
+def routines(kernel: Kernel, dtype: str) -> list[str]:
+    """Return the names of the routines that a kernel calls."""
+    if dtype not in FLOATS:
+        return []
+    return [text.removeprefix(ROUTINE) for text in dict.fromkeys(_reached(kernel, dtype)) if text.startswith(ROUTINE)]
+
+
+def extent(kernel: Kernel, dtype: str) -> int:
+    """Return how much code a kernel reaches, which tells roughly how long it takes to compile; no unit."""
+    return sum(map(len, _reached(kernel, dtype)))
+
+
+@functools.cache
+def _reached(kernel: Kernel, dtype: str) -> tuple[str, ...]:
+    out: list[str] = []
     _function(kernel.fn, dtype, out, set())
-    return hashlib.sha256("\0".join(out).encode()).hexdigest()[:32]
+    return tuple(out)

@@ -81,6 +81,14 @@ class Kernel:
 
 
 @dataclass(frozen=True, eq=False)
+class Routine(Kernel):
+    """Machine code that many kernels share: compiled once for an element type, and called by its symbol.
+
+    `fn(env)` emits it as LLVM IR: env is as for `Intrinsic`, without a builder, and has `entry`, the name that the function must have.
+    """
+
+
+@dataclass(frozen=True, eq=False)
 class Helper:
     """A function that kernels call; compiled with each of them.
 
@@ -188,6 +196,14 @@ def kernel(fn: Any = None, *, exact: bool = False, each: Helper | None = None) -
     if fn is None:
         return lambda f: kernel(f, exact=exact, each=each)
     return make_kernel(fn, f"{fn.__module__}:{fn.__qualname__}", exact=exact, each=each)
+
+
+def routine(fn: Any) -> Routine:
+    """Mark a function that emits a routine; see `Routine`."""
+    name = f"{fn.__module__}:{fn.__qualname__}"
+    assert name not in KERNELS, f"kernel {name} is defined twice"
+    KERNELS[name] = made = Routine(fn, (), name, False)
+    return made
 
 
 def helper(fn: Any, *, inline: bool = False) -> Helper:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pe_cli.kernels.lang import helper, intrinsic
+from pe_cli.kernels.lang import helper, intrinsic, routine
 
 #: Rows that a block may have, by (vector registers, vectors of columns). A block keeps rows*vectors accumulators, as
 #: many vectors of w as columns have, and one broadcast of x in registers. `shares` divides any number of rows among
@@ -78,8 +78,9 @@ class _Emitter:
         self.suffix = f"v{env.lanes}f{self.size * 8}"
         self.zero = ir.Constant(self.vector, [0.0] * env.lanes)
         self.byte_pointer = ir.IntType(8).as_pointer()
-        # Narrow machines have no masked loads: they get a second copy of the loops, for whole vectors only.
-        self.versions = vector_bytes() == 16
+        # Narrow machines have no masked loads: they get a second copy of the loops, for whole vectors only. On wide ones a masked
+        # load takes a slot of the arithmetic units, one of 25 in the tallest block.
+        self.versions = vector_bytes() == 16 or (vector_bytes() == 64 and vectors < WIDEST)
         self.fn = ir.Function(env.module, ir.FunctionType(ir.VoidType(), [self.i64] * len(NAMES)), name)
         self.fn.linkage = "linkonce_odr"
         self.fn.attributes.add("noinline")
@@ -114,7 +115,7 @@ class _Emitter:
             self.walk(heights, done)
             b.position_at_end(tail)
             self.mask = self.tail_mask()
-            self.walk(heights[-3:], done)
+            self.walk(heights if self.wide else heights[-3:], done)
         else:
             self.mask = self.tail_mask()
             self.walk(heights, done)
@@ -296,30 +297,38 @@ class _Emitter:
         return found
 
 
+@routine
+def microkernels(env: Any) -> None:
+    """Emit `entry(vectors, ...)`: the panels of every width behind one switch."""
+    from llvmlite import ir
+
+    i64 = ir.IntType(64)
+    found = ir.Function(env.module, ir.FunctionType(ir.VoidType(), [i64] * (1 + len(NAMES))), env.entry)
+    found.attributes.add("nounwind")
+    inside = ir.IRBuilder(found.append_basic_block("entry"))
+    end = found.append_basic_block("end")
+    switch = inside.switch(found.args[0], end)
+    for vectors in range(1, WIDEST + 1):
+        emitted = _Emitter(env, vectors, f"panel_{vectors}").emit()
+        block = found.append_basic_block(f"vectors{vectors}")
+        switch.add_case(ir.Constant(i64, vectors), block)
+        inside.position_at_end(block)
+        inside.call(emitted, found.args[1:])
+        inside.branch(end)
+    inside.position_at_end(end)
+    inside.ret_void()
+
+
 @intrinsic("void", "int64", *["int64"] * len(NAMES))
 def _panel(env: Any, args: list[Any]) -> Any:
     from llvmlite import ir
 
-    i64, b = ir.IntType(64), env.builder
-    name = f"pe_panel_{env.dtype}_{env.lanes}"
-    found = env.module.globals.get(name)
-    if found is None:
-        found = ir.Function(env.module, ir.FunctionType(ir.VoidType(), [i64] * len(args)), name)
-        found.linkage = "linkonce_odr"
-        found.attributes.add("nounwind")
-        inside = ir.IRBuilder(found.append_basic_block("entry"))
-        end = found.append_basic_block("end")
-        switch = inside.switch(found.args[0], end)
-        for vectors in range(1, WIDEST + 1):
-            emitted = _Emitter(env, vectors, f"{name}_{vectors}").emit()
-            block = found.append_basic_block(f"vectors{vectors}")
-            switch.add_case(ir.Constant(i64, vectors), block)
-            inside.position_at_end(block)
-            inside.call(emitted, found.args[1:])
-            inside.branch(end)
-        inside.position_at_end(end)
-        inside.ret_void()
-    b.call(found, args)
+    from pe_cli.kernels.cache import Instance, symbol
+
+    entry = symbol(Instance(microkernels, env.dtype))
+    fn = env.function(entry, ir.VoidType(), [ir.IntType(64)] * len(args))
+    fn.attributes.add("nounwind")
+    env.builder.call(fn, args)
 
 
 @helper

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.kernels import cache
 from pe_cli.kernels.cache import Instance
+from pe_cli.kernels.digest import extent
 from pe_cli.kernels.lang import KERNELS, MAKERS, Kernel
 
 Progress = Callable[[int, int, str], None]
@@ -39,7 +40,7 @@ def compile_all(instances: list[Instance], progress: Progress | None = None) -> 
 
 def _in_children(instances: list[Instance], workers: int, progress: Progress | None) -> dict[str, bytes]:
     todo: queue.SimpleQueue[Instance] = queue.SimpleQueue()
-    for instance in instances:
+    for instance in sorted(instances, key=lambda i: -extent(i.kernel, i.dtype)):  # long ones first, so that all end at once
         todo.put(instance)
     objects: dict[str, bytes] = {}
     failures: list[str] = []
@@ -124,7 +125,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in sys.stdin:
         instance = find(line)
-        body = compile_kernel(instance.kernel, instance.dtype, instance.second, f"pe_{instance.key}")
+        body = compile_kernel(instance.kernel, instance.dtype, instance.second, cache.symbol(instance))
         sys.stdout.buffer.write(f"{len(body)}\n".encode() + body)
         sys.stdout.buffer.flush()
 

@@ -12,6 +12,10 @@ import pytest
 
 import pe_cli
 from pe_cli.kernels import cache
+from pe_cli.kernels.digest import extent, routines
+from pe_cli.kernels.micro import microkernels
+from pe_cli.ops.assign import copy
+from pe_cli.ops.mul import products
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1])}
 CODE = """
@@ -48,6 +52,45 @@ def test_a_user_without_a_home_can_compile(tmp_path: Path) -> None:
 def test_the_second_process_reads_what_the_first_one_made(tmp_path: Path) -> None:
     assert compiled(PE_CACHE_DIR=str(tmp_path)) == "copy\n"
     assert compiled(PE_CACHE_DIR=str(tmp_path)) == ""
+
+
+PRODUCTS = """
+import numpy as np
+from pe_cli.core.types import Place
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.executor import Executor
+from pe_cli.layers.registry import find
+from pe_cli.program.ir import Program, program_guard
+program = Program("products")
+with program_guard(program, Program("startup")):
+    x = find("data").fn("x", [40])
+    out = find("matmul").fn(x, x, transpose_y=True)
+told = lambda done, total, name: print(name.split(":")[-1])
+feed = np.arange(200, dtype="float32").reshape(5, 40)
+(found,), _ = Executor(program, Scope([Place("cpu", 0)]), progress=told).run({"x": feed}, [out.name])
+assert np.allclose(found[out.name], feed @ feed.T)
+"""
+
+
+def test_a_routine_is_compiled_once_for_all_kernels_and_again_when_its_object_is_gone(tmp_path: Path) -> None:
+    def run() -> set[str]:
+        given = {**ENVIRONMENT, "PE_CACHE_DIR": str(tmp_path)}
+        done = subprocess.run([sys.executable, "-c", PRODUCTS], env=given, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return set(done.stdout.split())
+
+    assert {"products", "microkernels"} <= run()
+    assert run() == set()
+    (tmp_path / f"{cache.Instance(microkernels).key}.o").unlink()
+    assert run() == {"microkernels"}
+
+
+def test_what_calls_a_routine_counts_its_code() -> None:
+    assert routines(products, "float32") == [microkernels.name]
+    assert routines(copy, "float32") == routines(products, "int64") == []
+    keys = {cache.Instance(microkernels, dtype).key for dtype in ("float32", "float64")}
+    assert len(keys) == 2
+    assert extent(products, "float32") > extent(copy, "float32")
 
 
 def test_a_full_disk_leaves_no_half_of_an_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
