@@ -13,8 +13,6 @@ ENOUGH = 2_000_000
 ENOUGH_BYTES = 256 * 1024
 #: Columns of a part are a multiple of these: whole vectors, and no two threads write to one cache line.
 COLUMNS = 32
-#: A matrix with more rows than these is never cut into columns by an update: every row of a part is an entry of its table.
-MOST_ROWS = 4096
 
 Pair = tuple[int, int]
 
@@ -34,11 +32,6 @@ def column_pairs(n: int, parts: int) -> list[Pair]:
     return list(itertools.pairwise(min(n, COLUMNS * (units * p // parts)) for p in range(parts + 1)))
 
 
-def by_columns(m: int, n: int, parts: int) -> bool:
-    """Whether weights [m, n] are cut into columns, so that what is computed with them and their update stay with one core."""
-    return 1 < parts <= n // (2 * COLUMNS) and m <= MOST_ROWS
-
-
 def areas(m: int, n: int, k: int, threads: int, *, weights: bool = False) -> list[Area]:
     """Cut a product [m, k] [k, n] for threads: along its longer side, so that all together they read the least.
 
@@ -47,11 +40,10 @@ def areas(m: int, n: int, k: int, threads: int, *, weights: bool = False) -> lis
     Args:
         m, n, k: sizes.
         threads: most parts.
-        weights: the product is the gradient of weights: cut as their update is.
+        weights: the product is the gradient of weights: cut into rows, as their update is.
     """
     parts = max(1, min(threads, 2 * m * n * k // ENOUGH))
-    wide = not weights and n > m and n // parts >= COLUMNS
-    if wide:
+    if not weights and n > m and n // parts >= COLUMNS:
         return [Area((0, m), pair) for pair in column_pairs(n, parts)]
     parts = max(1, min(parts, m // (4 * NARROW)))
     return [Area(pair, (0, n)) for pair in itertools.pairwise(m * p // parts for p in range(parts + 1))]

@@ -98,8 +98,15 @@ def multiply(
 ) -> None:
     """Append the calls for out (+)= alpha factors @ others; products of one place of out are added up.
 
-    Where threads may share it, a large product is several calls, for parts of out or of its matrices. They take the numbers
-    of parts from `part` on.
+    Where threads may share it, a large product is several calls, for parts of out or of its matrices.
+
+    Args:
+        o: collects them.
+        factors, others, out: each with its matrices.
+        alpha: factor.
+        acc: 1 to add to out.
+        part: number of the first part.
+        weights: see `areas`.
     """
     (a, left), (b, right), (c, result) = factors, others, out
     batch = broadcast(left.batch, right.batch, result.batch)
@@ -146,21 +153,23 @@ def multiply_back(o: Lowering, x: Matrices, y: Matrices, out: Matrices, alpha: f
         _gradient(o, "X@GRAD", ((o.input("Y"), y), (g, out.flipped())) if x.transposed else pair, x, alpha)
     if o.has("Y@GRAD"):
         pair = ((o.input("X"), x.flipped()), (g, out))
-        _gradient(o, "Y@GRAD", ((g, out.flipped()), (o.input("X"), x)) if y.transposed else pair, y, alpha, o.threads)
+        _gradient(o, "Y@GRAD", ((g, out.flipped()), (o.input("X"), x)) if y.transposed else pair, y, alpha)
 
 
 def _gradient(
-    o: Lowering, slot: str, pair: tuple[tuple[Any, Matrices], tuple[Any, Matrices]], result: Matrices, alpha: float, part: int = 0
+    o: Lowering, slot: str, pair: tuple[tuple[Any, Matrices], tuple[Any, Matrices]], result: Matrices, alpha: float
 ) -> None:
     """Append the product that is a gradient: added by the kernel itself where that is one addition an element."""
+    weights = slot == "Y@GRAD"
+    part = o.threads if weights else 0  # beside the parts of X@GRAD
     left, right = pair[0][1], pair[1][1]
     many = math.prod(broadcast(left.batch, right.batch, result.batch))
     sizes = left.height, right.width, left.width, o.output(slot).type.numpy.itemsize
     once = many == math.prod(result.batch) and adds_at_once(left.transposed, *sizes)
     if many and once and alpha == 1:
-        multiply(o, *pair, (o.output(slot), result), alpha, preload(o, slot), part, part > 0)
+        multiply(o, *pair, (o.output(slot), result), alpha, preload(o, slot), part, weights)
     else:
-        beside(o, slot, lambda out: multiply(o, *pair, (out, result), alpha, 0, part, part > 0))
+        beside(o, slot, lambda out: multiply(o, *pair, (out, result), alpha, 0, part, weights))
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -79,7 +79,7 @@ def resolve_places(
     cores = usable_cores()
     layout = Layout(cores, cores) if best is None or cores == 1 else best(cores)
     if layout.threads > layout.devices:
-        return Resources(_cpus(1), layout.threads, f"1 cpu, whose ops {layout.threads} of {cores} cores share")
+        return Resources(_cpus(1), layout.threads, f"1 cpu (its ops are shared by {layout.threads} of {cores} cores)")
     n = layout.devices
     why = "cores of this process" if n == cores else f"of {cores} cores: a step is too short for more"
     return Resources(_cpus(n), 0, f"{n} cpu ({why})")
