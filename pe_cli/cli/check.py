@@ -75,6 +75,8 @@ def _data(source: Source, mistakes: Mistakes) -> list[str]:
 
 def _absent(spec: DataSpec, run: RunSpec) -> list[Path]:
     """Return the files that a reader's options name and that are not there."""
+    import os
+
     from pe_cli.config.nodes import ListNode, MapNode, ScalarNode
 
     found: list[object] = []
@@ -86,8 +88,9 @@ def _absent(spec: DataSpec, run: RunSpec) -> list[Path]:
             found += [item.value for item in node.items if isinstance(item, ScalarNode)]
         elif isinstance(node, MapNode):
             found += [e.value.value for e in node.entries.values() if isinstance(e.value, ScalarNode)]
-    paths = [run.path.parent / Path(value).expanduser() for value in found if isinstance(value, str)]
-    return [path for path in paths if not path.exists()]
+    # os.path's functions, because Path's raise for a name that is too long or has no such user in it
+    paths = [run.path.parent / os.path.expanduser(value) for value in found if isinstance(value, str)]  # noqa: PTH111
+    return [path for path in paths if not os.path.exists(path)]  # noqa: PTH110
 
 
 def _fits(source: Source, split: str) -> None:

@@ -100,7 +100,7 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return an exit code
+def run(arguments: list[str]) -> int:  # noqa: C901, PLR0911 - one return an exit code
     """Run the command line.
 
     Args:
@@ -133,6 +133,12 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return an exit code
     except MemoryError:
         click.echo("error: out of memory\nhint: use a smaller batch_size", err=True)
         return ExitCode.DEVICE
+    except OSError as error:
+        if error.filename is None or os.environ.get("PE_DEBUG"):
+            return _bug(error)
+        said = PeError(f"{error.filename}: {(error.strerror or str(error)).lower()}", hint="check the path and its permissions")
+        click.echo(said.render(), err=True)
+        return said.code
     except Exception as error:  # noqa: BLE001 - the one place that turns our own bugs into a message and exit code 1
         return _bug(error)
 

@@ -128,7 +128,7 @@ class _Run:
             self.mistakes.say(text, at, hint)
         if section is None:
             return None
-        model_path = _tidy(self.path.parent / Path(section.file).expanduser())
+        model_path = _tidy(self.path.parent / os.path.expanduser(section.file))  # noqa: PTH111 - Path's raises for no such user
         try:
             model = read_model(model_path, model_args, self.mistakes, section.at_of("file"))
         except PeError as error:

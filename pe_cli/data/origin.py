@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,10 +38,17 @@ class Origin:
         Raises:
             PeError: there is no such file, it is a folder, or it may not be read.
         """
-        path = self.base / Path(name).expanduser()
-        if path.is_dir():
+        path = self.base / os.path.expanduser(name)  # noqa: PTH111 - Path's raises where there is no such user
+        try:
+            mode = path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            raise self.error(f"no such file: {path}", self._remedy(path, name)) from None
+        except (OSError, ValueError) as error:
+            reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+            raise self.error(f"cannot read {path}: {reason.lower()}", "check the path") from None
+        if stat.S_ISDIR(mode):
             raise self.error(f"{path} is a folder, not a file", "name the file in it")
-        if not path.is_file():
+        if not stat.S_ISREG(mode):
             raise self.error(f"no such file: {path}", self._remedy(path, name))
         if not os.access(path, os.R_OK):
             raise self.error(f"may not read {path}: permission denied", f"chmod u+r {path}")

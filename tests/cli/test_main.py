@@ -177,3 +177,27 @@ def test_the_second_signal_stops_at_once(config: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == ExitCode.INTERRUPTED, done.stderr
     assert time.monotonic() - begin < 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        pytest.param(("train", "run.yaml", "-o", f"data.train.file={'d' * 300}"), ExitCode.DATA, id="data"),
+        pytest.param(("train", "run.yaml", "-o", "data.train.file=~nobody-here/x.npz"), ExitCode.DATA, id="data of nobody"),
+        pytest.param(("check", "run.yaml", "-o", f"model={'d' * 300}"), ExitCode.USAGE, id="model"),
+        pytest.param(("check", "run.yaml", "-o", "model=~nobody-here/x.yaml"), ExitCode.USAGE, id="model of nobody"),
+        pytest.param(("check", "d" * 300), ExitCode.USAGE, id="config"),
+        pytest.param(("eval", "d" * 300), ExitCode.USAGE, id="run"),
+        pytest.param(("report", "d" * 300), ExitCode.USAGE, id="report"),
+        pytest.param(("train", "--resume", "d" * 300), ExitCode.USAGE, id="resume"),
+        pytest.param(("train", "run.yaml", "--init", "d" * 300), ExitCode.DATA, id="init"),
+        pytest.param(("train", "run.yaml", "-o", f"output.dir={'d' * 300}"), ExitCode.USAGE, id="output"),
+    ],
+)
+def test_paths_that_cannot_be(pe: Pe, config: Path, arguments: tuple[str, ...], code: ExitCode) -> None:
+    """Names longer than the system's, and homes of users that do not exist."""
+    given = [config if a == "run.yaml" else a for a in arguments]
+    done = pe(*given)
+    assert done.code == code, done.err
+    assert "bug" not in done.err
+    assert done.err.startswith("error: ") or ": error: " in done.err.splitlines()[0]
