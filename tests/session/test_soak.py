@@ -12,19 +12,11 @@ import pytest
 
 from pe_cli.core.errors import ExitCode
 from pe_cli.session.stop import StopRequest
+from tests.cli.conftest import MODEL
 from tests.session.conftest import Bench
 
 #: Epochs of 22 steps; `PE_SOAK=5000` looks longer.
 EPOCHS = int(os.environ.get("PE_SOAK", "250"))
-MODEL = """\
-name: line
-feeds: {x: {shape: [4], dtype: float32}, y: {shape: [1], dtype: float32}}
-layers:
-  guess: {type: fc, input: x, size: 1}
-  error: {type: square_error_cost, input: guess, label: y}
-  loss:  {type: mean, x: error}
-fetches: [loss]
-"""
 CONFIG = """\
 model: line.yaml
 data: {train: {reader: npy, files: {x: x.npy, y: y.npy}, shuffle: true}}
