@@ -11,7 +11,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, PtrU, Real, T, helper, kernel, pointer
 from pe_cli.kernels.vecmath import square_root
-from pe_cli.ops.gradient import add_l2, with_l2
+from pe_cli.ops.decay import add_l2, with_l2
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset, Table
 from pe_cli.ops.optimizer import accelerate, descend, momentum, momentum_step, rate, sgd_step
 from pe_cli.ops.optimizer_moments import adam, adam_step
