@@ -17,7 +17,8 @@ from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.plan import Plan, Request
+from pe_cli.execute.plan import Plan
+from pe_cli.execute.request import Request
 from pe_cli.execute.shortcut import Shortcut, Shortcuts
 from pe_cli.execute.split import check_offsets, cut, split_sizes
 from pe_cli.graph.passes import customized_gradient

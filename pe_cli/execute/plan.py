@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,12 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Progress, Spot, Timeline, Work, device
 from pe_cli.devices.scope import Scope
+from pe_cli.execute.device_memory import plan_devices
 from pe_cli.execute.doors import Door
 from pe_cli.execute.lower import GraphLowering, Task, device_types
-from pe_cli.execute.memory import MemoryPlan, plan_memory
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
 from pe_cli.execute.processes import Whole, whole_of
+from pe_cli.execute.request import Request, fetched_rows
 from pe_cli.execute.updates import Updates
 from pe_cli.graph.replicate import shared_variables
 from pe_cli.graph.ssa import Graph
@@ -27,38 +27,12 @@ from pe_cli.kernels.codes import NOT_FINITE
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.nothing import nothing
 from pe_cli.ops.status import failure, not_finite
-from pe_cli.program.ir import Role
-from pe_cli.program.sparse import rows_of, table_of
+from pe_cli.program.sparse import table_of
 
 #: A feed of fewer bytes is copied: that takes no longer than to put its address into the tape.
 LEND_BYTES = 16384
 #: The space of dependency analysis that stands for the Python interpreter.
 HOST = 1 << 62
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a plan is for; equal requests share a plan.
-
-    Args:
-        feeds: per device: name -> type of its part of the batch.
-        sizes: samples of each device.
-        fetches: names of variables to read after the step.
-        whole: feeds and samples of the devices of all processes; None where this is the only one.
-    """
-
-    feeds: tuple[tuple[tuple[str, TensorType], ...], ...]
-    sizes: tuple[int, ...]
-    fetches: tuple[str, ...]
-    whole: tuple[tuple[tuple[tuple[str, TensorType], ...], ...], tuple[int, ...]] | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.feeds, self.sizes, self.fetches)))
-
-    def __hash__(self) -> int:
-        """Return the hash, computed once: every step looks a request up."""
-        found: int = self._hash  # type: ignore[attr-defined]
-        return found
 
 
 class Plan:
@@ -302,71 +276,6 @@ def _read(graph: Graph, request: Request) -> set[str]:
     return read | {v.name for v in block.vars.values() if v.persistable} | set(request.fetches)
 
 
-@dataclass(frozen=True)
-class DeviceMemory:
-    """One device's part of a plan's memory.
-
-    Args:
-        plan: offsets of temporaries.
-        placed: buffers that live in the scope.
-        same: buffers that are the same bytes as one in the scope.
-    """
-
-    plan: MemoryPlan
-    placed: tuple[Buffer, ...]
-    same: Mapping[Buffer, Buffer]
-
-
-def plan_devices(
-    graph: Graph,
-    request: Request,
-    low: GraphLowering,
-    tasks: Sequence[Task],
-    strategy: BuildStrategy,
-    threads: int,
-) -> list[DeviceMemory]:
-    """Plan the memory of every device; allocates nothing.
-
-    Where there are more threads than devices, memory is shared only where the data orders those who use it.
-
-    Raises:
-        PeError: a fetched variable that no op writes.
-    """
-    block = graph.program.global_block()
-    ancestors = _ancestors(tasks) if threads > len(graph.places) else None
-    reduced = [n for node in graph.nodes if node.kind.endswith("all_reduce") for n in node.op.inputs["X"]]
-    fetched = (*request.fetches, *fetched_rows(graph, request).values())
-    out = []
-    for d in range(len(graph.places)):
-        feeds = dict(request.feeds[d])
-        for name in fetched:
-            block.var(name)
-            if name not in low.types[d]:
-                raise PeError(
-                    f"variable '{name}' gets no value in this program", hint="fetch a variable that an op writes"
-                )
-        for name in (*feeds, *fetched):
-            low.buffer(name, graph.homes.get(name, d))
-        mine = {b: n for (n, where), b in low.buffers.items() if where == d}
-        placed = [b for b, n in mine.items() if block.var(n).persistable]
-        kept = [b for b, n in mine.items() if (n in feeds or n in fetched) and b not in set(placed)]
-        pinned = [low.buffer(n, d) for n in reduced]
-        index = [i for i, t in enumerate(tasks) if t.home == d or any(b in mine for b in (*t.reads, *t.writes))]
-        own = [_only(tasks[i], mine, d) for i in index]
-        before = None if ancestors is None else [_pick(ancestors[i], index) for i in index]
-        plan, same = plan_memory(
-            own,
-            placed,
-            kept,
-            pinned,
-            share=strategy.memory_optimize,
-            inplace=strategy.enable_inplace,
-            ancestors=before,
-        )
-        out.append(DeviceMemory(plan, tuple(placed), same))
-    return out
-
-
 def _elsewhere(graph: Graph, fetches: Sequence[str]) -> dict[tuple[str, int], int]:
     """Return, for fetches that not every device computes (with Reduce: the owner alone), the device whose value is meant."""
     writers = {(v.name, v.device): None for node in graph.nodes for v in node.outputs}
@@ -375,43 +284,3 @@ def _elsewhere(graph: Graph, fetches: Sequence[str]) -> dict[tuple[str, int], in
         there = [d for n, d in writers if n == name]
         found |= {(name, d): there[-1] for d in graph.active if there and d not in there}
     return found
-
-
-def fetched_rows(graph: Graph, request: Request) -> dict[str, str]:
-    """Return the row-sparse gradients that are fetched, with the variables of their row numbers."""
-    block = graph.program.global_block()
-    found = {name: rows_of(block, name) for name in request.fetches}
-    return {name: rows for name, rows in found.items() if rows is not None}
-
-
-def _ancestors(tasks: Sequence[Task]) -> list[int]:
-    """Return for every task, as bits, the tasks that the data makes come before it."""
-
-    def ranges(task: Task) -> tuple[list[Range], list[Range]]:
-        return [(id(b), 0, 1) for b in task.reads], [(id(b), 0, 1) for b in task.writes]
-
-    found: list[int] = []
-    for waits in dependencies(tasks, [Role.FORWARD] * len(tasks), ranges, Rules()):
-        bits = 0
-        for before in waits:
-            bits |= found[before] | 1 << before
-        found.append(bits)
-    return found
-
-
-def _pick(bits: int, index: Sequence[int]) -> int:
-    """Return the bits of some tasks, renumbered."""
-    if index and index[-1] == len(index) - 1:
-        return bits
-    return sum(1 << k for k, i in enumerate(index) if bits >> i & 1)
-
-
-def _only(task: Task, mine: Mapping[Buffer, str], device_index: int) -> Task:
-    """Return the part of a task that touches one device's buffers."""
-    shared = task.shares if all(b in mine for b in task.shares) else {}
-    # with Reduce, an update may read what another device holds
-    over = {out: source for out, source in task.takes_over.items() if out in mine and source in mine}
-    reads = [b for b in task.reads if b in mine]
-    writes = [b for b in task.writes if b in mine]
-    scratch = task.scratch if task.home == device_index else []
-    return Task(task.node, task.home, task.calls, reads, writes, scratch, over, shared)

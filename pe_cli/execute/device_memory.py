@@ -1,0 +1,114 @@
+"""The memory of every device of a graph: what lies in the scope, and the arena of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.strategy import BuildStrategy
+from pe_cli.execute.lower import GraphLowering, Task
+from pe_cli.execute.memory import MemoryPlan, plan_memory
+from pe_cli.execute.order import Range, Rules, dependencies
+from pe_cli.execute.request import Request, fetched_rows
+from pe_cli.graph.ssa import Graph
+from pe_cli.ops.lowering import Buffer
+from pe_cli.program.ir import Role
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """One device's part of a plan's memory.
+
+    Args:
+        plan: offsets of temporaries.
+        placed: buffers that live in the scope.
+        same: buffers that are the same bytes as one in the scope.
+    """
+
+    plan: MemoryPlan
+    placed: tuple[Buffer, ...]
+    same: Mapping[Buffer, Buffer]
+
+
+def plan_devices(
+    graph: Graph,
+    request: Request,
+    low: GraphLowering,
+    tasks: Sequence[Task],
+    strategy: BuildStrategy,
+    threads: int,
+) -> list[DeviceMemory]:
+    """Plan the memory of every device; allocates nothing.
+
+    Where there are more threads than devices, memory is shared only where the data orders those who use it.
+
+    Raises:
+        PeError: a fetched variable that no op writes.
+    """
+    block = graph.program.global_block()
+    ancestors = _ancestors(tasks) if threads > len(graph.places) else None
+    reduced = [n for node in graph.nodes if node.kind.endswith("all_reduce") for n in node.op.inputs["X"]]
+    fetched = (*request.fetches, *fetched_rows(graph, request).values())
+    out = []
+    for d in range(len(graph.places)):
+        feeds = dict(request.feeds[d])
+        for name in fetched:
+            block.var(name)
+            if name not in low.types[d]:
+                raise PeError(
+                    f"variable '{name}' gets no value in this program", hint="fetch a variable that an op writes"
+                )
+        for name in (*feeds, *fetched):
+            low.buffer(name, graph.homes.get(name, d))
+        mine = {b: n for (n, where), b in low.buffers.items() if where == d}
+        placed = [b for b, n in mine.items() if block.var(n).persistable]
+        kept = [b for b, n in mine.items() if (n in feeds or n in fetched) and b not in set(placed)]
+        pinned = [low.buffer(n, d) for n in reduced]
+        index = [i for i, t in enumerate(tasks) if t.home == d or any(b in mine for b in (*t.reads, *t.writes))]
+        own = [_only(tasks[i], mine, d) for i in index]
+        before = None if ancestors is None else [_pick(ancestors[i], index) for i in index]
+        plan, same = plan_memory(
+            own,
+            placed,
+            kept,
+            pinned,
+            share=strategy.memory_optimize,
+            inplace=strategy.enable_inplace,
+            ancestors=before,
+        )
+        out.append(DeviceMemory(plan, tuple(placed), same))
+    return out
+
+
+def _ancestors(tasks: Sequence[Task]) -> list[int]:
+    """Return for every task, as bits, the tasks that the data makes come before it."""
+
+    def ranges(task: Task) -> tuple[list[Range], list[Range]]:
+        return [(id(b), 0, 1) for b in task.reads], [(id(b), 0, 1) for b in task.writes]
+
+    found: list[int] = []
+    for waits in dependencies(tasks, [Role.FORWARD] * len(tasks), ranges, Rules()):
+        bits = 0
+        for before in waits:
+            bits |= found[before] | 1 << before
+        found.append(bits)
+    return found
+
+
+def _pick(bits: int, index: Sequence[int]) -> int:
+    """Return the bits of some tasks, renumbered."""
+    if index and index[-1] == len(index) - 1:
+        return bits
+    return sum(1 << k for k, i in enumerate(index) if bits >> i & 1)
+
+
+def _only(task: Task, mine: Mapping[Buffer, str], device_index: int) -> Task:
+    """Return the part of a task that touches one device's buffers."""
+    shared = task.shares if all(b in mine for b in task.shares) else {}
+    # with Reduce, an update may read what another device holds
+    over = {out: source for out, source in task.takes_over.items() if out in mine and source in mine}
+    reads = [b for b in task.reads if b in mine]
+    writes = [b for b in task.writes if b in mine]
+    scratch = task.scratch if task.home == device_index else []
+    return Task(task.node, task.home, task.calls, reads, writes, scratch, over, shared)

@@ -1,0 +1,41 @@
+"""What a step is asked for: the types of the feeds of every device, its samples, and what is fetched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pe_cli.core.types import TensorType
+from pe_cli.graph.ssa import Graph
+from pe_cli.program.sparse import rows_of
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a plan is for; equal requests share a plan.
+
+    Args:
+        feeds: per device: name -> type of its part of the batch.
+        sizes: samples of each device.
+        fetches: names of variables to read after the step.
+        whole: feeds and samples of the devices of all processes; None where this is the only one.
+    """
+
+    feeds: tuple[tuple[tuple[str, TensorType], ...], ...]
+    sizes: tuple[int, ...]
+    fetches: tuple[str, ...]
+    whole: tuple[tuple[tuple[tuple[str, TensorType], ...], ...], tuple[int, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.feeds, self.sizes, self.fetches)))
+
+    def __hash__(self) -> int:
+        """Return the hash, computed once: every step looks a request up."""
+        found: int = self._hash  # type: ignore[attr-defined]
+        return found
+
+
+def fetched_rows(graph: Graph, request: Request) -> dict[str, str]:
+    """Return the row-sparse gradients that are fetched, with the variables of their row numbers."""
+    block = graph.program.global_block()
+    found = {name: rows_of(block, name) for name in request.fetches}
+    return {name: rows for name, rows in found.items() if rows is not None}
