@@ -20,6 +20,7 @@ from pe_cli.config.nodes import to_data
 from pe_cli.config.parse import Source, parse
 from pe_cli.core.errors import PeError
 from pe_cli.io import strict_json
+from pe_cli.io.lock import is_free
 from pe_cli.io.metric_files import KEYS
 from pe_cli.io.run_folder import RunFolder
 from pe_cli.io.tensors import data_error
@@ -29,7 +30,7 @@ LIMIT = 1 << 20
 #: Different metrics of a run, and records of one of them, that are kept; of more records the newest.
 MOST_METRICS = 4000
 MOST_RECORDS = 200_000
-#: Seconds after which a run that says it is running, but has no process here, is called lost.
+#: Seconds after which a run that says it is running, but has no process here, is called lost where its lock tells nothing.
 PATIENCE = 60.0
 
 
@@ -70,6 +71,7 @@ class Run:
         config: resolved.yaml as data; empty where it can't be read.
         config_text: as it is written.
         environment: of env.json.
+        gone: whether it says that it is running, but its process is no more.
     """
 
     path: Path
@@ -79,6 +81,7 @@ class Run:
     config: Mapping[str, Any]
     config_text: str
     environment: Mapping[str, Any]
+    gone: bool = False
 
     @property
     def name(self) -> str:
@@ -93,8 +96,7 @@ class Run:
     @property
     def state(self) -> str:
         """State: running, done, stopped or failed; lost where the process that says it runs is no more."""
-        said = str(self.status.get("state", "unknown"))
-        return "lost" if said == "running" and _is_gone(self.status) else said
+        return "lost" if self.gone else str(self.status.get("state", "unknown"))
 
     @property
     def warning(self) -> str:
@@ -150,14 +152,16 @@ def read_run(path: Path) -> Run:
         what = "not the folder of a run: it has no status.json" if path.is_dir() else "no such folder"
         raise data_error(f"{path}: {what}", newest_in(path) or "name a folder that pe train wrote; pe runs lists them")
     text = read_limited(folder.resolved_path)
+    status, gone = _status(folder)
     return Run(
         path,
-        folder.read_status(),
+        status,
         _series(folder),
         _speed(folder),
         _config(text),
         text,
         _environment(folder.env_path),
+        gone,
     )
 
 
@@ -283,7 +287,21 @@ def _time(text: object) -> datetime | None:
     return None
 
 
-def _is_gone(status: Mapping[str, Any]) -> bool:
+def _status(folder: RunFolder) -> tuple[dict[str, object], bool]:
+    """Return a run's status, and whether it says that the run is running though its process is no more."""
+    status = folder.read_status()
+    if status.get("state") != "running":
+        return status, False
+    free = is_free(folder.path, status.get("lock"))
+    if free is None:
+        return status, _is_silent(status)
+    if not free:
+        return status, False
+    now = folder.read_status()  # the run may have come to its end, or gone on elsewhere, since the status was read
+    return now, all(now.get(key) == status.get(key) for key in ("state", "lock"))
+
+
+def _is_silent(status: Mapping[str, Any]) -> bool:
     """Whether the process is not on this machine and nothing was heard of it for a while; it may run on another."""
     pid, heard = status.get("pid"), _time(status.get("updated"))
     if not isinstance(pid, int) or heard is None or (datetime.now(UTC) - heard).total_seconds() < PATIENCE:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from pe_cli.core.errors import PeError, did_you_mean
-from pe_cli.io import append, atomic, strict_json
+from pe_cli.io import append, atomic, lock, strict_json
 from pe_cli.io.environment import environment
 from pe_cli.io.tensors import data_error
 
@@ -192,16 +191,15 @@ class RunFolder:
     def hold(self) -> Iterator[None]:
         """Keep other processes from training in this folder; the system lets go when this process dies.
 
+        What its lock is known by is `lock` in status.json, so that others see at once when this process is gone.
+
         Raises:
-            PeError: USAGE; another process holds it, or the folder can't be opened.
+            PeError: USAGE; another process holds it, it has links that lead out of it, or it can't be opened or written. DEVICE; the
+                disk is full or failed.
         """
-        try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError as error:
-            raise atomic.write_error(error, self.path) from None
-        try:
+        with contextlib.ExitStack() as held:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                mark = held.enter_context(lock.locked(self.path))
             except BlockingIOError:
                 who: object = "another one"
                 with contextlib.suppress(PeError):
@@ -210,13 +208,19 @@ class RunFolder:
                     f"{self.path}: another process trains in this folder: {who}",
                     hint="wait for its end or stop it, or start a new run without --resume",
                 ) from None
-            except OSError as error:
-                # Some network file systems can't lock a folder: then the user keeps one process per folder.
-                if error.errno not in atomic.NO_LOCKS:
-                    raise atomic.write_error(error, self.path) from None
+            self.check_links()
+            self._marked(mark)
             yield
-        finally:
-            os.close(descriptor)
+
+    def _marked(self, mark: str | None) -> None:
+        """Write down what the lock is known by; this is no news of the run, so `updated` and `pid` stay."""
+        try:
+            status = self.read_status()
+        except PeError:
+            return  # the next status replaces what is damaged
+        if status.pop("lock", None) != mark:
+            known = {} if mark is None else {"lock": mark}
+            atomic.write_text(self.status_path, strict_json.dumps(status | known, indent=1) + "\n")
 
     def check_links(self) -> None:
         """Refuse symbolic links that lead out of the folder: a run from elsewhere may not have us write there.

@@ -103,7 +103,6 @@ class Keeper:
             draw(self._job, self.folder)
 
     def _restore(self, resume: Resume) -> None:
-        self.folder.check_links()
         for place in (self.folder.path, self.folder.fetches):
             atomic.clean_temporaries(place, older_than=0.0)  # nobody else writes here now
         for text in (*check_config(resume, self._run), *environment_changes(self.folder)):

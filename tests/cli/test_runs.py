@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import socket
+import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,8 +15,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+import pe_cli
 from tests.cli.conftest import Pe
 from tests.io.runs import EVIL, hostile, make_run, ordinary
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1])}
 
 
 class Page(HTMLParser):
@@ -74,6 +80,29 @@ def test_the_list_of_runs(pe: Pe, tmp_path: Path) -> None:
     (first, _) = json.loads(pe("runs", tmp_path, "--json").out)
     assert (first["state"], first["seconds"], first["best"]["value"]) == ("done", 90, 0.9)
     assert first["metrics"]["train/loss"] == 0.05
+
+
+def test_a_run_that_was_killed_is_lost_at_once_and_one_that_lives_is_not(pe: Pe, config: Path) -> None:
+    runs = config.parent / "runs"
+    command = [sys.executable, "-m", "pe_cli.cli.main", "train", config, "-o", "train.epochs=1000000"]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        assert child.stdout
+        assert any(line.startswith("step") for line in child.stdout)
+        assert state_of(pe, runs) == "running"
+        child.kill()
+        # not waited for, so that its number is still taken
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        os.kill(child.pid, 0)
+        assert state_of(pe, runs) == "lost"
+    assert child.returncode == -signal.SIGKILL
+    assert re.search(r" line +lost ", pe("runs", runs).out)
+    again = pe("train", config, "--resume", next(runs.iterdir()), "-o", "train.epochs=1000000", "--max-steps", 1, "--quiet")
+    assert (again.code, state_of(pe, runs)) == (75, "stopped"), again.err
+
+
+def state_of(pe: Pe, runs: Path) -> object:
+    (run,) = json.loads(pe("runs", runs, "--json").out)
+    return run["state"]
 
 
 def test_a_folder_without_runs_and_no_folder(pe: Pe, tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.io import history
 from pe_cli.io.history import find_runs, flatten, read_run
+from pe_cli.io.lock import is_free, locked
 from tests.io.runs import CONFIG, make_run, ordinary
 
 
@@ -86,6 +88,48 @@ def test_speed_is_the_difference_of_lines(tmp_path: Path) -> None:
 def test_a_run_that_says_it_runs(tmp_path: Path, pid: int, updated: str, state: str) -> None:
     heard = datetime.now(UTC).isoformat() if updated == "now" else updated
     assert read_run(make_run(tmp_path, state="running", pid=pid, updated=heard)).state == state
+
+
+def test_the_lock_of_this_machine_tells_at_once_whether_a_run_is_lost(tmp_path: Path) -> None:
+    now = datetime.now(UTC).isoformat()
+    fresh = {"state": "running", "pid": os.getpid(), "updated": now}
+    silent = {"state": "running", "pid": 2**22 + 5, "updated": "2024-02-29T12:00:00+00:00"}
+    folder = make_run(tmp_path, **fresh)
+    with locked(folder) as mark:
+        for status in (fresh, silent):
+            (folder / "status.json").write_text(json.dumps({**status, "lock": mark}))
+            assert read_run(folder).state == "running", "somebody holds it"
+    (folder / "status.json").write_text(json.dumps({**fresh, "lock": mark}))
+    assert read_run(folder).state == "lost", "nobody holds it, whoever has the number of its process now"
+    (folder / "status.json").write_text(json.dumps({**fresh, "lock": "0" * 16}))
+    assert read_run(folder).state == "running", "it was locked on another machine"
+    (folder / "status.json").write_text(json.dumps({**fresh, "state": "done", "lock": mark}))
+    assert read_run(folder).state == "done"
+
+
+@pytest.mark.parametrize(
+    ("later", "state"),
+    [
+        pytest.param({"state": "done"}, "done", id="it came to its end"),
+        pytest.param({"lock": "0" * 16}, "running", id="another machine went on with it"),
+    ],
+)
+def test_a_run_that_changes_while_it_is_looked_at_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: dict[str, str], state: str
+) -> None:
+    folder = make_run(tmp_path)
+    with locked(folder) as mark:
+        pass
+    status = {"state": "running", "pid": 1, "updated": datetime.now(UTC).isoformat(), "lock": mark}
+    (folder / "status.json").write_text(json.dumps(status))
+    assert read_run(folder).state == "lost"
+
+    def slow(path: Path, known: object) -> bool | None:
+        (folder / "status.json").write_text(json.dumps(status | later))
+        return is_free(path, known)
+
+    monkeypatch.setattr(history, "is_free", slow)
+    assert read_run(folder).state == state
 
 
 def test_runs_are_found_by_when_they_began(tmp_path: Path) -> None:

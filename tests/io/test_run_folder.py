@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.io import lock
+from pe_cli.io.lock import is_free
 from pe_cli.io.run_folder import RunFolder, environment
 
 NOON = datetime(2024, 2, 29, 12, 0, 5)
@@ -163,6 +165,39 @@ def test_a_held_folder_is_refused_to_others_of_this_process_too(run: RunFolder) 
     with run.hold(), pytest.raises(PeError, match="another process trains in this folder") as caught:
         RunFolder(run.path).hold().__enter__()
     assert caught.value.code == ExitCode.USAGE
+    with run.hold():
+        pass
+
+
+def test_a_held_folder_tells_its_lock_and_nothing_else_changes(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run.read_status() | {"updated": "then", "pid": 5}
+    run.status_path.write_text(json.dumps(before))
+    with run.hold():
+        held = run.read_status()
+        assert held == before | {"lock": held["lock"]}
+        run.status(step=3)
+        assert run.read_status()["lock"] == held["lock"]
+        assert is_free(run.path, held["lock"]) is False
+    assert is_free(run.path, held["lock"]) is True
+    monkeypatch.setattr(lock, "_BOOT", run.path / "none")
+    with run.hold():
+        assert "lock" not in run.read_status(), "what an earlier process wrote counts no more"
+    run.status_path.write_text("{")
+    with run.hold():
+        run.status(state="running")
+    assert run.read_status()["state"] == "running"
+
+
+def test_nothing_is_written_through_a_link_that_leads_out(run: RunFolder, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.json"
+    run.status_path.rename(mine)
+    text = mine.read_text()
+    run.status_path.symlink_to(mine)
+    with pytest.raises(PeError, match=r"status\.json: this link leads out of the run's folder") as caught, run.hold():
+        pass
+    assert (caught.value.code, mine.read_text()) == (ExitCode.USAGE, text)
+    run.status_path.unlink()
+    mine.rename(run.status_path)
     with run.hold():
         pass
 
