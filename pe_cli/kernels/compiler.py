@@ -209,7 +209,7 @@ def compile_kernel(kernel: Kernel, dtype: str, second: str, entry: str) -> bytes
     if isinstance(kernel, Routine):
         env = RoutineEmit(dtype, entry)
         kernel.fn(env)
-        return _object(llvm.parse_assembly(str(env.module)), entry)
+        return _object(llvm.parse_assembly(str(env.module)), entry, written=True)
     resolver = Resolver(dtype, second, kernel.exact)
     args = []
     for kind in kernel.params:
@@ -230,13 +230,14 @@ def compile_kernel(kernel: Kernel, dtype: str, second: str, entry: str) -> bytes
     return _object(module, entry)
 
 
-def _object(module: Any, entry: str) -> bytes:
-    """Return the machine code of a module, of which only entry is visible."""
+def _object(module: Any, entry: str, written: bool = False) -> bytes:
+    """Return the machine code of a module, of which only entry is visible; written: as it should be, with nothing to optimise."""
     for item in [*module.functions, *module.global_variables]:
         if not item.is_declaration and item.name != entry:
             item.linkage = "internal"
     module.verify()
-    _optimise(module)
+    if not written:
+        _optimise(module)
     return bytes(_machine().emit_object(module))
 
 

@@ -33,6 +33,8 @@ HEIGHTS = {
 #: Accumulators that keep the arithmetic units busy: two multiply-adds a cycle, each of four cycles.
 IN_FLIGHT = 8
 WIDEST = 3
+#: Elements of every row in a round of the unrolled loop: as many pointers as an addressing mode makes of one, `_Emitter.step`.
+UNROLLED = 4
 NAMES = (
     "rows", "columns", "x", "w", "y", "n1", "xs1", "ws1", "n2", "xs2", "ws2", "depth", "xk", "wk", "xr", "yr", "acc"
 )  # fmt: skip
@@ -85,11 +87,7 @@ class _Emitter:
         self.fn.linkage = "linkonce_odr"
         self.fn.attributes.add("noinline")
         self.fn.attributes.add("nounwind")
-        # With 512-bit registers a loop round is long enough, and unrolling only costs compile time. With narrower ones
-        # LLVM's unrolling gains a tenth: two FMAs a cycle leave no room for the loop's own instructions.
-        self.wide = vector_bytes() == 64
-        if self.wide:
-            self.fn.attributes.add("optsize")
+        self.narrow = vector_bytes() == 16
         self.a = dict(zip(NAMES, self.fn.args, strict=True))
 
     def constant(self, value: int) -> Any:
@@ -102,8 +100,16 @@ class _Emitter:
         b, a = self.b, self.a
         for stride in ("xs1", "ws1", "xs2", "ws2", "xk", "wk", "xr", "yr"):
             a[stride] = b.mul(a[stride], self.constant(self.size))
-        a["xr3"] = b.mul(a["xr"], self.constant(3))
-        a["xr2"] = b.shl(a["xr"], self.constant(1))
+        for stride in ("xr", "xk", "wk"):
+            a[f"{stride}1"] = a[stride]
+            a[f"{stride}2"] = b.shl(a[stride], self.constant(1))
+            a[f"{stride}3"] = b.mul(a[stride], self.constant(3))
+            a[f"{stride}4"] = b.shl(a[stride], self.constant(2))
+        # Rounds of `deepest`: where neighbours in memory are of one row, where they are of one depth, and one by one.
+        rounds, one, none = b.lshr(a["depth"], self.constant(2)), self.constant(self.size), self.constant(0)
+        a["along"] = b.select(b.icmp_signed("==", a["xk"], one), rounds, none)
+        a["across"] = b.select(b.icmp_signed("==", a["xr"], one), b.sub(rounds, a["along"]), none)
+        a["rest"] = b.sub(a["depth"], b.shl(b.add(a["along"], a["across"]), self.constant(2)))
         a["some"] = b.icmp_signed(">", b.mul(a["depth"], b.mul(a["n1"], a["n2"])), self.constant(0))
         done = self.fn.append_basic_block("done")
         heights = HEIGHTS[vector_registers(), self.vectors]
@@ -115,7 +121,7 @@ class _Emitter:
             self.walk(heights, done)
             b.position_at_end(tail)
             self.mask = self.tail_mask()
-            self.walk(heights if self.wide else heights[-3:], done)
+            self.walk(heights[-3:] if self.narrow else heights, done)
         else:
             self.mask = self.tail_mask()
             self.walk(heights, done)
@@ -264,13 +270,14 @@ class _Emitter:
             return [self.at(p, a[x]) for p in held[:-1]] + [self.at(held[-1], a[w])]
 
         def innermost(values: list[Any]) -> list[Any]:
-            held, now = values[:count], self.multiply(rows, values[:count], values[count:])
+            held = values[:count]
+            now = self.multiply([self.step(held[r // 4], "xr", r % 4) for r in range(rows)], held[-1], values[count:])
             moved = move(held, "xk", "wk")
-            return [*(map(self.opaque, moved) if self.wide else moved), *now]
+            return [*map(self.opaque, moved), *now]
 
         def middle(values: list[Any]) -> list[Any]:
             held = values[:count]
-            return [*move(held, "xs2", "ws2"), *self.loop(a["depth"], values, innermost)[count:]]
+            return [*move(held, "xs2", "ws2"), *self.deepest(rows, values, innermost)[count:]]
 
         def outer(values: list[Any]) -> list[Any]:
             held = values[:count]
@@ -278,20 +285,79 @@ class _Emitter:
 
         return self.loop(a["n1"], [*pointers, *sums], outer)[count:]
 
+    def some(self, count: Any, values: list[Any], body: Any) -> list[Any]:
+        """Emit a `loop` whose count may be 0."""
+        b = self.b
+        before = b.block
+        inside, after = self.fn.append_basic_block("some"), self.fn.append_basic_block("none")
+        b.cbranch(b.icmp_signed(">", count, self.constant(0)), inside, after)
+        b.position_at_end(inside)
+        found = self.loop(count, values, body)
+        end = b.block
+        b.branch(after)
+        b.position_at_end(after)
+        phis = []
+        for old, new in zip(values, found, strict=True):
+            phis.append(b.phi(old.type))
+            phis[-1].add_incoming(old, before)
+            phis[-1].add_incoming(new, end)
+        return phis
+
+    def deepest(self, rows: int, values: list[Any], one: Any) -> list[Any]:
+        """Emit the sum over depth: by fours where x has stride 1 in either direction, the others one by one.
+
+        Four share their pointers, so that a round is little more than arithmetic and loads.
+        """
+        a = self.a
+        if rows * self.vectors < self.unrolled():
+            return self.loop(a["depth"], values, one)
+        count = len(values) - rows * self.vectors
+
+        def rounds(cell: Any) -> Any:
+            def body(values: list[Any]) -> list[Any]:
+                *xs, w = values[:count]
+                now = values[count:]
+                for k in range(UNROLLED):
+                    now = self.multiply([cell(xs, r, k) for r in range(rows)], self.step(w, "wk", k), now)
+                moved = [*(self.step(x, "xk", UNROLLED) for x in xs), self.step(w, "wk", UNROLLED)]
+                return [*map(self.opaque, moved), *now]
+
+            return body
+
+        def along(xs: list[Any], r: int, k: int) -> Any:
+            return self.at(self.step(xs[r // 4], "xr", r % 4), self.constant(k * self.size))
+
+        def across(xs: list[Any], r: int, k: int) -> Any:
+            return self.at(self.step(xs[0], "xk", k), self.constant(r * self.size))
+
+        values = self.some(a["along"], values, rounds(along))
+        values = self.some(a["across"], values, rounds(across))
+        return self.some(a["rest"], values, one)
+
+    def unrolled(self) -> int:
+        """Return from how many accumulators on unrolling is worth its compiling: low blocks and partial vectors are the rest of others."""
+        from pe_cli.kernels.target import vector_registers
+
+        most = max(heights[0] * vectors for (n, vectors), heights in HEIGHTS.items() if n == vector_registers())
+        return most if self.versions and self.mask is not None else 2 * most // 3
+
     def opaque(self, at: Any) -> Any:
         """Return a pointer that LLVM can't relate to others: it would give every row its own register, and spill."""
         fn = self.env.function("llvm.launder.invariant.group.p0", at.type, [at.type])
         return self.b.call(fn, [at])
 
-    def multiply(self, rows: int, pointers: list[Any], sums: list[Any]) -> list[Any]:
-        b, a = self.b, self.a
-        columns = [self.load(pointers[-1], v) for v in range(self.vectors)]
+    def step(self, at: Any, stride: str, times: int) -> Any:
+        """Return a pointer 0 to 4 strides further."""
+        return self.at(at, self.a[f"{stride}{times}"]) if times else at
+
+    def multiply(self, xs: list[Any], w: Any, sums: list[Any]) -> list[Any]:
+        """Return the sums with x * w added, x being one element of every row."""
+        b = self.b
+        columns = [self.load(w, v) for v in range(self.vectors)]
         # fmuladd, not fma: where the processor has no such instruction, fma is a call.
         fma = self.env.function(f"llvm.fmuladd.{self.suffix}", self.vector, [self.vector] * 3)
         found = []
-        for r in range(rows):
-            base = pointers[r // 4]
-            at = base if r % 4 == 0 else self.at(base, a[("xr", "xr2", "xr3")[r % 4 - 1]])
+        for r, at in enumerate(xs):
             x = self.splat(b.load(b.bitcast(at, self.element.as_pointer()), align=self.size), self.vector)
             found += [b.call(fma, [x, columns[v], sums[r * self.vectors + v]]) for v in range(self.vectors)]
         return found
