@@ -77,8 +77,8 @@ class CpuStep:
         devices = len(set(homes))
         if threads <= devices:  # every thread has a device of its own: parts of its ops would only be moved about
             pairs = zip(works, calls, strict=True)
-            calls = [row if w.spread else [replace(c, part=None) for c in row] for w, row in pairs]
-        apart = [1 if w.spread else devices for w in works]
+            calls = [row if w.spread or w.helped else [replace(c, part=None) for c in row] for w, row in pairs]
+        apart = [1 if w.spread else 0 if w.helped else devices for w in works]
         cut = pieces(homes, calls, [w.waits for w in works], apart, threads)
         return chains([p.home for p in cut], [set(p.waits) for p in cut], [p.begin for p in cut], [p.end for p in cut])
 

@@ -52,12 +52,14 @@ class Work:
         calls: in order.
         waits: earlier works that must be done before; empty when order is all that counts.
         spread: its numbered parts belong to the threads from home on, one each.
+        helped: its numbered parts belong to home, but a thread that has nothing to do may take some.
     """
 
     home: int
     calls: Sequence[Call]
     waits: frozenset[int]
     spread: bool = False
+    helped: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pe_cli.collectives.local import all_reduce_shards
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.devices.memory import aligned
+from pe_cli.execute.late import PARTS
 from pe_cli.execute.processes import Whole, sum_over_processes
 from pe_cli.execute.updates import Updates
 from pe_cli.graph.processes import SUM_PROCESSES
@@ -39,7 +40,7 @@ class Task:
         shares: output buffer -> input buffer whose bytes it is.
         part: elements of the buffers that are touched, from and to; None for all.
         beside: it does its part of the node beside the tasks before it: they touch the same buffers at different places.
-        spread: see `Work.spread`.
+        spread, helped: see `Work`.
     """
 
     node: int
@@ -53,6 +54,7 @@ class Task:
     part: tuple[int, int] | None = None
     beside: bool = False
     spread: bool = False
+    helped: bool = False
 
 
 def device_types(graph: Graph, feeds: Sequence[Mapping[str, TensorType]]) -> list[dict[str, TensorType]]:
@@ -112,6 +114,9 @@ class GraphLowering:
         updates: what is done once for all devices; default: nothing.
         whole: devices of all processes; None where this is the only one.
         threads: of each device.
+
+    Attributes:
+        late: nodes that threads of other devices help with.
     """
 
     def __init__(
@@ -126,6 +131,7 @@ class GraphLowering:
         threads: int = 1,
     ) -> None:
         self.graph = graph
+        self.late: Collection[int] = ()
         self.threads = threads
         self._spread = len(graph.places) * threads
         self.types = types
@@ -253,7 +259,8 @@ class GraphLowering:
         offset = self.rows_before(op, d)
         key = next(iter(op.output_names()), op.type)
         low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, key), offset, share)  # type: ignore[arg-type]
-        low.threads = self.threads if self.graph.places[d].kind == "cpu" else 1
+        low.helped = node.index in self.late
+        low.threads = PARTS if low.helped else self.threads if self.graph.places[d].kind == "cpu" else 1
         if self._spreads(node):
             low.shares = self._spread
             low.more = self._addends(op, ins)
@@ -276,7 +283,7 @@ class GraphLowering:
         over = _pairs(definition.takes_over([slot for slot, row in ins.items() if row]), ins, outs)
         home = d if share == (0, 1) else share[0]
         made = Task(node.index, home, low.calls, reads, writes, low.scratch_buffers, over, shares, beside=share[0] > 0)
-        made.spread = low.shares > 1
+        made.spread, made.helped = low.shares > 1, low.helped
         return made
 
     def _addends(self, op: Operator, ins: dict[str, list[Buffer | None]]) -> list[list[Buffer]]:

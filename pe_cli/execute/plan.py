@@ -15,6 +15,7 @@ from pe_cli.devices.protocol import Progress, Spot, Timeline, Work, device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.device_memory import plan_devices
 from pe_cli.execute.doors import Door
+from pe_cli.execute.late import late_nodes
 from pe_cli.execute.lower import GraphLowering, Task, device_types
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
 from pe_cli.execute.processes import Whole, whole_of
@@ -103,7 +104,9 @@ class Plan:
             [Call(nothing, (), "float32", "float32") for _ in t.calls] if execution.dry_run else t.calls
             for t in self.tasks
         ]
-        works = [Work(t.home, c, frozenset(w), t.spread) for t, c, w in zip(self.tasks, calls, waits, strict=True)]
+        works = [
+            Work(t.home, c, frozenset(w), t.spread, t.helped) for t, c, w in zip(self.tasks, calls, waits, strict=True)
+        ]
         self._written = _elsewhere(self.graph, self.request.fetches)
         self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)
         self._inlets = self._find_inlets()
@@ -266,7 +269,10 @@ def lowering(
     sums = strategy.fuse_all_reduce_ops and threads <= len(graph.places)
     updates = Updates(graph, shared, fetches, sums)
     each = max(1, threads // len(graph.places))
-    return GraphLowering(graph, types, request.sizes, seed, checked, updates, whole, each)
+    made = GraphLowering(graph, types, request.sizes, seed, checked, updates, whole, each)
+    if 1 < threads <= len(graph.places) and graph.places[0].kind == "cpu":
+        made.late = late_nodes(graph, types)
+    return made
 
 
 def _read(graph: Graph, request: Request) -> set[str]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import TensorType
 from pe_cli.execute.estimate import batch_types
 from pe_cli.execute.lower import concrete_types
+from pe_cli.execute.operations import operations
 from pe_cli.graph.sequences import resolve
 from pe_cli.ops.areas import ENOUGH
 from pe_cli.ops.registry import find
-from pe_cli.program.ir import EMPTY, Operator, Program, Role
+from pe_cli.program.ir import Program, Role
 
 #: What one core does, roughly: operations and bytes a microsecond; bytes that another core has just written take longer.
 OPERATIONS, BYTES, MOVED = 100_000, 40_000, 10_000
@@ -35,30 +35,6 @@ class Layout:
 
     devices: int
     threads: int
-
-
-def operations(op: Operator, type_of: Callable[[str], TensorType]) -> int | None:
-    """Return the floating-point operations of an op, or None where it does not count them.
-
-    A gradient op of a product, a convolution or a recurrence does as many as the forward op for the gradient of data, and as many again
-    for those of weights.
-
-    Args:
-        op: of a program.
-        type_of: type of a variable, all sizes known.
-    """
-    forward, times = op.definition, 1
-    if forward.flops is None and forward.is_grad_of:
-        forward = find(forward.is_grad_of)
-        times = min(2, sum(name != EMPTY for name in op.output_names()))
-    if forward.flops is None:
-        return None
-    given = {s: [n for n in names if n != EMPTY] for s, names in op.inputs.items()}
-    if not all(given.get(slot.name) or slot.optional for slot in forward.inputs):
-        return None
-    args = [type_of(given[slot.name][0]) if given.get(slot.name) else None for slot in forward.inputs]
-    found = forward.flops(*args, **op.attrs)
-    return None if found < 0 else found * times
 
 
 @dataclass(frozen=True)

@@ -476,7 +476,9 @@ def oihw_to_hwio(source, target, o, i, h, w):
 
 
 @helper
-def hwio_to_oihw(source, target, o, i, h, w):
-    """Copy filters [h, w, i, o] to [o, i, h, w]; addresses, no overlap."""
+def hwio_to_oihw(source, target, o, i, h, w, low, high):
+    """Copy rows low to high of filters [h, w, i, o] to [o, i, h, w]; addresses, no overlap."""
+    first = low * w
     for q in range(i):
-        transpose(source + SIZE * q * o, i * o, target + SIZE * q * h * w, i * h * w, h * w, o)
+        begin, end = source + SIZE * (first * i + q) * o, target + SIZE * (q * h * w + first)
+        transpose(begin, i * o, end, i * h * w, (high - low) * w, o)

@@ -11,6 +11,10 @@ from pe_cli.kernels.gemm import NARROW
 ENOUGH = 2_000_000
 #: Bytes touched that are worth a thread, for the same reason.
 ENOUGH_BYTES = 256 * 1024
+#: Floating-point operations that a thread without other work is called for: it finds the data in no cache.
+HELP = 10_000_000
+#: Rows and columns of a part from which on a product is as fast as a whole one.
+HIGH, WIDE = 256, 128
 #: Columns of a part are a multiple of these: whole vectors, and no two threads write to one cache line.
 COLUMNS = 32
 
@@ -32,6 +36,19 @@ def column_pairs(n: int, parts: int) -> list[Pair]:
     return list(itertools.pairwise(min(n, COLUMNS * (units * p // parts)) for p in range(parts + 1)))
 
 
+def pairs(n: int, parts: int) -> list[Pair]:
+    """Cut n things into parts of nearly one size, from and to; no part is empty, but there is at least one."""
+    parts = max(1, min(parts, n))
+    return list(itertools.pairwise(n * p // parts for p in range(parts + 1)))
+
+
+def quarters(m: int, n: int, k: int) -> list[Area]:
+    """Cut a product [m, k] [k, n] in two each way, where the parts are worth it: for a thread that does most of them itself."""
+    few = min(4, 2 * m * n * k // HELP)
+    columns = column_pairs(n, min(few, 2, n // WIDE))
+    return [Area(rows, pair) for rows in pairs(m, min(few // len(columns), 2, m // HIGH)) for pair in columns]
+
+
 def areas(m: int, n: int, k: int, threads: int, *, weights: bool = False) -> list[Area]:
     """Cut a product [m, k] [k, n] for threads: along its longer side, so that all together they read the least.
 
@@ -45,5 +62,4 @@ def areas(m: int, n: int, k: int, threads: int, *, weights: bool = False) -> lis
     parts = max(1, min(threads, 2 * m * n * k // ENOUGH))
     if not weights and n > m and n // parts >= COLUMNS:
         return [Area((0, m), pair) for pair in column_pairs(n, parts)]
-    parts = max(1, min(parts, m // (4 * NARROW)))
-    return [Area(pair, (0, n)) for pair in itertools.pairwise(m * p // parts for p in range(parts + 1))]
+    return [Area(pair, (0, n)) for pair in pairs(m, min(parts, m // (4 * NARROW)))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,10 +22,13 @@ from pe_cli.kernels.cuda import Tuned, cuda, on_cuda
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, T, helper, kernel
 from pe_cli.kernels.transpose import transpose_batch
 from pe_cli.ops.addto import beside, preload
+from pe_cli.ops.areas import ENOUGH, Pair, pairs
 from pe_cli.ops.cuda import also_on_cuda
-from pe_cli.ops.lowering import Buffer, Lowering, Numbers
+from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset
 from pe_cli.ops.registry import Attr, Sample, op
 
+#: Operations that are worth bringing one element of the filters into another order.
+FILTER_WORK = 400
 IMAGES = {"attr": "data_format", "slots": ("Input", "Output")}
 
 
@@ -49,10 +53,10 @@ def backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: 
 
 
 @kernel
-def backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int):
-    """dw = gradient of the filters."""
-    conv_backward_weight(x, dy, filters, 0, n, 0, g[6], 0, geometry_of(g), filters)
-    hwio_to_oihw(filters, dw, g[5], g[2] // g[14], g[6], g[7])
+def backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
+    """dw = gradient of the filters, of their rows from low to high."""
+    conv_backward_weight(x, dy, filters, 0, n, low, high, 0, geometry_of(g), filters)
+    hwio_to_oihw(filters, dw, g[5], g[2] // g[14], g[6], g[7], low, high)
 
 
 @kernel
@@ -109,7 +113,7 @@ def conv_size(size: int, taps: int, stride: int, padding: int, dilation: int) ->
     return -1 if size < 0 else (size + 2 * padding - ((taps - 1) * dilation + 1)) // stride + 1
 
 
-@op("conv2d", inputs="Input Filter", outputs="Output", attrs=ATTRS, samples=SAMPLES, layout=IMAGES)
+@op("conv2d", cut=True, inputs="Input Filter", outputs="Output", attrs=ATTRS, samples=SAMPLES, layout=IMAGES)
 def conv2d(
     x: TensorType,
     w: TensorType,
@@ -156,7 +160,15 @@ def conv2d(
     return x.with_shape(n, oh, ow, w.shape[0]) if last else x.with_shape(n, w.shape[0], oh, ow)
 
 
-@op("depthwise_conv2d", inputs="Input Filter", outputs="Output", attrs=ATTRS, layout=IMAGES, samples=[SAMPLES[4]])
+@op(
+    "depthwise_conv2d",
+    cut=True,
+    inputs="Input Filter",
+    outputs="Output",
+    attrs=ATTRS,
+    layout=IMAGES,
+    samples=[SAMPLES[4]],
+)
 def depthwise_conv2d(x: TensorType, w: TensorType, **attrs: object) -> TensorType:
     """Convolve each channel with its own filters: conv2d with as many groups as channels.
 
@@ -205,6 +217,16 @@ class Images:
             attrs["groups"],
         )
         self.geometry = Numbers(sizes)
+        self.work = 2 * self.n * math.prod(self.out) * math.prod(w.shape[1:])
+
+    def parts(self) -> list[Pair]:
+        """Return the images of every part that a thread is worth waking for: each brings the filters into order for itself."""
+        each = max(ENOUGH, FILTER_WORK * math.prod(self.filters))
+        return pairs(self.n, min(self.o.threads, self.work // each)) if self.n else [(0, 0)]
+
+    def rows(self) -> list[Pair]:
+        """Return the rows of filters whose gradients a part computes: each part reads all images."""
+        return pairs(self.filters[2], 1 if self.o.helped else min(self.o.threads, self.work // ENOUGH))
 
     def filter_scratch(self, w: Buffer) -> Buffer:
         """Return scratch for filters with their output channels last, and behind them what `conv_forward` wants."""
@@ -232,11 +254,15 @@ class Images:
 @conv2d.lower("cpu")
 @depthwise_conv2d.lower("cpu")
 def conv2d_cpu(o: Lowering) -> None:
-    """Direct convolution by microkernels."""
+    """Direct convolution by microkernels, in parts of the images."""
     x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
     images = Images(o, x, w, y)
     source, target = images.inward(x), images.target(y)
-    o.call(forward, source, w, target, images.filter_scratch(w), images.geometry, images.n)
+    for number, (first, last) in enumerate(images.parts()):
+        at_x, at_y = Offset(source, first * math.prod(images.image)), Offset(target, first * math.prod(images.out))
+        o.call(
+            forward, at_x, w, at_y, images.filter_scratch(w), images.geometry, last - first, part=number
+        )  # fmt: skip
     images.outward(target, y)
 
 
@@ -246,8 +272,9 @@ def conv2d_grad_cpu(o: Lowering) -> None:
     images = Images(o, x, w, dy)
     upstream = images.inward(dy)
     if o.has("Filter@GRAD"):
-        dw = o.output("Filter@GRAD")
-        o.call(backward_weight, images.inward(x), upstream, dw, images.filter_scratch(w), images.geometry, images.n)
+        dw, source, scratch = o.output("Filter@GRAD"), images.inward(x), images.filter_scratch(w)
+        for number, rows in enumerate(images.rows()):
+            o.call(backward_weight, source, upstream, dw, scratch, images.geometry, images.n, *rows, part=number)
     if o.has("Input@GRAD"):
         _image_gradient(o, images, upstream, w)
 
@@ -256,11 +283,16 @@ def _image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) ->
     """Append the gradient of the images: added by the kernel itself where images lie as it wants them and channels mix."""
     groups, dx = o.attrs["groups"], o.output("Input@GRAD")
     extra = conv_backward_data_scratch(images.image[2], images.out[2], w.shape[2], w.shape[3], groups)
-    scratch = (images.filter_scratch(w), o.scratch(extra, w.dtype))
 
     def write(into: Buffer, acc: int = 0) -> None:
         target = images.target(into)
-        o.call(backward_data, upstream, w, target, *scratch, images.geometry, images.n, acc)
+        for number, (first, last) in enumerate(images.parts(), o.threads):  # beside the parts of the filters' gradient
+            at_y, at_x = (
+                Offset(upstream, first * math.prod(images.out)),
+                Offset(target, first * math.prod(images.image)),
+            )
+            scratch = (images.filter_scratch(w), o.scratch(extra, w.dtype))
+            o.call(backward_data, at_y, w, at_x, *scratch, images.geometry, last - first, acc, part=number)
         images.outward(target, into)
 
     a = o.attrs
@@ -354,14 +386,21 @@ def backward_data_cuda(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr
 
 
 @on_cuda(backward_weight, block=(ADDERS,))
-def backward_weight_cuda(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int):
+def backward_weight_cuda(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
     """One block a weight; its threads take the output pixels in turn, and their sums are added in a tree."""
     height, width, channels, oh, ow, outs, kh, kw = g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
     per, each = channels // g[14], outs // g[14]
     parts = cuda.shared.array(ADDERS, T)
     me = cuda.threadIdx.x
     for e in range(cuda.blockIdx.x, outs * per * kh * kw, cuda.gridDim.x):
-        oc, c, r, s = e // (per * kh * kw), e // (kh * kw) % per + e // (per * kh * kw) // each * per, e // kw % kh, e % kw
+        oc, c, r, s = (
+            e // (per * kh * kw),
+            e // (kh * kw) % per + e // (per * kh * kw) // each * per,
+            e // kw % kh,
+            e % kw,
+        )
+        if r < low or r >= high:
+            continue
         total = T(0)
         for pixel in range(me, n * oh * ow, ADDERS):
             image = pixel // (oh * ow)

@@ -70,7 +70,7 @@ def relu_backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, image: Addr
     for i in range(n):
         _cut(x + SIZE * i * size, image, size)
         conv_backward_weight(image, dy + SIZE * i * g[3] * g[4] * g[5], filters, 0, 1, 0, g[6], 1, _shape(g), filters)
-    hwio_to_oihw(filters, dw, g[5], g[2] // g[14], g[6], g[7])
+    hwio_to_oihw(filters, dw, g[5], g[2] // g[14], g[6], g[7], 0, g[6])
 
 
 def _away_from_zero(arrays: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
@@ -184,7 +184,7 @@ def fused_relu_depthwise_conv2d_grad_cuda(o: Lowering) -> None:
     upstream, source = images.inward(dy), images.inward(x)
     if o.has("Filter@GRAD"):
         dw, filters = o.output("Filter@GRAD"), images.filter_scratch(w)
-        o.call(backward_weight, _cut_whole(o, source), upstream, dw, filters, images.geometry, images.n)
+        o.call(backward_weight, _cut_whole(o, source), upstream, dw, filters, images.geometry, images.n, 0, w.shape[2])
     if o.has("Input@GRAD"):
         dx = o.output("Input@GRAD")
         target = images.target(dx)

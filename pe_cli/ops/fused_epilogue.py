@@ -137,6 +137,7 @@ def fused_gemm_flops(x: TensorType, y: TensorType, bias: TensorType, *, activati
 
 @op(
     "conv2d_fusion",
+    cut=True,
     inputs="Input Filter Bias",
     outputs="Output",
     attrs={**CONV_ATTRS, **ACTIVATION},
@@ -184,21 +185,23 @@ def conv2d_fusion(x: TensorType, w: TensorType, bias: TensorType, *, activation:
 
 @conv2d_fusion.lower("cpu")
 def conv2d_fusion_cpu(o: Lowering) -> None:
-    """One call; images are finished some at a time, while they are in cache."""
+    """A call a part; images are finished some at a time, while they are in cache."""
     x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
     images = Images(o, x, w, y)
     source, target = images.inward(x), images.target(y)
     cut = int(o.attrs["activation"] == "relu")
-    filters = images.filter_scratch(w)
     each = max(1, y.type.nbytes // max(images.n, 1))
-    # packed filters and 1x1 convolutions pass over the whole batch at once
-    whole = filters.size > w.size or w.shape[2] * w.shape[3] == 1
-    block = max(1, images.n if whole else BLOCK // each)
     width = max(1, WIDE // w.shape[0]) * w.shape[0]
-    row = o.scratch(width, w.dtype)
-    o.call(
-        convolution_bias, source, w, o.input("Bias"), target, filters, row, width, images.geometry, images.n, block, cut
-    )
+    for number, (first, last) in enumerate(images.parts()):
+        filters, row = images.filter_scratch(w), o.scratch(width, w.dtype)
+        # packed filters and 1x1 convolutions pass over all images at once
+        whole = filters.size > w.size or w.shape[2] * w.shape[3] == 1
+        block = max(1, last - first if whole else BLOCK // each)
+        at_x, at_y = Offset(source, first * math.prod(images.image)), Offset(target, first * math.prod(images.out))
+        o.call(
+            convolution_bias, at_x, w, o.input("Bias"), at_y, filters, row, width, images.geometry, last - first, block, cut,
+            part=number,
+        )  # fmt: skip
     images.outward(target, y)
 
 

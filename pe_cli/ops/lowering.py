@@ -28,6 +28,7 @@ class Lowering:
         share: number of this part of the op's rows, and how many parts there are; see `OpDef.by_rows`.
         shares: threads that share an update among them; see `OpDef.spreads`.
         threads: that its parts may run on; `areas` says how many are worth it.
+        helped: one thread does most of the parts; others help where they have nothing to do.
         more: gradients that such an update adds to those of its slot Grad: a list like it for every further device, in order.
         calls: what `call` collected.
         scratch_buffers: what `scratch` collected.
@@ -42,6 +43,7 @@ class Lowering:
     share: tuple[int, int] = (0, 1)
     shares: int = 1
     threads: int = 1
+    helped: bool = False
     more: Sequence[Sequence[Buffer]] = ()
     calls: list[Call] = field(default_factory=list)
     scratch_buffers: list[Buffer] = field(default_factory=list)

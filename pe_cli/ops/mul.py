@@ -14,7 +14,7 @@ from pe_cli.kernels.cuda import Tuned, cuda, on_cuda
 from pe_cli.kernels.gemm import adds_at_once, gemm, gemm_scratch
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Real, T, address, kernel
 from pe_cli.ops.addto import beside, preload
-from pe_cli.ops.areas import ENOUGH, Area, areas
+from pe_cli.ops.areas import ENOUGH, Area, areas, quarters
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering, Numbers, Offset
 from pe_cli.ops.registry import Attr, Sample, op
@@ -127,7 +127,7 @@ def multiply(
         )  # fmt: skip
 
     if len(table) == 1 and alpha == 1:
-        found = areas(m, n, k, o.threads, weights=weights)
+        found = quarters(m, n, k) if o.helped else areas(m, n, k, o.threads, weights=weights)
         if len(found) > 1:
             for number, area in enumerate(found, part):
                 (top, _), (side, _) = area.rows, area.columns

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pe_cli.core.types import TensorType
-from pe_cli.execute.work import BARRIER, OPERATIONS, UNEVEN, Cost, Layout, best_layout, costs, on_threads, operations
+from pe_cli.execute.operations import operations
+from pe_cli.execute.work import BARRIER, OPERATIONS, UNEVEN, Cost, Layout, best_layout, costs, on_threads
 from pe_cli.layers.registry import find
 from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.ir import Program, program_guard

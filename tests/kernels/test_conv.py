@@ -48,7 +48,7 @@ def to_hwio(x: Addr, y: Addr, o: Int, i: Int, h: Int, w: Int):
 
 @kernel
 def to_oihw(x: Addr, y: Addr, o: Int, i: Int, h: Int, w: Int):
-    hwio_to_oihw(x, y, o, i, h, w)
+    hwio_to_oihw(x, y, o, i, h, w, 0, h)
 
 
 @dataclass

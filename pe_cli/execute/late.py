@@ -1,0 +1,42 @@
+"""Ops at the end of a step that threads with nothing left to do help with: devices never take equally long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pe_cli.core.types import TensorType
+from pe_cli.execute.operations import operations
+from pe_cli.graph.ssa import Graph
+from pe_cli.ops.registry import find
+from pe_cli.program.ir import Role
+
+#: How much of its operations a device offers to others: cores of one machine differ by less, for the time of a step.
+SHARE = 0.3
+#: Operations of a device, about half a millisecond, below which the step is over before help comes.
+LEAST = 50_000_000
+#: Parts of each such op: the last of them is what devices end apart by.
+PARTS = 4
+
+
+def late_nodes(graph: Graph, types: Sequence[Mapping[str, TensorType]]) -> frozenset[int]:
+    """Return the nodes whose parts any thread may do: the last of every device's backward pass that can be cut.
+
+    Args:
+        graph: over several devices, each with a thread of its own.
+        types: of every variable, by device.
+    """
+    found: set[int] = set()
+    for d in range(len(graph.places)):
+        ours = [node for node in graph.nodes if node.device == d and node.kind == "computation"]
+        mine = [node for node in ours if node.op.role in (Role.FORWARD, Role.BACKWARD)]
+        counted = [(node, operations(node.op, types[d].__getitem__) or 0) for node in mine]
+        total = sum(n for _, n in counted)
+        left = SHARE * total if total >= LEAST else 0.0
+        for node, n in reversed(counted):
+            if left <= 0 or node.op.role is not Role.BACKWARD:
+                break
+            definition = node.op.definition
+            if (find(definition.is_grad_of) if definition.is_grad_of else definition).cut:
+                found.add(node.index)
+            left -= n
+    return frozenset(found)
