@@ -37,7 +37,7 @@ def column_pairs(n: int, parts: int) -> list[Pair]:
 
 
 def pairs(n: int, parts: int) -> list[Pair]:
-    """Cut n things into parts of nearly one size, from and to; no part is empty, but there is at least one."""
+    """Cut n things into parts that differ by one at most, from and to; no part is empty, unless n is 0."""
     parts = max(1, min(parts, n))
     return list(itertools.pairwise(n * p // parts for p in range(parts + 1)))
 

@@ -222,7 +222,7 @@ class Images:
     def parts(self) -> list[Pair]:
         """Return the images of every part that a thread is worth waking for: each brings the filters into order for itself."""
         each = max(ENOUGH, FILTER_WORK * math.prod(self.filters))
-        return pairs(self.n, min(self.o.threads, self.work // each)) if self.n else [(0, 0)]
+        return pairs(self.n, min(self.o.threads, self.work // each))
 
     def rows(self) -> list[Pair]:
         """Return the rows of filters whose gradients a part computes: each part reads all images."""

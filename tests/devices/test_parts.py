@@ -15,7 +15,7 @@ from pe_cli.execute.executor import Executor
 from pe_cli.kernels.calls import Call
 from pe_cli.kernels.gemm import NARROW
 from pe_cli.layers.registry import find
-from pe_cli.ops.areas import areas
+from pe_cli.ops.areas import HELP, HIGH, WIDE, areas, pairs, quarters
 from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.backward import gradients
 from pe_cli.program.ir import Program, program_guard
@@ -51,7 +51,12 @@ SHAPES = {
     "attention": {"Q": (16, 70, 96)},
     "mul": {"X": (256, 192), "Y": (192, 256)},
     "matmul": {"X": (9, 64, 128), "Y": (9, 128, 192)},
+    "conv2d": {"Input": (11, 16, 20, 20), "Filter": (24, 16, 3, 3)},
+    "conv2d_fusion": {"Input": (11, 16, 20, 20), "Filter": (24, 16, 3, 3), "Bias": (24,)},
+    "depthwise_conv2d": {"Input": (23, 64, 20, 20), "Filter": (64, 1, 5, 5)},
 }
+#: Outputs other than Out.
+OUTPUTS = {"padded_lstm": "Out LastH LastC Gates Cells States", "attention": "Out Level"}
 
 
 def _run(name, arrays, threads, steps):
@@ -59,16 +64,20 @@ def _run(name, arrays, threads, steps):
     block = program.global_block()
     for slot, a in arrays.items():
         block.create_var(slot, TensorType(a.shape, str(a.dtype)), persistable=True)
-    outs = {"padded_lstm": "Out LastH LastC Gates Cells States", "attention": "Out Level"}.get(name, "Out").split()
-    block.append_op(name, {s: [s] for s in arrays}, {s: [s] for s in outs}, {})
-    found = gradients([block.var("Out")], [block.var(s) for s in arrays])
+    outs = OUTPUTS.get(name, "Output" if "conv" in name else "Out").split()
+    block.append_op(
+        name, {s: [s] for s in arrays}, {s: [s] for s in outs}, {"groups": 64} if name == "depthwise_conv2d" else {}
+    )
+    found = gradients([block.var(outs[0])], [block.var(s) for s in arrays]) if name != "conv2d_fusion" else []
     scope = Scope([Place("cpu", 0)])
     executor = Executor(program, scope, seed=1, execution=ExecutionStrategy(num_threads=threads))
     for slot, a in arrays.items():
         scope.set(slot, a)
     assert executor.threads == threads
-    names = ["Out", *(g.name for g in found)]
-    return [executor.run({}, names, i)[0][0] for i in range(steps)]
+    names = [outs[0], *(g.name for g in found)]
+    made = [executor.run({}, names, i)[0][0] for i in range(steps)]
+    assert threads == 1 or any(c.part for t in executor.newest.tasks for c in t.calls)
+    return made
 
 
 #: Rows, columns and inner size of products: cut into rows, into columns, at sizes that no vector fits, and not at all.
@@ -82,7 +91,9 @@ def _train(rows, width, inner, optimizer, threads):
         x = find("data").fn("x", [inner])
         hidden = find("fc").fn(x, width, act="relu")
         loss = find("mean").fn(find("square").fn(find("fc").fn(hidden, 65)))
-        OPTIMIZERS[optimizer](learning_rate=0.1, **({"momentum": 0.9} if optimizer == "Momentum" else {})).minimize(loss)
+        OPTIMIZERS[optimizer](learning_rate=0.1, **({"momentum": 0.9} if optimizer == "Momentum" else {})).minimize(
+            loss
+        )
     scope = Scope([Place("cpu", 0)])
     Executor(startup, scope, seed=3).run({})
     executor = Executor(main, scope, seed=3, execution=ExecutionStrategy(num_threads=threads))
@@ -122,6 +133,32 @@ def test_areas_cover_a_product_once(m, n, k, weights):
             assert min(area.rows[1] - area.rows[0], area.columns[1] - area.columns[0]) >= min(m, n, NARROW + 1)
         assert (seen == 1).all()
         assert len(areas(m, n, k, threads)) <= threads
+
+
+@pytest.mark.parametrize(
+    "sizes", [(512, 256, 784), (429, 400, 2048), (2048, 429, 400), (5000, 130, 99), (9, 9, 9), (300, 7, 60000)]
+)
+def test_quarters_cover_a_product_once_and_none_is_small(sizes):
+    m, n, k = sizes
+    seen = np.zeros((m, n), int)
+    found = quarters(m, n, k)
+    for area in found:
+        seen[slice(*area.rows), slice(*area.columns)] += 1
+        (top, bottom), (left, right) = area.rows, area.columns
+        assert len(found) == 1 or 2 * (bottom - top) * (right - left) * k >= HELP / 2
+    assert (seen == 1).all()
+    assert len(found) <= 4
+    assert (len(found) > 1) == (2 * m * n * k >= 2 * HELP and (m >= 2 * HIGH or n >= 2 * WIDE))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 64])
+def test_pairs_cover_all_and_differ_by_one_at_most(n):
+    for parts in (0, 1, 2, 5, 100):
+        found = pairs(n, parts)
+        assert [i for pair in found for i in range(*pair)] == list(range(n))
+        assert len(found) == max(1, min(n, parts))
+        lengths = {end - begin for begin, end in found}
+        assert max(lengths) - min(lengths) <= 1
 
 
 @pytest.mark.parametrize("name", SHAPES)

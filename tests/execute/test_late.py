@@ -1,0 +1,105 @@
+"""The end of a step: threads without work help the others, and no bit shows it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pe_cli.core.strategy import ExecutionStrategy
+from pe_cli.core.types import Place
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.executor import Executor
+from pe_cli.execute.late import LEAST, SHARE
+from pe_cli.execute.operations import operations
+from pe_cli.layers.registry import find
+from pe_cli.optim.rules import OPTIMIZERS
+from pe_cli.program.ir import Program, Role, program_guard
+
+WIDTH = 256
+
+
+def made(threads: int, devices: int = 2, images: bool = False) -> tuple[Executor, str]:
+    main, startup = Program("main"), Program("startup")
+    main.random_seed = startup.random_seed = 3
+    with program_guard(main, startup):
+        if images:
+            h = find("data").fn("x", [12, 12, 16])
+            for _ in range(3):
+                h = find("conv2d").fn(h, 24, 3, padding=1, act="relu", data_format="NHWC")
+        else:
+            h = find("data").fn("x", [WIDTH])
+            for _ in range(3):
+                h = find("fc").fn(h, WIDTH, act="relu")
+        loss = find("mean").fn(find("square").fn(h))
+        OPTIMIZERS["Momentum"](learning_rate=0.05, momentum=0.9).minimize(loss)
+    scope = Scope([Place("cpu", d) for d in range(devices)])
+    Executor(startup, scope, seed=3).run({})
+    return Executor(main, scope, seed=3, execution=ExecutionStrategy(num_threads=threads)), loss.name
+
+
+def batch(rows: int, images: bool = False) -> dict[str, np.ndarray]:
+    shape = (rows, 12, 12, 16) if images else (rows, WIDTH)
+    return {"x": np.random.default_rng(1).standard_normal(shape).astype("float32")}
+
+
+def helped(executor: Executor) -> list[tuple[int, int]]:
+    """Return device and operations of every node that others help with."""
+    plan = executor.newest
+    nodes = [plan.graph.nodes[t.node] for t in plan.tasks if t.helped]
+    return [(n.device, operations(n.op, lambda name, d=n.device: plan.type_of(name, d)) or 0) for n in nodes]
+
+
+def test_the_last_gradients_of_every_device_are_cut():
+    executor, loss = made(2)
+    executor.run(batch(1024), [loss])
+    plan = executor.newest
+    product = 2 * 512 * WIDTH * WIDTH
+    # the first layer's input needs no gradient: of its 8 products a device offers the last, and the two of the layer behind
+    assert sorted(helped(executor)) == [(0, product), (0, 2 * product), (1, product), (1, 2 * product)]
+    assert product < SHARE * 8 * product <= 3 * product
+    late = [t for t in plan.tasks if t.helped]
+    assert all(plan.graph.nodes[t.node].op.role is Role.BACKWARD for t in late)
+    assert all(len({c.part for c in t.calls}) > 1 for t in late)
+    assert not any(len({c.part for c in t.calls}) > 1 for t in plan.tasks if not t.helped and not t.spread)
+
+
+@pytest.mark.parametrize(
+    ("threads", "rows"),
+    [(1, 1024), (4, 1024), (2, LEAST // (16 * WIDTH * WIDTH) - 4)],
+    ids=["serial", "threads", "short"],
+)
+def test_nothing_is_cut_where_nobody_could_help(threads, rows):
+    executor, loss = made(threads)
+    executor.run(batch(rows), [loss])
+    assert not helped(executor)
+
+
+@pytest.mark.parametrize("images", [False, True], ids=["products", "convolutions"])
+def test_help_changes_no_bit(images):
+    values = []
+    for threads in (1, 2):
+        executor, loss = made(threads, images=images)
+        losses = [executor.run(batch(512, images), [loss], step)[0][0][loss] for step in range(10)]
+        assert bool(helped(executor)) == (threads == 2)
+        values.append([*losses, *(executor.scope.get(name) for name in executor.scope)])
+    for expected, found in zip(*values, strict=True):
+        np.testing.assert_array_equal(expected, found)
+
+
+def test_a_thread_that_has_nothing_to_do_takes_parts_of_others():
+    executor, loss = made(2)
+    feeds = [batch(2048), batch(8)]
+    executor.run(feeds, [loss])
+    plan = executor.newest
+    (work,) = {
+        i
+        for i, t in enumerate(plan.tasks)
+        if t.helped and plan.graph.nodes[t.node].op.type == "mul_grad" and t.home == 0
+    } - {next(i for i, t in enumerate(plan.tasks) if t.helped and t.home == 0)}
+    seen: set[int] = set()
+    for step in range(50):
+        _, timeline = plan.run_timed([{"x": f["x"]} for f in feeds], step)
+        seen |= set(timeline.thread[timeline.work == work].tolist())
+        if len(seen) == 2:
+            break
+    assert seen == {0, 1}
