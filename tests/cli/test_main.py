@@ -151,7 +151,8 @@ def test_the_first_signal_stops_after_the_step_with_a_checkpoint_and_exits_75(co
 def test_a_signal_before_training_begins_interrupts(config: Path, number: signal.Signals) -> None:
     """Sent while the command's own modules are imported."""
     code = (
-        "import os, sys\n"
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs ignore it
         "from pe_cli.cli import main\n"
         "real = main.Commands.get_command\n"
         "def signalled(*arguments):\n"
