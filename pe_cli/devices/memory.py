@@ -24,8 +24,8 @@ def aligned(nbytes: int) -> int:
 
 
 def _zeroed(nbytes: int) -> np.ndarray[Any, Any]:
-    """Return that many zeroed bytes and some more; if many, in huge pages where the system gives some to those who ask."""
-    if nbytes < HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+    """Return that many zeroed bytes and some more; if half of one or more, in huge pages where the system gives some to those who ask."""
+    if nbytes < HUGE // 2 or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.zeros(nbytes + ALIGN, np.uint8)
     held = mmap.mmap(-1, (nbytes + HUGE - 1) // HUGE * HUGE + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError):  # the system has none
