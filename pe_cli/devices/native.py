@@ -8,7 +8,7 @@ threads write lie 64 bytes apart.
 from __future__ import annotations
 
 from pe_cli.kernels.atomics import atomic_add, atomic_claim, atomic_load, atomic_store, atomic_swap, call, call_c, pause
-from pe_cli.kernels.lang import Addr, Int, PtrI64, helper, kernel, pointer_i64
+from pe_cli.kernels.lang import Addr, Int, PtrI64, helper, kernel, pointer_i64, shared
 
 #: Words of a schedule's head.
 (
@@ -102,7 +102,7 @@ def _release(s, node, me):
     return mine
 
 
-@helper
+@shared
 def work(schedule, me, spin, yield_):
     """Run nodes of a step until none is left or one failed."""
     s = pointer_i64(schedule)

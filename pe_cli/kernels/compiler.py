@@ -11,12 +11,14 @@ from typing import Any
 import llvmlite.binding as llvm
 import numba
 from llvmlite import ir
+from numba.core import cgutils
 from numba.core import types as numba_types
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.extending import intrinsic as numba_intrinsic
 
 from pe_cli.core.types import DTYPES
-from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, Routine
+from pe_cli.kernels.cache import Instance, symbol
+from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, Routine, Shared
 from pe_cli.kernels.target import vector_bytes
 
 #: numba's types; it has no stubs, and makes some of its names at run time.
@@ -116,11 +118,15 @@ class Resolver:
         if isinstance(value, Helper):
             chosen = value.of(self.dtype)
             assert chosen.fn is not None, f"no variant of a helper for {self.dtype}"
-            self._made[id(value)] = value  # co_names holds attributes too: a helper `exp` that calls `math.exp` is no recursion
+            self._made[id(value)] = (
+                value  # co_names holds attributes too: a helper `exp` that calls `math.exp` is no recursion
+            )
             options = {**self.options, "forceinline": chosen.inline}
             made: Any = _plain(numba.njit(**options)(self.function(chosen.fn)))
         elif isinstance(value, Intrinsic):
             made = self.intrinsic(value)
+        elif isinstance(value, Shared):
+            made = self.intrinsic(_called(value))
         elif isinstance(value, PerType):
             made = value.value(self.dtype)
         else:
@@ -147,6 +153,20 @@ class Resolver:
             f"def {_symbol(value.name)}(context, {names}):\n    return typer()\n", space
         )  # our own text: names of ours only
         return numba_intrinsic(space[_symbol(value.name)])
+
+
+def _called(kernel: Shared) -> Intrinsic:
+    """Return the call of a shared kernel: its arguments are put into a record on the stack."""
+
+    def emit(env: Any, args: list[Any]) -> None:
+        word = ir.IntType(64)
+        record = cgutils.alloca_once(env.builder, word, size=len(args))
+        for i, arg in enumerate(args):
+            env.builder.store(arg, env.builder.gep(record, [ir.Constant(word, i)]))
+        entry = env.function(symbol(Instance(kernel, env.dtype)), ir.VoidType(), [record.type])
+        env.builder.call(entry, [record])
+
+    return Intrinsic(kernel.name, "void", ("int64",) * len(kernel.params), emit)
 
 
 def _plain(dispatcher: Any) -> Any:

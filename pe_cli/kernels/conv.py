@@ -14,7 +14,6 @@ and right is implied by OH and OW. Filters are [kh, kw, C/groups, OC] row-major.
 elements.
 """
 
-
 from __future__ import annotations
 
 from pe_cli.kernels.depthwise import (
@@ -23,7 +22,7 @@ from pe_cli.kernels.depthwise import (
     depthwise_forward,
     taps_inside,
 )
-from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer
+from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer, shared
 from pe_cli.kernels.micro import block_vectors, panel
 from pe_cli.kernels.transpose import transpose
 
@@ -204,12 +203,17 @@ def _convolve_large(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, 
         left -= d
 
 
-@helper
-def _convolve_any(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc, scratch):
-    """Do `_convolve`; a 1x1 filter without stride takes all pixels of all images as rows of blocks."""
-    H, W, OH, OW = shape
-    kh, kw, C, OC = filters
-    sh, sw, ph, pw, _, _ = steps
+@shared
+def convolve(
+    x, w, y, images, H, W, OH, OW, kh, kw, C, OC, sh, sw, ph, pw, dh, dw, xp, wk, yp, yr, yn, acc, scratch
+):  # fmt: skip
+    """Do `_convolve`; a 1x1 filter without stride takes all pixels of all images as rows of blocks.
+
+    Args:
+        scratch: address of room for packed filters, see `conv_forward_scratch`.
+        others: as for `_convolve`.
+    """
+    shape, filters, steps = (H, W, OH, OW), (kh, kw, C, OC), (sh, sw, ph, pw, dh, dw)
     flat = kh * kw == 1 and sh == 1 and sw == 1 and ph == 0 and pw == 0 and OH == H and OW == W
     if flat and yr == OW * yp and yn == OH * yr:
         done = 0
@@ -241,17 +245,24 @@ def conv_forward(x, w, y, n0, n1, geometry, scratch):
         geometry: see the module.
         scratch: address of `conv_forward_scratch` elements.
     """
+    H, W, C, OH, OW, OC, groups = geometry[0], geometry[1], geometry[2], geometry[3], geometry[4], geometry[5], geometry[14]
+    if groups > 1 and groups == C:
+        depthwise_forward(x + SIZE * n0 * H * W * C, w, y + SIZE * n0 * OH * OW * OC, n1 - n0, geometry)
+    else:
+        mixed_forward(x, w, y, n0, n1, geometry, scratch)
+
+
+@helper
+def mixed_forward(x, w, y, n0, n1, geometry, scratch):
+    """Do `conv_forward` where channels mix: not for a depthwise convolution."""
     H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, groups = geometry
     x += SIZE * n0 * H * W * C
     y += SIZE * n0 * OH * OW * OC
-    if groups > 1 and groups == C:
-        depthwise_forward(x, w, y, n1 - n0, geometry)
-        return
     c, o = C // groups, OC // groups
     for g in range(groups):
-        _convolve_any(
-            x + SIZE * g * c, w + SIZE * g * o, y + SIZE * g * o, n1 - n0, (H, W, OH, OW), (kh, kw, c, o),
-            (sh, sw, ph, pw, dh, dw), C, OC, OC, OW * OC, OH * OW * OC, 0, scratch,
+        convolve(
+            x + SIZE * g * c, w + SIZE * g * o, y + SIZE * g * o, n1 - n0, H, W, OH, OW, kh, kw, c, o,
+            sh, sw, ph, pw, dh, dw, C, OC, OC, OW * OC, OH * OW * OC, 0, scratch,
         )  # fmt: skip
 
 
@@ -316,12 +327,19 @@ def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
         geometry: see the module.
         scratch: address of `conv_backward_data_scratch` elements.
     """
+    H, W, C, OH, OW, OC, groups = geometry[0], geometry[1], geometry[2], geometry[3], geometry[4], geometry[5], geometry[14]
+    if groups > 1 and groups == C:
+        depthwise_backward_data(dy + SIZE * n0 * OH * OW * OC, w, dx + SIZE * n0 * H * W * C, n1 - n0, geometry)
+    else:
+        mixed_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch)
+
+
+@helper
+def mixed_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
+    """Do `conv_backward_data` where channels mix: not for a depthwise convolution."""
     H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, groups = geometry
     dy += SIZE * n0 * OH * OW * OC
     dx += SIZE * n0 * H * W * C
-    if groups > 1 and groups == C:
-        depthwise_backward_data(dy, w, dx, n1 - n0, geometry)
-        return
     c, o = C // groups, OC // groups
     for g in range(groups):
         for a in range(min(sh, H)):
@@ -332,10 +350,10 @@ def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
                     for j in range(nb):
                         tap = (la - i * ta) * kw + lb - j * tb
                         transpose(w + SIZE * (tap * c * OC + g * o), OC, scratch + SIZE * (i * nb + j) * c * o, c, c, o)
-                _convolve_any(
+                convolve(
                     dy + SIZE * g * o, scratch, dx + SIZE * ((a * W + b) * C + g * c), n1 - n0,
-                    (OH, OW, (H - a + sh - 1) // sh, (W - b + sw - 1) // sw), (na, nb, o, c),
-                    (1, 1, -oa, -ob, max(1, dh * ta // sh), max(1, dw * tb // sw)),
+                    OH, OW, (H - a + sh - 1) // sh, (W - b + sw - 1) // sw, na, nb, o, c,
+                    1, 1, -oa, -ob, max(1, dh * ta // sh), max(1, dw * tb // sw),
                     OC, c, sw * C, sh * W * C, H * W * C, acc, scratch + SIZE * na * nb * c * o,
                 )  # fmt: skip
 
@@ -356,12 +374,20 @@ def conv_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry, scratch):
         geometry: see the module.
         scratch: unused (`conv_backward_weight_scratch` is 0).
     """
+    H, W, C, OH, OW, OC, groups = geometry[0], geometry[1], geometry[2], geometry[3], geometry[4], geometry[5], geometry[14]
+    if groups > 1 and groups == C:
+        at_x, at_y = x + SIZE * n0 * H * W * C, dy + SIZE * n0 * OH * OW * OC
+        depthwise_backward_weight(at_x, at_y, dw, n1 - n0, a0, a1, acc, geometry)
+    else:
+        mixed_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry, scratch)
+
+
+@helper
+def mixed_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry, scratch):
+    """Do `conv_backward_weight` where channels mix: not for a depthwise convolution."""
     H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dilation, groups = geometry
     x += SIZE * n0 * H * W * C
     dy += SIZE * n0 * OH * OW * OC
-    if groups > 1 and groups == C:
-        depthwise_backward_weight(x, dy, dw, n1 - n0, a0, a1, acc, geometry)
-        return
     c, o = C // groups, OC // groups
     images = max(n1 - n0, 0)
     if kh * kw == 1 and sh == 1 and sw == 1 and ph == 0 and pw == 0 and OH == H and OW == W:

@@ -113,6 +113,12 @@ def on_cuda(kernel: Kernel, **how: Any) -> Callable[[Any], CudaKernel]:
     return make
 
 
+def same_on_cuda(kernel: Kernel, other: Kernel) -> None:
+    """Let a kernel be on CUDA what another of the same parameters is."""
+    assert kernel.params == other.params
+    INSTEAD[kernel] = INSTEAD[other]
+
+
 # --- building ---------------------------------------------------------------------------------------------------------
 
 

@@ -9,9 +9,9 @@ import types
 from typing import Any
 
 from pe_cli.core.types import FLOATS
-from pe_cli.kernels.lang import Helper, Intrinsic, Kernel, PerType, Routine
+from pe_cli.kernels.lang import Helper, Intrinsic, Kernel, PerType, Routine, Shared
 
-#: Begins what stands for a routine in the texts that are hashed.
+#: Begins what stands for a routine or shared kernel in the texts that are hashed.
 ROUTINE = "routine "
 
 
@@ -58,10 +58,10 @@ def _value(value: Any, dtype: str, out: list[str], seen: set[int]) -> None:  # n
         out.append(repr((value.name, value.returns, value.args)))
         if isinstance(value.emit, types.FunctionType):
             _function(value.emit, dtype, out, seen)
-    elif isinstance(value, Routine):
-        shared: Kernel = value
-        out.append(ROUTINE + shared.name)
-        _function(shared.fn, dtype, out, seen)
+    elif isinstance(value, (Routine, Shared)):
+        called: Kernel = value
+        out.append(ROUTINE + called.name)
+        _function(called.fn, dtype, out, seen)
     elif isinstance(value, PerType):
         out.append(f"{value.name}={value.value(dtype)!r}")
     elif isinstance(value, types.FunctionType):
@@ -86,12 +86,21 @@ def digest(kernel: Kernel, dtype: str, second: str, environment: str) -> str:
         second: element type U.
         environment: versions and processor, from the compiler.
     """
-    out = [environment, sys.version, kernel.name, repr(kernel.params), dtype, second, str(kernel.exact), str(kernel.apart)]
+    out = [
+        environment,
+        sys.version,
+        kernel.name,
+        repr(kernel.params),
+        dtype,
+        second,
+        str(kernel.exact),
+        str(kernel.apart),
+    ]
     return hashlib.sha256("\0".join([*out, *_reached(kernel, dtype)]).encode()).hexdigest()[:32]
 
 
 def routines(kernel: Kernel, dtype: str) -> list[str]:
-    """Return the names of the routines that a kernel calls."""
+    """Return the names of the routines and shared kernels that a kernel calls, or that these call."""
     if dtype not in FLOATS:
         return []
     return [text.removeprefix(ROUTINE) for text in dict.fromkeys(_reached(kernel, dtype)) if text.startswith(ROUTINE)]

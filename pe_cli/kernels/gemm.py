@@ -3,7 +3,7 @@
 # ruff: noqa: C901, PLR0912 - kernels take addresses, sizes and strides one by one, and loop in loops
 from __future__ import annotations
 
-from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer
+from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer, shared
 from pe_cli.kernels.micro import block_vectors, panel
 from pe_cli.kernels.transpose import transpose
 
@@ -151,7 +151,7 @@ def gemm(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch):
     gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, 0, 0)
 
 
-@helper
+@shared
 def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
     """Write C[m, n] (+)= op(A)[m, k] op(B)[k, n], then add a bias to every row, block by block while C is in cache.
 

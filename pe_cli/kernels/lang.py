@@ -89,6 +89,15 @@ class Routine(Kernel):
 
 
 @dataclass(frozen=True, eq=False)
+class Shared(Kernel):
+    """A kernel of numbers that others call like a helper, but by its symbol: compiled once for an element type, not with each of them."""
+
+    def __call__(self, *args: Any) -> None:
+        """Exist for type checkers; see `Helper`."""
+        raise AssertionError("a shared kernel is called inside a compiled kernel only")
+
+
+@dataclass(frozen=True, eq=False)
 class Helper:
     """A function that kernels call; compiled with each of them.
 
@@ -174,9 +183,7 @@ def parameter_kinds(fn: types.FunctionType) -> tuple[str, ...]:
     return found
 
 
-def make_kernel(
-    fn: Any, name: str, *, exact: bool = False, each: Helper | None = None, apart: bool = False
-) -> Kernel:
+def make_kernel(fn: Any, name: str, *, exact: bool = False, each: Helper | None = None, apart: bool = False) -> Kernel:
     """Register a function that was built by another (a pointwise loop, for instance) as a kernel.
 
     Args:
@@ -203,6 +210,14 @@ def routine(fn: Any) -> Routine:
     name = f"{fn.__module__}:{fn.__qualname__}"
     assert name not in KERNELS, f"kernel {name} is defined twice"
     KERNELS[name] = made = Routine(fn, (), name, False)
+    return made
+
+
+def shared(fn: Any) -> Shared:
+    """Mark a function that kernels call by its symbol; see `Shared`. Its parameters are addresses and int64; it returns nothing."""
+    name = f"{fn.__module__}:{fn.__qualname__}"
+    assert name not in KERNELS, f"kernel {name} is defined twice"
+    KERNELS[name] = made = Shared(fn, ("Int",) * fn.__code__.co_argcount, name, False)
     return made
 
 

@@ -10,15 +10,16 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.conv import (
     adds_images_at_once,
-    conv_backward_data,
     conv_backward_data_scratch,
-    conv_backward_weight,
-    conv_forward,
     conv_forward_scratch,
     hwio_to_oihw,
+    mixed_backward_data,
+    mixed_backward_weight,
+    mixed_forward,
     oihw_to_hwio,
 )
-from pe_cli.kernels.cuda import Tuned, cuda, on_cuda
+from pe_cli.kernels.cuda import Tuned, cuda, on_cuda, same_on_cuda
+from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, T, helper, kernel
 from pe_cli.kernels.transpose import transpose_batch
 from pe_cli.ops.addto import beside, preload
@@ -42,21 +43,42 @@ def forward(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     """y = convolution of x with w; filters is scratch for w with its output channels last, and for what `conv_forward` wants."""
     per = g[2] // g[14]
     oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
-    conv_forward(x, filters, y, 0, n, geometry_of(g), filters + SIZE * g[5] * per * g[6] * g[7])
+    mixed_forward(x, filters, y, 0, n, geometry_of(g), filters + SIZE * g[5] * per * g[6] * g[7])
+
+
+@kernel
+def forward_apart(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
+    """Do `forward` for a depthwise convolution; it is a kernel of its own, because compiling both takes longer than most models need."""
+    oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
+    depthwise_forward(x, filters, y, n, geometry_of(g))
 
 
 @kernel
 def backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
-    """dx (+)= gradient of the images; that of a depthwise convolution is not added."""
+    """dx (+)= gradient of the images."""
     oihw_to_hwio(w, filters, g[5], g[2] // g[14], g[6], g[7])
-    conv_backward_data(dy, filters, dx, 0, n, acc, geometry_of(g), scratch)
+    mixed_backward_data(dy, filters, dx, 0, n, acc, geometry_of(g), scratch)
+
+
+@kernel
+def backward_data_apart(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
+    """dx = gradient of the images of a depthwise convolution, which is not added."""
+    oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
+    depthwise_backward_data(dy, filters, dx, n, geometry_of(g))
 
 
 @kernel
 def backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
     """dw = gradient of the filters, of their rows from low to high."""
-    conv_backward_weight(x, dy, filters, 0, n, low, high, 0, geometry_of(g), filters)
+    mixed_backward_weight(x, dy, filters, 0, n, low, high, 0, geometry_of(g), filters)
     hwio_to_oihw(filters, dw, g[5], g[2] // g[14], g[6], g[7], low, high)
+
+
+@kernel
+def backward_weight_apart(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
+    """Do `backward_weight` for a depthwise convolution."""
+    depthwise_backward_weight(x, dy, filters, n, low, high, 0, geometry_of(g))
+    hwio_to_oihw(filters, dw, g[5], 1, g[6], g[7], low, high)
 
 
 @kernel
@@ -204,6 +226,7 @@ class Images:
         self.last = o.attrs["data_format"] == "NHWC"
         order = (1, 2, 3) if self.last else (2, 3, 1)
         self.n = x.shape[0]
+        self.apart = 1 < o.attrs["groups"] == x.shape[order[2]]
         self.image, self.out = (tuple(b.shape[i] for i in order) for b in (x, y))
         self.filters = w.shape
         attrs = o.attrs
@@ -261,7 +284,7 @@ def conv2d_cpu(o: Lowering) -> None:
     for number, (first, last) in enumerate(images.parts()):
         at_x, at_y = Offset(source, first * math.prod(images.image)), Offset(target, first * math.prod(images.out))
         o.call(
-            forward, at_x, w, at_y, images.filter_scratch(w), images.geometry, last - first, part=number
+            forward_apart if images.apart else forward, at_x, w, at_y, images.filter_scratch(w), images.geometry, last - first, part=number
         )  # fmt: skip
     images.outward(target, y)
 
@@ -274,15 +297,16 @@ def conv2d_grad_cpu(o: Lowering) -> None:
     if o.has("Filter@GRAD"):
         dw, source, scratch = o.output("Filter@GRAD"), images.inward(x), images.filter_scratch(w)
         for number, rows in enumerate(images.rows()):
-            o.call(backward_weight, source, upstream, dw, scratch, images.geometry, images.n, *rows, part=number)
+            kernel = backward_weight_apart if images.apart else backward_weight
+            o.call(kernel, source, upstream, dw, scratch, images.geometry, images.n, *rows, part=number)
     if o.has("Input@GRAD"):
         _image_gradient(o, images, upstream, w)
 
 
 def _image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) -> None:
     """Append the gradient of the images: added by the kernel itself where images lie as it wants them and channels mix."""
-    groups, dx = o.attrs["groups"], o.output("Input@GRAD")
-    extra = conv_backward_data_scratch(images.image[2], images.out[2], w.shape[2], w.shape[3], groups)
+    dx = o.output("Input@GRAD")
+    extra = conv_backward_data_scratch(images.image[2], images.out[2], w.shape[2], w.shape[3], o.attrs["groups"])
 
     def write(into: Buffer, acc: int = 0) -> None:
         target = images.target(into)
@@ -292,14 +316,15 @@ def _image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) ->
                 Offset(target, first * math.prod(images.image)),
             )
             scratch = (images.filter_scratch(w), o.scratch(extra, w.dtype))
-            o.call(backward_data, at_y, w, at_x, *scratch, images.geometry, last - first, acc, part=number)
+            kernel = backward_data_apart if images.apart else backward_data
+            o.call(kernel, at_y, w, at_x, *scratch, images.geometry, last - first, acc, part=number)
         images.outward(target, into)
 
     a = o.attrs
     once = adds_images_at_once(
         images.image[1], w.shape[3], images.out[1], a["strides"][1], a["paddings"][1], a["dilations"][1]
     )
-    if images.last and once and not (groups > 1 and groups == images.image[2]):
+    if images.last and once and not images.apart:
         write(dx, preload(o, "Input@GRAD"))
     else:
         beside(o, "Input@GRAD", write)
@@ -429,4 +454,7 @@ def turn_cuda(x: Addr, y: Addr, batch: Int, rows: Int, columns: Int):
         y[e] = x[(b * rows + i) * columns + j]
 
 
+same_on_cuda(forward_apart, forward)
+same_on_cuda(backward_data_apart, backward_data)
+same_on_cuda(backward_weight_apart, backward_weight)
 also_on_cuda(conv2d, depthwise_conv2d)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.conv import conv_forward, oihw_to_hwio
+from pe_cli.kernels.conv import mixed_forward, oihw_to_hwio
 from pe_cli.kernels.gemm import add_bias, gemm_bias, gemm_scratch
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, address, kernel
 from pe_cli.ops.activation import relu
@@ -46,7 +46,7 @@ def convolution_bias(
     pixels = g[3] * g[4]
     for first in range(0, n, block):
         last = min(n, first + block)
-        conv_forward(x, filters, y, first, last, geometry_of(g), filters + SIZE * g[5] * per * g[6] * g[7])
+        mixed_forward(x, filters, y, first, last, geometry_of(g), filters + SIZE * g[5] * per * g[6] * g[7])
         size = (last - first) * pixels * g[5]
         begin = y + SIZE * first * pixels * g[5]
         add_bias(begin, width, size // width, width, address(row), cut)
@@ -155,6 +155,11 @@ def fused_gemm_flops(x: TensorType, y: TensorType, bias: TensorType, *, activati
             {"data_format": "NHWC", "activation": "relu", "groups": 2, "strides": [2, 2], "paddings": [1, 1]},
             "two groups with holes, relu",
         ),
+        Sample(
+            {"Input": (2, 7, 5, 4), "Filter": (8, 1, 3, 3), "Bias": (8,)},
+            {"data_format": "NHWC", "activation": "relu", "groups": 4, "paddings": [1, 1]},
+            "depthwise, relu",
+        ),
         Sample({"Input": (0, 3, 5, 5), "Filter": (2, 3, 3, 3), "Bias": (2,)}, name="empty batch"),
     ],
 )
@@ -185,9 +190,12 @@ def conv2d_fusion(x: TensorType, w: TensorType, bias: TensorType, *, activation:
 
 @conv2d_fusion.lower("cpu")
 def conv2d_fusion_cpu(o: Lowering) -> None:
-    """A call a part; images are finished some at a time, while they are in cache."""
+    """A call a part; images are finished some at a time, while they are in cache. Depthwise: the separate calls."""
     x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
     images = Images(o, x, w, y)
+    if images.apart:
+        _separately(o, "cpu")
+        return
     source, target = images.inward(x), images.target(y)
     cut = int(o.attrs["activation"] == "relu")
     each = max(1, y.type.nbytes // max(images.n, 1))
@@ -213,7 +221,7 @@ def conv2d_fusion_flops(x: TensorType, w: TensorType, bias: TensorType, *, activ
     return conv2d.flops(x, w, **attrs)
 
 
-# --- CUDA -------------------------------------------------------------------------------------------------------------
+# --- separate calls ---------------------------------------------------------------------------------------------------
 
 
 def _then(o: Lowering, out: Buffer, axis: int) -> None:
@@ -221,6 +229,11 @@ def _then(o: Lowering, out: Buffer, axis: int) -> None:
     call_binary(o, ADD, out, o.input("Bias"), out, axis)
     if out.size and o.attrs["activation"] == "relu":
         o.call(relu.kernel, out, out, out.size)
+
+
+def _separately(o: Lowering, kind: str) -> None:
+    conv2d.lowerings[kind](o)
+    _then(o, o.output("Output"), -1 if o.attrs["data_format"] == "NHWC" else 1)
 
 
 @fused_gemm_epilogue.lower("cuda")
@@ -233,5 +246,4 @@ def fused_gemm_epilogue_cuda(o: Lowering) -> None:
 @conv2d_fusion.lower("cuda")
 def conv2d_fusion_cuda(o: Lowering) -> None:
     """The separate calls."""
-    conv2d.lowerings["cuda"](o)
-    _then(o, o.output("Output"), -1 if o.attrs["data_format"] == "NHWC" else 1)
+    _separately(o, "cuda")
