@@ -13,6 +13,7 @@ import pytest
 import pe_cli
 from pe_cli.kernels import cache
 from pe_cli.kernels.digest import extent, routines
+from pe_cli.kernels.gemm import gemm_bias
 from pe_cli.kernels.micro import microkernels
 from pe_cli.ops.assign import copy
 from pe_cli.ops.mul import products
@@ -79,14 +80,16 @@ def test_a_routine_is_compiled_once_for_all_kernels_and_again_when_its_object_is
         assert done.returncode == 0, done.stderr
         return set(done.stdout.split())
 
-    assert {"products", "microkernels"} <= run()
+    assert {"products", "gemm_bias", "microkernels"} <= run()
     assert run() == set()
-    (tmp_path / f"{cache.Instance(microkernels).key}.o").unlink()
-    assert run() == {"microkernels"}
+    for called in (microkernels, gemm_bias):
+        (tmp_path / f"{cache.Instance(called).key}.o").unlink()
+        assert run() == {called.name.split(":")[1]}
 
 
 def test_what_calls_a_routine_counts_its_code() -> None:
-    assert routines(products, "float32") == [microkernels.name]
+    assert routines(products, "float32") == [gemm_bias.name, microkernels.name]
+    assert routines(gemm_bias, "float32") == [microkernels.name]
     assert routines(copy, "float32") == routines(products, "int64") == []
     keys = {cache.Instance(microkernels, dtype).key for dtype in ("float32", "float64")}
     assert len(keys) == 2
