@@ -233,6 +233,17 @@ def convolve(
 
 
 @helper
+def _is_depthwise(geometry):
+    return geometry[14] > 1 and geometry[14] == geometry[2]
+
+
+@helper
+def _sizes(geometry):
+    """Return the elements of an image and of an output."""
+    return geometry[0] * geometry[1] * geometry[2], geometry[3] * geometry[4] * geometry[5]
+
+
+@helper
 def conv_forward(x, w, y, n0, n1, geometry, scratch):
     """Write y[n0:n1] = convolution of x[n0:n1] with w.
 
@@ -245,9 +256,9 @@ def conv_forward(x, w, y, n0, n1, geometry, scratch):
         geometry: see the module.
         scratch: address of `conv_forward_scratch` elements.
     """
-    H, W, C, OH, OW, OC, groups = geometry[0], geometry[1], geometry[2], geometry[3], geometry[4], geometry[5], geometry[14]
-    if groups > 1 and groups == C:
-        depthwise_forward(x + SIZE * n0 * H * W * C, w, y + SIZE * n0 * OH * OW * OC, n1 - n0, geometry)
+    image, output = _sizes(geometry)
+    if _is_depthwise(geometry):
+        depthwise_forward(x + SIZE * n0 * image, w, y + SIZE * n0 * output, n1 - n0, geometry)
     else:
         mixed_forward(x, w, y, n0, n1, geometry, scratch)
 
@@ -327,9 +338,9 @@ def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
         geometry: see the module.
         scratch: address of `conv_backward_data_scratch` elements.
     """
-    H, W, C, OH, OW, OC, groups = geometry[0], geometry[1], geometry[2], geometry[3], geometry[4], geometry[5], geometry[14]
-    if groups > 1 and groups == C:
-        depthwise_backward_data(dy + SIZE * n0 * OH * OW * OC, w, dx + SIZE * n0 * H * W * C, n1 - n0, geometry)
+    image, output = _sizes(geometry)
+    if _is_depthwise(geometry):
+        depthwise_backward_data(dy + SIZE * n0 * output, w, dx + SIZE * n0 * image, n1 - n0, geometry)
     else:
         mixed_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch)
 
@@ -374,9 +385,9 @@ def conv_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry, scratch):
         geometry: see the module.
         scratch: unused (`conv_backward_weight_scratch` is 0).
     """
-    H, W, C, OH, OW, OC, groups = geometry[0], geometry[1], geometry[2], geometry[3], geometry[4], geometry[5], geometry[14]
-    if groups > 1 and groups == C:
-        at_x, at_y = x + SIZE * n0 * H * W * C, dy + SIZE * n0 * OH * OW * OC
+    image, output = _sizes(geometry)
+    if _is_depthwise(geometry):
+        at_x, at_y = x + SIZE * n0 * image, dy + SIZE * n0 * output
         depthwise_backward_weight(at_x, at_y, dw, n1 - n0, a0, a1, acc, geometry)
     else:
         mixed_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry, scratch)
