@@ -118,9 +118,8 @@ class Resolver:
         if isinstance(value, Helper):
             chosen = value.of(self.dtype)
             assert chosen.fn is not None, f"no variant of a helper for {self.dtype}"
-            self._made[id(value)] = (
-                value  # co_names holds attributes too: a helper `exp` that calls `math.exp` is no recursion
-            )
+            # co_names holds attributes too: a helper `exp` that calls `math.exp` is no recursion
+            self._made[id(value)] = value
             options = {**self.options, "forceinline": chosen.inline}
             made: Any = _plain(numba.njit(**options)(self.function(chosen.fn)))
         elif isinstance(value, Intrinsic):

@@ -47,7 +47,7 @@ def forward(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
 
 
 @kernel
-def forward_apart(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
+def forward_depthwise(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     """Do `forward` for a depthwise convolution; it is a kernel of its own, because compiling both takes longer than most models need."""
     oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
     depthwise_forward(x, filters, y, n, geometry_of(g))
@@ -61,7 +61,7 @@ def backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: 
 
 
 @kernel
-def backward_data_apart(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
+def backward_data_depthwise(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
     """dx = gradient of the images of a depthwise convolution, which is not added."""
     oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
     depthwise_backward_data(dy, filters, dx, n, geometry_of(g))
@@ -75,7 +75,7 @@ def backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: In
 
 
 @kernel
-def backward_weight_apart(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
+def backward_weight_depthwise(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
     """Do `backward_weight` for a depthwise convolution."""
     depthwise_backward_weight(x, dy, filters, n, low, high, 0, geometry_of(g))
     hwio_to_oihw(filters, dw, g[5], 1, g[6], g[7], low, high)
@@ -226,7 +226,7 @@ class Images:
         self.last = o.attrs["data_format"] == "NHWC"
         order = (1, 2, 3) if self.last else (2, 3, 1)
         self.n = x.shape[0]
-        self.apart = 1 < o.attrs["groups"] == x.shape[order[2]]
+        self.depthwise = 1 < o.attrs["groups"] == x.shape[order[2]]
         self.image, self.out = (tuple(b.shape[i] for i in order) for b in (x, y))
         self.filters = w.shape
         attrs = o.attrs
@@ -283,9 +283,8 @@ def conv2d_cpu(o: Lowering) -> None:
     source, target = images.inward(x), images.target(y)
     for number, (first, last) in enumerate(images.parts()):
         at_x, at_y = Offset(source, first * math.prod(images.image)), Offset(target, first * math.prod(images.out))
-        o.call(
-            forward_apart if images.apart else forward, at_x, w, at_y, images.filter_scratch(w), images.geometry, last - first, part=number
-        )  # fmt: skip
+        chosen = forward_depthwise if images.depthwise else forward
+        o.call(chosen, at_x, w, at_y, images.filter_scratch(w), images.geometry, last - first, part=number)
     images.outward(target, y)
 
 
@@ -297,8 +296,8 @@ def conv2d_grad_cpu(o: Lowering) -> None:
     if o.has("Filter@GRAD"):
         dw, source, scratch = o.output("Filter@GRAD"), images.inward(x), images.filter_scratch(w)
         for number, rows in enumerate(images.rows()):
-            kernel = backward_weight_apart if images.apart else backward_weight
-            o.call(kernel, source, upstream, dw, scratch, images.geometry, images.n, *rows, part=number)
+            chosen = backward_weight_depthwise if images.depthwise else backward_weight
+            o.call(chosen, source, upstream, dw, scratch, images.geometry, images.n, *rows, part=number)
     if o.has("Input@GRAD"):
         _image_gradient(o, images, upstream, w)
 
@@ -311,20 +310,18 @@ def _image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) ->
     def write(into: Buffer, acc: int = 0) -> None:
         target = images.target(into)
         for number, (first, last) in enumerate(images.parts(), o.threads):  # beside the parts of the filters' gradient
-            at_y, at_x = (
-                Offset(upstream, first * math.prod(images.out)),
-                Offset(target, first * math.prod(images.image)),
-            )
+            at_y = Offset(upstream, first * math.prod(images.out))
+            at_x = Offset(target, first * math.prod(images.image))
             scratch = (images.filter_scratch(w), o.scratch(extra, w.dtype))
-            kernel = backward_data_apart if images.apart else backward_data
-            o.call(kernel, at_y, w, at_x, *scratch, images.geometry, last - first, acc, part=number)
+            chosen = backward_data_depthwise if images.depthwise else backward_data
+            o.call(chosen, at_y, w, at_x, *scratch, images.geometry, last - first, acc, part=number)
         images.outward(target, into)
 
     a = o.attrs
     once = adds_images_at_once(
         images.image[1], w.shape[3], images.out[1], a["strides"][1], a["paddings"][1], a["dilations"][1]
     )
-    if images.last and once and not images.apart:
+    if images.last and once and not images.depthwise:
         write(dx, preload(o, "Input@GRAD"))
     else:
         beside(o, "Input@GRAD", write)
@@ -454,7 +451,7 @@ def turn_cuda(x: Addr, y: Addr, batch: Int, rows: Int, columns: Int):
         y[e] = x[(b * rows + i) * columns + j]
 
 
-same_on_cuda(forward_apart, forward)
-same_on_cuda(backward_data_apart, backward_data)
-same_on_cuda(backward_weight_apart, backward_weight)
+same_on_cuda(forward_depthwise, forward)
+same_on_cuda(backward_data_depthwise, backward_data)
+same_on_cuda(backward_weight_depthwise, backward_weight)
 also_on_cuda(conv2d, depthwise_conv2d)

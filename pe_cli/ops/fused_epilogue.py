@@ -193,7 +193,7 @@ def conv2d_fusion_cpu(o: Lowering) -> None:
     """A call a part; images are finished some at a time, while they are in cache. Depthwise: the separate calls."""
     x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
     images = Images(o, x, w, y)
-    if images.apart:
+    if images.depthwise:
         _separately(o, "cpu")
         return
     source, target = images.inward(x), images.target(y)
