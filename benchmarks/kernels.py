@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from pe_cli.kernels import cache, vecmath
-from pe_cli.kernels.conv import conv_backward_data, conv_backward_data_scratch, conv_backward_weight, conv_forward
+from pe_cli.kernels.conv import conv_backward_data, conv_backward_data_scratch, conv_forward
+from pe_cli.kernels.conv_weight import conv_backward_weight
 from pe_cli.kernels.gemm import gemm, gemm_scratch
 from pe_cli.kernels.lang import Addr, Helper, Int, Kernel, Ptr, T, intrinsic, kernel, make_kernel, pointer_i64
 from pe_cli.kernels.target import vector_bytes
@@ -123,7 +124,7 @@ def backward_data(x: Addr, w: Addr, y: Addr, n: Int, g: Addr, scratch: Addr):
 def backward_weight(x: Addr, w: Addr, y: Addr, n: Int, g: Addr, scratch: Addr):
     a = pointer_i64(g)
     geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
-    conv_backward_weight(x, y, w, 0, n, 0, a[6], 0, geometry, scratch)
+    conv_backward_weight(x, y, w, 0, n, 0, a[6], 0, geometry)
 
 
 def math_loop(name: str) -> Kernel:

@@ -15,7 +15,7 @@ from pe_cli.devices.loans import Loans
 from pe_cli.devices.memory import Arena
 from pe_cli.devices.parts import in_order, pieces
 from pe_cli.devices.pool import runners
-from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
+from pe_cli.devices.protocol import Progress, Spot, Stalled, Takers, Timeline, Work
 from pe_cli.devices.stall import StampedStep
 from pe_cli.devices.stamps import StampedTape
 from pe_cli.devices.tape import Chain, Instruction, Tape, word
@@ -77,8 +77,9 @@ class CpuStep:
         devices = len(set(homes))
         if threads <= devices:  # every thread has a device of its own: parts of its ops would only be moved about
             pairs = zip(works, calls, strict=True)
-            calls = [row if w.spread or w.helped else [replace(c, part=None) for c in row] for w, row in pairs]
-        apart = [1 if w.spread else 0 if w.helped else devices for w in works]
+            calls = [[replace(c, part=None) for c in row] if w.takers is Takers.DEVICE else row for w, row in pairs]
+        steps = {Takers.DEVICE: devices, Takers.ALL: 1, Takers.IDLE: 0}
+        apart = [steps[w.takers] for w in works]
         cut = pieces(homes, calls, [w.waits for w in works], apart, threads)
         return chains([p.home for p in cut], [set(p.waits) for p in cut], [p.begin for p in cut], [p.end for p in cut])
 

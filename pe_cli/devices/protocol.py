@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,17 @@ class Spot:
     space: int
 
 
+class Takers(enum.Enum):
+    """Who does the numbered parts of a work."""
+
+    #: The threads of its own device; where a device has just one, that.
+    DEVICE = "device"
+    #: All threads from home on, a part each.
+    ALL = "all"
+    #: Its home, and any thread that has nothing else to do.
+    IDLE = "idle"
+
+
 @dataclass(frozen=True)
 class Work:
     """Kernel calls that run one after the other on a device.
@@ -51,15 +63,13 @@ class Work:
         home: index of the device.
         calls: in order.
         waits: earlier works that must be done before; empty when order is all that counts.
-        spread: its numbered parts belong to the threads from home on, one each.
-        helped: its numbered parts belong to home, but a thread that has nothing to do may take some.
+        takers: who does its numbered parts.
     """
 
     home: int
     calls: Sequence[Call]
     waits: frozenset[int]
-    spread: bool = False
-    helped: bool = False
+    takers: Takers = Takers.DEVICE
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ from pe_cli.program.ir import Role
 SHARE = 0.3
 #: Operations of a device, about half a millisecond, below which the step is over before help comes.
 LEAST = 50_000_000
-#: Parts of each such op: the last of them is what devices end apart by.
-PARTS = 4
 
 
 def late_nodes(graph: Graph, types: Sequence[Mapping[str, TensorType]]) -> frozenset[int]:

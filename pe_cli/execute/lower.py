@@ -12,13 +12,14 @@ from pe_cli.collectives.local import all_reduce_shards
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.devices.memory import aligned
-from pe_cli.execute.late import PARTS
+from pe_cli.devices.protocol import Takers
 from pe_cli.execute.processes import Whole, sum_over_processes
 from pe_cli.execute.updates import Updates
 from pe_cli.graph.processes import SUM_PROCESSES
 from pe_cli.graph.ssa import COLLECTIVES, Graph, OpNode, Slots
 from pe_cli.kernels.calls import STATUS
 from pe_cli.kernels.finite import check_finite
+from pe_cli.ops.areas import HELP_PARTS
 from pe_cli.ops.lowering import Buffer, Call, Lowering
 from pe_cli.ops.registry import OpDef, find
 from pe_cli.ops.selected_rows import merge_shard
@@ -40,7 +41,7 @@ class Task:
         shares: output buffer -> input buffer whose bytes it is.
         part: elements of the buffers that are touched, from and to; None for all.
         beside: it does its part of the node beside the tasks before it: they touch the same buffers at different places.
-        spread, helped: see `Work`.
+        takers: who does the numbered parts of its calls.
     """
 
     node: int
@@ -53,8 +54,7 @@ class Task:
     shares: dict[Buffer, Buffer] = field(default_factory=dict)
     part: tuple[int, int] | None = None
     beside: bool = False
-    spread: bool = False
-    helped: bool = False
+    takers: Takers = Takers.DEVICE
 
 
 def device_types(graph: Graph, feeds: Sequence[Mapping[str, TensorType]]) -> list[dict[str, TensorType]]:
@@ -260,7 +260,7 @@ class GraphLowering:
         key = next(iter(op.output_names()), op.type)
         low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, key), offset, share)  # type: ignore[arg-type]
         low.helped = node.index in self.late
-        low.threads = PARTS if low.helped else self.threads if self.graph.places[d].kind == "cpu" else 1
+        low.threads = HELP_PARTS if low.helped else self.threads if self.graph.places[d].kind == "cpu" else 1
         if self._spreads(node):
             low.shares = self._spread
             low.more = self._addends(op, ins)
@@ -283,7 +283,10 @@ class GraphLowering:
         over = _pairs(definition.takes_over([slot for slot, row in ins.items() if row]), ins, outs)
         home = d if share == (0, 1) else share[0]
         made = Task(node.index, home, low.calls, reads, writes, low.scratch_buffers, over, shares, beside=share[0] > 0)
-        made.spread, made.helped = low.shares > 1, low.helped
+        if low.shares > 1:
+            made.takers = Takers.ALL
+        elif low.helped:
+            made.takers = Takers.IDLE
         return made
 
     def _addends(self, op: Operator, ins: dict[str, list[Buffer | None]]) -> list[list[Buffer]]:

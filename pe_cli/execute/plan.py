@@ -105,7 +105,7 @@ class Plan:
             for t in self.tasks
         ]
         works = [
-            Work(t.home, c, frozenset(w), t.spread, t.helped) for t, c, w in zip(self.tasks, calls, waits, strict=True)
+            Work(t.home, c, frozenset(w), t.takers) for t, c, w in zip(self.tasks, calls, waits, strict=True)
         ]
         self._written = _elsewhere(self.graph, self.request.fetches)
         self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)

@@ -1,8 +1,8 @@
-"""2-D convolution of NHWC images with HWIO filters: forward, gradient of the images, gradient of the filters.
+"""2-D convolution of NHWC images with HWIO filters: forward and gradient of the images; `conv_weight` has that of the filters.
 
 Everything is a sum of small matrix products over pixels (`micro.panel`) on the images as they lie: no padded copy, no
 im2col. Output pixels whose taps all lie inside the image go row by row; border columns go as groups of rows with a
-narrower filter.
+narrower filter. Groups of single channels work too, and `depthwise` is made for them.
 
 A `geometry` is a tuple of 15 int64:
 
@@ -16,22 +16,13 @@ elements.
 
 from __future__ import annotations
 
-from pe_cli.kernels.depthwise import (
-    depthwise_backward_data,
-    depthwise_backward_weight,
-    depthwise_forward,
-    taps_inside,
-)
 from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer, shared
 from pe_cli.kernels.micro import block_vectors, panel
 from pe_cli.kernels.transpose import transpose
+from pe_cli.kernels.window import outputs_inside, taps_inside
 
 #: Pixels of one block of a 1x1 convolution: its inputs stay in L2 while the columns of the filter pass.
 PIXELS = 192
-#: Bytes of images and output gradients that a filter gradient reads once for all taps: half of a common L2.
-BLOCK_BYTES = 384 * 1024
-
-
 #: Elements of filters from which they are packed, column block by column block, each kept in L2 for the whole batch.
 LARGE = 96 * 1024
 #: Most columns in a block of vectors: three registers of 16 float32.
@@ -52,8 +43,6 @@ def conv_forward_scratch(channels: int, out_channels: int, kh: int, kw: int, gro
         kw: width of the filter.
         groups: number of groups.
     """
-    if groups == channels and groups > 1:
-        return 0
     return _packed(channels // groups, out_channels // groups, kh * kw)
 
 
@@ -65,26 +54,10 @@ def conv_backward_data_scratch(channels: int, out_channels: int, kh: int, kw: in
         out_channels: of the output, all groups.
         kh: height of the filter.
         kw: width of the filter.
-        groups: number of groups; a depthwise convolution needs none.
+        groups: number of groups.
     """
-    if groups == channels and groups > 1:
-        return 0
     inputs, outputs = channels // groups, out_channels // groups
     return kh * kw * inputs * outputs + _packed(outputs, inputs, kh * kw)
-
-
-def conv_backward_weight_scratch(channels: int, out_channels: int, kh: int, kw: int, groups: int = 1) -> int:
-    """Return the elements of scratch of `conv_backward_weight`: none."""
-    del channels, out_channels, kh, kw, groups
-    return 0
-
-
-@helper
-def _inside(outputs, size, taps, stride, pad, dilation):
-    """Return the range of outputs whose taps all lie inside the image, along one axis; empty when there are none."""
-    low = min(max(0, (pad + stride - 1) // stride), outputs)
-    high = (size - 1 - (taps - 1) * dilation + pad) // stride + 1
-    return low, min(max(high, low), outputs)
 
 
 @helper
@@ -105,7 +78,7 @@ def _by_taps(d, used, image, w, out, shape, filters, steps, xp, wk, yp, yr):
             for q in range(min(used, d * LANES)):
                 pixel[q] = T(0)
         for b in range(kw):
-            j0, j1 = _inside(OW, W, 1, sw, pw - b * dw, 1)
+            j0, j1 = outputs_inside(OW, W, 1, sw, pw - b * dw, 1)
             panel(
                 d, j1 - j0, used,
                 image + SIZE * ((ix + a0 * dh) * W + j0 * sw - pw + b * dw) * xp,
@@ -137,8 +110,8 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
     H, W, OH, OW = shape
     kh, kw, C, OC = filters
     sh, sw, ph, pw, dh, dw = steps
-    h0, h1 = _inside(OH, H, kh, sh, ph, dh)
-    w0, w1 = _inside(OW, W, kw, sw, pw, dw)
+    h0, h1 = outputs_inside(OH, H, kh, sh, ph, dh)
+    w0, w1 = outputs_inside(OW, W, kw, sw, pw, dw)
     dense = dw == 1 and xp == C
     by_taps = acc == 0 and 2 * (w1 - w0) < OW
     for n in range(images):
@@ -233,17 +206,6 @@ def convolve(
 
 
 @helper
-def _is_depthwise(geometry):
-    return geometry[14] > 1 and geometry[14] == geometry[2]
-
-
-@helper
-def _sizes(geometry):
-    """Return the elements of an image and of an output."""
-    return geometry[0] * geometry[1] * geometry[2], geometry[3] * geometry[4] * geometry[5]
-
-
-@helper
 def conv_forward(x, w, y, n0, n1, geometry, scratch):
     """Write y[n0:n1] = convolution of x[n0:n1] with w.
 
@@ -256,16 +218,6 @@ def conv_forward(x, w, y, n0, n1, geometry, scratch):
         geometry: see the module.
         scratch: address of `conv_forward_scratch` elements.
     """
-    image, output = _sizes(geometry)
-    if _is_depthwise(geometry):
-        depthwise_forward(x + SIZE * n0 * image, w, y + SIZE * n0 * output, n1 - n0, geometry)
-    else:
-        mixed_forward(x, w, y, n0, n1, geometry, scratch)
-
-
-@helper
-def mixed_forward(x, w, y, n0, n1, geometry, scratch):
-    """Do `conv_forward` where channels mix: not for a depthwise convolution."""
     H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, groups = geometry
     x += SIZE * n0 * H * W * C
     y += SIZE * n0 * OH * OW * OC
@@ -310,11 +262,11 @@ def adds_images_at_once(size: int, taps: int, outputs: int, stride: int, pad: in
         stride, pad, dilation: along the width.
     """
     assert _phase.fn is not None
-    assert _inside.fn is not None
+    assert outputs_inside.fn is not None
     for b in range(min(stride, size)):
         positions = -(-(size - b) // stride)
         count, _, step, shift = _phase.fn(b, taps, stride, pad, dilation)
-        low, high = _inside.fn(positions, outputs, count, 1, -shift, max(1, dilation * step // stride))
+        low, high = outputs_inside.fn(positions, outputs, count, 1, -shift, max(1, dilation * step // stride))
         if 2 * (high - low) < positions:
             return False
     return True
@@ -333,21 +285,11 @@ def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
         dx: address of [N, H, W, C]; every element of the range is written.
         n0: first image.
         n1: past the last image.
-        acc: 1 to add to dx, each element's whole sum at once; 0 to overwrite it. A depthwise convolution overwrites. Where
+        acc: 1 to add to dx, each element's whole sum at once; 0 to overwrite it. Where
             `adds_images_at_once` does not hold, 0 sums in another order.
         geometry: see the module.
         scratch: address of `conv_backward_data_scratch` elements.
     """
-    image, output = _sizes(geometry)
-    if _is_depthwise(geometry):
-        depthwise_backward_data(dy + SIZE * n0 * output, w, dx + SIZE * n0 * image, n1 - n0, geometry)
-    else:
-        mixed_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch)
-
-
-@helper
-def mixed_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
-    """Do `conv_backward_data` where channels mix: not for a depthwise convolution."""
     H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, groups = geometry
     dy += SIZE * n0 * OH * OW * OC
     dx += SIZE * n0 * H * W * C
@@ -367,155 +309,3 @@ def mixed_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
                     1, 1, -oa, -ob, max(1, dh * ta // sh), max(1, dw * tb // sw),
                     OC, c, sw * C, sh * W * C, H * W * C, acc, scratch + SIZE * na * nb * c * o,
                 )  # fmt: skip
-
-
-@helper
-def conv_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry, scratch):
-    """Write the rows a0 <= a < a1 of dw (+)= the gradient of the filters over images n0 <= n < n1.
-
-    Args:
-        x: address of images [N, H, W, C].
-        dy: address of the gradient of the outputs [N, OH, OW, OC].
-        dw: address of [kh, kw, C/groups, OC].
-        n0: first image.
-        n1: past the last image; an empty range writes zeros, or nothing when acc.
-        a0: first row of taps, for callers that split the work without private copies of dw.
-        a1: past the last row of taps, kh for all.
-        acc: 1 to add to dw, 0 to overwrite it.
-        geometry: see the module.
-        scratch: unused (`conv_backward_weight_scratch` is 0).
-    """
-    image, output = _sizes(geometry)
-    if _is_depthwise(geometry):
-        at_x, at_y = x + SIZE * n0 * image, dy + SIZE * n0 * output
-        depthwise_backward_weight(at_x, at_y, dw, n1 - n0, a0, a1, acc, geometry)
-    else:
-        mixed_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry, scratch)
-
-
-@helper
-def mixed_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry, scratch):
-    """Do `conv_backward_weight` where channels mix: not for a depthwise convolution."""
-    H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dilation, groups = geometry
-    x += SIZE * n0 * H * W * C
-    dy += SIZE * n0 * OH * OW * OC
-    c, o = C // groups, OC // groups
-    images = max(n1 - n0, 0)
-    if kh * kw == 1 and sh == 1 and sw == 1 and ph == 0 and pw == 0 and OH == H and OW == W:
-        # All pixels are one long image of short rows; what is left over comes last.
-        pixels = images * H * W
-        width = min(PIXELS, max(pixels, 1))
-        height = pixels // width
-        for g in range(groups):
-            at_x, at_y, at_w = x + SIZE * g * c, dy + SIZE * g * o, dw + SIZE * g * o
-            shape = (height, width, height, width)
-            _weights(at_x, at_y, at_w, 1, shape, (1, 1, c, o), (1, 1, 0, 0, 1, 1), C, OC, a0, a1, acc)
-            rest = pixels - height * width
-            if rest:
-                skip = SIZE * height * width
-                _weights(
-                    at_x + skip * C, at_y + skip * OC, at_w, 1, (1, rest, 1, rest), (1, 1, c, o), (1, 1, 0, 0, 1, 1),
-                    C, OC, a0, a1, 1,
-                )  # fmt: skip
-        return
-    for g in range(groups):
-        _weights(
-            x + SIZE * g * c, dy + SIZE * g * o, dw + SIZE * g * o, images, (H, W, OH, OW), (kh, kw, c, o),
-            (sh, sw, ph, pw, dh, dilation), C, OC, a0, a1, acc,
-        )  # fmt: skip
-
-
-@helper
-def _weights(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc):
-    """Do `conv_backward_weight` for one group, in blocks of images or of rows that stay in L2 for all taps."""
-    H, W, OH, OW = shape
-    sh = steps[0]
-    row = SIZE * (sh * W * xp + OW * yp)
-    image = SIZE * (H * W * xp + OH * OW * yp)
-    rows = OH if image <= BLOCK_BYTES else min(OH, max(1, BLOCK_BYTES // max(row, 1)))
-    block = max(1, BLOCK_BYTES // max(image, 1)) if rows == OH else 1
-    n = 0
-    add = acc
-    while True:
-        count = max(min(block, images - n), 0)
-        at_x, at_y = x + SIZE * n * H * W * xp, dy + SIZE * n * OH * OW * yp
-        r = 0
-        while True:
-            _weights_block(at_x, at_y, dw, count, shape, filters, steps, xp, yp, a0, a1, add, r, min(r + rows, OH))
-            add = 1
-            r += rows
-            if r >= OH:
-                break
-        n += block
-        if n >= images:
-            break
-
-
-@helper
-def _weights_block(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc, r0, r1):
-    """Add the outputs of rows r0 <= i < r1 of some images to dw."""
-    H, W, OH, OW = shape
-    _, kw, C, OC = filters
-    sh, sw, ph, pw, dh, dilation = steps
-    w0, w1 = _inside(OW, W, kw, sw, pw, dilation)
-    # Few channels would leave most of a row block empty: then all taps of a row are the rows of the product, and the
-    # columns where some taps fall outside are added one by one.
-    merged = dilation == 1 and xp == C and C < 8
-    for a in range(a0, a1):
-        low, high = _inside(OH, H, 1, sh, ph - a * dh, 1)
-        low = max(low, r0)
-        high = max(min(high, r1), low)
-        top = low * sh + a * dh - ph
-        left = (OC + LANES - 1) // LANES
-        column = 0
-        while left > 0:
-            d = block_vectors(left)
-            if merged:
-                for j in range(-1, OW):
-                    if j >= 0 and w0 <= j < w1:
-                        continue
-                    inner = j < 0
-                    b0, b1 = (0, kw) if inner else taps_inside(j * sw - pw, W, kw, 1)
-                    at = w0 if inner else j
-                    panel(
-                        d, (b1 - b0) * C, OC - column,
-                        x + SIZE * (top * W + at * sw - pw + b0) * xp,
-                        dy + SIZE * ((low * OW + at) * yp + column),
-                        dw + SIZE * ((a * kw + b0) * C * yp + column),
-                        images, H * W * xp, OH * OW * yp,
-                        high - low, sh * W * xp, OW * yp,
-                        w1 - w0 if inner else 1, sw * xp, yp, 1, yp, acc if inner else 1,
-                    )  # fmt: skip
-            else:
-                for b in range(kw):
-                    first, last = _inside(OW, W, 1, sw, pw - b * dilation, 1)
-                    panel(
-                        d, C, OC - column,
-                        x + SIZE * (top * W + first * sw + b * dilation - pw) * xp,
-                        dy + SIZE * ((low * OW + first) * yp + column),
-                        dw + SIZE * ((a * kw + b) * C * yp + column),
-                        images, H * W * xp, OH * OW * yp,
-                        high - low, sh * W * xp, OW * yp,
-                        last - first, sw * xp, yp, 1, yp, acc,
-                    )  # fmt: skip
-            column += d * LANES
-            left -= d
-
-
-# --- layouts ----------------------------------------------------------------------------------------------------------
-
-
-@helper
-def oihw_to_hwio(source, target, o, i, h, w):
-    """Copy filters [o, i, h, w] to [h, w, i, o]; addresses, no overlap."""
-    for q in range(i):
-        transpose(source + SIZE * q * h * w, i * h * w, target + SIZE * q * o, i * o, o, h * w)
-
-
-@helper
-def hwio_to_oihw(source, target, o, i, h, w, low, high):
-    """Copy rows low to high of filters [h, w, i, o] to [o, i, h, w]; addresses, no overlap."""
-    first = low * w
-    for q in range(i):
-        begin, end = source + SIZE * (first * i + q) * o, target + SIZE * (q * h * w + first)
-        transpose(begin, i * o, end, i * h * w, (high - low) * w, o)

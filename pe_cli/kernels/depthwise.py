@@ -7,14 +7,7 @@ A `geometry` is that of `pe_cli.kernels.conv`.
 from __future__ import annotations
 
 from pe_cli.kernels.lang import SIZE, T, helper, pointer
-
-
-@helper
-def taps_inside(start, size, taps, dilation):
-    """Return the range of taps inside the image for an output whose tap 0 is at `start`, along one axis."""
-    low = max(0, (dilation - 1 - start) // dilation)
-    high = min(taps, (size - 1 - start) // dilation + 1)
-    return low, max(high, low)
+from pe_cli.kernels.window import taps_inside
 
 
 @helper

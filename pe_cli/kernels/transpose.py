@@ -85,3 +85,19 @@ def transpose_batch(x, y, batch, rows, columns):
     for n in range(batch):
         at = SIZE * n * rows * columns
         transpose(x + at, columns, y + at, rows, rows, columns)
+
+
+@helper
+def oihw_to_hwio(source, target, o, i, h, w):
+    """Copy filters [o, i, h, w] to [h, w, i, o]; addresses, no overlap."""
+    for q in range(i):
+        transpose(source + SIZE * q * h * w, i * h * w, target + SIZE * q * o, i * o, o, h * w)
+
+
+@helper
+def hwio_to_oihw(source, target, o, i, h, w, low, high):
+    """Copy rows low to high of filters [h, w, i, o] to [o, i, h, w]; addresses, no overlap."""
+    first = low * w
+    for q in range(i):
+        begin, end = source + SIZE * (first * i + q) * o, target + SIZE * (q * h * w + first)
+        transpose(begin, i * o, end, i * h * w, (high - low) * w, o)

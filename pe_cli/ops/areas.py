@@ -13,6 +13,8 @@ ENOUGH = 2_000_000
 ENOUGH_BYTES = 256 * 1024
 #: Floating-point operations that a thread without other work is called for: it finds the data in no cache.
 HELP = 10_000_000
+#: Most parts of an op that threads help with: the last of them is what devices end apart by.
+HELP_PARTS = 4
 #: Rows and columns of a part from which on a product is as fast as a whole one.
 HIGH, WIDE = 256, 128
 #: Columns of a part are a multiple of these: whole vectors, and no two threads write to one cache line.
@@ -44,7 +46,7 @@ def pairs(n: int, parts: int) -> list[Pair]:
 
 def quarters(m: int, n: int, k: int) -> list[Area]:
     """Cut a product [m, k] [k, n] in two each way, where the parts are worth it: for a thread that does most of them itself."""
-    few = min(4, 2 * m * n * k // HELP)
+    few = min(HELP_PARTS, 2 * m * n * k // HELP)
     columns = column_pairs(n, min(few, 2, n // WIDE))
     return [Area(rows, pair) for rows in pairs(m, min(few // len(columns), 2, m // HIGH)) for pair in columns]
 

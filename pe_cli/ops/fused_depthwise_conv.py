@@ -8,24 +8,14 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.conv import (
-    conv_backward_data,
-    conv_backward_data_scratch,
-    conv_backward_weight,
-    conv_forward,
-    hwio_to_oihw,
-    oihw_to_hwio,
-)
+from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, T, helper, kernel, pointer
+from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio
 from pe_cli.ops.activation import relu
-from pe_cli.ops.conv import ATTRS, IMAGES, Images, backward_data, backward_weight, depthwise_conv2d, forward
+from pe_cli.ops.conv import ATTRS, IMAGES, Images, depthwise_conv2d
+from pe_cli.ops.conv_kernels import backward_data, backward_weight, forward, geometry_of
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.registry import Sample, op
-
-
-@helper
-def _shape(g):
-    return g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9], g[10], g[11], g[12], g[13], g[14]
 
 
 @helper
@@ -40,22 +30,20 @@ def _cut(x, out, n):
 @kernel
 def relu_forward(x: Addr, w: Addr, y: Addr, filters: Addr, image: Addr, g: PtrI64, n: Int):
     """y = convolution of relu(x) with w; filters and image are scratch for one of each."""
-    per = g[2] // g[14]
-    oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
-    scratch = filters + SIZE * g[5] * per * g[6] * g[7]
+    oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
     size = g[0] * g[1] * g[2]
     for i in range(n):
         _cut(x + SIZE * i * size, image, size)
-        conv_forward(image, filters, y + SIZE * i * g[3] * g[4] * g[5], 0, 1, _shape(g), scratch)
+        depthwise_forward(image, filters, y + SIZE * i * g[3] * g[4] * g[5], 1, geometry_of(g))
 
 
 @kernel
-def relu_backward_data(x: Addr, dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int):
+def relu_backward_data(x: Addr, dy: Addr, w: Addr, dx: Addr, filters: Addr, g: PtrI64, n: Int):
     """dx = gradient of the images, 0 where relu cut."""
-    oihw_to_hwio(w, filters, g[5], g[2] // g[14], g[6], g[7])
+    oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
     size = g[0] * g[1] * g[2]
     for i in range(n):
-        conv_backward_data(dy + SIZE * i * g[3] * g[4] * g[5], filters, dx + SIZE * i * size, 0, 1, 0, _shape(g), scratch)
+        depthwise_backward_data(dy + SIZE * i * g[3] * g[4] * g[5], filters, dx + SIZE * i * size, 1, geometry_of(g))
         source = pointer(x + SIZE * i * size)
         target = pointer(dx + SIZE * i * size)
         for k in range(size):
@@ -66,11 +54,11 @@ def relu_backward_data(x: Addr, dy: Addr, w: Addr, dx: Addr, filters: Addr, scra
 def relu_backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, image: Addr, g: PtrI64, n: Int):
     """dw = gradient of the filters over relu(x)."""
     size = g[0] * g[1] * g[2]
-    conv_backward_weight(image, dy, filters, 0, 0, 0, g[6], 0, _shape(g), filters)  # of no images: zeros
+    depthwise_backward_weight(image, dy, filters, 0, 0, g[6], 0, geometry_of(g))  # of no images: zeros
     for i in range(n):
         _cut(x + SIZE * i * size, image, size)
-        conv_backward_weight(image, dy + SIZE * i * g[3] * g[4] * g[5], filters, 0, 1, 0, g[6], 1, _shape(g), filters)
-    hwio_to_oihw(filters, dw, g[5], g[2] // g[14], g[6], g[7], 0, g[6])
+        depthwise_backward_weight(image, dy + SIZE * i * g[3] * g[4] * g[5], filters, 1, 0, g[6], 1, geometry_of(g))
+    hwio_to_oihw(filters, dw, g[5], 1, g[6], g[7], 0, g[6])
 
 
 def _away_from_zero(arrays: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
@@ -149,9 +137,7 @@ def fused_relu_depthwise_conv2d_grad_cpu(o: Lowering) -> None:
     if o.has("Input@GRAD"):
         dx = o.output("Input@GRAD")
         target = images.target(dx)
-        extra = conv_backward_data_scratch(images.image[2], images.out[2], w.shape[2], w.shape[3], o.attrs["groups"])
-        scratch = (images.filter_scratch(w), o.scratch(extra, w.dtype))
-        o.call(relu_backward_data, source, upstream, w, target, *scratch, images.geometry, images.n)
+        o.call(relu_backward_data, source, upstream, w, target, images.filter_scratch(w), images.geometry, images.n)
         images.outward(target, dx)
 
 

@@ -7,14 +7,16 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.conv import mixed_forward, oihw_to_hwio
+from pe_cli.kernels.conv import conv_forward
 from pe_cli.kernels.gemm import add_bias, gemm_bias, gemm_scratch
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, address, kernel
+from pe_cli.kernels.transpose import oihw_to_hwio
 from pe_cli.ops.activation import relu
 from pe_cli.ops.areas import areas
 from pe_cli.ops.broadcast import WIDE, call_binary
 from pe_cli.ops.conv import ATTRS as CONV_ATTRS
-from pe_cli.ops.conv import IMAGES, Images, conv2d, geometry_of
+from pe_cli.ops.conv import IMAGES, Images, conv2d
+from pe_cli.ops.conv_kernels import geometry_of
 from pe_cli.ops.elementwise import ADD
 from pe_cli.ops.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.mul import mul
@@ -46,7 +48,7 @@ def convolution_bias(
     pixels = g[3] * g[4]
     for first in range(0, n, block):
         last = min(n, first + block)
-        mixed_forward(x, filters, y, first, last, geometry_of(g), filters + SIZE * g[5] * per * g[6] * g[7])
+        conv_forward(x, filters, y, first, last, geometry_of(g), filters + SIZE * g[5] * per * g[6] * g[7])
         size = (last - first) * pixels * g[5]
         begin = y + SIZE * first * pixels * g[5]
         add_bias(begin, width, size // width, width, address(row), cut)

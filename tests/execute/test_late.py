@@ -7,6 +7,7 @@ import pytest
 
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place
+from pe_cli.devices.protocol import Takers
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.late import LEAST, SHARE
@@ -45,7 +46,7 @@ def batch(rows: int, images: bool = False) -> dict[str, np.ndarray]:
 def helped(executor: Executor) -> list[tuple[int, int]]:
     """Return device and operations of every node that others help with."""
     plan = executor.newest
-    nodes = [plan.graph.nodes[t.node] for t in plan.tasks if t.helped]
+    nodes = [plan.graph.nodes[t.node] for t in plan.tasks if t.takers is Takers.IDLE]
     return [(n.device, operations(n.op, lambda name, d=n.device: plan.type_of(name, d)) or 0) for n in nodes]
 
 
@@ -57,10 +58,10 @@ def test_the_last_gradients_of_every_device_are_cut():
     # the first layer's input needs no gradient: of its 8 products a device offers the last, and the two of the layer behind
     assert sorted(helped(executor)) == [(0, product), (0, 2 * product), (1, product), (1, 2 * product)]
     assert product < SHARE * 8 * product <= 3 * product
-    late = [t for t in plan.tasks if t.helped]
+    late = [t for t in plan.tasks if t.takers is Takers.IDLE]
     assert all(plan.graph.nodes[t.node].op.role is Role.BACKWARD for t in late)
     assert all(len({c.part for c in t.calls}) > 1 for t in late)
-    assert not any(len({c.part for c in t.calls}) > 1 for t in plan.tasks if not t.helped and not t.spread)
+    assert not any(len({c.part for c in t.calls}) > 1 for t in plan.tasks if t.takers is Takers.DEVICE)
 
 
 @pytest.mark.parametrize(
@@ -94,8 +95,8 @@ def test_a_thread_that_has_nothing_to_do_takes_parts_of_others():
     (work,) = {
         i
         for i, t in enumerate(plan.tasks)
-        if t.helped and plan.graph.nodes[t.node].op.type == "mul_grad" and t.home == 0
-    } - {next(i for i, t in enumerate(plan.tasks) if t.helped and t.home == 0)}
+        if t.takers is Takers.IDLE and plan.graph.nodes[t.node].op.type == "mul_grad" and t.home == 0
+    } - {next(i for i, t in enumerate(plan.tasks) if t.takers is Takers.IDLE and t.home == 0)}
     seen: set[int] = set()
     for step in range(50):
         _, timeline = plan.run_timed([{"x": f["x"]} for f in feeds], step)

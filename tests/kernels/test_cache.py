@@ -16,7 +16,7 @@ from pe_cli.kernels.digest import extent, routines
 from pe_cli.kernels.gemm import gemm_bias
 from pe_cli.kernels.micro import microkernels
 from pe_cli.ops.assign import copy
-from pe_cli.ops.mul import products
+from pe_cli.ops.matrix_product import products
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1])}
 CODE = """

@@ -10,14 +10,13 @@ from pe_cli.kernels.conv import (
     adds_images_at_once,
     conv_backward_data,
     conv_backward_data_scratch,
-    conv_backward_weight,
-    conv_backward_weight_scratch,
     conv_forward,
     conv_forward_scratch,
-    hwio_to_oihw,
-    oihw_to_hwio,
 )
-from pe_cli.kernels.lang import Addr, Int, kernel, pointer_i64
+from pe_cli.kernels.conv_weight import conv_backward_weight
+from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
+from pe_cli.kernels.lang import SIZE, Addr, Int, kernel, pointer_i64
+from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio
 
 
 @kernel
@@ -38,7 +37,37 @@ def backward_data(dy: Addr, w: Addr, dx: Addr, n0: Int, n1: Int, acc: Int, g: Ad
 def backward_weight(x: Addr, dy: Addr, dw: Addr, n0: Int, n1: Int, a0: Int, a1: Int, acc: Int, g: Addr, scratch: Addr):
     a = pointer_i64(g)
     geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
-    conv_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry, scratch)
+    conv_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry)
+
+
+@kernel
+def forward_depthwise(x: Addr, w: Addr, y: Addr, n0: Int, n1: Int, g: Addr, scratch: Addr):
+    a = pointer_i64(g)
+    geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
+    at_x, at_y = x + SIZE * n0 * a[0] * a[1] * a[2], y + SIZE * n0 * a[3] * a[4] * a[5]
+    depthwise_forward(at_x, w, at_y, n1 - n0, geometry)
+
+
+@kernel
+def backward_data_depthwise(dy: Addr, w: Addr, dx: Addr, n0: Int, n1: Int, acc: Int, g: Addr, scratch: Addr):
+    a = pointer_i64(g)
+    geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
+    at_x, at_y = dx + SIZE * n0 * a[0] * a[1] * a[2], dy + SIZE * n0 * a[3] * a[4] * a[5]
+    depthwise_backward_data(at_y, w, at_x, n1 - n0, geometry)
+
+
+@kernel
+def backward_weight_depthwise(
+    x: Addr, dy: Addr, dw: Addr, n0: Int, n1: Int, a0: Int, a1: Int, acc: Int, g: Addr, scratch: Addr
+):
+    a = pointer_i64(g)
+    geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
+    at_x, at_y = x + SIZE * n0 * a[0] * a[1] * a[2], dy + SIZE * n0 * a[3] * a[4] * a[5]
+    depthwise_backward_weight(at_x, at_y, dw, n1 - n0, a0, a1, acc, geometry)
+
+
+MIXED = (forward, backward_data, backward_weight)
+DEPTHWISE = (forward_depthwise, backward_data_depthwise, backward_weight_depthwise)
 
 
 @kernel
@@ -85,6 +114,11 @@ class Case:
             self.groups,
         ]
         return np.array(numbers, np.int64)
+
+    @property
+    def kernels(self) -> list[tuple[Any, Any, Any]]:
+        """Return all that compute it: forward, gradient of the images, gradient of the filters."""
+        return [MIXED, DEPTHWISE] if self.groups == self.x[3] > 1 else [MIXED]
 
     @property
     def filters(self) -> tuple[int, int, int, int]:
@@ -160,16 +194,16 @@ def close(found: np.ndarray, expected: np.ndarray) -> None:
 def test_all_three_products_match_torch(call, guarded, rng, case, dtype):
     x, w, dy = arrays(case, dtype, guarded, rng)
     y, dx, dw = (guarded(a.shape, dtype) for a in (dy, x, w))
-    for array in (y, dx, dw):
-        array[:] = np.nan
     n, g = case.x[0], case.geometry
-    sizes = (conv_forward_scratch, conv_backward_data_scratch, conv_backward_weight_scratch)
-    scratch = [guarded((case.scratch(size),), dtype) for size in sizes]
-    call(forward, dtype, x, w, y, 0, n, g, scratch[0])
-    call(backward_data, dtype, dy, w, dx, 0, n, 0, g, scratch[1])
-    call(backward_weight, dtype, x, dy, dw, 0, n, 0, case.kernel[0], 0, g, scratch[2])
-    for found, expected in zip((y, dx, dw), case.reference(x, w, dy), strict=True):
-        close(found, expected)
+    scratch = [guarded((case.scratch(size),), dtype) for size in (conv_forward_scratch, conv_backward_data_scratch)]
+    for ahead, to_images, to_filters in case.kernels:
+        for array in (y, dx, dw):
+            array[:] = np.nan
+        call(ahead, dtype, x, w, y, 0, n, g, scratch[0])
+        call(to_images, dtype, dy, w, dx, 0, n, 0, g, scratch[1])
+        call(to_filters, dtype, x, dy, dw, 0, n, 0, case.kernel[0], 0, g, scratch[0])
+        for found, expected in zip((y, dx, dw), case.reference(x, w, dy), strict=True):
+            close(found, expected)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -205,16 +239,17 @@ def test_small_images_go_by_taps(size, taps, outputs, pad, once):
 def test_work_may_be_split_by_images_and_by_rows_of_taps(call, guarded, rng, groups):
     case = Case((5, 8, 7, 6), 6, (3, 3), pads=ONE, groups=groups)
     x, w, dy = arrays(case, "float32", guarded, rng)
-    y, dx, dw = (np.full_like(a, np.nan) for a in (dy, x, w))
     scratch = np.zeros(8192, "f4")
-    for n0, n1 in ((0, 2), (2, 2), (2, 5)):
-        call(forward, "float32", x, w, y, n0, n1, case.geometry, scratch)
-        call(backward_data, "float32", dy, w, dx, n0, n1, 0, case.geometry, scratch)
-    for a0, a1 in ((0, 1), (1, 3)):
-        call(backward_weight, "float32", x, dy, dw, 0, 2, a0, a1, 0, case.geometry, scratch)
-        call(backward_weight, "float32", x, dy, dw, 2, 5, a0, a1, 1, case.geometry, scratch)
-    for found, expected in zip((y, dx, dw), case.reference(x, w, dy), strict=True):
-        close(found, expected)
+    for ahead, to_images, to_filters in case.kernels:
+        y, dx, dw = (np.full_like(a, np.nan) for a in (dy, x, w))
+        for n0, n1 in ((0, 2), (2, 2), (2, 5)):
+            call(ahead, "float32", x, w, y, n0, n1, case.geometry, scratch)
+            call(to_images, "float32", dy, w, dx, n0, n1, 0, case.geometry, scratch)
+        for a0, a1 in ((0, 1), (1, 3)):
+            call(to_filters, "float32", x, dy, dw, 0, 2, a0, a1, 0, case.geometry, scratch)
+            call(to_filters, "float32", x, dy, dw, 2, 5, a0, a1, 1, case.geometry, scratch)
+        for found, expected in zip((y, dx, dw), case.reference(x, w, dy), strict=True):
+            close(found, expected)
 
 
 @pytest.mark.parametrize(

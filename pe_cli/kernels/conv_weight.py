@@ -1,0 +1,132 @@
+"""The gradient of the filters of a 2-D convolution; images, filters and `geometry` are those of `pe_cli.kernels.conv`."""
+
+from __future__ import annotations
+
+from pe_cli.kernels.conv import PIXELS
+from pe_cli.kernels.lang import LANES, SIZE, helper
+from pe_cli.kernels.micro import block_vectors, panel
+from pe_cli.kernels.window import outputs_inside, taps_inside
+
+#: Bytes of images and output gradients that a filter gradient reads once for all taps: half of a common L2.
+BLOCK_BYTES = 384 * 1024
+
+
+@helper
+def conv_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry):
+    """Write the rows a0 <= a < a1 of dw (+)= the gradient of the filters over images n0 <= n < n1.
+
+    Args:
+        x: address of images [N, H, W, C].
+        dy: address of the gradient of the outputs [N, OH, OW, OC].
+        dw: address of [kh, kw, C/groups, OC].
+        n0: first image.
+        n1: past the last image; an empty range writes zeros, or nothing when acc.
+        a0: first row of taps, for callers that split the work without private copies of dw.
+        a1: past the last row of taps, kh for all.
+        acc: 1 to add to dw, 0 to overwrite it.
+        geometry: see `pe_cli.kernels.conv`.
+    """
+    H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dilation, groups = geometry
+    x += SIZE * n0 * H * W * C
+    dy += SIZE * n0 * OH * OW * OC
+    c, o = C // groups, OC // groups
+    images = max(n1 - n0, 0)
+    if kh * kw == 1 and sh == 1 and sw == 1 and ph == 0 and pw == 0 and OH == H and OW == W:
+        # All pixels are one long image of short rows; what is left over comes last.
+        pixels = images * H * W
+        width = min(PIXELS, max(pixels, 1))
+        height = pixels // width
+        for g in range(groups):
+            at_x, at_y, at_w = x + SIZE * g * c, dy + SIZE * g * o, dw + SIZE * g * o
+            shape = (height, width, height, width)
+            _weights(at_x, at_y, at_w, 1, shape, (1, 1, c, o), (1, 1, 0, 0, 1, 1), C, OC, a0, a1, acc)
+            rest = pixels - height * width
+            if rest:
+                skip = SIZE * height * width
+                _weights(
+                    at_x + skip * C, at_y + skip * OC, at_w, 1, (1, rest, 1, rest), (1, 1, c, o), (1, 1, 0, 0, 1, 1),
+                    C, OC, a0, a1, 1,
+                )  # fmt: skip
+        return
+    for g in range(groups):
+        _weights(
+            x + SIZE * g * c, dy + SIZE * g * o, dw + SIZE * g * o, images, (H, W, OH, OW), (kh, kw, c, o),
+            (sh, sw, ph, pw, dh, dilation), C, OC, a0, a1, acc,
+        )  # fmt: skip
+
+
+@helper
+def _weights(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc):
+    """Do `conv_backward_weight` for one group, in blocks of images or of rows that stay in L2 for all taps."""
+    H, W, OH, OW = shape
+    sh = steps[0]
+    row = SIZE * (sh * W * xp + OW * yp)
+    image = SIZE * (H * W * xp + OH * OW * yp)
+    rows = OH if image <= BLOCK_BYTES else min(OH, max(1, BLOCK_BYTES // max(row, 1)))
+    block = max(1, BLOCK_BYTES // max(image, 1)) if rows == OH else 1
+    n = 0
+    add = acc
+    while True:
+        count = max(min(block, images - n), 0)
+        at_x, at_y = x + SIZE * n * H * W * xp, dy + SIZE * n * OH * OW * yp
+        r = 0
+        while True:
+            _weights_block(at_x, at_y, dw, count, shape, filters, steps, xp, yp, a0, a1, add, r, min(r + rows, OH))
+            add = 1
+            r += rows
+            if r >= OH:
+                break
+        n += block
+        if n >= images:
+            break
+
+
+@helper
+def _weights_block(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc, r0, r1):
+    """Add the outputs of rows r0 <= i < r1 of some images to dw."""
+    H, W, OH, OW = shape
+    _, kw, C, OC = filters
+    sh, sw, ph, pw, dh, dilation = steps
+    w0, w1 = outputs_inside(OW, W, kw, sw, pw, dilation)
+    # Few channels would leave most of a row block empty: then all taps of a row are the rows of the product, and the
+    # columns where some taps fall outside are added one by one.
+    merged = dilation == 1 and xp == C and C < 8
+    for a in range(a0, a1):
+        low, high = outputs_inside(OH, H, 1, sh, ph - a * dh, 1)
+        low = max(low, r0)
+        high = max(min(high, r1), low)
+        top = low * sh + a * dh - ph
+        left = (OC + LANES - 1) // LANES
+        column = 0
+        while left > 0:
+            d = block_vectors(left)
+            if merged:
+                for j in range(-1, OW):
+                    if j >= 0 and w0 <= j < w1:
+                        continue
+                    inner = j < 0
+                    b0, b1 = (0, kw) if inner else taps_inside(j * sw - pw, W, kw, 1)
+                    at = w0 if inner else j
+                    panel(
+                        d, (b1 - b0) * C, OC - column,
+                        x + SIZE * (top * W + at * sw - pw + b0) * xp,
+                        dy + SIZE * ((low * OW + at) * yp + column),
+                        dw + SIZE * ((a * kw + b0) * C * yp + column),
+                        images, H * W * xp, OH * OW * yp,
+                        high - low, sh * W * xp, OW * yp,
+                        w1 - w0 if inner else 1, sw * xp, yp, 1, yp, acc if inner else 1,
+                    )  # fmt: skip
+            else:
+                for b in range(kw):
+                    first, last = outputs_inside(OW, W, 1, sw, pw - b * dilation, 1)
+                    panel(
+                        d, C, OC - column,
+                        x + SIZE * (top * W + first * sw + b * dilation - pw) * xp,
+                        dy + SIZE * ((low * OW + first) * yp + column),
+                        dw + SIZE * ((a * kw + b) * C * yp + column),
+                        images, H * W * xp, OH * OW * yp,
+                        high - low, sh * W * xp, OW * yp,
+                        last - first, sw * xp, yp, 1, yp, acc,
+                    )  # fmt: skip
+            column += d * LANES
+            left -= d

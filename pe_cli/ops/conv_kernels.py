@@ -1,0 +1,185 @@
+"""Kernels of conv2d and depthwise_conv2d, and their CUDA forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.kernels.conv import conv_backward_data, conv_forward
+from pe_cli.kernels.conv_weight import conv_backward_weight
+from pe_cli.kernels.cuda import Tuned, cuda, on_cuda, same_on_cuda
+from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
+from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, T, helper, kernel
+from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio, transpose_batch
+
+
+@helper
+def geometry_of(g):
+    return g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9], g[10], g[11], g[12], g[13], g[14]
+
+
+@kernel
+def forward(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
+    """y = convolution of x with w; filters is scratch for w with its output channels last, and for what `conv_forward` wants."""
+    per = g[2] // g[14]
+    oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
+    conv_forward(x, filters, y, 0, n, geometry_of(g), filters + SIZE * g[5] * per * g[6] * g[7])
+
+
+@kernel
+def forward_depthwise(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
+    """Do `forward` for a depthwise convolution; it is a kernel of its own, because compiling both takes longer than most models need."""
+    oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
+    depthwise_forward(x, filters, y, n, geometry_of(g))
+
+
+@kernel
+def backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
+    """dx (+)= gradient of the images."""
+    oihw_to_hwio(w, filters, g[5], g[2] // g[14], g[6], g[7])
+    conv_backward_data(dy, filters, dx, 0, n, acc, geometry_of(g), scratch)
+
+
+@kernel
+def backward_data_depthwise(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
+    """dx = gradient of the images of a depthwise convolution, which is not added."""
+    oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
+    depthwise_backward_data(dy, filters, dx, n, geometry_of(g))
+
+
+@kernel
+def backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
+    """dw = gradient of the filters, of their rows from low to high."""
+    conv_backward_weight(x, dy, filters, 0, n, low, high, 0, geometry_of(g))
+    hwio_to_oihw(filters, dw, g[5], g[2] // g[14], g[6], g[7], low, high)
+
+
+@kernel
+def backward_weight_depthwise(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
+    """Do `backward_weight` for a depthwise convolution."""
+    depthwise_backward_weight(x, dy, filters, n, low, high, 0, geometry_of(g))
+    hwio_to_oihw(filters, dw, g[5], 1, g[6], g[7], low, high)
+
+
+@kernel
+def turn(x: Addr, y: Addr, batch: Int, rows: Int, columns: Int):
+    """Transpose every matrix of a batch: NCHW to NHWC with rows = channels, and back with rows = pixels."""
+    transpose_batch(x, y, batch, rows, columns)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+#: Threads that add up the gradient of one weight.
+ADDERS: Any = Tuned(128, 2)
+
+
+@on_cuda(forward)
+def filters_last(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
+    """The output channels of a tap and input channel become neighbours."""
+    taps, per = g[6] * g[7], g[2] // g[14]
+    for e in range(g[5] * per * taps):
+        oc, c, tap = e // (per * taps), e // taps % per, e % taps
+        filters[(tap * per + c) * g[5] + oc] = w[e]
+
+
+@on_cuda(forward)
+def forward_cuda(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
+    """One thread an output element."""
+    height, width, channels, oh, ow, outs, kh, kw = g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
+    per, each = channels // g[14], outs // g[14]
+    for e in range(n * oh * ow * outs):
+        oc, j, i, image = e % outs, e // outs % ow, e // (outs * ow) % oh, e // (outs * ow * oh)
+        first = oc // each * per
+        total = T(0)
+        for r in range(kh):
+            row = i * g[8] - g[10] + r * g[12]
+            for s in range(kw):
+                column = j * g[9] - g[11] + s * g[13]
+                if row >= 0 and row < height and column >= 0 and column < width:
+                    at = ((image * height + row) * width + column) * channels + first
+                    tap = (r * kw + s) * per * outs + oc
+                    for c in range(per):
+                        total += x[at + c] * filters[tap + c * outs]
+        y[e] = total
+
+
+@on_cuda(backward_data)
+def filters_first(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
+    """The input channels of a tap and output channel become neighbours."""
+    taps, per = g[6] * g[7], g[2] // g[14]
+    for e in range(g[5] * per * taps):
+        oc, c, tap = e // (per * taps), e // taps % per, e % taps
+        filters[(tap * g[5] + oc) * per + c] = w[e]
+
+
+@on_cuda(backward_data)
+def backward_data_cuda(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
+    """One thread an input element: it gathers from all windows that it lies in."""
+    height, width, channels, oh, ow, outs, kh, kw = g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
+    per, each = channels // g[14], outs // g[14]
+    for e in range(n * height * width * channels):
+        c, column, row = e % channels, e // channels % width, e // (channels * width) % height
+        image = e // (channels * width * height)
+        first = c // per * each
+        total = T(0)
+        for r in range(kh):
+            down = row + g[10] - r * g[12]
+            i = down // g[8]
+            for s in range(kw):
+                right = column + g[11] - s * g[13]
+                j = right // g[9]
+                if i * g[8] == down and j * g[9] == right and i >= 0 and i < oh and j >= 0 and j < ow:
+                    at = ((image * oh + i) * ow + j) * outs + first
+                    tap = ((r * kw + s) * outs + first) * per + c % per
+                    for oc in range(each):
+                        total += dy[at + oc] * filters[tap + oc * per]
+        dx[e] = dx[e] + total if acc else total
+
+
+@on_cuda(backward_weight, block=(ADDERS,))
+def backward_weight_cuda(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
+    """One block a weight; its threads take the output pixels in turn, and their sums are added in a tree."""
+    height, width, channels, oh, ow, outs, kh, kw = g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
+    per, each = channels // g[14], outs // g[14]
+    parts = cuda.shared.array(ADDERS, T)
+    me = cuda.threadIdx.x
+    for e in range(cuda.blockIdx.x, outs * per * kh * kw, cuda.gridDim.x):
+        oc, c, r, s = (
+            e // (per * kh * kw),
+            e // (kh * kw) % per + e // (per * kh * kw) // each * per,
+            e // kw % kh,
+            e % kw,
+        )
+        if r < low or r >= high:
+            continue
+        total = T(0)
+        for pixel in range(me, n * oh * ow, ADDERS):
+            image = pixel // (oh * ow)
+            row = pixel // ow % oh * g[8] - g[10] + r * g[12]
+            column = pixel % ow * g[9] - g[11] + s * g[13]
+            if row >= 0 and row < height and column >= 0 and column < width:
+                total += dy[pixel * outs + oc] * x[((image * height + row) * width + column) * channels + c]
+        parts[me] = total
+        cuda.syncthreads()
+        half = ADDERS // 2
+        while half > 0:
+            if me < half:
+                parts[me] += parts[me + half]
+            cuda.syncthreads()
+            half //= 2
+        if me == 0:
+            dw[e] = parts[0]
+        cuda.syncthreads()
+
+
+@on_cuda(turn)
+def turn_cuda(x: Addr, y: Addr, batch: Int, rows: Int, columns: Int):
+    """One thread an element, neighbours in the target."""
+    for e in range(batch * rows * columns):
+        b, j, i = e // (rows * columns), e // rows % columns, e % rows
+        y[e] = x[(b * rows + i) * columns + j]
+
+
+same_on_cuda(forward_depthwise, forward)
+same_on_cuda(backward_data_depthwise, backward_data)
+same_on_cuda(backward_weight_depthwise, backward_weight)
