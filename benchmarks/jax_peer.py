@@ -150,7 +150,7 @@ def update(value: jax.Array, g: jax.Array, slots: list[jax.Array], count: jax.Ar
         return value - rate * g / (jnp.sqrt(total) + 1e-6), [total]
     if ARGS.workload in workloads.ADAM:
         mean, square = 0.9 * slots[0] + 0.1 * g, 0.999 * slots[1] + 0.001 * g * g
-        unbiased = jnp.sqrt(square / (1 - 0.999**count)) + 1e-8
+        unbiased = (jnp.sqrt(square) + 1e-8) / jnp.sqrt(1 - 0.999**count)  # epsilon where fluid has it
         return value - workloads.ADAM[ARGS.workload] / (1 - 0.9**count) * mean / unbiased, [mean, square]
     if slots:
         speed = 0.9 * slots[0] + g

@@ -112,6 +112,13 @@ def tensors() -> tuple[dict, list]:
     return p, trained
 
 
+def corrected(adam: torch.optim.Adam, *_: object) -> None:
+    """Put Adam's epsilon where fluid has it, beside the square root that is not yet corrected: else losses drift apart."""
+    group = adam.param_groups[0]
+    done = next((float(adam.state[p]["step"]) for p in group["params"] if p in adam.state), 0.0)
+    group["eps"] = 1e-8 / (1 - group["betas"][1] ** (done + 1)) ** 0.5
+
+
 def optimizers(p: dict, trained: list) -> list[torch.optim.Optimizer]:
     """Return the workload's optimizer; ctr's sparse gradients have one that is not fused."""
     rate = workloads.LEARNING_RATE
@@ -121,7 +128,9 @@ def optimizers(p: dict, trained: list) -> list[torch.optim.Optimizer]:
         groups = [(tables, False), (rest, True)] if tables else [(rest, True)]
         return [torch.optim.Adagrad(group, rate, eps=1e-6, fused=fused) for group, fused in groups]
     if ARGS.workload in workloads.ADAM:
-        return [torch.optim.Adam(trained, workloads.ADAM[ARGS.workload], fused=True)]
+        adam = torch.optim.Adam(trained, workloads.ADAM[ARGS.workload], fused=True)
+        adam.register_step_pre_hook(corrected)
+        return [adam]
     momentum = 0.9 if ARGS.workload in ("lenet", "resnet20") else 0.0
     return [torch.optim.SGD(trained, rate, momentum=momentum, fused=True)] if trained else []
 

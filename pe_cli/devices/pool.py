@@ -63,6 +63,7 @@ class Pool:
             thread.start()
             self.identities[thread.ident or 0] = t
         self._record = np.array([self.block.ctypes.data, 0, size - 1], np.int64)
+        self._record_at = int(self._record.ctypes.data)
 
     def run(self, schedule: int) -> None:
         """Run one step of a schedule (its address) on all threads and return when every thread has left it."""
@@ -70,7 +71,7 @@ class Pool:
             raise PeError("a step with several threads cannot run inside a py_func of another", hint="set num_threads to 1")
         try:
             self._record[1] = schedule
-            self._run(self._record.ctypes.data)
+            self._run(self._record_at)
         finally:
             self.lock.release()
 

@@ -87,6 +87,7 @@ class Tape:
             self._tape[i] = found[instruction.instance], self.records.ctypes.data + 8 * int(offsets[i]), report
         self._failed = np.zeros(1, np.int64)
         self._serial = np.array([self._tape.ctypes.data, len(instructions), self._failed.ctypes.data], np.int64)
+        self._serial_at = int(self._serial.ctypes.data)
         self._run_serial = native_function(native.run_tape)
         self._keep: list[Any] = []
         if self.threads > 1:
@@ -140,7 +141,7 @@ class Tape:
         head[native.NODES], head[native.THREADS] = n, self.threads
         head[native.DONE], head[native.ABORT] = flags_at, flags_at + native.LINE
         head[native.ROOTS], head[native.N_ROOTS] = self._words(roots), len(roots)
-        self._head = head
+        self._head, self._head_at = head, int(head.ctypes.data)
 
     def _line_up(self) -> None:
         """Copy the tape's instructions, those of a chain side by side."""
@@ -153,10 +154,10 @@ class Tape:
             None, or the first instruction in order that reported an error, with its report.
         """
         if self.threads == 1:
-            self._run_serial(self._serial.ctypes.data)
+            self._run_serial(self._serial_at)
             failed = bool(self._failed[0])
         else:
-            pool(self.threads).run(self._head.ctypes.data)
+            pool(self.threads).run(self._head_at)
             failed = bool(self._flags[1, 0])
         if not failed:
             return None

@@ -41,7 +41,7 @@ class Door:
         if self._view is None:
             self._spot.memory.write(self._spot.offset, self._kind, value)
         else:
-            np.copyto(self._view, value)
+            self._view[...] = value
 
     def read(self) -> Array:
         """Return a copy of the value."""

@@ -89,6 +89,7 @@ class Executor:
         self.program = program = self.sequences.program
         self.scope = scope
         self.execution = execution or ExecutionStrategy()
+        self._lock = contextlib.nullcontext() if self.build.remove_unnecessary_lock else _STEPS
         self.seed = seed
         self.progress = progress
         self.plans: OrderedDict[Request, Plan] = OrderedDict()
@@ -363,7 +364,7 @@ class Executor:
                 self._shortcuts.keep(feed, fetches, Shortcut(plan, sizes, self._batched), parts)
         self.newest = plan
         times = self.execution.num_iteration_per_run
-        with contextlib.nullcontext() if self.build.remove_unnecessary_lock else _STEPS:
+        with self._lock:
             for i in range(times):
                 values = plan.run(self._mine(parts), step * times + i)
         mine = self._mine(sizes)

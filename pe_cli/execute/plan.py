@@ -110,7 +110,7 @@ class Plan:
         self._written = _elsewhere(self.graph, self.request.fetches)
         self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)
         self._inlets = self._find_inlets()
-        self._outlets: dict[tuple[str, int], Door] = {}
+        self._outlets: dict[int, dict[str, Door]] = {}
 
     def _find_inlets(self) -> dict[tuple[str, int], Door]:
         """Return where the feeds of every device go; large ones that no call writes and nobody fetches are not worth a copy."""
@@ -210,22 +210,19 @@ class Plan:
 
     def _fetched(self, d: int) -> dict[str, np.ndarray[Any, Any]]:
         """Return what is fetched from a device; a row-sparse gradient as the dense array that it stands for."""
-        block = self.graph.program.global_block()
-        out = {}
-        for name in self.request.fetches:
-            source = self._written.get((name, d), d)
-            out[name] = self._read(name, source)
-            if name in self._rows:
-                rows, values = self._read(self._rows[name], source), out[name]
-                out[name] = np.zeros(table_of(block, name).shape, values.dtype)
+        if d not in self._outlets:
+            self._outlets[d] = {name: self._outlet(name, self._written.get((name, d), d)) for name in self.request.fetches}
+        out = {name: door.read() for name, door in self._outlets[d].items()}
+        if self._rows:
+            for name in self._rows.keys() & out.keys():
+                rows, values = self._outlet(self._rows[name], self._written.get((name, d), d)).read(), out[name]
+                out[name] = np.zeros(table_of(self.graph.program.global_block(), name).shape, values.dtype)
                 out[name][rows[rows >= 0]] = values[rows >= 0]
         return out
 
-    def _read(self, name: str, d: int) -> np.ndarray[Any, Any]:
-        if (name, d) not in self._outlets:
-            b = self._lowering.value(name, self.graph.homes.get(name, d))
-            self._outlets[name, d] = Door(self._spots[b], b.type)
-        return self._outlets[name, d].read()
+    def _outlet(self, name: str, d: int) -> Door:
+        b = self._lowering.value(name, self.graph.homes.get(name, d))
+        return Door(self._spots[b], b.type)
 
     def type_of(self, name: str, device: int) -> TensorType:
         """Return the type of a variable on a device, all sizes known."""

@@ -30,13 +30,13 @@ class Shortcut:
         ends = list(itertools.accumulate(sizes, initial=0))
         names = [name for name, _ in plan.request.feeds[0]]
         self._cuts = [
-            [(name, slice(begin, end) if name in batched else slice(None)) for name in names]
+            [(name, slice(begin, end) if name in batched and len(sizes) > 1 else None) for name in names]
             for begin, end in itertools.pairwise(ends)
         ]
 
     def parts(self, feed: Mapping[str, Array]) -> list[dict[str, Array]]:
         """Return every device's part of a batch; views."""
-        return [{name: feed[name][cut] for name, cut in row} for row in self._cuts]
+        return [{name: feed[name] if cut is None else feed[name][cut] for name, cut in row} for row in self._cuts]
 
 
 class Shortcuts:
