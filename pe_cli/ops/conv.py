@@ -9,15 +9,20 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.conv import adds_images_at_once, conv_backward_data_scratch, conv_forward_scratch
+from pe_cli.kernels.gemm import DEPTH, NARROW, adds_at_once, gemm_scratch
+from pe_cli.kernels.lang import Kernel
 from pe_cli.ops.addto import beside, preload
-from pe_cli.ops.areas import ENOUGH, Pair, pairs
+from pe_cli.ops.areas import COLUMNS, ENOUGH, HELP, Pair, pairs
 from pe_cli.ops.conv_kernels import (
     backward_data,
     backward_data_depthwise,
+    backward_data_pointwise,
     backward_weight,
     backward_weight_depthwise,
+    backward_weight_pointwise,
     forward,
     forward_depthwise,
+    forward_pointwise,
     turn,
 )
 from pe_cli.ops.cuda import also_on_cuda
@@ -51,6 +56,7 @@ SAMPLES = [
         "depthwise, two filters a channel",
     ),
     Sample({"Input": (2, 5, 4, 4), "Filter": (7, 5, 1, 1)}, {"strides": [2, 2]}, "one by one with holes"),
+    Sample({"Input": (2, 5, 4, 3), "Filter": (7, 5, 1, 1)}, name="one by one"),
     Sample({"Input": (2, 1, 2, 2), "Filter": (2, 1, 3, 3)}, {"paddings": [1, 1]}, "window larger than the image"),
     Sample({"Input": (0, 3, 5, 5), "Filter": (2, 3, 3, 3)}, name="empty batch"),
 ]
@@ -175,6 +181,8 @@ class Images:
         self.image, self.out = (tuple(b.shape[i] for i in order) for b in (x, y))
         self.filters = w.shape
         attrs = o.attrs
+        plain = attrs["strides"] == [1, 1] and attrs["paddings"] == [0, 0] and attrs["groups"] == 1
+        self.pointwise = plain and w.shape[2:] == (1, 1)
         sizes = (
             *self.image,
             *self.out,
@@ -190,14 +198,28 @@ class Images:
     def parts(self) -> list[Pair]:
         """Return the images of every part that a thread is worth waking for: each brings the filters into order for itself."""
         each = max(ENOUGH, FILTER_WORK * math.prod(self.filters))
-        return pairs(self.n, min(self.o.threads, self.work // each))
+        pixels = self.n * math.prod(self.out[:2])  # no part of a product is so low that `gemm` does it in another way
+        return pairs(self.n, min(self.o.threads, self.work // each, pixels // (4 * NARROW)))
 
     def rows(self) -> list[Pair]:
-        """Return the rows of filters whose gradients a part computes: each part reads all images."""
+        """Return the rows of filters, or the filters of 1x1, whose gradients a part computes: each part reads all images."""
+        if self.pointwise:
+            parts = min(self.o.threads, self.work // (HELP if self.o.helped else ENOUGH))
+            return pairs(self.filters[0], min(parts, self.filters[0] // COLUMNS))
         return pairs(self.filters[2], 1 if self.o.helped else min(self.o.threads, self.work // ENOUGH))
 
+    def kernel(self, *choices: Kernel) -> Kernel:
+        """Return which of the kernels for any, for depthwise and for 1x1 convolutions is to be called."""
+        return choices[1 if self.depthwise else 2 if self.pointwise else 0]
+
     def filter_scratch(self, w: Buffer) -> Buffer:
-        """Return scratch for filters with their output channels last, and behind them what `conv_forward` wants."""
+        """Return scratch for filters with their output channels last, and behind them what `conv_forward` wants.
+
+        1x1 convolutions want a product's scratch there; in the gradients m, n and k stand for each other.
+        """
+        if self.pointwise:
+            most = max(gemm_scratch(self.out[2], self.image[2]), gemm_scratch(self.image[2], max(self.out[2], DEPTH)))
+            return self.o.scratch(max(w.size, most), w.dtype)
         sizes = (self.image[2], self.out[2], *w.shape[2:], self.o.attrs["groups"])
         extra = 0 if self.depthwise else conv_forward_scratch(*sizes)
         return self.o.scratch(w.size + extra, w.dtype)
@@ -229,7 +251,7 @@ def conv2d_cpu(o: Lowering) -> None:
     source, target = images.inward(x), images.target(y)
     for number, (first, last) in enumerate(images.parts()):
         at_x, at_y = Offset(source, first * math.prod(images.image)), Offset(target, first * math.prod(images.out))
-        chosen = forward_depthwise if images.depthwise else forward
+        chosen = images.kernel(forward, forward_depthwise, forward_pointwise)
         o.call(chosen, at_x, w, at_y, images.filter_scratch(w), images.geometry, last - first, part=number)
     images.outward(target, y)
 
@@ -242,7 +264,7 @@ def conv2d_grad_cpu(o: Lowering) -> None:
     if o.has("Filter@GRAD"):
         dw, source, scratch = o.output("Filter@GRAD"), images.inward(x), images.filter_scratch(w)
         for number, rows in enumerate(images.rows()):
-            chosen = backward_weight_depthwise if images.depthwise else backward_weight
+            chosen = images.kernel(backward_weight, backward_weight_depthwise, backward_weight_pointwise)
             o.call(chosen, source, upstream, dw, scratch, images.geometry, images.n, *rows, part=number)
     if o.has("Input@GRAD"):
         _image_gradient(o, images, upstream, w)
@@ -252,7 +274,7 @@ def _image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) ->
     """Append the gradient of the images: added by the kernel itself where images lie as it wants them and channels mix."""
     dx = o.output("Input@GRAD")
     sizes = (images.image[2], images.out[2], *w.shape[2:], o.attrs["groups"])
-    extra = 0 if images.depthwise else conv_backward_data_scratch(*sizes)
+    extra = 0 if images.depthwise or images.pointwise else conv_backward_data_scratch(*sizes)
 
     def write(into: Buffer, acc: int = 0) -> None:
         target = images.target(into)
@@ -260,14 +282,16 @@ def _image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) ->
             at_y = Offset(upstream, first * math.prod(images.out))
             at_x = Offset(target, first * math.prod(images.image))
             scratch = (images.filter_scratch(w), o.scratch(extra, w.dtype))
-            chosen = backward_data_depthwise if images.depthwise else backward_data
+            chosen = images.kernel(backward_data, backward_data_depthwise, backward_data_pointwise)
             o.call(chosen, at_y, w, at_x, *scratch, images.geometry, last - first, acc, part=number)
         images.outward(target, into)
 
     a = o.attrs
-    once = adds_images_at_once(
-        images.image[1], w.shape[3], images.out[1], a["strides"][1], a["paddings"][1], a["dilations"][1]
-    )
+    if images.pointwise:
+        once = adds_at_once(0, images.n * math.prod(images.out[:2]), images.image[2], images.out[2], w.type.numpy.itemsize)
+    else:
+        along = (a["strides"][1], a["paddings"][1], a["dilations"][1])
+        once = adds_images_at_once(images.image[1], w.shape[3], images.out[1], *along)
     if images.last and once and not images.depthwise:
         write(dx, preload(o, "Input@GRAD"))
     else:

@@ -8,6 +8,7 @@ from pe_cli.kernels.conv import conv_backward_data, conv_forward
 from pe_cli.kernels.conv_weight import conv_backward_weight
 from pe_cli.kernels.cuda import Tuned, cuda, on_cuda, same_on_cuda
 from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
+from pe_cli.kernels.gemm import gemm
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, T, helper, kernel
 from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio, transpose_batch
 
@@ -58,6 +59,25 @@ def backward_weight_depthwise(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: Ptr
     """Do `backward_weight` for a depthwise convolution."""
     depthwise_backward_weight(x, dy, filters, n, low, high, 0, geometry_of(g))
     hwio_to_oihw(filters, dw, g[5], 1, g[6], g[7], low, high)
+
+
+@kernel
+def forward_pointwise(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
+    """Do `forward` for a 1x1 convolution of whole images: one product [pixels, channels] [channels, filters]."""
+    gemm(0, 1, n * g[0] * g[1], g[5], g[2], x, g[2], w, g[2], 0, y, g[5], filters)
+
+
+@kernel
+def backward_data_pointwise(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
+    """Do `backward_data` for a 1x1 convolution of whole images."""
+    gemm(0, 0, n * g[0] * g[1], g[2], g[5], dy, g[5], w, g[2], acc, dx, g[2], filters)
+
+
+@kernel
+def backward_weight_pointwise(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
+    """Do `backward_weight` for a 1x1 convolution of whole images; low and high count filters."""
+    at, to = dy + SIZE * low, dw + SIZE * low * g[2]
+    gemm(1, 0, high - low, g[2], n * g[0] * g[1], at, g[5], x, g[2], 0, to, g[2], filters)
 
 
 @kernel
@@ -180,6 +200,9 @@ def turn_cuda(x: Addr, y: Addr, batch: Int, rows: Int, columns: Int):
         y[e] = x[(b * rows + i) * columns + j]
 
 
-same_on_cuda(forward_depthwise, forward)
-same_on_cuda(backward_data_depthwise, backward_data)
-same_on_cuda(backward_weight_depthwise, backward_weight)
+for special in (forward_depthwise, forward_pointwise):
+    same_on_cuda(special, forward)
+for special in (backward_data_depthwise, backward_data_pointwise):
+    same_on_cuda(special, backward_data)
+for special in (backward_weight_depthwise, backward_weight_pointwise):
+    same_on_cuda(special, backward_weight)

@@ -56,6 +56,14 @@ def convolution_bias(
         add_bias(begin + SIZE * (size - rest), rest, 1, rest, address(row), cut)
 
 
+@kernel
+def pointwise_bias(
+    x: Addr, w: Addr, bias: Addr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
+):
+    """Do `convolution_bias` for a 1x1 convolution of whole images."""
+    gemm_bias(0, 1, n * g[0] * g[1], g[5], g[2], x, g[2], w, g[2], 0, y, g[5], filters, bias, cut)
+
+
 def _biased(kind: OpDef, out: TensorType, bias: TensorType, channels: int) -> TensorType:
     if bias.shape != (channels,) or bias.dtype != out.dtype:
         raise PeError(f"{kind.name} with a bias: Bias is {bias}, it must be {out.with_shape(channels)}")
@@ -206,10 +214,11 @@ def conv2d_fusion_cpu(o: Lowering) -> None:
         filters, row = images.filter_scratch(w), o.scratch(width, w.dtype)
         # packed filters and 1x1 convolutions pass over all images at once
         whole = filters.size > w.size or w.shape[2] * w.shape[3] == 1
+        chosen = pointwise_bias if images.pointwise else convolution_bias
         block = max(1, last - first if whole else BLOCK // each)
         at_x, at_y = Offset(source, first * math.prod(images.image)), Offset(target, first * math.prod(images.out))
         o.call(
-            convolution_bias, at_x, w, o.input("Bias"), at_y, filters, row, width, images.geometry, last - first, block, cut,
+            chosen, at_x, w, o.input("Bias"), at_y, filters, row, width, images.geometry, last - first, block, cut,
             part=number,
         )  # fmt: skip
     images.outward(target, y)
