@@ -23,6 +23,8 @@ from pe_cli.ops.conv_kernels import (
     forward,
     forward_depthwise,
     forward_pointwise,
+    pick,
+    place,
     turn,
 )
 from pe_cli.ops.cuda import also_on_cuda
@@ -170,7 +172,18 @@ def flops(x: TensorType, w: TensorType, *, data_format: str, **attrs: object) ->
 
 
 class Images:
-    """Sizes of one convolution, and its images in channels-last order."""
+    """Sizes of one convolution, and its images in channels-last order.
+
+    A 1x1 convolution without padding is one product of pixels and filters. With a stride, those pixels that it sees are picked first.
+
+    Attributes:
+        depthwise, pointwise: which kernels it has.
+        picks: pixels are picked.
+        image, out: [height, width, channels] of the input and of the output.
+        seen: of what kernels take for the input.
+        whole, geometry: see `pe_cli.kernels.conv`; of the convolution, and of what kernels do.
+        work: operations.
+    """
 
     def __init__(self, o: Lowering, x: Buffer, w: Buffer, y: Buffer) -> None:
         self.o = o
@@ -181,18 +194,13 @@ class Images:
         self.image, self.out = (tuple(b.shape[i] for i in order) for b in (x, y))
         self.filters = w.shape
         attrs = o.attrs
-        plain = attrs["strides"] == [1, 1] and attrs["paddings"] == [0, 0] and attrs["groups"] == 1
-        self.pointwise = plain and w.shape[2:] == (1, 1)
-        sizes = (
-            *self.image,
-            *self.out,
-            *w.shape[2:],
-            *attrs["strides"],
-            *attrs["paddings"],
-            *attrs["dilations"],
-            attrs["groups"],
-        )
-        self.geometry = Numbers(sizes)
+        self.pointwise = w.shape[2:] == (1, 1) and attrs["paddings"] == [0, 0] and attrs["groups"] == 1
+        self.picks = self.pointwise and attrs["strides"] != [1, 1]
+        self.seen = (*self.out[:2], self.image[2]) if self.picks else self.image
+        rest = (*attrs["paddings"], *attrs["dilations"], attrs["groups"])
+        self.whole = Numbers((*self.image, *self.out, *w.shape[2:], *attrs["strides"], *rest))
+        steps = (1, 1) if self.picks else attrs["strides"]
+        self.geometry = Numbers((*self.seen, *self.out, *w.shape[2:], *steps, *rest))
         self.work = 2 * self.n * math.prod(self.out) * math.prod(w.shape[1:])
 
     def parts(self) -> list[Pair]:
@@ -232,6 +240,15 @@ class Images:
         self.o.call(turn, b, made, b.shape[0], b.shape[1], b.shape[2] * b.shape[3])
         return made
 
+    def source(self, x: Buffer) -> Buffer:
+        """Return what kernels take for the input."""
+        held = self.inward(x)
+        if not self.picks:
+            return held
+        made = self.o.scratch(self.n * math.prod(self.seen), x.dtype)
+        self.o.call(pick, held, made, self.whole, self.n)
+        return made
+
     def target(self, b: Buffer) -> Buffer:
         """Return where to write an image with channels last."""
         return b if self.last else self.o.scratch(b.size, b.dtype)
@@ -248,9 +265,9 @@ def conv2d_cpu(o: Lowering) -> None:
     """Direct convolution by microkernels, in parts of the images."""
     x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
     images = Images(o, x, w, y)
-    source, target = images.inward(x), images.target(y)
+    source, target = images.source(x), images.target(y)
     for number, (first, last) in enumerate(images.parts()):
-        at_x, at_y = Offset(source, first * math.prod(images.image)), Offset(target, first * math.prod(images.out))
+        at_x, at_y = Offset(source, first * math.prod(images.seen)), Offset(target, first * math.prod(images.out))
         chosen = images.kernel(forward, forward_depthwise, forward_pointwise)
         o.call(chosen, at_x, w, at_y, images.filter_scratch(w), images.geometry, last - first, part=number)
     images.outward(target, y)
@@ -262,7 +279,7 @@ def conv2d_grad_cpu(o: Lowering) -> None:
     images = Images(o, x, w, dy)
     upstream = images.inward(dy)
     if o.has("Filter@GRAD"):
-        dw, source, scratch = o.output("Filter@GRAD"), images.inward(x), images.filter_scratch(w)
+        dw, source, scratch = o.output("Filter@GRAD"), images.source(x), images.filter_scratch(w)
         for number, rows in enumerate(images.rows()):
             chosen = images.kernel(backward_weight, backward_weight_depthwise, backward_weight_pointwise)
             o.call(chosen, source, upstream, dw, scratch, images.geometry, images.n, *rows, part=number)
@@ -278,21 +295,26 @@ def _image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) ->
 
     def write(into: Buffer, acc: int = 0) -> None:
         target = images.target(into)
+        made = o.scratch(images.n * math.prod(images.seen), into.dtype) if images.picks else target
         for number, (first, last) in enumerate(images.parts(), o.threads):  # beside the parts of the filters' gradient
             at_y = Offset(upstream, first * math.prod(images.out))
-            at_x = Offset(target, first * math.prod(images.image))
+            at_x = Offset(made, first * math.prod(images.seen))
             scratch = (images.filter_scratch(w), o.scratch(extra, w.dtype))
             chosen = images.kernel(backward_data, backward_data_depthwise, backward_data_pointwise)
             o.call(chosen, at_y, w, at_x, *scratch, images.geometry, last - first, acc, part=number)
+        if images.picks:
+            o.call(place, made, target, images.whole, images.n)
         images.outward(target, into)
 
     a = o.attrs
     if images.pointwise:
-        once = adds_at_once(0, images.n * math.prod(images.out[:2]), images.image[2], images.out[2], w.type.numpy.itemsize)
+        once = adds_at_once(
+            0, images.n * math.prod(images.out[:2]), images.image[2], images.out[2], w.type.numpy.itemsize
+        )
     else:
         along = (a["strides"][1], a["paddings"][1], a["dilations"][1])
         once = adds_images_at_once(images.image[1], w.shape[3], images.out[1], *along)
-    if images.last and once and not images.depthwise:
+    if images.last and once and not images.depthwise and not images.picks:
         write(dx, preload(o, "Input@GRAD"))
     else:
         beside(o, "Input@GRAD", write)

@@ -9,7 +9,7 @@ from pe_cli.kernels.conv_weight import conv_backward_weight
 from pe_cli.kernels.cuda import Tuned, cuda, on_cuda, same_on_cuda
 from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
 from pe_cli.kernels.gemm import gemm
-from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, T, helper, kernel
+from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, T, helper, kernel
 from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio, transpose_batch
 
 
@@ -78,6 +78,37 @@ def backward_weight_pointwise(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: Ptr
     """Do `backward_weight` for a 1x1 convolution of whole images; low and high count filters."""
     at, to = dy + SIZE * low, dw + SIZE * low * g[2]
     gemm(1, 0, high - low, g[2], n * g[0] * g[1], at, g[5], x, g[2], 0, to, g[2], filters)
+
+
+@kernel
+def pick(x: Ptr, y: Ptr, g: PtrI64, n: Int):
+    """y = the pixels of images that a 1x1 convolution sees, in the order of its outputs."""
+    height, width, channels, oh, ow = g[0], g[1], g[2], g[3], g[4]
+    for image in range(n):
+        for i in range(oh):
+            for j in range(ow):
+                at = ((image * height + i * g[8]) * width + j * g[9]) * channels
+                to = ((image * oh + i) * ow + j) * channels
+                for c in range(channels):
+                    y[to + c] = x[at + c]
+
+
+@kernel
+def place(x: Ptr, y: Ptr, g: PtrI64, n: Int):
+    """Undo `pick`: y = images of x's pixels, and zeros between them."""
+    height, width, channels, oh, ow = g[0], g[1], g[2], g[3], g[4]
+    for image in range(n):
+        for r in range(height):
+            row = (image * height + r) * width * channels
+            for c in range(width * channels):
+                y[row + c] = T(0)
+            i = r // g[8]
+            if r % g[8] == 0 and i < oh:
+                for j in range(ow):
+                    at = ((image * oh + i) * ow + j) * channels
+                    to = row + j * g[9] * channels
+                    for c in range(channels):
+                        y[to + c] = x[at + c]
 
 
 @kernel
@@ -198,6 +229,27 @@ def turn_cuda(x: Addr, y: Addr, batch: Int, rows: Int, columns: Int):
     for e in range(batch * rows * columns):
         b, j, i = e // (rows * columns), e // rows % columns, e % rows
         y[e] = x[(b * rows + i) * columns + j]
+
+
+@on_cuda(pick)
+def pick_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
+    """One thread an element of y."""
+    height, width, channels, oh, ow = g[0], g[1], g[2], g[3], g[4]
+    for e in range(n * oh * ow * channels):
+        c, j, i, image = e % channels, e // channels % ow, e // (channels * ow) % oh, e // (channels * ow * oh)
+        y[e] = x[((image * height + i * g[8]) * width + j * g[9]) * channels + c]
+
+
+@on_cuda(place)
+def place_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
+    """One thread an element of y."""
+    height, width, channels, oh, ow = g[0], g[1], g[2], g[3], g[4]
+    for e in range(n * height * width * channels):
+        c, column, row = e % channels, e // channels % width, e // (channels * width) % height
+        image, i, j = e // (channels * width * height), row // g[8], column // g[9]
+        y[e] = T(0)
+        if i * g[8] == row and j * g[9] == column and i < oh and j < ow:
+            y[e] = x[((image * oh + i) * ow + j) * channels + c]
 
 
 for special in (forward_depthwise, forward_pointwise):

@@ -115,7 +115,7 @@ def fused_relu_depthwise_conv2d_cpu(o: Lowering) -> None:
     images = Images(o, x, w, y)
     source, target = images.inward(x), images.target(y)
     image = o.scratch(x.size // max(1, images.n), x.dtype)
-    o.call(relu_forward, source, w, target, images.filter_scratch(w), image, images.geometry, images.n)
+    o.call(relu_forward, source, w, target, images.filter_scratch(w), image, images.whole, images.n)
     images.outward(target, y)
 
 
@@ -132,12 +132,12 @@ def fused_relu_depthwise_conv2d_grad_cpu(o: Lowering) -> None:
         image = o.scratch(x.size // max(1, images.n), x.dtype)
         filters = images.filter_scratch(w)
         o.call(
-            relu_backward_weight, source, upstream, o.output("Filter@GRAD"), filters, image, images.geometry, images.n
+            relu_backward_weight, source, upstream, o.output("Filter@GRAD"), filters, image, images.whole, images.n
         )
     if o.has("Input@GRAD"):
         dx = o.output("Input@GRAD")
         target = images.target(dx)
-        o.call(relu_backward_data, source, upstream, w, target, images.filter_scratch(w), images.geometry, images.n)
+        o.call(relu_backward_data, source, upstream, w, target, images.filter_scratch(w), images.whole, images.n)
         images.outward(target, dx)
 
 
@@ -158,7 +158,7 @@ def fused_relu_depthwise_conv2d_cuda(o: Lowering) -> None:
     x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
     images = Images(o, x, w, y)
     source, target = images.inward(x), images.target(y)
-    o.call(forward, _cut_whole(o, source), w, target, images.filter_scratch(w), images.geometry, images.n)
+    o.call(forward, _cut_whole(o, source), w, target, images.filter_scratch(w), images.whole, images.n)
     images.outward(target, y)
 
 
@@ -170,12 +170,12 @@ def fused_relu_depthwise_conv2d_grad_cuda(o: Lowering) -> None:
     upstream, source = images.inward(dy), images.inward(x)
     if o.has("Filter@GRAD"):
         dw, filters = o.output("Filter@GRAD"), images.filter_scratch(w)
-        o.call(backward_weight, _cut_whole(o, source), upstream, dw, filters, images.geometry, images.n, 0, w.shape[2])
+        o.call(backward_weight, _cut_whole(o, source), upstream, dw, filters, images.whole, images.n, 0, w.shape[2])
     if o.has("Input@GRAD"):
         dx = o.output("Input@GRAD")
         target = images.target(dx)
         scratch = (images.filter_scratch(w), o.scratch(1, w.dtype))
-        o.call(backward_data, upstream, w, target, *scratch, images.geometry, images.n, 0)
+        o.call(backward_data, upstream, w, target, *scratch, images.whole, images.n, 0)
         assert relu.back_kernel is not None
         if x.size:
             o.call(relu.back_kernel, target, source, target, x.size)

@@ -206,7 +206,7 @@ def conv2d_fusion_cpu(o: Lowering) -> None:
     if images.depthwise:
         _separately(o, "cpu")
         return
-    source, target = images.inward(x), images.target(y)
+    source, target = images.source(x), images.target(y)
     cut = int(o.attrs["activation"] == "relu")
     each = max(1, y.type.nbytes // max(images.n, 1))
     width = max(1, WIDE // w.shape[0]) * w.shape[0]
@@ -216,7 +216,7 @@ def conv2d_fusion_cpu(o: Lowering) -> None:
         whole = filters.size > w.size or w.shape[2] * w.shape[3] == 1
         chosen = pointwise_bias if images.pointwise else convolution_bias
         block = max(1, last - first if whole else BLOCK // each)
-        at_x, at_y = Offset(source, first * math.prod(images.image)), Offset(target, first * math.prod(images.out))
+        at_x, at_y = Offset(source, first * math.prod(images.seen)), Offset(target, first * math.prod(images.out))
         o.call(
             chosen, at_x, w, o.input("Bias"), at_y, filters, row, width, images.geometry, last - first, block, cut,
             part=number,
