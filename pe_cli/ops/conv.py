@@ -12,7 +12,7 @@ from pe_cli.kernels.conv import adds_images_at_once, conv_backward_data_scratch,
 from pe_cli.kernels.gemm import DEPTH, NARROW, adds_at_once, gemm_scratch
 from pe_cli.kernels.lang import Kernel
 from pe_cli.ops.addto import beside, preload
-from pe_cli.ops.areas import COLUMNS, ENOUGH, HELP, Pair, pairs
+from pe_cli.ops.areas import COLUMNS, ENOUGH, Pair, pairs
 from pe_cli.ops.conv_kernels import (
     backward_data,
     backward_data_depthwise,
@@ -211,10 +211,10 @@ class Images:
 
     def rows(self) -> list[Pair]:
         """Return the rows of filters, or the filters of 1x1, whose gradients a part computes: each part reads all images."""
+        parts = 1 if self.o.helped else min(self.o.threads, self.work // ENOUGH)
         if self.pointwise:
-            parts = min(self.o.threads, self.work // (HELP if self.o.helped else ENOUGH))
             return pairs(self.filters[0], min(parts, self.filters[0] // COLUMNS))
-        return pairs(self.filters[2], 1 if self.o.helped else min(self.o.threads, self.work // ENOUGH))
+        return pairs(self.filters[2], parts)
 
     def kernel(self, *choices: Kernel) -> Kernel:
         """Return which of the kernels for any, for depthwise and for 1x1 convolutions is to be called."""
