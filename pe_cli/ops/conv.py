@@ -279,10 +279,21 @@ def conv2d_grad_cpu(o: Lowering) -> None:
     images = Images(o, x, w, dy)
     upstream = images.inward(dy)
     if o.has("Filter@GRAD"):
-        dw, source, scratch = o.output("Filter@GRAD"), images.source(x), images.filter_scratch(w)
+        dw, source = o.output("Filter@GRAD"), images.source(x)
+        scratch = None if images.pointwise else images.filter_scratch(w)  # a product's parts need one each
         for number, rows in enumerate(images.rows()):
             chosen = images.kernel(backward_weight, backward_weight_depthwise, backward_weight_pointwise)
-            o.call(chosen, source, upstream, dw, scratch, images.geometry, images.n, *rows, part=number)
+            o.call(
+                chosen,
+                source,
+                upstream,
+                dw,
+                scratch or images.filter_scratch(w),
+                images.geometry,
+                images.n,
+                *rows,
+                part=number,
+            )
     if o.has("Input@GRAD"):
         _image_gradient(o, images, upstream, w)
 

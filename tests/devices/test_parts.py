@@ -46,28 +46,42 @@ def test_calls_of_a_part_come_together_and_pass_no_other_call():
     assert [c.args[0] for c in in_order(calls(None, 1, 0, 1, None, 0))] == [0, 2, 1, 3, 4, 5]
 
 
-SHAPES = {
-    "padded_lstm": {"Input": (40, 6, 24), "WeightIh": (24, 96), "WeightHh": (24, 96)},
-    "attention": {"Q": (16, 70, 96)},
-    "mul": {"X": (256, 192), "Y": (192, 256)},
-    "matmul": {"X": (9, 64, 128), "Y": (9, 128, 192)},
-    "conv2d": {"Input": (11, 16, 20, 20), "Filter": (24, 16, 3, 3)},
-    "conv2d_fusion": {"Input": (11, 16, 20, 20), "Filter": (24, 16, 3, 3), "Bias": (24,)},
-    "depthwise_conv2d": {"Input": (23, 64, 20, 20), "Filter": (64, 1, 5, 5)},
-}
+#: Ops that threads share, with the shapes of their inputs and attributes.
+SHARED = [
+    pytest.param("padded_lstm", {"Input": (40, 6, 24), "WeightIh": (24, 96), "WeightHh": (24, 96)}, {}, id="lstm"),
+    pytest.param("attention", {"Q": (16, 70, 96)}, {}, id="attention"),
+    pytest.param("mul", {"X": (256, 192), "Y": (192, 256)}, {}, id="mul"),
+    pytest.param("matmul", {"X": (9, 64, 128), "Y": (9, 128, 192)}, {}, id="matmul"),
+    pytest.param("conv2d", {"Input": (11, 16, 20, 20), "Filter": (24, 16, 3, 3)}, {}, id="conv2d"),
+    pytest.param("conv2d", {"Input": (11, 48, 20, 20), "Filter": (72, 48, 1, 1)}, {}, id="1x1"),
+    pytest.param(
+        "conv2d", {"Input": (11, 48, 40, 39), "Filter": (72, 48, 1, 1)}, {"strides": [2, 3]}, id="1x1, strides"
+    ),
+    pytest.param("conv2d", {"Input": (9, 700, 1, 1), "Filter": (900, 700, 1, 1)}, {}, id="1x1, single pixels"),
+    pytest.param(
+        "conv2d_fusion", {"Input": (11, 16, 20, 20), "Filter": (24, 16, 3, 3), "Bias": (24,)}, {}, id="conv2d_fusion"
+    ),
+    pytest.param(
+        "conv2d_fusion",
+        {"Input": (11, 48, 20, 20), "Filter": (72, 48, 1, 1), "Bias": (72,)},
+        {"activation": "relu"},
+        id="1x1 and relu",
+    ),
+    pytest.param(
+        "depthwise_conv2d", {"Input": (23, 64, 20, 20), "Filter": (64, 1, 5, 5)}, {"groups": 64}, id="depthwise"
+    ),
+]
 #: Outputs other than Out.
 OUTPUTS = {"padded_lstm": "Out LastH LastC Gates Cells States", "attention": "Out Level"}
 
 
-def _run(name, arrays, threads, steps):
+def _run(name, arrays, attrs, threads, steps):
     program = Program(name)
     block = program.global_block()
     for slot, a in arrays.items():
         block.create_var(slot, TensorType(a.shape, str(a.dtype)), persistable=True)
     outs = OUTPUTS.get(name, "Output" if "conv" in name else "Out").split()
-    block.append_op(
-        name, {s: [s] for s in arrays}, {s: [s] for s in outs}, {"groups": 64} if name == "depthwise_conv2d" else {}
-    )
+    block.append_op(name, {s: [s] for s in arrays}, {s: [s] for s in outs}, attrs)
     found = gradients([block.var(outs[0])], [block.var(s) for s in arrays]) if name != "conv2d_fusion" else []
     scope = Scope([Place("cpu", 0)])
     executor = Executor(program, scope, seed=1, execution=ExecutionStrategy(num_threads=threads))
@@ -161,11 +175,11 @@ def test_pairs_cover_all_and_differ_by_one_at_most(n):
         assert max(lengths) - min(lengths) <= 1
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_any_number_of_threads_gives_the_same_bits(name, rng):
-    arrays = {s: rng.standard_normal(shape).astype("float32") for s, shape in SHAPES[name].items()}
-    (expected,) = _run(name, arrays, 1, 1)
+@pytest.mark.parametrize(("name", "shapes", "attrs"), SHARED)
+def test_any_number_of_threads_gives_the_same_bits(name, shapes, attrs, rng):
+    arrays = {s: rng.standard_normal(shape).astype("float32") for s, shape in shapes.items()}
+    (expected,) = _run(name, arrays, attrs, 1, 1)
     for threads in (2, 3, 5):
-        for found in _run(name, arrays, threads, 20):
+        for found in _run(name, arrays, attrs, threads, 20):
             for key, value in expected.items():
                 assert np.array_equal(found[key], value), f"{key} with {threads} threads"
