@@ -283,17 +283,8 @@ def conv2d_grad_cpu(o: Lowering) -> None:
         scratch = None if images.pointwise else images.filter_scratch(w)  # a product's parts need one each
         for number, rows in enumerate(images.rows()):
             chosen = images.kernel(backward_weight, backward_weight_depthwise, backward_weight_pointwise)
-            o.call(
-                chosen,
-                source,
-                upstream,
-                dw,
-                scratch or images.filter_scratch(w),
-                images.geometry,
-                images.n,
-                *rows,
-                part=number,
-            )
+            own = scratch or images.filter_scratch(w)
+            o.call(chosen, source, upstream, dw, own, images.geometry, images.n, *rows, part=number)
     if o.has("Input@GRAD"):
         _image_gradient(o, images, upstream, w)
 
