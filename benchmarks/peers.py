@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import workloads
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 #: Pairs NAME=PATH, separated by spaces, as --python takes them.
@@ -114,14 +116,17 @@ def ways(peer: Peer, name: str, cores: int, compiled: bool) -> list[Way]:
     """Return all ways of running a workload with a peer; none where it cannot."""
     if (peer.key, name) == ("fluid", "lstm"):  # its gradient is wrong there
         return []
+    if name in workloads.LARGE and peer.key != "torch":  # nobody has written them
+        return []
     options: list[tuple[str, ...]] = [()]
-    if peer.key == "torch" and name in ("lenet", "resnet20"):
+    if peer.key == "torch" and name in ("lenet", "resnet20", *workloads.LARGE):
         options.append(("channels-last",))
     if peer.key in ("torch", "paddle", "fluid") and name == "ctr":
         options.append(("dense",))
     if peer.key == "fluid" and name == "resnet20":
         options.append(("onednn",))
-    compiled = compiled and name != "lstm"  # unrolls the steps, and had not compiled them in a quarter of an hour
+    # of the lstm it unrolls the steps, and had not compiled them in a quarter of an hour
+    compiled = compiled and name not in ("lstm", *workloads.LARGE)
     many = {"torch": "compile" * compiled, "paddle": "static", "fluid": "parallel"}.get(peer.key, "")
     if many and not (peer.key == "fluid" and name == "chain"):  # a batch of one cannot be split over devices
         options += [(*o, many) for o in options]

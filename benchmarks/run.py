@@ -29,7 +29,7 @@ from peers import RunError, Way
 #: elsewhere in PyTorch.
 LIMITS = {"loss_first": 1e-4, "loss_last": 1e-2}
 #: Where several devices each normalise their own part of a batch: of pe on all devices against pe on one.
-SPLIT = {"resnet20": {"loss_first": 1e-2, "loss_last": 1e-1}}
+SPLIT = {key: {"loss_first": 1e-2, "loss_last": 1e-1} for key in ("resnet20", *workloads.LARGE)}
 #: Timed steps of short ones, times --steps.
 LONGER = {"mlp": 4, "branches": 4, "chain": 20}
 PE = [sys.executable, "-m", "pe_cli.cli.main"]
@@ -218,7 +218,7 @@ def main() -> None:
             if state.has(name, size):
                 continue
             every = [w for p in using for w in peers.ways(p, name, cores, compiler and not args.no_compile)]
-            steps = args.steps * LONGER.get(name, 1)
+            steps = max(4, args.steps // 8) if name in workloads.LARGE else args.steps * LONGER.get(name, 1)
             try:
                 own = Own(name, size, steps, workloads.write(Path(folder), name, size))
                 row = compare(own, every, args, pythons)

@@ -47,6 +47,30 @@ def resnet20(p: dict, x: torch.Tensor) -> torch.Tensor:
     return functional.linear(x.mean((2, 3)), p["fc.w"], p["fc.b"])
 
 
+def _block(p: dict, x: torch.Tensor, key: str, stride: int = 1, groups: int = 1) -> torch.Tensor:
+    filters = p[f"{key}/conv.w_0"]
+    x = functional.conv2d(x, filters, None, stride, filters.shape[-1] // 2, 1, groups)
+    mean, variance = p[f"{key}/bn.mean"], p[f"{key}/bn.variance"]
+    return functional.batch_norm(x, mean, variance, p[f"{key}/bn.w_0"], p[f"{key}/bn.b_0"], True, 0.1, 1e-5)
+
+
+def resnet50(p: dict, x: torch.Tensor) -> torch.Tensor:
+    x = functional.max_pool2d(torch.relu(_block(p, x, "stem", 2)), 3, 2, 1)
+    for key, _, stride in workloads.bottlenecks():
+        inner = torch.relu(_block(p, torch.relu(_block(p, x, f"{key}/a")), f"{key}/b", stride))
+        short = _block(p, x, f"{key}/short", stride) if key.startswith("widen") else x
+        x = torch.relu(short + _block(p, inner, f"{key}/c"))
+    return functional.linear(x.mean((2, 3)), p["logits.w_0"], p["logits.b_0"])
+
+
+def mobilenet_v1(p: dict, x: torch.Tensor) -> torch.Tensor:
+    x = torch.relu(_block(p, x, "stem", 2))
+    for key, channels, _, stride in workloads.separables():
+        x = torch.relu(_block(p, x, f"{key}/depth", stride, channels))
+        x = torch.relu(_block(p, x, f"{key}/point"))
+    return functional.linear(x.mean((2, 3)), p["logits.w_0"], p["logits.b_0"])
+
+
 def ctr(p: dict, feed: dict) -> torch.Tensor:
     x, sparse = torch.from_numpy(feed["x"]), not ARGS.dense
     h = torch.cat([functional.embedding(x, p["emb"], sparse=sparse).flatten(1), torch.from_numpy(feed["d"])], 1)
@@ -106,9 +130,9 @@ def tensors() -> tuple[dict, list]:
             t = t.contiguous(memory_format=torch.channels_last)
         p[key] = t.requires_grad_()
     trained = list(p.values())
-    for key in [k for k in p if k.endswith("_bn.g")]:
-        channels = p[key].shape[0]
-        p[key[:-1] + "mean"], p[key[:-1] + "variance"] = torch.zeros(channels), torch.ones(channels)
+    for key in [k for k in p if k.endswith(("_bn.g", "/bn.w_0"))]:
+        channels, name = p[key].shape[0], key.rpartition(".")[0]
+        p[f"{name}.mean"], p[f"{name}.variance"] = torch.zeros(channels), torch.ones(channels)
     return p, trained
 
 
@@ -121,7 +145,7 @@ def corrected(adam: torch.optim.Adam, *_: object) -> None:
 
 def optimizers(p: dict, trained: list) -> list[torch.optim.Optimizer]:
     """Return the workload's optimizer; ctr's sparse gradients have one that is not fused."""
-    rate = workloads.LEARNING_RATE
+    rate = workloads.LEARNING_RATE / (100 if ARGS.workload in workloads.LARGE else 1)
     if ARGS.workload == "ctr":
         tables = [] if ARGS.dense else [p["emb"], p["wide"]]
         rest = [t for t in trained if all(t is not table for table in tables)]
@@ -131,7 +155,7 @@ def optimizers(p: dict, trained: list) -> list[torch.optim.Optimizer]:
         adam = torch.optim.Adam(trained, workloads.ADAM[ARGS.workload], fused=True)
         adam.register_step_pre_hook(corrected)
         return [adam]
-    momentum = 0.9 if ARGS.workload in ("lenet", "resnet20") else 0.0
+    momentum = 0.9 if ARGS.workload in ("lenet", "resnet20", *workloads.LARGE) else 0.0
     return [torch.optim.SGD(trained, rate, momentum=momentum, fused=True)] if trained else []
 
 
@@ -143,6 +167,8 @@ def main() -> None:
         "mlp": mlp,
         "lenet": lenet,
         "resnet20": resnet20,
+        "resnet50": resnet50,
+        "mobilenet_v1": mobilenet_v1,
         "ctr": ctr,
         "lstm": lstm,
         "transformer": transformer,

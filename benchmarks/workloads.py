@@ -16,7 +16,9 @@ import numpy as np
 if TYPE_CHECKING:  # Python 3.7, on which an old peer runs, cannot evaluate it
     Arrays = dict[str, np.ndarray]
 
-NAMES = ("mlp", "lenet", "resnet20", "lstm", "transformer", "ctr", "chain", "branches")
+NAMES = ("mlp", "lenet", "resnet20", "lstm", "transformer", "ctr", "chain", "branches", "resnet50", "mobilenet_v1")
+#: Those with images of 224x224 and 1000 classes; few steps are timed, and of the peers PyTorch has them.
+LARGE = ("resnet50", "mobilenet_v1")
 #: Sizes that are compared, by workload.
 BATCHES = {
     "mlp": (64, 256, 1024),
@@ -27,6 +29,8 @@ BATCHES = {
     "ctr": (512, 4096),
     "chain": (1,),
     "branches": (128,),
+    "resnet50": (8,),
+    "mobilenet_v1": (16,),
 }
 LEARNING_RATE = 0.01
 #: Of the workloads that Adam trains.
@@ -57,6 +61,9 @@ def batch(name: str, size: int, seed: int = 7) -> Arrays:
         }
     if name == "chain":
         return {"x": draw.rand(64).astype("float32").reshape(1, 64)}
+    if name in LARGE:
+        x = draw.rand(size, 3, 224, 224).astype("float32")
+        return {"x": x, "y": draw.randint(0, 1000, (size, 1)).astype("int64")}
     x = (
         draw.randn(size, 3, 32, 32)
         if name == "resnet20"
@@ -72,6 +79,23 @@ def blocks() -> Iterator[tuple[str, int, int, int]]:
         for index in range(3):
             yield f"s{stage}d{index}", channels, out, 2 if stage and not index else 1
             channels = out
+
+
+def bottlenecks() -> Iterator[tuple[str, int, int]]:
+    """Yield name, channels inside and stride of ResNet-50's residual blocks; those called widen have a convolution beside them."""
+    for stage, (channels, count) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), 1):
+        yield f"widen{stage}", channels, 2 if stage > 1 else 1
+        for index in range(count - 1):
+            yield f"stage{stage}/{index}", channels, 1
+
+
+def separables() -> Iterator[tuple[str, int, int, int]]:
+    """Yield name, channels in, channels out and stride of MobileNet's pairs of convolutions."""
+    widths = (32, 64, 128, 128, 256, 256, 512, *[512] * 5, 1024, 1024)
+    for number, channels in enumerate(widths[:-1], 1):
+        made = widths[number]
+        name = f"sep7/{number - 7}" if 7 <= number <= 11 else f"sep{number}"
+        yield name, channels, made, 2 if made > channels and number > 1 else 1
 
 
 def parameters(name: str, seed: int = 11) -> Arrays:  # noqa: C901, PLR0912 - one branch a workload
@@ -137,10 +161,42 @@ def parameters(name: str, seed: int = 11) -> Arrays:  # noqa: C901, PLR0912 - on
             dense(f"l{index}ff2", INNER, WIDTH, 1.0)
             norm(f"l{index}ln2", WIDTH)
         dense("fc", WIDTH, 2, 1.0)
+    elif name in LARGE:
+        return _large(name, draw)
     elif name == "branches":
         for tower in range(8):
             for depth in range(4):
                 dense(f"b{tower}d{depth}", 256, 256)
+    return out
+
+
+def _large(name: str, draw: np.random.RandomState) -> Arrays:
+    """Return the parameters of `LARGE` workloads, called as in their models."""
+    out: Arrays = {}
+
+    def block(key: str, made: int, channels: int, side: int) -> None:
+        scale = np.sqrt(2.0 / (channels * side * side))
+        out[f"{key}/conv.w_0"] = (draw.randn(made, channels, side, side) * scale).astype("float32")
+        out[f"{key}/bn.w_0"] = np.ones(made, "float32")
+        out[f"{key}/bn.b_0"] = np.zeros(made, "float32")
+
+    if name == "resnet50":
+        block("stem", 64, 3, 7)
+        wide = 64
+        for key, channels, _ in bottlenecks():
+            block(f"{key}/a", channels, wide, 1)
+            block(f"{key}/b", channels, channels, 3)
+            block(f"{key}/c", 4 * channels, channels, 1)
+            if key.startswith("widen"):
+                block(f"{key}/short", 4 * channels, wide, 1)
+            wide = 4 * channels
+    else:
+        block("stem", 32, 3, 3)
+        for key, channels, wide, _ in separables():
+            block(f"{key}/depth", channels, 1, 3)
+            block(f"{key}/point", wide, channels, 1)
+    out["logits.w_0"] = (draw.randn(wide, 1000) / np.sqrt(wide)).astype("float32")
+    out["logits.b_0"] = np.zeros(1000, "float32")
     return out
 
 
