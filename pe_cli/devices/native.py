@@ -30,8 +30,9 @@ from pe_cli.kernels.lang import Addr, Int, PtrI64, helper, kernel, pointer_i64, 
     ROOTS,
     N_ROOTS,
 ) = range(17)
-#: Words of a pool's block: schedule to run, epoch, threads finished, stop, then per thread (64 bytes apart) parked flag and semaphore.
-P_SCHEDULE, P_EPOCH, P_FINISHED, P_STOP, P_WAIT, P_POST, P_YIELD, P_SPIN, P_SLOTS = 0, 8, 16, 24, 32, 33, 34, 35, 40
+#: Words of a pool's block: schedule to run, epoch, threads finished, stop, functions of the C library, pauses; then per thread a line with
+#: a parked flag and the core it was on in the last step, and a line with a semaphore.
+P_SCHEDULE, P_EPOCH, P_FINISHED, P_STOP, P_WAIT, P_POST, P_YIELD, P_SPIN, P_CORE, P_SLOTS = 0, 8, 16, 24, 32, 33, 34, 35, 36, 40
 LINE = 64
 
 
@@ -156,6 +157,8 @@ def pool_worker(pool: Addr, me: Int):
         seen = atomic_load(pool + 8 * P_EPOCH)
         if atomic_load(pool + 8 * P_STOP) != 0:
             return
+        if p[P_CORE] != 0:
+            pointer_i64(slot)[1] = call_c(p[P_CORE], 0)
         work(atomic_load(pool + 8 * P_SCHEDULE), me, 2000, p[P_YIELD])
         atomic_add(pool + 8 * P_FINISHED, 1)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import os
 import threading
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -16,6 +19,8 @@ from pe_cli.kernels.host import inside_host
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 #: Pauses before a worker parks: about 0.1 ms, long enough to bridge the gap between two steps of a training loop. Waking costs far more.
 SPIN = 5000
+#: Steps between two looks at which cores the threads are on.
+LOOK = 16
 
 
 def native_function(kernel: object) -> ctypes._FuncPointer:
@@ -29,8 +34,23 @@ def runners(threads: int) -> list[Instance]:
     return [Instance(k) for k in (native.run_tape, *((native.run_step, native.pool_worker) if threads > 1 else ()))]
 
 
+def moves(cores: Sequence[int], usable: Collection[int]) -> dict[int, int]:
+    """Return which threads should go to which core so that no two share one: thread 0 stays, and so do the first on each core.
+
+    Args:
+        cores: that each thread was on.
+        usable: cores of the process.
+    """
+    free = sorted(set(usable).difference(cores))
+    again = [t for t, core in enumerate(cores) if core in cores[:t]]
+    return dict(zip(again, free, strict=False))
+
+
 class Pool:
     """Threads 1..size-1; thread 0 is the caller's.
+
+    Some systems leave two busy threads on one core for seconds while another is idle, and a step then takes twice as long. So every few
+    steps threads that share a core are moved apart; they are not bound to where they go.
 
     Args:
         size: threads in all, at least 1.
@@ -51,6 +71,12 @@ class Pool:
         for word, name in ((native.P_WAIT, "sem_wait"), (native.P_POST, "sem_post"), (native.P_YIELD, "sched_yield")):
             self.block[word] = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value or 0
         self.block[native.P_SPIN] = SPIN
+        self._core = getattr(libc, "sched_getcpu", None) if hasattr(os, "sched_setaffinity") else None
+        if self._core is not None:
+            self.block[native.P_CORE] = ctypes.cast(self._core, ctypes.c_void_p).value or 0
+        self._cores = self.block[native.P_SLOTS + 1 :: 2 * native.LINE // 8]
+        self._steps = 0
+        self._threads: list[int] = [0]
         self._run = native_function(native.run_step)
         serve = native_function(native.pool_worker)
         self._records = [np.array([self.block.ctypes.data, t], np.int64) for t in range(size)]
@@ -62,18 +88,36 @@ class Pool:
             )
             thread.start()
             self.identities[thread.ident or 0] = t
+            self._threads.append(thread.native_id or 0)
         self._record = np.array([self.block.ctypes.data, 0, size - 1], np.int64)
         self._record_at = int(self._record.ctypes.data)
 
     def run(self, schedule: int) -> None:
         """Run one step of a schedule (its address) on all threads and return when every thread has left it."""
         if not self.lock.acquire(blocking=not inside_host()):
-            raise PeError("a step with several threads cannot run inside a py_func of another", hint="set num_threads to 1")
+            raise PeError(
+                "a step with several threads cannot run inside a py_func of another", hint="set num_threads to 1"
+            )
         try:
             self._record[1] = schedule
             self._run(self._record_at)
+            self._steps += 1
+            if self._steps % LOOK == 0 and self._core is not None:
+                self._part()
         finally:
             self.lock.release()
+
+    def _part(self) -> None:
+        """Move threads that share a core to cores without one."""
+        assert self._core is not None
+        cores = [self._core(), *self._cores[1 : self.size].tolist()]
+        if len(set(cores)) == self.size:
+            return
+        usable = os.sched_getaffinity(0)
+        for t, core in moves(cores, usable).items():
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(self._threads[t], {core})
+                os.sched_setaffinity(self._threads[t], usable)
 
 
 @functools.cache
