@@ -26,7 +26,7 @@ CONFIGS = sorted((Path(pe_cli.__file__).parents[1] / "configs").rglob("*.yaml"))
 #: Overrides that make pictures of 224x224 smaller: the same ops in a tenth of the time.
 SMALL = [
     "model.args.side=64",
-    "data.train={reader: synthetic, samples: 16, fields: {image: {shape: [3, 64, 64]}, label: {shape: [1], dtype: int64, classes: 9}}}",
+    "data.train={reader: synthetic, samples: 16, fields: {x: {shape: [3, 64, 64]}, y: {shape: [1], dtype: int64, classes: 9}}}",
 ]
 #: What an evaluation program sets that an op's sample may leave at training.
 AS_EVALUATED = {"batch_norm": {"is_test": True}, "dropout": {"is_test": True}}
