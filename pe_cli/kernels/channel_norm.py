@@ -5,8 +5,8 @@ With the channels last, rows may be joined to wider ones whose columns are the c
 
 from __future__ import annotations
 
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T, address, helper, kernel
-from pe_cli.kernels.moments import column_squares, column_sums, join, piece_rows, run_moments
+from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrF64, Real, T, address, helper, kernel, pointer
+from pe_cli.kernels.moments import add_products, column_moments, column_sums, join, piece_rows, run_moments, together
 
 # --- statistics -------------------------------------------------------------------------------------------------------
 
@@ -31,19 +31,25 @@ def statistics_last(
     means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, rows: Int, width: Int, channels: Int, momentum: Real,
     epsilon: Real,
 ):
-    """Statistics of [rows, width] whose columns are the channels over and over; means to part hold width numbers."""
+    """Statistics of [rows, width] whose columns are the channels over and over; means to centre hold width numbers, part twice as many."""
     for c in range(width):
         means[c] = 0.0
         squares[c] = 0.0
     step = piece_rows(width)
+    four = together(rows, width) == 4
     for first in range(0, rows, step):
         size = min(step, rows - first)
-        column_sums(x, first, size, width, centre)
+        if first == 0:
+            column_sums(x, 0, size, width, centre)
+            for c in range(width):
+                centre[c] = centre[c] / T(size)
+        else:
+            for c in range(width):
+                centre[c] = T(means[c])
+        column_moments(x, first, size, width, four, centre, part, pointer(address(part) + SIZE * width))
         for c in range(width):
-            centre[c] = centre[c] / T(size)
-        column_squares(x, first, size, width, centre, part)
-        for c in range(width):
-            means[c], squares[c] = join(first, means[c], squares[c], size, centre[c], part[c])
+            off = part[c] / size
+            means[c], squares[c] = join(first, means[c], squares[c], size, centre[c] + off, part[width + c] - part[c] * off)
     for c in range(channels):
         mean, square, count = means[c], squares[c], rows
         for k in range(c + channels, width, channels):
@@ -145,14 +151,12 @@ def gradient_sums_last(
         sums[j] = 0.0
         sums[width + j] = 0.0
     step = piece_rows(width)
+    four = together(rows, width) == 4
     for first in range(0, rows, step):
         for j in range(2 * width):
             table[j] = T(0)
-        for r in range(first, min(rows, first + step)):
-            at = r * width
-            for j in range(width):
-                table[j] += g[at + j]
-                table[width + j] += g[at + j] * (x[at + j] - table[2 * width + j])
+        size = min(step, rows - first)
+        add_products(x, g, pointer(address(table) + SIZE * 2 * width), first, size, width, four, table)
         for j in range(2 * width):
             sums[j] += table[j]
     join_columns(sums, inverse, dscale, dbias, width, channels)

@@ -7,8 +7,9 @@ With a sum it reads the values. Memory as in `channel_norm`: channels last in ro
 from __future__ import annotations
 
 from pe_cli.kernels.channel_norm import gradient_table, join_columns
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, T, address, helper, kernel
-from pe_cli.kernels.moments import piece_rows
+from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrF64, T, address, helper, kernel, pointer
+from pe_cli.kernels.moments import add_products, piece_rows, together
+from pe_cli.kernels.vecmath import add, fma
 
 # --- values -----------------------------------------------------------------------------------------------------------
 
@@ -96,6 +97,21 @@ def normalise_add_relu_first(
 # --- gradient of relu(normalised x) -----------------------------------------------------------------------------------
 
 
+@helper
+def _add_let(x, g, table, part, at, j, width, rows):
+    """Add column j of some rows to part[j] and part[width + j], row after row, as `moments.add_products` does, where relu let x through."""
+    total, inner = part[j], part[width + j]
+    m, f, b = table[j], table[width + j], table[2 * width + j]
+    for r in range(rows):
+        k = at + r * width + j
+        d = x[k] - m
+        u = g[k] if d * f + b > T(0) else T(0)
+        total = add(total, u)
+        inner = fma(u, d, inner)
+    part[j] = total
+    part[width + j] = inner
+
+
 @kernel
 def relu_sums_last(
     x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, table: Ptr,
@@ -106,16 +122,22 @@ def relu_sums_last(
     for j in range(2 * width):
         sums[j] = 0.0
     step = piece_rows(width)
+    four = together(rows, width) == 4
     for first in range(0, rows, step):
         for j in range(2 * width):
             part[j] = T(0)
-        for r in range(first, min(rows, first + step)):
+        last = min(rows, first + step)
+        r = first
+        while r < last:
             at = r * width
-            for j in range(width):
-                d = x[at + j] - table[j]
-                u = g[at + j] if d * table[width + j] + table[2 * width + j] > T(0) else T(0)
-                part[j] += u
-                part[width + j] += u * d
+            if four and r + 4 <= last:
+                for j in range(width):
+                    _add_let(x, g, table, part, at, j, width, 4)
+                r += 4
+            else:
+                for j in range(width):
+                    _add_let(x, g, table, part, at, j, width, 1)
+                r += 1
         for j in range(2 * width):
             sums[j] += part[j]
     join_columns(sums, inverse, dscale, dbias, width, channels)
@@ -161,7 +183,7 @@ def relu_back_first(
 
 
 @kernel
-def add_relu_sums_last(  # noqa: C901 - a loop a case of memory
+def add_relu_sums_last(
     x: Ptr, y: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, dz: Ptr, sums: PtrF64, table: Ptr,
     rows: Int, width: Int, channels: Int,
 ):
@@ -171,6 +193,7 @@ def add_relu_sums_last(  # noqa: C901 - a loop a case of memory
     for j in range(2 * width):
         sums[j] = 0.0
     step = piece_rows(width)
+    four = together(rows, width) == 4
     same = address(g) == address(dz)
     for first in range(0, rows, step):
         for j in range(2 * width):
@@ -183,11 +206,8 @@ def add_relu_sums_last(  # noqa: C901 - a loop a case of memory
         else:
             for i in range(begin, end):
                 dz[i] = g[i] if y[i] > T(0) else T(0)
-        for r in range(first, last):  # what was just written is in the first cache
-            at = r * width
-            for j in range(width):
-                table[j] += dz[at + j]
-                table[width + j] += dz[at + j] * (x[at + j] - table[2 * width + j])
+        # what was just written is in the first cache
+        add_products(x, dz, pointer(address(table) + SIZE * 2 * width), first, last - first, width, four, table)
         for j in range(2 * width):
             sums[j] += table[j]
     join_columns(sums, inverse, dscale, dbias, width, channels)

@@ -230,7 +230,7 @@ def conv_forward(x, w, y, n0, n1, geometry, scratch):
 
 
 @helper
-def _phase(offset, taps, stride, pad, dilation):
+def phase(offset, taps, stride, pad, dilation):
     """Return which taps reach image positions offset + stride*j, along one axis.
 
     Returns:
@@ -261,11 +261,11 @@ def adds_images_at_once(size: int, taps: int, outputs: int, stride: int, pad: in
         outputs: width of the output.
         stride, pad, dilation: along the width.
     """
-    assert _phase.fn is not None
+    assert phase.fn is not None
     assert outputs_inside.fn is not None
     for b in range(min(stride, size)):
         positions = -(-(size - b) // stride)
-        count, _, step, shift = _phase.fn(b, taps, stride, pad, dilation)
+        count, _, step, shift = phase.fn(b, taps, stride, pad, dilation)
         low, high = outputs_inside.fn(positions, outputs, count, 1, -shift, max(1, dilation * step // stride))
         if 2 * (high - low) < positions:
             return False
@@ -296,9 +296,9 @@ def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
     c, o = C // groups, OC // groups
     for g in range(groups):
         for a in range(min(sh, H)):
-            na, la, ta, oa = _phase(a, kh, sh, ph, dh)
+            na, la, ta, oa = phase(a, kh, sh, ph, dh)
             for b in range(min(sw, W)):
-                nb, lb, tb, ob = _phase(b, kw, sw, pw, dw)
+                nb, lb, tb, ob = phase(b, kw, sw, pw, dw)
                 for i in range(na):
                     for j in range(nb):
                         tap = (la - i * ta) * kw + lb - j * tb

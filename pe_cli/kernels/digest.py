@@ -67,6 +67,8 @@ def _value(value: Any, dtype: str, out: list[str], seen: set[int]) -> None:  # n
     elif isinstance(value, types.FunctionType):
         _function(value, dtype, out, seen)
     elif isinstance(value, type) and value.__module__.startswith("pe_cli."):
+        for base in value.__bases__:
+            _value(base, dtype, out, seen)
         for name, member in sorted(vars(value).items()):
             out.append(name)
             if isinstance(member, types.FunctionType):

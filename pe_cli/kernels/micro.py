@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.kernels.lang import helper, intrinsic, routine
+from pe_cli.kernels.vectors import VectorCode
 
 #: Rows that a block may have, by (vector registers, vectors of columns). A block keeps rows*vectors accumulators, as
 #: many vectors of w as columns have, and one broadcast of x in registers. `shares` divides any number of rows among
@@ -59,44 +60,28 @@ def shares(heights: tuple[int, ...], vectors: int) -> list[int]:
     return first
 
 
-class _Emitter:
+class _Emitter(VectorCode):
     """Writes `panel` for one number of vectors into a module, as a function that is not inlined."""
 
     def __init__(self, env: Any, vectors: int, name: str) -> None:
         from llvmlite import ir
 
-        from pe_cli.core.types import DTYPES
         from pe_cli.kernels.target import vector_bytes
 
-        self.ir = ir
-        self.env = env
-        self.vectors = vectors
-        self.size = DTYPES[env.dtype]
-        self.i64 = ir.IntType(64)
-        self.i32 = ir.IntType(32)
-        self.element = env.element
-        self.vector = ir.VectorType(env.element, env.lanes)
-        self.predicate = ir.VectorType(ir.IntType(1), env.lanes)
-        self.suffix = f"v{env.lanes}f{self.size * 8}"
-        self.zero = ir.Constant(self.vector, [0.0] * env.lanes)
-        self.byte_pointer = ir.IntType(8).as_pointer()
+        fn = ir.Function(env.module, ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * len(NAMES)), name)
+        fn.linkage = "linkonce_odr"
+        fn.attributes.add("noinline")
+        fn.attributes.add("nounwind")
+        super().__init__(env, fn, vectors)
         # Narrow machines have no masked loads: they get a second copy of the loops, for whole vectors only. On wide ones a masked
         # load takes a slot of the arithmetic units, one of 25 in the tallest block.
         self.versions = vector_bytes() == 16 or (vector_bytes() == 64 and vectors < WIDEST)
-        self.fn = ir.Function(env.module, ir.FunctionType(ir.VoidType(), [self.i64] * len(NAMES)), name)
-        self.fn.linkage = "linkonce_odr"
-        self.fn.attributes.add("noinline")
-        self.fn.attributes.add("nounwind")
         self.narrow = vector_bytes() == 16
         self.a = dict(zip(NAMES, self.fn.args, strict=True))
-
-    def constant(self, value: int) -> Any:
-        return self.ir.Constant(self.i64, value)
 
     def emit(self) -> Any:
         from pe_cli.kernels.target import vector_registers
 
-        self.b = self.ir.IRBuilder(self.fn.append_basic_block("entry"))
         b, a = self.b, self.a
         for stride in ("xs1", "ws1", "xs2", "ws2", "xk", "wk", "xr", "yr"):
             a[stride] = b.mul(a[stride], self.constant(self.size))
@@ -120,50 +105,14 @@ class _Emitter:
             self.mask = None
             self.walk(heights, done)
             b.position_at_end(tail)
-            self.mask = self.tail_mask()
+            self.mask = self.tail_mask(a["columns"])
             self.walk(heights[-3:] if self.narrow else heights, done)
         else:
-            self.mask = self.tail_mask()
+            self.mask = self.tail_mask(a["columns"])
             self.walk(heights, done)
         b.position_at_end(done)
         b.ret_void()
         return self.fn
-
-    def splat(self, value: Any, kind: Any) -> Any:
-        undefined = self.ir.Constant(kind, self.ir.Undefined)
-        lanes = self.ir.Constant(self.ir.VectorType(self.i32, self.env.lanes), [0] * self.env.lanes)
-        first = self.b.insert_element(undefined, value, self.ir.Constant(self.i32, 0))
-        return self.b.shuffle_vector(first, undefined, lanes)
-
-    def tail_mask(self) -> Any:
-        wide = self.ir.VectorType(self.i32, self.env.lanes)
-        last = self.b.sub(self.a["columns"], self.constant(self.env.lanes * (self.vectors - 1)))
-        most = self.b.select(
-            self.b.icmp_signed("<", last, self.constant(self.env.lanes)), last, self.constant(self.env.lanes)
-        )
-        numbers = self.ir.Constant(wide, list(range(self.env.lanes)))
-        return self.b.icmp_signed("<", numbers, self.splat(self.b.trunc(most, self.i32), wide))
-
-    def at(self, base: Any, offset: Any) -> Any:
-        return self.b.gep(base, [offset])
-
-    def load(self, at: Any, v: int) -> Any:
-        """Load vector v of a row at `at`; the last one under the mask, so as to touch nothing outside the matrix."""
-        at = self.b.bitcast(self.at(at, self.constant(v * self.env.lanes * self.size)), self.vector.as_pointer())
-        if v < self.vectors - 1 or self.mask is None:
-            return self.b.load(at, align=self.size)
-        arguments = [at.type, self.i32, self.predicate, self.vector]
-        fn = self.env.function(f"llvm.masked.load.{self.suffix}.p0", self.vector, arguments)
-        return self.b.call(fn, [at, self.ir.Constant(self.i32, self.size), self.mask, self.zero])
-
-    def store(self, value: Any, at: Any, v: int) -> None:
-        at = self.b.bitcast(self.at(at, self.constant(v * self.env.lanes * self.size)), self.vector.as_pointer())
-        if v < self.vectors - 1 or self.mask is None:
-            self.b.store(value, at, align=self.size)
-            return
-        arguments = [self.vector, at.type, self.i32, self.predicate]
-        fn = self.env.function(f"llvm.masked.store.{self.suffix}.p0", self.ir.VoidType(), arguments)
-        self.b.call(fn, [value, at, self.ir.Constant(self.i32, self.size), self.mask])
 
     def walk(self, heights: tuple[int, ...], done: Any) -> None:
         """Emit a loop over row blocks, each of the height that `shares` says, then branch to done."""
@@ -206,25 +155,6 @@ class _Emitter:
         held.global_constant = True
         held.linkage = "internal"
         return held
-
-    def loop(self, count: Any, values: list[Any], body: Any) -> list[Any]:
-        """Emit `repeat count >= 1 times: values = body(values)`; return the values after it."""
-        b = self.b
-        before = b.block
-        inside, after = self.fn.append_basic_block("loop"), self.fn.append_basic_block("end")
-        b.branch(inside)
-        b.position_at_end(inside)
-        phis = []
-        for value in [count, *values]:
-            phis.append(b.phi(value.type))
-            phis[-1].add_incoming(value, before)
-        found: list[Any] = body(phis[1:])
-        remaining = b.sub(phis[0], self.constant(1))
-        for phi, value in zip(phis, [remaining, *found], strict=True):
-            phi.add_incoming(value, b.block)
-        b.cbranch(b.icmp_signed("!=", remaining, self.constant(0)), inside, after)
-        b.position_at_end(after)
-        return found
 
     def block(self, rows: int, x: Any, y: Any) -> None:
         """Emit the product of one block of rows: three nested sums from zero, added to y as a whole where acc says so, stores."""
@@ -285,24 +215,6 @@ class _Emitter:
 
         return self.loop(a["n1"], [*pointers, *sums], outer)[count:]
 
-    def some(self, count: Any, values: list[Any], body: Any) -> list[Any]:
-        """Emit a `loop` whose count may be 0."""
-        b = self.b
-        before = b.block
-        inside, after = self.fn.append_basic_block("some"), self.fn.append_basic_block("none")
-        b.cbranch(b.icmp_signed(">", count, self.constant(0)), inside, after)
-        b.position_at_end(inside)
-        found = self.loop(count, values, body)
-        end = b.block
-        b.branch(after)
-        b.position_at_end(after)
-        phis = []
-        for old, new in zip(values, found, strict=True):
-            phis.append(b.phi(old.type))
-            phis[-1].add_incoming(old, before)
-            phis[-1].add_incoming(new, end)
-        return phis
-
     def deepest(self, rows: int, values: list[Any], one: Any) -> list[Any]:
         """Emit the sum over depth: by fours where x has stride 1 in either direction, the others one by one.
 
@@ -354,12 +266,10 @@ class _Emitter:
         """Return the sums with x * w added, x being one element of every row."""
         b = self.b
         columns = [self.load(w, v) for v in range(self.vectors)]
-        # fmuladd, not fma: where the processor has no such instruction, fma is a call.
-        fma = self.env.function(f"llvm.fmuladd.{self.suffix}", self.vector, [self.vector] * 3)
         found = []
         for r, at in enumerate(xs):
             x = self.splat(b.load(b.bitcast(at, self.element.as_pointer()), align=self.size), self.vector)
-            found += [b.call(fma, [x, columns[v], sums[r * self.vectors + v]]) for v in range(self.vectors)]
+            found += [self.multiply_add(x, columns[v], sums[r * self.vectors + v]) for v in range(self.vectors)]
         return found
 
 

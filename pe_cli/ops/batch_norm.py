@@ -138,7 +138,7 @@ def statistics(o: Lowering, x: Buffer) -> tuple[Buffer, Buffer]:
     if size == 1:
         rows, width = fold(n, channels)
         doubles = [o.scratch(width, "float64") for _ in range(2)]
-        parts = [o.scratch(width, x.dtype) for _ in range(2)]
+        parts = [o.scratch(width * size, x.dtype) for size in (1, 2)]
         o.call(statistics_last, x, *both, *doubles, *parts, rows, width, channels, o.attrs["momentum"], epsilon)
     else:
         o.call(statistics_first, x, *both, n, channels, size, o.attrs["momentum"], epsilon)

@@ -171,6 +171,15 @@ CASES = [
     pytest.param(Case((1, 6, 6, 8), 8, (1, 1), groups=2), id="1x1 in two groups"),
     pytest.param(Case((2, 8, 8, 6), 6, (3, 3), pads=ONE, groups=6), id="depthwise"),
     pytest.param(Case((2, 8, 8, 40), 40, (3, 3), (2, 2), ONE, groups=40), id="depthwise with stride 2"),
+    pytest.param(Case((2, 5, 17, 117), 117, (3, 3), pads=ONE, groups=117), id="depthwise with vectors of all widths"),
+    pytest.param(
+        Case((1, 9, 37, 70), 70, (5, 4), (1, 2), (4, 1, 2, 3), (2, 1), groups=70), id="depthwise, everything different"
+    ),
+    pytest.param(Case((1, 9, 9, 16), 16, (2, 2), (3, 3), groups=16), id="depthwise with a stride that leaves holes"),
+    pytest.param(
+        Case((1, 3, 2, 16), 16, (5, 5), pads=(2, 2, 2, 2), groups=16),
+        id="depthwise with a filter larger than the image",
+    ),
     pytest.param(
         Case((2, 8, 8, 6), 12, (3, 3), (2, 2), ONE, (2, 1), groups=6), id="depthwise with two outputs a channel"
     ),

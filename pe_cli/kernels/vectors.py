@@ -1,0 +1,121 @@
+"""What emitters of vector code share: constants, loads and stores of whole and partial vectors, loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class VectorCode:
+    """Writes LLVM IR of vectors into a function; `b` is its builder.
+
+    Args:
+        env: as for `lang.Intrinsic`, without a builder.
+        fn: the function; it gets its first block.
+        vectors: vectors side by side in memory, of which `load` and `store` take number v; under a `mask` the last one is partial.
+    """
+
+    def __init__(self, env: Any, fn: Any, vectors: int) -> None:
+        from llvmlite import ir
+
+        from pe_cli.core.types import DTYPES
+
+        self.ir = ir
+        self.env = env
+        self.fn = fn
+        self.vectors = vectors
+        self.size = DTYPES[env.dtype]
+        self.i64 = ir.IntType(64)
+        self.i32 = ir.IntType(32)
+        self.element = env.element
+        self.vector = ir.VectorType(env.element, env.lanes)
+        self.predicate = ir.VectorType(ir.IntType(1), env.lanes)
+        self.suffix = f"v{env.lanes}f{self.size * 8}"
+        self.zero = ir.Constant(self.vector, [0.0] * env.lanes)
+        self.byte_pointer = ir.IntType(8).as_pointer()
+        self.mask: Any = None
+        self.b = ir.IRBuilder(fn.append_basic_block("entry"))
+
+    def constant(self, value: int) -> Any:
+        return self.ir.Constant(self.i64, value)
+
+    def splat(self, value: Any, kind: Any) -> Any:
+        undefined = self.ir.Constant(kind, self.ir.Undefined)
+        lanes = self.ir.Constant(self.ir.VectorType(self.i32, self.env.lanes), [0] * self.env.lanes)
+        first = self.b.insert_element(undefined, value, self.ir.Constant(self.i32, 0))
+        return self.b.shuffle_vector(first, undefined, lanes)
+
+    def tail_mask(self, columns: Any) -> Any:
+        """Return which elements of the last vector exist, of so many columns; of more than there is room for, all."""
+        wide = self.ir.VectorType(self.i32, self.env.lanes)
+        last = self.b.sub(columns, self.constant(self.env.lanes * (self.vectors - 1)))
+        most = self.b.select(
+            self.b.icmp_signed("<", last, self.constant(self.env.lanes)), last, self.constant(self.env.lanes)
+        )
+        numbers = self.ir.Constant(wide, list(range(self.env.lanes)))
+        return self.b.icmp_signed("<", numbers, self.splat(self.b.trunc(most, self.i32), wide))
+
+    def at(self, base: Any, offset: Any) -> Any:
+        """Return a pointer so many bytes further."""
+        return self.b.gep(base, [offset])
+
+    def load(self, at: Any, v: int) -> Any:
+        """Load vector v of a row at `at`; the last one under the mask, so as to touch nothing outside the matrix."""
+        at = self.b.bitcast(self.at(at, self.constant(v * self.env.lanes * self.size)), self.vector.as_pointer())
+        if v < self.vectors - 1 or self.mask is None:
+            return self.b.load(at, align=self.size)
+        arguments = [at.type, self.i32, self.predicate, self.vector]
+        fn = self.env.function(f"llvm.masked.load.{self.suffix}.p0", self.vector, arguments)
+        return self.b.call(fn, [at, self.ir.Constant(self.i32, self.size), self.mask, self.zero])
+
+    def store(self, value: Any, at: Any, v: int) -> None:
+        """Store vector v of a row at `at`, likewise."""
+        at = self.b.bitcast(self.at(at, self.constant(v * self.env.lanes * self.size)), self.vector.as_pointer())
+        if v < self.vectors - 1 or self.mask is None:
+            self.b.store(value, at, align=self.size)
+            return
+        arguments = [self.vector, at.type, self.i32, self.predicate]
+        fn = self.env.function(f"llvm.masked.store.{self.suffix}.p0", self.ir.VoidType(), arguments)
+        self.b.call(fn, [value, at, self.ir.Constant(self.i32, self.size), self.mask])
+
+    def multiply_add(self, x: Any, y: Any, sums: Any) -> Any:
+        """Return x * y + sums of vectors."""
+        # fmuladd, not fma: where the processor has no such instruction, fma is a call.
+        fma = self.env.function(f"llvm.fmuladd.{self.suffix}", self.vector, [self.vector] * 3)
+        return self.b.call(fma, [x, y, sums])
+
+    def loop(self, count: Any, values: list[Any], body: Any) -> list[Any]:
+        """Emit `repeat count >= 1 times: values = body(values)`; return the values after it."""
+        b = self.b
+        before = b.block
+        inside, after = self.fn.append_basic_block("loop"), self.fn.append_basic_block("end")
+        b.branch(inside)
+        b.position_at_end(inside)
+        phis = []
+        for value in [count, *values]:
+            phis.append(b.phi(value.type))
+            phis[-1].add_incoming(value, before)
+        found: list[Any] = body(phis[1:])
+        remaining = b.sub(phis[0], self.constant(1))
+        for phi, value in zip(phis, [remaining, *found], strict=True):
+            phi.add_incoming(value, b.block)
+        b.cbranch(b.icmp_signed("!=", remaining, self.constant(0)), inside, after)
+        b.position_at_end(after)
+        return found
+
+    def some(self, count: Any, values: list[Any], body: Any) -> list[Any]:
+        """Emit a `loop` whose count may be 0."""
+        b = self.b
+        before = b.block
+        inside, after = self.fn.append_basic_block("some"), self.fn.append_basic_block("none")
+        b.cbranch(b.icmp_signed(">", count, self.constant(0)), inside, after)
+        b.position_at_end(inside)
+        found = self.loop(count, values, body)
+        end = b.block
+        b.branch(after)
+        b.position_at_end(after)
+        phis = []
+        for old, new in zip(values, found, strict=True):
+            phis.append(b.phi(old.type))
+            phis[-1].add_incoming(old, before)
+            phis[-1].add_incoming(new, end)
+        return phis
