@@ -100,6 +100,8 @@ class Resolver:
             "boundscheck": False,
         }
         self._made: dict[int, Any] = {}
+        #: Parts of the symbols of functions whose pointers don't overlap.
+        self.apart: list[str] = []
 
     def function(self, fn: types.FunctionType) -> types.FunctionType:
         """Return a copy of fn whose globals and closure hold compiled helpers and intrinsics."""
@@ -121,6 +123,9 @@ class Resolver:
             # co_names holds attributes too: a helper `exp` that calls `math.exp` is no recursion
             self._made[id(value)] = value
             options = {**self.options, "forceinline": chosen.inline}
+            if chosen.apart:
+                path = [*chosen.fn.__module__.split("."), chosen.fn.__qualname__]
+                self.apart.append("".join(f"{len(part)}{part}" for part in path))
             made: Any = _plain(numba.njit(**options)(self.function(chosen.fn)))
         elif isinstance(value, Intrinsic):
             made = self.intrinsic(value)
@@ -244,7 +249,7 @@ def compile_kernel(kernel: Kernel, dtype: str, second: str, entry: str) -> bytes
         dispatcher.compile(signature)
     result = dispatcher.overloads[signature.args]
     text, symbol = result.library.get_llvm_str(), result.fndesc.llvm_func_name
-    module = llvm.parse_assembly(_apart(text, symbol) if kernel.apart else text)
+    module = llvm.parse_assembly(_apart(text, [*resolver.apart, *([symbol] if kernel.apart else [])]))
     module.link_in(llvm.parse_assembly(_wrapper(entry, symbol, kernel, dtype, second)))
     return _object(module, entry)
 
@@ -260,11 +265,14 @@ def _object(module: Any, entry: str, written: bool = False) -> bytes:
     return bytes(_machine().emit_object(module))
 
 
-def _apart(text: str, symbol: str) -> str:
-    """Return LLVM text whose function promises that its pointers don't overlap: else many of them would keep loops from vectorising."""
+def _apart(text: str, symbols: list[str]) -> str:
+    """Return LLVM text whose functions of these symbols, or parts of symbols, promise that their pointers don't overlap."""
     lines = text.splitlines()
-    at = next(i for i, line in enumerate(lines) if line.startswith("define") and symbol in line)
-    lines[at] = re.sub(r"(\*|\bptr)( %\"?arg\.)", r"\1 noalias\2", lines[at])
+    for symbol in symbols:
+        found = [i for i, line in enumerate(lines) if line.startswith("define") and symbol in line]
+        assert found, f"no function {symbol} to keep apart"
+        for i in found:
+            lines[i] = re.sub(r"(\*|\bptr)( %\"?arg\.)", r"\1 noalias\2", lines[i])
     return "\n".join(lines)
 
 

@@ -105,11 +105,13 @@ class Helper:
         fn: the Python function, or None when `variants` decides.
         variants: by element type, for functions with different text for float32 and float64.
         inline: put its text wherever it is called, however long it is: a loop with a call in it does not vectorise.
+        apart: what is written through one of its pointers is not touched through another: many pointers would keep loops from vectorising.
     """
 
     fn: types.FunctionType | None
     variants: dict[str, Helper]
     inline: bool = False
+    apart: bool = False
 
     def __call__(self, *args: Any) -> Any:
         """Exist for type checkers; helpers run inside kernels only."""
@@ -224,6 +226,11 @@ def shared(fn: Any) -> Shared:
 def helper(fn: Any, *, inline: bool = False) -> Helper:
     """Mark a function that kernels call; inline: see `Helper`."""
     return Helper(fn, {}, inline)
+
+
+def apart(fn: Any) -> Helper:
+    """Mark a function that kernels call, whose pointers lead to different places; see `Helper`."""
+    return Helper(fn, {}, apart=True)
 
 
 def helper_by_type(**variants: Helper) -> Helper:

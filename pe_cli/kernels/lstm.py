@@ -11,7 +11,7 @@ A group's facts are a record of integers (see `GROUP`); its arrays begin at its 
 from __future__ import annotations
 
 from pe_cli.kernels.gemm import make_strips, strips_product
-from pe_cli.kernels.lang import SIZE, Ptr, PtrI64, T, address, helper, kernel
+from pe_cli.kernels.lang import SIZE, Ptr, PtrI64, T, address, apart, helper, kernel, pointer
 from pe_cli.kernels.vecmath import sigmoid, tanh
 
 #: A group's record: samples before it and in it, steps, inputs, units, wide, steps of a chunk, whether time runs
@@ -76,17 +76,17 @@ def _store_state(source, at, first, rows, units, wide, out):
 # --- forward ----------------------------------------------------------------------------------------------------------
 
 
-@helper
-def _cell(gates, bias, cells, states, at, old, new, wide):
-    """Do one sample's step: gates[at:] become activations, cells and states at new follow from those at old."""
+@apart
+def _cell(gates, bias, old, cell, state, wide):
+    """Do one sample's step: gates become activations; cell and state follow from them and the old cell."""
     for j in range(3 * wide):
-        gates[at + j] = sigmoid(gates[at + j] + bias[j])
+        gates[j] = sigmoid(gates[j] + bias[j])
     for j in range(3 * wide, 4 * wide):
-        gates[at + j] = tanh(gates[at + j] + bias[j])
+        gates[j] = tanh(gates[j] + bias[j])
     for j in range(wide):
-        cells[new + j] = gates[at + wide + j] * cells[old + j] + gates[at + j] * gates[at + 3 * wide + j]
-    for j in range(wide):
-        states[new + j] = gates[at + 2 * wide + j] * tanh(cells[new + j])
+        now = gates[wide + j] * old[j] + gates[j] * gates[3 * wide + j]
+        cell[j] = now
+        state[j] = gates[2 * wide + j] * tanh(now)
 
 
 @kernel
@@ -121,7 +121,10 @@ def forward_steps(
                 new = now + rows * wide
                 to = (first + r) * out_sample + _time(s, length, reverse) * out_step
                 if s < length:
-                    _cell(gates, bias, cells, states, at + r * 4 * wide, now, new, wide)
+                    _cell(
+                        pointer(address(gates) + SIZE * (at + r * 4 * wide)), bias, pointer(address(cells) + SIZE * now),
+                        pointer(address(cells) + SIZE * new), pointer(address(states) + SIZE * new), wide,
+                    )  # fmt: skip
                     for j in range(units):
                         out[to + j] = states[new + j]
                 else:
@@ -138,34 +141,24 @@ def forward_steps(
 # --- backward ---------------------------------------------------------------------------------------------------------
 
 
-@helper
-def _cell_back(gates, cells, dh, dc, dgates, row, to, at, old, new, wide):
-    """Write one sample's dgates[to:]; dc[row:] becomes the gradient of the cell before, dh[row:] is taken up.
+@apart
+def _cell_back(gates, old, cell, dh, dc, di, df, do, du, wide):
+    """Write one sample's gradients of the gates; dc becomes that of the cell before, dh is taken up.
 
-    With t = tanh(c): do = dh t o (1 - o), dc += dh o (1 - t^2), di = dc g i (1 - i), df = dc c' f (1 - f),
-    dg = dc i (1 - g^2), dc' = dc f.
+    With t = tanh(c): do = dh t o (1 - o), dc += dh o (1 - t^2), di = dc u i (1 - i), df = dc c' f (1 - f),
+    du = dc i (1 - u^2), dc' = dc f.
     """
     for j in range(wide):
-        t = tanh(cells[new + j])
-        o = gates[at + 2 * wide + j]
-        d = dh[row + j]
-        dgates[to + 2 * wide + j] = d * t * o * (T(1) - o)
-        # the cell's gradient waits in g's place
-        dgates[to + 3 * wide + j] = d * o * (T(1) - t * t)
-    for j in range(wide):
-        d = dc[row + j] + dgates[to + 3 * wide + j]
-        f = gates[at + wide + j]
-        dgates[to + wide + j] = d * cells[old + j] * f * (T(1) - f)
-        dgates[to + 3 * wide + j] = d
-        dc[row + j] = d * f
-    for j in range(wide):
-        d = dgates[to + 3 * wide + j]
-        i = gates[at + j]
-        u = gates[at + 3 * wide + j]
-        dgates[to + j] = d * u * i * (T(1) - i)
-        dgates[to + 3 * wide + j] = d * i * (T(1) - u * u)
-    for j in range(wide):
-        dh[row + j] = T(0)
+        i, f, o, u = gates[j], gates[wide + j], gates[2 * wide + j], gates[3 * wide + j]
+        t = tanh(cell[j])
+        h = dh[j]
+        d = dc[j] + h * o * (T(1) - t * t)
+        do[j] = h * t * o * (T(1) - o)
+        di[j] = d * u * i * (T(1) - i)
+        df[j] = d * old[j] * f * (T(1) - f)
+        du[j] = d * i * (T(1) - u * u)
+        dc[j] = d * f
+        dh[j] = T(0)
 
 
 @kernel
@@ -200,9 +193,14 @@ def backward_steps(
                         at = (first + r) * out_sample + _time(s, length, reverse) * out_step
                         for j in range(units):
                             dh[r * wide + j] += dout[at + j]
-                    old = states_at + (s * rows + r) * wide
-                    at = gates_at + (s * rows + r) * row
-                    _cell_back(gates, cells, dh, dc, dgates, r * wide, to + r * row, at, old, old + rows * wide, wide)
+                    old = address(cells) + SIZE * (states_at + (s * rows + r) * wide)
+                    di = address(dgates) + SIZE * (to + r * row)
+                    _cell_back(
+                        pointer(address(gates) + SIZE * (gates_at + (s * rows + r) * row)), pointer(old),
+                        pointer(old + SIZE * rows * wide), pointer(address(dh) + SIZE * r * wide),
+                        pointer(address(dc) + SIZE * r * wide), pointer(di), pointer(di + SIZE * wide),
+                        pointer(di + SIZE * 2 * wide), pointer(di + SIZE * 3 * wide), wide,
+                    )  # fmt: skip
                 else:
                     for j in range(row):
                         dgates[to + r * row + j] = T(0)

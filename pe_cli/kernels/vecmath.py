@@ -1,8 +1,8 @@
 """Elementary functions that vectorise inside plain loops: polynomials for float32, the C library for float64.
 
 The float32 accuracies, in units in the last place (ulp) of the true value, are what tests/kernels/test_vecmath.py holds
-them to over the whole range. NaN stays NaN. Results below the smallest normal number are right to half of it, not to an
-ulp.
+them to over the whole range. NaN stays NaN. Results below the smallest normal number are right to that number, not to an
+ulp: they may be 0.
 """
 
 from __future__ import annotations
@@ -75,12 +75,15 @@ def integer_of(env: Any, args: list[Any]) -> Any:
     return env.builder.sub(env.builder.bitcast(args[0], i32), ir.Constant(i32, 0x4B400000))
 
 
-@intrinsic("int32", "int32")
-def half_of(env: Any, args: list[Any]) -> Any:
-    """Return floor(n / 2)."""
+@intrinsic("float32", "float32", "float32")
+def times_power(env: Any, args: list[Any]) -> Any:
+    """Return x * 2**n, of x and n + ROUND, where x and the result are normal: n is added to the exponent."""
     from llvmlite import ir
 
-    return env.builder.ashr(args[0], ir.Constant(ir.IntType(32), 1))
+    b, i32 = env.builder, ir.IntType(32)
+    # Above the nine lowest bits ROUND has none that stay.
+    power = b.shl(b.bitcast(args[1], i32), ir.Constant(i32, 23))
+    return b.bitcast(b.add(b.bitcast(args[0], i32), power), env.type_of("float32"))
 
 
 @intrinsic("float32", "int32")
@@ -125,6 +128,9 @@ ROUND = 12582912.0
 #: ln 2 in two parts: n times the first is exact for |n| < 2**15.
 LN2_HIGH = 0.693359375
 LN2_LOW = -2.12194440e-4
+#: Between these, the float32 e**x is a normal number: 128 ln 2 and -126 ln 2.
+EXP_HIGH = 88.7228394
+EXP_LOW = -87.3365402
 
 
 # Under names of their own: in `math.exp`, the compiler would take `exp` for the helper of this module.
@@ -145,17 +151,13 @@ def _exp_series(r):
 
 @helper
 def _exp32(x):
-    # Comparisons, not min and max: they let NaN pass.
-    x = T(89.0) if x > T(89.0) else x
-    x = T(-104.5) if x < T(-104.5) else x
     shifted = fma(x, T(1.4426950408889634), T(ROUND))
     n = subtract(shifted, T(ROUND))
     r = fma(n, T(-LN2_LOW), fma(n, T(-LN2_HIGH), x))
-    # In two factors, because 2**n itself leaves the normal range before the result does.
-    whole = integer_of(shifted)
-    half = half_of(whole)
-    p = add(_exp_series(r), T(1.0))
-    return multiply(multiply(p, power_of_two(half)), power_of_two(minus(whole, half)))
+    found = times_power(add(_exp_series(r), T(1.0)), shifted)
+    # Comparisons, not min and max: NaN goes the way of the sum, and stays.
+    found = found if x < T(EXP_HIGH) else add(x, T(_INFINITY))
+    return T(0.0) if x < T(EXP_LOW) else found
 
 
 @helper
@@ -241,15 +243,15 @@ def _log1p_64(x):
 
 @helper
 def _tanh32(x):
+    # With e = exp(2 |x|) - 1, it is e / (e + 2): exact near 0, and 1 from 9 on.
     a = absolute(x)
-    s = multiply(x, x)
-    p = fma(T(-5.70498872745e-3), s, T(2.06390887954e-2))
-    p = fma(p, s, T(-5.37397155531e-2))
-    p = fma(p, s, T(1.33314422036e-1))
-    p = fma(p, s, T(-3.33332819422e-1))
-    near = fma(multiply(p, s), x, x)
-    far = subtract(T(1.0), divide(T(2.0), add(_exp32(add(a, a)), T(1.0))))
-    return near if a < T(0.625) else copysign(far, x)
+    a = T(10.0) if a > T(10.0) else a
+    shifted = fma(a, T(2.8853900817779268), T(ROUND))
+    n = subtract(shifted, T(ROUND))
+    r = fma(n, T(-LN2_LOW), fma(n, T(-LN2_HIGH), add(a, a)))
+    power = times_power(T(1.0), shifted)
+    e = fma(power, _exp_series(r), subtract(power, T(1.0)))
+    return copysign(divide(e, add(e, T(2.0))), x)
 
 
 @helper
