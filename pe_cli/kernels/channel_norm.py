@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrF64, Real, T, address, helper, kernel, pointer
 from pe_cli.kernels.moments import add_products, column_moments, column_sums, join, piece_rows, run_moments, together
+from pe_cli.kernels.vecmath import fma
 
 # --- statistics -------------------------------------------------------------------------------------------------------
 
@@ -187,14 +188,20 @@ def gradient_sums_first(
 
 @helper
 def gradient_table(mean, inverse, scale, dscale, dbias, table, width, channels, share):
-    """Write the numbers of every column that make dx: mean, factor of g, factor of x - mean, and what is taken off."""
+    """Write the numbers of every column that make dx, see `slope`: mean, factor of g, factor of x - mean, and the rest."""
     for j in range(width):
         c = j % channels
         f = scale[c] * inverse[c]
         table[j] = mean[c]
         table[width + j] = f
-        table[2 * width + j] = f * inverse[c] * dscale[c] * share
-        table[3 * width + j] = f * dbias[c] * share
+        table[2 * width + j] = -(f * inverse[c] * dscale[c] * share)
+        table[3 * width + j] = -(f * dbias[c] * share)
+
+
+@helper
+def slope(g, d, f, k, b):
+    """Return an element of dx, f g + k d + b, rounded alike wherever it is."""
+    return fma(f, g, fma(k, d, b))
 
 
 @kernel
@@ -210,13 +217,13 @@ def gradient_last(
             at = r * width
             for j in range(width):
                 d = x[at + j] - table[j]
-                dx[at + j] = table[width + j] * dx[at + j] - table[2 * width + j] * d - table[3 * width + j]
+                dx[at + j] = slope(dx[at + j], d, table[width + j], table[2 * width + j], table[3 * width + j])
     else:
         for r in range(rows):
             at = r * width
             for j in range(width):
                 d = x[at + j] - table[j]
-                dx[at + j] = table[width + j] * g[at + j] - table[2 * width + j] * d - table[3 * width + j]
+                dx[at + j] = slope(g[at + j], d, table[width + j], table[2 * width + j], table[3 * width + j])
 
 
 @kernel
@@ -229,10 +236,10 @@ def gradient_first(
     for p in range(samples * channels):
         c = p % channels
         m, f = mean[c], scale[c] * inverse[c]
-        k, b = f * inverse[c] * dscale[c] * share, f * dbias[c] * share
+        k, b = -(f * inverse[c] * dscale[c] * share), -(f * dbias[c] * share)
         if address(g) == address(dx):
             for i in range(p * size, p * size + size):
-                dx[i] = f * dx[i] - k * (x[i] - m) - b
+                dx[i] = slope(dx[i], x[i] - m, f, k, b)
         else:
             for i in range(p * size, p * size + size):
-                dx[i] = f * g[i] - k * (x[i] - m) - b
+                dx[i] = slope(g[i], x[i] - m, f, k, b)

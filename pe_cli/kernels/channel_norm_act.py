@@ -6,9 +6,9 @@ With a sum it reads the values. Memory as in `channel_norm`: channels last in ro
 
 from __future__ import annotations
 
-from pe_cli.kernels.channel_norm import gradient_table, join_columns
-from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrF64, T, address, helper, kernel, pointer
-from pe_cli.kernels.moments import add_products, piece_rows, together
+from pe_cli.kernels.channel_norm import gradient_table, join_columns, slope
+from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrF64, T, address, apart, helper, kernel, pointer
+from pe_cli.kernels.moments import piece_rows, together
 from pe_cli.kernels.vecmath import add, fma
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -143,24 +143,42 @@ def relu_sums_last(
     join_columns(sums, inverse, dscale, dbias, width, channels)
 
 
+@apart
+def _let_slope(x, g, table, dx, width):
+    """Write a row of dx, of g where relu let x through."""
+    for j in range(width):
+        d = x[j] - table[j]
+        u = g[j] if d * table[width + j] + table[4 * width + j] > T(0) else T(0)
+        dx[j] = slope(u, d, table[width + j], table[2 * width + j], table[3 * width + j])
+
+
+@apart
+def _let_slope_here(x, table, dx, width):
+    """Do `_let_slope` where dx is g."""
+    for j in range(width):
+        d = x[j] - table[j]
+        u = dx[j] if d * table[width + j] + table[4 * width + j] > T(0) else T(0)
+        dx[j] = slope(u, d, table[width + j], table[2 * width + j], table[3 * width + j])
+
+
 @kernel
 def relu_gradient_last(
     x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, table: Ptr,
-    part: Ptr, rows: Int, width: Int, channels: Int, batch: Int,
+    rows: Int, width: Int, channels: Int, batch: Int,
 ):
-    """dx, as `gradient_last` of g where relu let x through; dx may be g; table holds 5 * width numbers, part width."""
+    """dx, as `gradient_last` of g where relu let x through; dx may be g; table holds 5 * width numbers."""
     share = T(batch / max(1, rows * (width // channels)))
     gradient_table(mean, inverse, scale, dscale, dbias, table, width, channels, share)
     for j in range(width):
         table[4 * width + j] = bias[j % channels]
+    same = address(g) == address(dx)
     for r in range(rows):
-        at = r * width
-        for j in range(width):  # a loop of its own: in one, the terms below may be added in another order
-            d = x[at + j] - table[j]
-            part[j] = g[at + j] if d * table[width + j] + table[4 * width + j] > T(0) else T(0)
-        for j in range(width):
-            d = x[at + j] - table[j]
-            dx[at + j] = table[width + j] * part[j] - table[2 * width + j] * d - table[3 * width + j]
+        at = SIZE * r * width
+        row, out = pointer(address(x) + at), pointer(address(dx) + at)
+        if same:
+            _let_slope_here(row, table, out, width)
+        else:
+            _let_slope(row, pointer(address(g) + at), table, out, width)
 
 
 @kernel
@@ -182,6 +200,26 @@ def relu_back_first(
 # --- gradient of relu(normalised x + z) -------------------------------------------------------------------------------
 
 
+@apart
+def _cut(x, y, g, dz, centre, total, inner, width):
+    """Write a row of dz, and add it to the sums of its columns as `moments.add_products` does."""
+    for j in range(width):
+        u = g[j] if y[j] > T(0) else T(0)
+        dz[j] = u
+        total[j] = add(total[j], u)
+        inner[j] = fma(u, x[j] - centre[j], inner[j])
+
+
+@apart
+def _cut_here(x, y, dz, centre, total, inner, width):
+    """Do `_cut` where dz is g."""
+    for j in range(width):
+        u = dz[j] if y[j] > T(0) else T(0)
+        dz[j] = u
+        total[j] = add(total[j], u)
+        inner[j] = fma(u, x[j] - centre[j], inner[j])
+
+
 @kernel
 def add_relu_sums_last(
     x: Ptr, y: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, dz: Ptr, sums: PtrF64, table: Ptr,
@@ -193,21 +231,18 @@ def add_relu_sums_last(
     for j in range(2 * width):
         sums[j] = 0.0
     step = piece_rows(width)
-    four = together(rows, width) == 4
     same = address(g) == address(dz)
+    centre, inner = pointer(address(table) + SIZE * 2 * width), pointer(address(table) + SIZE * width)
     for first in range(0, rows, step):
         for j in range(2 * width):
             table[j] = T(0)
-        last = min(rows, first + step)
-        begin, end = first * width, last * width
-        if same:
-            for i in range(begin, end):
-                dz[i] = dz[i] if y[i] > T(0) else T(0)
-        else:
-            for i in range(begin, end):
-                dz[i] = g[i] if y[i] > T(0) else T(0)
-        # what was just written is in the first cache
-        add_products(x, dz, pointer(address(table) + SIZE * 2 * width), first, last - first, width, four, table)
+        for r in range(first, min(rows, first + step)):
+            at = SIZE * r * width
+            row, seen, out = pointer(address(x) + at), pointer(address(y) + at), pointer(address(dz) + at)
+            if same:
+                _cut_here(row, seen, out, centre, table, inner, width)
+            else:
+                _cut(row, seen, pointer(address(g) + at), out, centre, table, inner, width)
         for j in range(2 * width):
             sums[j] += table[j]
     join_columns(sums, inverse, dscale, dbias, width, channels)

@@ -268,9 +268,9 @@ def _object(module: Any, entry: str, written: bool = False) -> bytes:
 def _apart(text: str, symbols: list[str]) -> str:
     """Return LLVM text whose functions of these symbols, or parts of symbols, promise that their pointers don't overlap."""
     lines = text.splitlines()
-    for symbol in symbols:
-        found = [i for i, line in enumerate(lines) if line.startswith("define") and symbol in line]
-        assert found, f"no function {symbol} to keep apart"
+    for name in symbols:
+        found = [i for i, line in enumerate(lines) if line.startswith("define") and name in line]
+        assert found, f"no function {name} to keep apart"
         for i in found:
             lines[i] = re.sub(r"(\*|\bptr)( %\"?arg\.)", r"\1 noalias\2", lines[i])
     return "\n".join(lines)

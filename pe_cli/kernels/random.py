@@ -14,8 +14,8 @@ import math
 
 from pe_cli.kernels.lang import T, helper, helper_by_type
 
-#: Blocks whose words `fill_words` users keep at a time: 16 KiB of words stay in the first cache.
-WORD_BLOCKS = 1024
+#: Blocks whose words `fill_words` users keep at a time: few, so that making them overlaps with waiting for the memory that they are for.
+WORD_BLOCKS = 64
 
 _LOW = 0xFFFFFFFF
 _MULTIPLY_0, _MULTIPLY_1 = 0xD2511F53, 0xCD9E8D57

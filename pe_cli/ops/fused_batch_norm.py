@@ -153,7 +153,7 @@ def fused_batch_norm_act_grad_cpu(o: Lowering) -> None:
         o.call(relu_sums_last, x, g, *each, *sums, doubles, table, part, rows, width, channels)
     if o.has("X@GRAD"):
         dx = o.output("X@GRAD")
-        o.call(relu_gradient_last, x, g, *each, *sums, dx, table, part, rows, width, channels, _batch(o))
+        o.call(relu_gradient_last, x, g, *each, *sums, dx, table, rows, width, channels, _batch(o))
 
 
 def _batch(o: Lowering) -> int:
