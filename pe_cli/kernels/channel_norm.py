@@ -5,7 +5,8 @@ With the channels last, rows may be joined to wider ones whose columns are the c
 
 from __future__ import annotations
 
-from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrF64, Real, T, address, helper, kernel, pointer
+from pe_cli.kernels.far import fence_past, is_far, store_row
+from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrF64, Real, T, address, apart, helper, kernel, pointer
 from pe_cli.kernels.moments import add_products, column_moments, column_sums, join, piece_rows, run_moments, together
 from pe_cli.kernels.vecmath import fma
 
@@ -99,20 +100,48 @@ def copy_two(a: Ptr, b: Ptr, c: Ptr, d: Ptr, n: Int):
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-@kernel
-def normalise_last(
-    x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int, channels: Int
-):
-    """y = (x - mean) * inverse * scale + bias on [rows, width]; y may be x; table holds 3 * width numbers."""
+@helper
+def fill_table(mean, inverse, scale, bias, table, width, channels):
+    """Write the mean, the factor and the bias of every column, one after the other."""
     for j in range(width):
         c = j % channels
         table[j] = mean[c]
         table[width + j] = inverse[c] * scale[c]
         table[2 * width + j] = bias[c]
+
+
+@apart
+def _normalise_row(x, table, y, width):
+    for j in range(width):
+        y[j] = (x[j] - table[j]) * table[width + j] + table[2 * width + j]
+
+
+@apart
+def _normalise_here(table, y, width):
+    """Do `_normalise_row` where y is x."""
+    for j in range(width):
+        y[j] = (y[j] - table[j]) * table[width + j] + table[2 * width + j]
+
+
+@kernel
+def normalise_last(
+    x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int, channels: Int
+):
+    """y = (x - mean) * inverse * scale + bias on [rows, width]; y may be x; table holds 4 * width numbers."""
+    fill_table(mean, inverse, scale, bias, table, width, channels)
+    same = address(x) == address(y)
+    far = not same and is_far(address(y), width, rows * width)
+    row = pointer(address(table) + SIZE * 3 * width)
     for r in range(rows):
-        at = r * width
-        for j in range(width):
-            y[at + j] = (x[at + j] - table[j]) * table[width + j] + table[2 * width + j]
+        at = SIZE * r * width
+        source, target = pointer(address(x) + at), pointer(address(y) + at)
+        if same:
+            _normalise_here(table, target, width)
+        else:
+            _normalise_row(source, table, row if far else target, width)
+            if far:
+                store_row(address(row), address(target), width)
+    fence_past()
 
 
 @kernel
@@ -204,26 +233,41 @@ def slope(g, d, f, k, b):
     return fma(f, g, fma(k, d, b))
 
 
+@apart
+def _slope(x, g, table, dx, width):
+    """Write a row of dx."""
+    for j in range(width):
+        dx[j] = slope(g[j], x[j] - table[j], table[width + j], table[2 * width + j], table[3 * width + j])
+
+
+@apart
+def _slope_here(x, table, dx, width):
+    """Do `_slope` where dx is g."""
+    for j in range(width):
+        dx[j] = slope(dx[j], x[j] - table[j], table[width + j], table[2 * width + j], table[3 * width + j])
+
+
 @kernel
 def gradient_last(
     x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, table: Ptr, rows: Int,
     width: Int, channels: Int, batch: Int,
 ):
-    """dx on [rows, width]; batch: the statistics depend on x; dx may be g; table holds 4 * width numbers."""
+    """dx on [rows, width]; batch: the statistics depend on x; dx may be g; table holds 5 * width numbers."""
     share = T(batch / max(1, rows * (width // channels)))
     gradient_table(mean, inverse, scale, dscale, dbias, table, width, channels, share)
-    if address(g) == address(dx):  # a loop over one pointer: the test that guards a vector loop over two would fail
-        for r in range(rows):
-            at = r * width
-            for j in range(width):
-                d = x[at + j] - table[j]
-                dx[at + j] = slope(dx[at + j], d, table[width + j], table[2 * width + j], table[3 * width + j])
-    else:
-        for r in range(rows):
-            at = r * width
-            for j in range(width):
-                d = x[at + j] - table[j]
-                dx[at + j] = slope(g[at + j], d, table[width + j], table[2 * width + j], table[3 * width + j])
+    same = address(g) == address(dx)
+    far = not same and is_far(address(dx), width, rows * width)
+    buffer = pointer(address(table) + SIZE * 4 * width)
+    for r in range(rows):
+        at = SIZE * r * width
+        row, out = pointer(address(x) + at), pointer(address(dx) + at)
+        if same:
+            _slope_here(row, table, out, width)
+        else:
+            _slope(row, pointer(address(g) + at), table, buffer if far else out, width)
+            if far:
+                store_row(address(buffer), address(out), width)
+    fence_past()
 
 
 @kernel

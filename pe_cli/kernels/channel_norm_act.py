@@ -6,7 +6,8 @@ With a sum it reads the values. Memory as in `channel_norm`: channels last in ro
 
 from __future__ import annotations
 
-from pe_cli.kernels.channel_norm import gradient_table, join_columns, slope
+from pe_cli.kernels.channel_norm import fill_table, gradient_table, join_columns, slope
+from pe_cli.kernels.far import fence_past, is_far, store_row
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrF64, T, address, apart, helper, kernel, pointer
 from pe_cli.kernels.moments import piece_rows, together
 from pe_cli.kernels.vecmath import add, fma
@@ -14,27 +15,45 @@ from pe_cli.kernels.vecmath import add, fma
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-@helper
-def fill_table(mean, inverse, scale, bias, table, width, channels):
-    """Write the mean, the factor and the bias of every column, one after the other."""
+@apart
+def _relu_row(x, table, y, width):
     for j in range(width):
-        c = j % channels
-        table[j] = mean[c]
-        table[width + j] = inverse[c] * scale[c]
-        table[2 * width + j] = bias[c]
+        v = (x[j] - table[j]) * table[width + j] + table[2 * width + j]
+        y[j] = T(0) if v <= T(0) else v
 
 
 @kernel
 def normalise_relu_last(
     x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int, channels: Int
 ):
-    """y = relu((x - mean) * inverse * scale + bias) on [rows, width]; table holds 3 * width numbers."""
+    """y = relu((x - mean) * inverse * scale + bias) on [rows, width]; table holds 4 * width numbers."""
     fill_table(mean, inverse, scale, bias, table, width, channels)
+    far = is_far(address(y), width, rows * width)
+    row = pointer(address(table) + SIZE * 3 * width)
     for r in range(rows):
-        at = r * width
-        for j in range(width):
-            v = (x[at + j] - table[j]) * table[width + j] + table[2 * width + j]
-            y[at + j] = T(0) if v <= T(0) else v
+        at = SIZE * r * width
+        source, target = pointer(address(x) + at), pointer(address(y) + at)
+        _relu_row(source, table, row if far else target, width)
+        if far:
+            store_row(address(row), address(target), width)
+    fence_past()
+
+
+@apart
+def _add_relu_row(x, z, table, y, width):
+    for j in range(width):
+        v = (x[j] - table[j]) * table[width + j] + table[2 * width + j]
+        v = v + z[j]
+        y[j] = T(0) if v <= T(0) else v
+
+
+@apart
+def _add_relu_here(x, table, y, width):
+    """Do `_add_relu_row` where y is z."""
+    for j in range(width):
+        v = (x[j] - table[j]) * table[width + j] + table[2 * width + j]
+        v = v + y[j]
+        y[j] = T(0) if v <= T(0) else v
 
 
 @kernel
@@ -42,22 +61,21 @@ def normalise_add_relu_last(
     x: Ptr, z: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int,
     channels: Int,
 ):
-    """y = relu((x - mean) * inverse * scale + bias + z) on [rows, width]; y may be z; table holds 3 * width numbers."""
+    """y = relu((x - mean) * inverse * scale + bias + z) on [rows, width]; y may be z; table holds 4 * width numbers."""
     fill_table(mean, inverse, scale, bias, table, width, channels)
-    if address(z) == address(y):  # one pointer: the test that guards a vector loop over two would fail
-        for r in range(rows):
-            at = r * width
-            for j in range(width):
-                v = (x[at + j] - table[j]) * table[width + j] + table[2 * width + j]
-                v = v + y[at + j]
-                y[at + j] = T(0) if v <= T(0) else v
-    else:
-        for r in range(rows):
-            at = r * width
-            for j in range(width):
-                v = (x[at + j] - table[j]) * table[width + j] + table[2 * width + j]
-                v = v + z[at + j]
-                y[at + j] = T(0) if v <= T(0) else v
+    same = address(z) == address(y)
+    far = not same and is_far(address(y), width, rows * width)
+    row = pointer(address(table) + SIZE * 3 * width)
+    for r in range(rows):
+        at = SIZE * r * width
+        source, target = pointer(address(x) + at), pointer(address(y) + at)
+        if same:
+            _add_relu_here(source, table, target, width)
+        else:
+            _add_relu_row(source, pointer(address(z) + at), table, row if far else target, width)
+            if far:
+                store_row(address(row), address(target), width)
+    fence_past()
 
 
 @kernel
@@ -166,19 +184,24 @@ def relu_gradient_last(
     x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, table: Ptr,
     rows: Int, width: Int, channels: Int, batch: Int,
 ):
-    """dx, as `gradient_last` of g where relu let x through; dx may be g; table holds 5 * width numbers."""
+    """dx, as `gradient_last` of g where relu let x through; dx may be g; table holds 6 * width numbers."""
     share = T(batch / max(1, rows * (width // channels)))
     gradient_table(mean, inverse, scale, dscale, dbias, table, width, channels, share)
     for j in range(width):
         table[4 * width + j] = bias[j % channels]
     same = address(g) == address(dx)
+    far = not same and is_far(address(dx), width, rows * width)
+    buffer = pointer(address(table) + SIZE * 5 * width)
     for r in range(rows):
         at = SIZE * r * width
         row, out = pointer(address(x) + at), pointer(address(dx) + at)
         if same:
             _let_slope_here(row, table, out, width)
         else:
-            _let_slope(row, pointer(address(g) + at), table, out, width)
+            _let_slope(row, pointer(address(g) + at), table, buffer if far else out, width)
+            if far:
+                store_row(address(buffer), address(out), width)
+    fence_past()
 
 
 @kernel

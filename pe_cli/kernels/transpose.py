@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pe_cli.kernels.far import LINE, fence_past, is_far, store_past
 from pe_cli.kernels.lang import LANES, SIZE, PerType, helper, intrinsic, pointer
 
 #: Side of a tile: a vector's elements, but no more than the vector registers hold rows.
@@ -83,6 +84,14 @@ def _tile(env: Any, args: list[Any]) -> Any:
     _store(env, _square(env, _places(env, x, xr)), _places(env, y, yr))
 
 
+@intrinsic("void", "int64", "int64", "int64", "int64")
+def _tile_past(env: Any, args: list[Any]) -> Any:
+    """Do `_tile` with rows of y that are whole lines, past the caches."""
+    x, xr, y, yr = args
+    for value, at in zip(_square(env, _places(env, x, xr)), _places(env, y, yr), strict=True):
+        store_past(env, value, env.builder.inttoptr(at, value.type.as_pointer()))
+
+
 @intrinsic("void", *["int64"] * 7)
 def _taps_outside(env: Any, args: list[Any]) -> Any:
     """Write y[row(k + j)*yr + i] = x[i*xr + j] for i, j < TILE, given (x, xr, y, yr, k, taps, inputs): row as in `_swapped`."""
@@ -126,6 +135,22 @@ def transpose(x, xr, y, yr, rows, columns):
 
 
 @helper
+def transpose_part(x, xr, y, yr, rows, columns, total):
+    """Do `transpose` as a part of total elements: of so many that they are beyond the caches, their rows are read one after the other."""
+    whole = rows // TILE * TILE
+    if TILE * SIZE == LINE and columns >= TILE and whole > 0 and is_far(y, yr, total):
+        for i in range(0, whole, TILE):
+            for j0 in range(0, columns, TILE):
+                j = min(j0, columns - TILE)
+                _tile_past(x + SIZE * (i * xr + j), xr, y + SIZE * (j * yr + i), yr)
+        fence_past()
+        x += SIZE * whole * xr
+        y += SIZE * whole
+        rows -= whole
+    transpose(x, xr, y, yr, rows, columns)
+
+
+@helper
 def transpose_batch(x, y, batch, rows, columns):
     """Transpose each matrix of a batch: NHWC from NCHW with rows = channels, columns = pixels, and back.
 
@@ -138,7 +163,7 @@ def transpose_batch(x, y, batch, rows, columns):
     """
     for n in range(batch):
         at = SIZE * n * rows * columns
-        transpose(x + at, columns, y + at, rows, rows, columns)
+        transpose_part(x + at, columns, y + at, rows, rows, columns, batch * rows * columns)
 
 
 @helper

@@ -154,7 +154,7 @@ def batch_norm_cpu(o: Lowering) -> None:
     scale, bias = o.input("Scale"), o.input("Bias")
     if size == 1:
         rows, width = fold(n, channels)
-        table = o.scratch(3 * width, x.dtype)
+        table = o.scratch(4 * width, x.dtype)
         o.call(normalise_last, x, saved, inverse, scale, bias, y, table, rows, width, channels)
     else:
         o.call(normalise_first, x, saved, inverse, scale, bias, y, n, channels, size)
@@ -179,7 +179,7 @@ def batch_norm_grad_cpu(o: Lowering) -> None:
         return
     dx = o.output("X@GRAD")
     if size == 1:
-        table = o.scratch(4 * width, x.dtype)
+        table = o.scratch(5 * width, x.dtype)
         o.call(gradient_last, x, g, saved, inverse, scale, dscale, dbias, dx, table, rows, width, channels, batch)
     else:
         o.call(gradient_first, x, g, saved, inverse, scale, dscale, dbias, dx, n, channels, size, batch)

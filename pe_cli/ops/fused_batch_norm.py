@@ -127,7 +127,7 @@ def fused_batch_norm_act_cpu(o: Lowering) -> None:
     n, channels, size = sizes_of(o, x)
     if size == 1:
         rows, width = fold(n, channels)
-        table = o.scratch(3 * width, x.dtype)
+        table = o.scratch(4 * width, x.dtype)
         o.call(normalise_relu_last, x, saved, inverse, scale, bias, y, table, rows, width, channels)
     else:
         o.call(normalise_relu_first, x, saved, inverse, scale, bias, y, n, channels, size)
@@ -147,7 +147,7 @@ def fused_batch_norm_act_grad_cpu(o: Lowering) -> None:
         _back_first(o, x, cut, sums, (n, channels, size))
         return
     rows, width = fold(n, channels)
-    table, part = o.scratch(5 * width, x.dtype), o.scratch(2 * width, x.dtype)
+    table, part = o.scratch(6 * width, x.dtype), o.scratch(2 * width, x.dtype)
     if _needs_sums(o):
         doubles = o.scratch(2 * width, "float64")
         o.call(relu_sums_last, x, g, *each, *sums, doubles, table, part, rows, width, channels)
@@ -219,7 +219,7 @@ def fused_bn_add_activation_cpu(o: Lowering) -> None:
     n, channels, size = sizes_of(o, x)
     if size == 1:
         rows, width = fold(n, channels)
-        table = o.scratch(3 * width, x.dtype)
+        table = o.scratch(4 * width, x.dtype)
         o.call(normalise_add_relu_last, x, z, saved, inverse, scale, bias, y, table, rows, width, channels)
     else:
         row = o.scratch(size, x.dtype)
@@ -240,7 +240,7 @@ def fused_bn_add_activation_grad_cpu(o: Lowering) -> None:
         _back_first(o, x, cut, sums, (n, channels, size))
         return
     rows, width = fold(n, channels)
-    doubles, table = o.scratch(2 * width, "float64"), o.scratch(4 * width, x.dtype)
+    doubles, table = o.scratch(2 * width, "float64"), o.scratch(5 * width, x.dtype)
     o.call(add_relu_sums_last, x, y, g, saved, inverse, *sums, cut, doubles, table, rows, width, channels)
     if o.has("X@GRAD"):
         last = (saved, inverse, scale, *sums, o.output("X@GRAD"), table, rows, width, channels, _batch(o))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pe_cli.core.types import DTYPES
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, helper, kernel
-from pe_cli.kernels.transpose import transpose
+from pe_cli.kernels.transpose import transpose_part
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset
 
 #: Element types whose instances move all types of a size: a copy knows bytes only.
@@ -59,7 +59,7 @@ def copy_transposed(x: Addr, out: Addr, geometry: PtrI64, rank: Int, blocks: Int
     for b in range(blocks):
         at = place_of(b, rank, geometry, 1)
         to = place_of(b, rank, geometry, 2)
-        transpose(x + SIZE * at, xr, out + SIZE * to, yr, rows, n)
+        transpose_part(x + SIZE * at, xr, out + SIZE * to, yr, rows, n, blocks * rows * n)
 
 
 def row_major(shape: Sequence[int]) -> list[int]:

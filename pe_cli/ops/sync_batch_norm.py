@@ -246,7 +246,7 @@ def apply_cpu(o: Lowering) -> None:
     o.call(join_moments, Table(tuple(sums)), len(sums), *olds, mean, inverse, channels, *settings, dtype=x.dtype)
     scale, bias = o.input("Scale"), o.input("Bias")
     if last:
-        table = o.scratch(3 * channels, x.dtype)
+        table = o.scratch(4 * channels, x.dtype)
         o.call(normalise_last, x, mean, inverse, scale, bias, y, table, samples * size, channels, channels)
     else:
         o.call(normalise_first, x, mean, inverse, scale, bias, y, samples, channels, size)
@@ -366,7 +366,7 @@ def gradient_cpu(o: Lowering) -> None:
         dtype=x.dtype,
     )
     if last:
-        table = o.scratch(4 * channels, x.dtype)
+        table = o.scratch(5 * channels, x.dtype)
         o.call(
             gradient_last, x, g, mean, inverse, scale, dscale, dbias, dx, table, samples * size, channels, channels, 1
         )

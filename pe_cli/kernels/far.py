@@ -1,0 +1,87 @@
+"""Memory beyond the caches: asking for what the processor cannot guess, and writing what will not be read soon.
+
+A store brings its line into the cache first, and takes it from there to memory later. One that goes past the caches does neither: of arrays
+larger than the caches it takes half of the time, if whole lines are written one after the other.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+from pe_cli.kernels.lang import SIZE, address, helper, intrinsic
+
+#: Bytes that memory gives and takes at once.
+LINE = 64
+#: Bytes of an array from which on it is written past the caches: it would drive out of them what it leaves room for.
+FAR = 12 << 20
+
+
+def store_past(env: Any, value: Any, at: Any) -> None:
+    """Emit a store of a vector past the caches, to an address that is a multiple of its bytes; `fence_past` has to follow."""
+    from llvmlite import ir
+
+    from pe_cli.core.types import DTYPES
+
+    done = env.builder.store(value, at, align=DTYPES[env.dtype] * value.type.count)
+    done.set_metadata("nontemporal", env.builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+
+
+@intrinsic("void", "int64", "int64")
+def _store_line(env: Any, args: list[Any]) -> Any:
+    """Copy the line at an address to another, past the caches."""
+    from llvmlite import ir
+
+    from pe_cli.core.types import DTYPES
+
+    b, size = env.builder, DTYPES[env.dtype]
+    vector = ir.VectorType(env.element, env.lanes)
+    source, target = (b.inttoptr(at, vector.as_pointer()) for at in args)
+    for i in range(LINE // (size * env.lanes)):
+        step = [ir.Constant(ir.IntType(64), i)]
+        store_past(env, b.load(b.gep(source, step), align=size), b.gep(target, step))
+
+
+@intrinsic("void")
+def fence_past(env: Any, args: list[Any]) -> Any:
+    """Wait until stores past the caches are seen by other threads."""
+    from llvmlite import ir
+
+    del args
+    if platform.machine() in {"x86_64", "AMD64"}:
+        env.builder.call(env.function("llvm.x86.sse.sfence", ir.VoidType(), []), [])
+    else:
+        env.builder.fence("release")
+
+
+@intrinsic("void", "int64")
+def prefetch(env: Any, args: list[Any]) -> Any:
+    """Ask for the line at an address, which need not be a valid one."""
+    from llvmlite import ir
+
+    i32 = ir.IntType(32)
+    at = env.builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+    fn = env.function("llvm.prefetch.p0", ir.VoidType(), [at.type, i32, i32, i32])
+    read, soon, data = (ir.Constant(i32, n) for n in (0, 3, 1))
+    env.builder.call(fn, [at, read, soon, data])
+
+
+@helper
+def is_far(at, step, count):
+    """Return whether rows of so many elements in all, which begin at an address and every step elements on, should be written past the caches."""
+    return SIZE * count >= FAR and at % LINE == 0 and SIZE * step % LINE == 0
+
+
+@helper
+def store_row(source, target, count):
+    """Copy a row past the caches, of as many elements as whole lines have; addresses, the target's a multiple of a line."""
+    for byte in range(0, SIZE * count, LINE):
+        _store_line(source + byte, target + byte)
+
+
+@helper
+def prefetch_row(x, at, count):
+    """Ask for x[at : at + count]."""
+    first = address(x) + SIZE * at
+    for byte in range(0, SIZE * count, LINE):
+        prefetch(first + byte)
