@@ -16,8 +16,9 @@ elements.
 
 from __future__ import annotations
 
+from pe_cli.kernels.far import LINE, fence_past, is_far
 from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer, shared
-from pe_cli.kernels.micro import block_vectors, panel
+from pe_cli.kernels.micro import PAST, block_vectors, panel
 from pe_cli.kernels.transpose import transpose
 from pe_cli.kernels.window import outputs_inside, taps_inside
 
@@ -105,7 +106,7 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
         yp: elements from pixel to pixel in y.
         yr: elements from row to row in y.
         yn: elements from image to image in y.
-        acc: 1 to add each output's whole sum to y, 0 to overwrite it.
+        acc: 1 to add each output's whole sum to y, 0 to overwrite it, PAST to do so past the caches.
     """
     H, W, OH, OW = shape
     kh, kw, C, OC = filters
@@ -113,7 +114,7 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
     h0, h1 = outputs_inside(OH, H, kh, sh, ph, dh)
     w0, w1 = outputs_inside(OW, W, kw, sw, pw, dw)
     dense = dw == 1 and xp == C
-    by_taps = acc == 0 and 2 * (w1 - w0) < OW
+    by_taps = acc != 1 and 2 * (w1 - w0) < OW
     for n in range(images):
         image = x + SIZE * n * H * W * xp
         left = (OC + LANES - 1) // LANES
@@ -222,11 +223,15 @@ def conv_forward(x, w, y, n0, n1, geometry, scratch):
     x += SIZE * n0 * H * W * C
     y += SIZE * n0 * OH * OW * OC
     c, o = C // groups, OC // groups
+    past = is_far(y, OC, (n1 - n0) * OH * OW * OC)
     for g in range(groups):
         convolve(
             x + SIZE * g * c, w + SIZE * g * o, y + SIZE * g * o, n1 - n0, H, W, OH, OW, kh, kw, c, o,
-            sh, sw, ph, pw, dh, dw, C, OC, OC, OW * OC, OH * OW * OC, 0, scratch,
+            sh, sw, ph, pw, dh, dw, C, OC, OC, OW * OC, OH * OW * OC,
+            PAST if past and SIZE * o % LINE == 0 else 0, scratch,
         )  # fmt: skip
+    if past:
+        fence_past()
 
 
 @helper
@@ -294,6 +299,7 @@ def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
     dy += SIZE * n0 * OH * OW * OC
     dx += SIZE * n0 * H * W * C
     c, o = C // groups, OC // groups
+    past = acc == 0 and SIZE * c % LINE == 0 and is_far(dx, C, (n1 - n0) * H * W * C)
     for g in range(groups):
         for a in range(min(sh, H)):
             na, la, ta, oa = phase(a, kh, sh, ph, dh)
@@ -307,5 +313,7 @@ def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
                     dy + SIZE * g * o, scratch, dx + SIZE * ((a * W + b) * C + g * c), n1 - n0,
                     OH, OW, (H - a + sh - 1) // sh, (W - b + sw - 1) // sw, na, nb, o, c,
                     1, 1, -oa, -ob, max(1, dh * ta // sh), max(1, dw * tb // sw),
-                    OC, c, sw * C, sh * W * C, H * W * C, acc, scratch + SIZE * na * nb * c * o,
+                    OC, c, sw * C, sh * W * C, H * W * C, PAST if past else acc, scratch + SIZE * na * nb * c * o,
                 )  # fmt: skip
+    if past:
+        fence_past()

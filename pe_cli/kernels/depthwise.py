@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pe_cli.kernels.conv import phase
 from pe_cli.kernels.depthwise_panel import add_weights, gather
+from pe_cli.kernels.far import fence_past, is_far
 from pe_cli.kernels.lang import SIZE, T, helper, pointer
 from pe_cli.kernels.window import outputs_inside, taps_inside
 
@@ -17,7 +18,7 @@ RUN = 16
 
 
 @helper
-def _gather_row(x, w, y, C, shape, top, taps, steps, yp):
+def _gather_row(x, w, y, C, shape, top, taps, steps, yp, past):
     """Write y[j*yp + c] = sum over taps of x * w, for the channels c of one row of outputs.
 
     Args:
@@ -30,6 +31,7 @@ def _gather_row(x, w, y, C, shape, top, taps, steps, yp):
         taps: (rows, elements from row to row, columns, elements from column to column) of the filter.
         steps: (sw, pw, dh, dw); the pad may be negative.
         yp: elements from pixel to pixel in y.
+        past: as for `gather`.
     """
     H, W, OW = shape
     kh, wr, kw, wc = taps
@@ -45,7 +47,7 @@ def _gather_row(x, w, y, C, shape, top, taps, steps, yp):
         b0, b1 = (0, kw) if inner else taps_inside(jx, W, kw, dw)
         gather(
             C, count, x + SIZE * ((top + a0 * dh) * W + jx + b0 * dw) * C, sw * C, w + SIZE * (a0 * wr + b0 * wc),
-            y + SIZE * j * yp, yp, a1 - a0, dh * W * C, wr, b1 - b0, dw * C, wc,
+            y + SIZE * j * yp, yp, a1 - a0, dh * W * C, wr, b1 - b0, dw * C, wc, past,
         )  # fmt: skip
         j += count
 
@@ -56,12 +58,14 @@ def depthwise_forward(x, w, y, images, geometry):
     H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, _ = geometry
     m = OC // C
     if m == 1:
+        past = 1 if is_far(y, C, images * OH * OW * C) else 0
         for n in range(images):
             for i in range(OH):
                 _gather_row(
                     x + SIZE * n * H * W * C, w, y + SIZE * (n * OH + i) * OW * C, C, (H, W, OW), i * sh - ph,
-                    (kh, kw * C, kw, C), (sw, pw, dh, dw), C,
+                    (kh, kw * C, kw, C), (sw, pw, dh, dw), C, past,
                 )  # fmt: skip
+        fence_past()
         return
     for n in range(images):
         for i in range(OH):
@@ -86,6 +90,7 @@ def depthwise_backward_data(dy, w, dx, images, geometry):
     H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, _ = geometry
     m = OC // C
     if m == 1:
+        past = 1 if is_far(dx, C, images * H * W * C) else 0
         for n in range(images):
             for i in range(H):
                 na, la, ta, oa = phase(i % sh, kh, sh, ph, dh)
@@ -95,7 +100,9 @@ def depthwise_backward_data(dy, w, dx, images, geometry):
                         dy + SIZE * n * OH * OW * C, w + SIZE * (la * kw + lb) * C,
                         dx + SIZE * ((n * H + i) * W + b) * C, C, (OH, OW, (W - b + sw - 1) // sw), i // sh + oa,
                         (na, -ta * kw * C, nb, -tb * C), (1, -ob, max(1, dh * ta // sh), max(1, dw * tb // sw)), sw * C,
+                        past,
                     )  # fmt: skip
+        fence_past()
         return
     for n in range(images):
         whole = pointer(dx + SIZE * n * H * W * C)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pe_cli.kernels.far import LINE
 from pe_cli.kernels.lang import intrinsic, routine
 from pe_cli.kernels.vectors import VectorCode
 
@@ -16,7 +17,7 @@ VECTORS = (4, 2, 1)
 PIXELS = {32: (6, 2, 1), 16: (3, 1)}
 #: Taps of a block of the gradient of the weights.
 TAPS = (3, 1)
-GATHER = ("columns", "count", "x", "xp", "w", "y", "yp", "n1", "xs1", "ws1", "n2", "xs2", "ws2")
+GATHER = ("columns", "count", "x", "xp", "w", "y", "yp", "n1", "xs1", "ws1", "n2", "xs2", "ws2", "past")
 WEIGHTS = ("columns", "count", "x", "xp", "g", "gp", "w", "taps", "xs", "ws")
 
 
@@ -57,6 +58,22 @@ class _Panel(VectorCode):
             count = b.udiv(values[0] if self.vectors > 1 else b.add(values[0], self.constant(lanes - 1)), whole)
             values = self.some(count, values, part)
 
+    def put(self, values: list[tuple[Any, Any, int]]) -> None:
+        """Store (value, row, number of the vector), past the caches where that was asked for and they are whole lines."""
+        b = self.b
+        ways = [self.store]
+        if self.vectors > 1 and self.env.lanes * self.size == LINE:
+            ways.append(self.store_past)
+        blocks = [self.fn.append_basic_block(store.__name__) for store in ways]
+        stored = self.fn.append_basic_block("stored")
+        b.cbranch(b.icmp_signed("!=", self.a["past"], self.constant(0)), blocks[-1], blocks[0])
+        for block, store in zip(blocks, ways, strict=True):
+            b.position_at_end(block)
+            for value in values:
+                store(*value)
+            b.branch(stored)
+        b.position_at_end(stored)
+
     def blocks(self, count: Any, sizes: tuple[int, ...], moves: tuple[tuple[Any, str], ...], body: Any) -> None:
         """Emit body(size, places) for blocks of these sizes, largest first, until all of count are done.
 
@@ -79,7 +96,10 @@ class _Panel(VectorCode):
 
 @routine
 def gathers(env: Any) -> None:
-    """Emit y[p*yp + j] = sum over s1 < n1, s2 < n2 of x[p*xp + s1*xs1 + s2*xs2 + j] w[s1*ws1 + s2*ws2 + j] for p < count, j < columns."""
+    """Emit y[p*yp + j] = sum over s1 < n1, s2 < n2 of x[p*xp + s1*xs1 + s2*xs2 + j] w[s1*ws1 + s2*ws2 + j] for p < count, j < columns.
+
+    past: not 0 to write whole lines past the caches; y and yp are lines then, and `far.fence_past` has to follow.
+    """
     from pe_cli.kernels.target import vector_registers
 
     code = _Panel(env, GATHER, ("xp", "yp", "xs1", "ws1", "xs2", "ws2"))
@@ -93,8 +113,7 @@ def gathers(env: Any) -> None:
             x, y, w = held
             sums = [code.zero] * (pixels * code.vectors)
             found = code.some(a["n1"], [x, w, *sums], row)[2:]
-            for i, value in enumerate(found):
-                code.store(value, code.at(y, from_y[i // code.vectors]), i % code.vectors)
+            code.put([(value, code.at(y, from_y[i // code.vectors]), i % code.vectors) for i, value in enumerate(found)])
 
         def row(values: list[Any]) -> list[Any]:
             at, w = values[:2]

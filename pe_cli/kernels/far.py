@@ -17,14 +17,22 @@ LINE = 64
 FAR = 12 << 20
 
 
-def store_past(env: Any, value: Any, at: Any) -> None:
-    """Emit a store of a vector past the caches, to an address that is a multiple of its bytes; `fence_past` has to follow."""
+def store_past(env: Any, value: Any, at: Any, builder: Any = None) -> None:
+    """Emit a store of a vector past the caches, to an address that is a multiple of its bytes; `fence_past` has to follow.
+
+    Args:
+        env: as for `lang.Intrinsic`.
+        value: the vector.
+        at: a pointer to vectors.
+        builder: where to emit it, if not at env's.
+    """
     from llvmlite import ir
 
     from pe_cli.core.types import DTYPES
 
-    done = env.builder.store(value, at, align=DTYPES[env.dtype] * value.type.count)
-    done.set_metadata("nontemporal", env.builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+    b = builder or env.builder
+    done = b.store(value, at, align=DTYPES[env.dtype] * value.type.count)
+    done.set_metadata("nontemporal", b.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
 
 
 @intrinsic("void", "int64", "int64")
@@ -68,7 +76,7 @@ def prefetch(env: Any, args: list[Any]) -> Any:
 
 @helper
 def is_far(at, step, count):
-    """Return whether rows of so many elements in all, which begin at an address and every step elements on, should be written past the caches."""
+    """Return whether to write rows of so many elements in all past the caches; they begin at an address, and every step elements on."""
     return SIZE * count >= FAR and at % LINE == 0 and SIZE * step % LINE == 0
 
 

@@ -3,8 +3,9 @@
 # ruff: noqa: C901, PLR0912 - kernels take addresses, sizes and strides one by one, and loop in loops
 from __future__ import annotations
 
+from pe_cli.kernels.far import fence_past, is_far
 from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer, shared
-from pe_cli.kernels.micro import block_vectors, panel
+from pe_cli.kernels.micro import PAST, block_vectors, panel
 from pe_cli.kernels.transpose import transpose
 
 #: Most rows of B in a block. Of float64, half as many, so that the bytes are the same.
@@ -187,10 +188,11 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
         # A column is a row of C transposed: B's elements are broadcast, and A gives whole vectors.
         xr, xk, a, b, ldb, n, m = 1, ldb, b, a, lda, m, 1
     pack = tb != 0 or (m >= PACK_ROWS and ldb >= 2 * LANES)
+    past = is_far(c, ldc, m * n) and bias == 0 and k <= (DEPTH_TRANSPOSED if ta else DEPTH) * 4 // SIZE
     done = 0
     while True:
         depth = min((DEPTH_TRANSPOSED if ta else DEPTH) * 4 // SIZE, k - done)
-        add = 1 if acc or done > 0 else 0
+        add = 1 if acc or done > 0 else (PAST if past else 0)
         for j0 in range(0, n, WIDTH):
             wide = min(WIDTH, n - j0)
             if pack:
@@ -215,3 +217,5 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
         done += depth
         if done >= k:
             break
+    if past:
+        fence_past()

@@ -11,12 +11,16 @@ addition at the end, so that the result has the bits of a sum computed apart and
 LANES count as that many; fewer than (vectors - 1) * LANES + 1 are not allowed. The two outer sums let a convolution
 walk the rows and columns of its filter, and a filter gradient the images and rows of a batch, without leaving the
 registers.
+
+acc is 1 to add to y, 0 to overwrite it, and `PAST` to overwrite it past the caches where the block is whole lines: y and yr have
+to be, and `far.fence_past` has to follow.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from pe_cli.kernels.far import LINE
 from pe_cli.kernels.lang import helper, intrinsic, routine
 from pe_cli.kernels.vectors import VectorCode
 
@@ -34,6 +38,8 @@ HEIGHTS = {
 #: Accumulators that keep the arithmetic units busy: two multiply-adds a cycle, each of four cycles.
 IN_FLIGHT = 8
 WIDEST = 3
+#: A panel's acc for results that are written past the caches.
+PAST = 2
 #: Elements of every row in a round of the unrolled loop: as many pointers as an addressing mode makes of one, `_Emitter.step`.
 UNROLLED = 4
 NAMES = (
@@ -181,7 +187,15 @@ class _Emitter(VectorCode):
             found[-1].add_incoming(value, end)
             found[-1].add_incoming(self.zero, skip)
         add, store, stored = (self.fn.append_basic_block(name) for name in ("add", "store", "stored"))
-        b.cbranch(b.icmp_signed("!=", a["acc"], self.constant(0)), add, store)
+        choice = b.switch(a["acc"], store)
+        choice.add_case(self.constant(1), add)
+        if self.passes(rows):
+            past = self.fn.append_basic_block("past")
+            choice.add_case(self.constant(PAST), past)
+            b.position_at_end(past)
+            for (r, v), value in zip(cells, found, strict=True):
+                self.store_past(value, out[r], v)
+            b.branch(stored)
         b.position_at_end(add)
         for (r, v), value in zip(cells, found, strict=True):
             self.store(b.fadd(self.load(out[r], v), value), out[r], v)
@@ -191,6 +205,10 @@ class _Emitter(VectorCode):
             self.store(value, out[r], v)
         b.branch(stored)
         b.position_at_end(stored)
+
+    def passes(self, rows: int) -> bool:
+        """Return whether a block of rows may be written past the caches: the tallest, in whole lines."""
+        return self.mask is None and self.env.lanes * self.size == LINE and rows * self.vectors >= self.unrolled()
 
     def sums(self, rows: int, pointers: list[Any], sums: list[Any]) -> list[Any]:
         a = self.a

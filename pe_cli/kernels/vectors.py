@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pe_cli.kernels.far import store_past
+
 
 class VectorCode:
     """Writes LLVM IR of vectors into a function; `b` is its builder.
@@ -76,6 +78,11 @@ class VectorCode:
         arguments = [self.vector, at.type, self.i32, self.predicate]
         fn = self.env.function(f"llvm.masked.store.{self.suffix}.p0", self.ir.VoidType(), arguments)
         self.b.call(fn, [value, at, self.ir.Constant(self.i32, self.size), self.mask])
+
+    def store_past(self, value: Any, at: Any, v: int) -> None:
+        """Store vector v of a row at `at`, a whole one, past the caches."""
+        at = self.at(at, self.constant(v * self.env.lanes * self.size))
+        store_past(self.env, value, self.b.bitcast(at, self.vector.as_pointer()), self.b)
 
     def multiply_add(self, x: Any, y: Any, sums: Any) -> Any:
         """Return x * y + sums of vectors."""

@@ -8,8 +8,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.cuda_math import replaces
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
 from pe_cli.kernels.far import prefetch_row
+from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
 from pe_cli.ops.cross_entropy import classes, per_sample, report
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import STATUS, Lowering
