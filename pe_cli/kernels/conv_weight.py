@@ -9,6 +9,11 @@ from pe_cli.kernels.window import outputs_inside, taps_inside
 
 #: Bytes of images and output gradients that a filter gradient reads once for all taps: half of a common L2.
 BLOCK_BYTES = 384 * 1024
+#: Bytes of filters from which on blocks are larger: each reads and writes the whole gradient, and that takes longer than to read images
+#: from the next cache.
+LARGE_BYTES = 4 << 20
+#: Bytes of their blocks.
+MOST_BYTES = 2 << 20
 
 
 @helper
@@ -59,11 +64,13 @@ def conv_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry):
 def _weights(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc):
     """Do `conv_backward_weight` for one group, in blocks of images or of rows that stay in L2 for all taps."""
     H, W, OH, OW = shape
-    sh = steps[0]
-    row = SIZE * (sh * W * xp + OW * yp)
+    kh, kw, C, OC = filters
     image = SIZE * (H * W * xp + OH * OW * yp)
-    rows = OH if image <= BLOCK_BYTES else min(OH, max(1, BLOCK_BYTES // max(row, 1)))
-    block = max(1, BLOCK_BYTES // max(image, 1)) if rows == OH else 1
+    row = SIZE * (steps[0] * W * xp + OW * yp)
+    large = SIZE * kh * kw * C * OC >= LARGE_BYTES
+    most = MOST_BYTES if large else BLOCK_BYTES
+    rows = OH if image <= most else min(OH, max(1, most // max(row, 1)))
+    block = max(1, most // max(image, 1)) if rows == OH else 1
     n = 0
     add = acc
     while True:
