@@ -17,6 +17,7 @@ import numpy as np
 from pe_cli.kernels import cache, vecmath
 from pe_cli.kernels.conv import conv_backward_data, conv_backward_data_scratch, conv_forward
 from pe_cli.kernels.conv_weight import conv_backward_weight
+from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
 from pe_cli.kernels.gemm import gemm, gemm_scratch
 from pe_cli.kernels.lang import Addr, Helper, Int, Kernel, Ptr, T, intrinsic, kernel, make_kernel, pointer_i64
 from pe_cli.kernels.target import vector_bytes
@@ -33,6 +34,13 @@ CONVOLUTIONS = {
     "64 at 56x56": (4, 64, 56, 64, 3, 1, 1),
     "3 -> 16 at 32x32": (64, 3, 32, 16, 3, 1, 1),
     "512 at 7x7": (8, 512, 7, 512, 3, 1, 1),
+}
+#: Images, channels, side, stride of depthwise convolutions 3x3.
+DEPTHWISE = {
+    "depthwise 32 at 56x56": (2, 32, 56, 1),
+    "depthwise 128 at 28x28": (2, 128, 28, 1),
+    "depthwise 512 at 14x14": (2, 512, 14, 1),
+    "depthwise 64, stride 2": (2, 64, 56, 2),
 }
 #: m, n, k.
 PRODUCTS = [
@@ -126,6 +134,27 @@ def backward_weight(x: Addr, w: Addr, y: Addr, n: Int, g: Addr, scratch: Addr):
     conv_backward_weight(x, y, w, 0, n, 0, a[6], 0, geometry)
 
 
+@kernel
+def forward_depthwise(x: Addr, w: Addr, y: Addr, n: Int, g: Addr, scratch: Addr):
+    a = pointer_i64(g)
+    geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
+    depthwise_forward(x, w, y, n, geometry)
+
+
+@kernel
+def backward_data_depthwise(x: Addr, w: Addr, y: Addr, n: Int, g: Addr, scratch: Addr):
+    a = pointer_i64(g)
+    geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
+    depthwise_backward_data(y, w, x, n, geometry)
+
+
+@kernel
+def backward_weight_depthwise(x: Addr, w: Addr, y: Addr, n: Int, g: Addr, scratch: Addr):
+    a = pointer_i64(g)
+    geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
+    depthwise_backward_weight(x, y, w, n, 0, a[6], 0, geometry)
+
+
 def math_loop(name: str) -> Kernel:
     """Return a kernel that applies a function of vecmath."""
     function: Helper = getattr(vecmath, name)
@@ -200,15 +229,19 @@ def rate(operations: int, t: float, top: float) -> str:
 
 def convolutions(dtype: str, top: float) -> None:
     """Print convolution rates; operations on padding count, although they are not done."""
-    print(f"\n{'convolution':<22}{'forward':>16}{'data':>16}{'weight':>16}   GFLOP/s (share of peak)")
-    for name, (n, c, side, o, k, s, p) in CONVOLUTIONS.items():
-        out = (side + 2 * p - k) // s + 1
-        x, w, y = aligned((n, side, side, c), dtype), aligned((k, k, c, o), dtype), aligned((n, out, out, o), dtype)
-        geometry = np.array([side, side, c, out, out, o, k, k, s, s, p, p, 1, 1, 1], np.int64)
-        scratch = aligned((conv_backward_data_scratch(c, o, k, k) + 1,), dtype)  # the largest of the three
+    print(f"\n{'convolution':<24}{'forward':>16}{'data':>16}{'weight':>16}   GFLOP/s (share of peak)")
+    dense = {name: ((n, c, side, o, k, s, p), 1) for name, (n, c, side, o, k, s, p) in CONVOLUTIONS.items()}
+    single = {name: ((n, c, side, c, 3, s, 1), c) for name, (n, c, side, s) in DEPTHWISE.items()}
+    for name, ((n, c, side, o, k, s, p), groups) in (dense | single).items():
+        out, per = (side + 2 * p - k) // s + 1, c // groups
+        x, w, y = aligned((n, side, side, c), dtype), aligned((k, k, per, o), dtype), aligned((n, out, out, o), dtype)
+        geometry = np.array([side, side, c, out, out, o, k, k, s, s, p, p, 1, 1, groups], np.int64)
+        scratch = aligned((conv_backward_data_scratch(c, o, k, k, groups) + 1,), dtype)  # the largest of the three
         kernels = (forward, backward_data, backward_weight)
+        if groups > 1:
+            kernels = (forward_depthwise, backward_data_depthwise, backward_weight_depthwise)
         times = [seconds(kernel, dtype, x, w, y, n, geometry, scratch) for kernel in kernels]
-        print(f"{name:<22}{''.join(rate(2 * y.size * k * k * c, t, top) for t in times)}")
+        print(f"{name:<24}{''.join(rate(2 * y.size * k * k * per, t, top) for t in times)}")
 
 
 def functions(dtype: str, top: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import on_cuda
-from pe_cli.kernels.lang import LANES, Int, Ptr, PtrI64, T, helper, kernel
+from pe_cli.kernels.lang import LANES, SIZE, Int, Ptr, PtrI64, T, address, apart, helper, kernel, pointer
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.registry import Attr, Sample, op
@@ -146,6 +146,17 @@ def max_backward(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, left: Ptr, g: PtrI64, n: Int)
                             left[c] -= take
 
 
+@apart
+def _add_pixels(x, y, C, count):
+    """Add three neighbouring pixels to y, or one."""
+    if count == 3:
+        for c in range(C):
+            y[c] += (x[c] + x[C + c]) + x[2 * C + c]
+    else:
+        for c in range(C):
+            y[c] += x[c]
+
+
 @kernel
 def average_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int):
     """y = sum of each window over its number of elements (inside the image, or all taps)."""
@@ -158,15 +169,17 @@ def average_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int):
                 count = (r1 - r0) * (c1 - c0) if g[11] != 0 else g[5] * g[6]
                 out = ((image * OH + i) * OW + j) * C
                 share = T(1) / T(max(count, 1))
+                total = pointer(address(y) + SIZE * out)
                 for c in range(C):
-                    y[out + c] = T(0)
+                    total[c] = T(0)
                 for r in range(r0, r1):
-                    for s in range(c0, c1):
-                        at = ((image * H + r) * W + s) * C
-                        for c in range(C):
-                            y[out + c] += x[at + c]
+                    s = c0
+                    while s < c1:
+                        together = 3 if s + 3 <= c1 else 1
+                        _add_pixels(pointer(address(x) + SIZE * ((image * H + r) * W + s) * C), total, C, together)
+                        s += together
                 for c in range(C):
-                    y[out + c] *= share
+                    total[c] *= share
 
 
 @kernel
