@@ -41,6 +41,16 @@ class _Panel(VectorCode):
     def times(self, stride: str, count: int) -> Any:
         return self.b.mul(self.a[stride], self.constant(count))
 
+    def accumulate(self, x: Any, offsets: list[Any], factors: Any, sums: list[Any]) -> list[Any]:
+        """Return the sums of every offset with x there, times the factors, added; all are so many vectors."""
+        held = [self.load(factors, v) for v in range(self.vectors)]
+        found = []
+        for i, offset in enumerate(offsets):
+            place = self.at(x, offset)
+            for v in range(self.vectors):
+                found.append(self.multiply_add(self.load(place, v), held[v], sums[i * self.vectors + v]))
+        return found
+
     def columns(self, places: list[Any], body: Any) -> None:
         """Emit body(places) for every few vectors of columns, each place moved along."""
         b, lanes = self.b, self.env.lanes
@@ -121,12 +131,7 @@ def gathers(env: Any) -> None:
 
         def tap(values: list[Any]) -> list[Any]:
             at, w, *sums = values
-            weights = [code.load(w, v) for v in range(code.vectors)]
-            found = []
-            for p in range(pixels):
-                pixel = code.at(at, from_x[p])
-                for v in range(code.vectors):
-                    found.append(code.multiply_add(code.load(pixel, v), weights[v], sums[p * code.vectors + v]))
+            found = code.accumulate(at, from_x, w, sums)
             return [code.at(at, a["xs2"]), code.at(w, a["ws2"]), *found]
 
         code.columns([*places, first], part)
@@ -153,12 +158,7 @@ def weights(env: Any) -> None:
 
         def pixel(values: list[Any]) -> list[Any]:
             at, g, *sums = values
-            gradients = [code.load(g, v) for v in range(code.vectors)]
-            found = []
-            for t in range(taps):
-                seen = code.at(at, from_x[t])
-                for v in range(code.vectors):
-                    found.append(code.multiply_add(code.load(seen, v), gradients[v], sums[t * code.vectors + v]))
+            found = code.accumulate(at, from_x, g, sums)
             return [code.at(at, a["xp"]), code.at(g, a["gp"]), *found]
 
         code.columns([*places, first], part)

@@ -15,7 +15,7 @@ PIECE = 4096
 #: Most rows of a piece: the most terms of one float32 partial sum.
 MOST_ROWS = 256
 #: Most bytes of an array that is taken four rows at a time. From the caches that is a third faster; larger arrays come from memory, which
-#: gives twice as much to one run of addresses as to four side by side.
+#: gives half as much again, or more, to one run of addresses as to four side by side.
 NEAR = 4 << 20
 
 

@@ -27,7 +27,6 @@ def test_moves(cores: list[int], usable: list[int], found: dict[int, int]) -> No
     assert moves(cores, usable) == found
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system tells no cores")
 def test_a_thread_that_shares_a_core_is_moved_and_not_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = module.pool(2)  # one that stays: its thread does, too
     asked = []
@@ -44,7 +43,6 @@ def test_a_thread_that_shares_a_core_is_moved_and_not_bound(monkeypatch: pytest.
     assert asked == [(worker, {4}), (worker, {4, 6})]
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system tells no cores")
 def test_a_worker_says_which_core_it_was_on() -> None:
     instance = Instance(nothing)
     chains = [Chain(((t, t + 1),), t, ()) for t in range(2)]
