@@ -17,8 +17,8 @@ elements.
 from __future__ import annotations
 
 from pe_cli.kernels.far import LINE, fence_past, is_far
-from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer, shared
-from pe_cli.kernels.micro import PAST, block_vectors, panel
+from pe_cli.kernels.lang import SIZE, UNIT, T, helper, pointer, shared
+from pe_cli.kernels.micro import PAST, block_units, panel
 from pe_cli.kernels.transpose import transpose
 from pe_cli.kernels.window import outputs_inside, taps_inside
 
@@ -76,7 +76,7 @@ def _by_taps(d, used, image, w, out, shape, filters, steps, xp, wk, yp, yr):
         row = out + SIZE * i * yr
         for j in range(OW):
             pixel = pointer(row + SIZE * j * yp)
-            for q in range(min(used, d * LANES)):
+            for q in range(min(used, d * UNIT)):
                 pixel[q] = T(0)
         for b in range(kw):
             j0, j1 = outputs_inside(OW, W, 1, sw, pw - b * dw, 1)
@@ -117,10 +117,10 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
     by_taps = acc != 1 and 2 * (w1 - w0) < OW
     for n in range(images):
         image = x + SIZE * n * H * W * xp
-        left = (OC + LANES - 1) // LANES
+        left = (OC + UNIT - 1) // UNIT
         column = 0
         while left > 0:
-            d = block_vectors(left)
+            d = block_units(left)
             filters_at = w + SIZE * column
             out = y + SIZE * (n * yn + column)
             # Segments of work: the inner columns of each row, then each border column: its inner rows, then each other
@@ -151,7 +151,7 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
                         sw * xp if along else sh * W * xp, yp if along else yr, acc,
                     )  # fmt: skip
                     i += h1 - h0 if group else 1
-            column += d * LANES
+            column += d * UNIT
             left -= d
 
 
@@ -159,11 +159,11 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
 def _convolve_large(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc, scratch):
     """Do `_convolve` with filters beyond L2: a packed block of columns passes over all images before the next."""
     kh, kw, C, OC = filters
-    left = (OC + LANES - 1) // LANES
+    left = (OC + UNIT - 1) // UNIT
     column = 0
     while left > 0:
-        d = block_vectors(left)
-        wide = d * LANES
+        d = block_units(left)
+        wide = d * UNIT
         used = min(wide, OC - column)
         source = pointer(w + SIZE * column)
         target = pointer(scratch)

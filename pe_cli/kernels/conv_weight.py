@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pe_cli.kernels.conv import PIXELS
-from pe_cli.kernels.lang import LANES, SIZE, helper
-from pe_cli.kernels.micro import block_vectors, panel
+from pe_cli.kernels.lang import SIZE, UNIT, helper
+from pe_cli.kernels.micro import block_units, panel
 from pe_cli.kernels.window import outputs_inside, taps_inside
 
 #: Bytes of images and output gradients that a filter gradient reads once for all taps: half of a common L2.
@@ -103,10 +103,10 @@ def _weights_block(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc
         low = max(low, r0)
         high = max(min(high, r1), low)
         top = low * sh + a * dh - ph
-        left = (OC + LANES - 1) // LANES
+        left = (OC + UNIT - 1) // UNIT
         column = 0
         while left > 0:
-            d = block_vectors(left)
+            d = block_units(left)
             if merged:
                 for j in range(-1, OW):
                     if j >= 0 and w0 <= j < w1:
@@ -135,5 +135,5 @@ def _weights_block(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc
                         high - low, sh * W * xp, OW * yp,
                         last - first, sw * xp, yp, 1, yp, acc,
                     )  # fmt: skip
-            column += d * LANES
+            column += d * UNIT
             left -= d

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from pe_cli.kernels.far import fence_past, is_far
-from pe_cli.kernels.lang import LANES, SIZE, T, helper, pointer, shared
-from pe_cli.kernels.micro import PAST, block_vectors, panel
+from pe_cli.kernels.lang import LANES, SIZE, UNIT, T, helper, pointer, shared
+from pe_cli.kernels.micro import PAST, block_units, panel
 from pe_cli.kernels.transpose import transpose
 
 #: Most rows of B in a block. Of float64, half as many, so that the bytes are the same.
@@ -45,7 +45,7 @@ def strips_size(columns: int, depth: int) -> int:
 
 @helper
 def make_strips(tb, b, ldb, depth, columns, scratch):
-    """Copy op(B)[depth, columns] into strips of [depth][vectors * LANES], one after the other.
+    """Copy op(B)[depth, columns] into strips of [depth][units * UNIT], one after the other.
 
     Args:
         tb: 1 when B is stored [columns, depth], 0 for [depth, columns].
@@ -55,11 +55,11 @@ def make_strips(tb, b, ldb, depth, columns, scratch):
         columns: of op(B).
         scratch: address of `strips_size(columns, depth)` elements; 64-byte alignment is faster.
     """
-    left = (columns + LANES - 1) // LANES
+    left = (columns + UNIT - 1) // UNIT
     column = 0
     while left > 0:
-        d = block_vectors(left)
-        wide = d * LANES
+        d = block_units(left)
+        wide = d * UNIT
         used = min(wide, columns - column)
         if tb:
             transpose(b + SIZE * column * ldb, ldb, scratch, wide, used, depth)
@@ -90,13 +90,13 @@ def strips_product(m, n, k, a, xr, xk, strips, acc, c, ldc):
         c: address of C.
         ldc: elements between rows of C.
     """
-    left = (n + LANES - 1) // LANES
+    left = (n + UNIT - 1) // UNIT
     j = 0
     while left > 0:
-        d = block_vectors(left)
+        d = block_units(left)
         w, y = strips + SIZE * j * k, c + SIZE * j
-        panel(d, m, n - j, a, w, y, 1, 0, 0, 1, 0, 0, k, xk, d * LANES, xr, ldc, acc)
-        j += d * LANES
+        panel(d, m, n - j, a, w, y, 1, 0, 0, 1, 0, 0, k, xk, d * UNIT, xr, ldc, acc)
+        j += d * UNIT
         left -= d
 
 
@@ -199,18 +199,18 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
                 make_strips(tb, b + SIZE * (j0 * ldb + done if tb else done * ldb + j0), ldb, depth, wide, scratch)
             for i0 in range(0, m, ROWS):
                 high = min(ROWS, m - i0)
-                left = (wide + LANES - 1) // LANES
+                left = (wide + UNIT - 1) // UNIT
                 strip = scratch
                 j = j0
                 while left > 0:
-                    d = block_vectors(left)
-                    w, wk = (strip, d * LANES) if pack else (b + SIZE * (done * ldb + j), ldb)
+                    d = block_units(left)
+                    w, wk = (strip, d * UNIT) if pack else (b + SIZE * (done * ldb + j), ldb)
                     panel(
                         d, high, n - j, a + SIZE * (i0 * xr + done * xk), w, c + SIZE * (i0 * ldc + j),
                         1, 0, 0, 1, 0, 0, depth, xk, wk, xr, ldc, add,
                     )  # fmt: skip
-                    strip += SIZE * d * LANES * depth
-                    j += d * LANES
+                    strip += SIZE * d * UNIT * depth
+                    j += d * UNIT
                     left -= d
                 if bias != 0 and done + depth >= k:
                     add_bias(c + SIZE * (i0 * ldc + j0), ldc, high, wide, bias + SIZE * j0, cut)

@@ -277,3 +277,13 @@ def _make_size() -> Any:
 
 #: Bytes of one T, a compile-time constant.
 SIZE: Any = _make_size()
+
+
+def _unit(dtype: str) -> int:
+    from pe_cli.kernels.target import halves_cost_half
+
+    return _lanes(dtype) // 2 if halves_cost_half() else _lanes(dtype)
+
+
+#: Columns that the width of a microkernel's panel is counted in: a vector register, or half of one where that takes half of the time.
+UNIT: Any = PerType("UNIT", _unit)

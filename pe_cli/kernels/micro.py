@@ -1,16 +1,19 @@
 """Microkernels: small matrix products held in vector registers, written as LLVM IR, for GEMM and convolution alike.
 
-One primitive serves all of them: `panel(vectors, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr,
-yr, acc)`. For rows r and columns j, of which there are at most vectors * LANES, it computes
+One primitive serves all of them: `panel(units, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr,
+yr, acc)`. For rows r and columns j, of which there are at most units * UNIT, it computes
 
     y[r*yr + j] (+)= sum over s1 < n1, s2 < n2, k < depth of
                      x[r*xr + k*xk + s2*xs2 + s1*xs1] * w[k*wk + s2*ws2 + s1*ws1 + j]
 
 x, w and y are addresses, strides are in elements, and j has stride 1. An empty sum is 0. Where it is added to y, that is one
-addition at the end, so that the result has the bits of a sum computed apart and added afterwards. More `columns` than vectors *
-LANES count as that many; fewer than (vectors - 1) * LANES + 1 are not allowed. The two outer sums let a convolution
+addition at the end, so that the result has the bits of a sum computed apart and added afterwards. More `columns` than units *
+UNIT count as that many; fewer than (units - 1) * UNIT + 1 are not allowed. The two outer sums let a convolution
 walk the rows and columns of its filter, and a filter gradient the images and rows of a batch, without leaving the
 registers.
+
+A unit is a vector register, and a panel has 1 to `WIDEST` of them. Where half of a register takes half of the time, a unit is a half:
+even numbers are whole registers, and 1 and 3 are halves side by side, so that 20 columns cost as 24 and not as 32.
 
 acc is 1 to add to y, 0 to overwrite it, and `PAST` to overwrite it past the caches where the block is whole lines: y and yr have
 to be, and `far.fence_past` has to follow.
@@ -21,7 +24,7 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.kernels.far import LINE
-from pe_cli.kernels.lang import helper, intrinsic, routine
+from pe_cli.kernels.lang import LANES, UNIT, helper, intrinsic, routine
 from pe_cli.kernels.vectors import VectorCode
 
 #: Rows that a block may have, by (vector registers, vectors of columns). A block keeps rows*vectors accumulators, as
@@ -37,7 +40,10 @@ HEIGHTS = {
 }
 #: Accumulators that keep the arithmetic units busy: two multiply-adds a cycle, each of four cycles.
 IN_FLIGHT = 8
+#: Most registers side by side.
 WIDEST = 3
+#: Halves of registers side by side.
+HALVES = (1, 3)
 #: A panel's acc for results that are written past the caches.
 PAST = 2
 #: Elements of every row in a round of the unrolled loop: as many pointers as an addressing mode makes of one, `_Emitter.step`.
@@ -67,9 +73,9 @@ def shares(heights: tuple[int, ...], vectors: int) -> list[int]:
 
 
 class _Emitter(VectorCode):
-    """Writes `panel` for one number of vectors into a module, as a function that is not inlined."""
+    """Writes `panel` for one number of vectors, of so many elements, into a module, as a function that is not inlined."""
 
-    def __init__(self, env: Any, vectors: int, name: str) -> None:
+    def __init__(self, env: Any, vectors: int, lanes: int, name: str) -> None:
         from llvmlite import ir
 
         from pe_cli.kernels.target import vector_bytes
@@ -78,10 +84,11 @@ class _Emitter(VectorCode):
         fn.linkage = "linkonce_odr"
         fn.attributes.add("noinline")
         fn.attributes.add("nounwind")
-        super().__init__(env, fn, vectors)
+        super().__init__(env, fn, vectors, lanes)
         # Narrow machines have no masked loads: they get a second copy of the loops, for whole vectors only. On wide ones a masked
         # load takes a slot of the arithmetic units, one of 25 in the tallest block.
-        self.versions = vector_bytes() == 16 or (vector_bytes() == 64 and vectors < WIDEST)
+        half = lanes < env.lanes
+        self.versions = vector_bytes() == 16 or (vector_bytes() == 64 and vectors < WIDEST and not half)
         self.narrow = vector_bytes() == 16
         self.a = dict(zip(NAMES, self.fn.args, strict=True))
 
@@ -106,7 +113,7 @@ class _Emitter(VectorCode):
         heights = HEIGHTS[vector_registers(), self.vectors]
         if self.versions:
             whole, tail = self.fn.append_basic_block("whole"), self.fn.append_basic_block("tail")
-            b.cbranch(b.icmp_signed(">=", a["columns"], self.constant(self.env.lanes * self.vectors)), whole, tail)
+            b.cbranch(b.icmp_signed(">=", a["columns"], self.constant(self.lanes * self.vectors)), whole, tail)
             b.position_at_end(whole)
             self.mask = None
             self.walk(heights, done)
@@ -208,7 +215,7 @@ class _Emitter(VectorCode):
 
     def passes(self, rows: int) -> bool:
         """Return whether a block of rows may be written past the caches: the tallest, in whole lines."""
-        return self.mask is None and self.env.lanes * self.size == LINE and rows * self.vectors >= self.unrolled()
+        return self.mask is None and self.lanes * self.size == LINE and rows * self.vectors >= self.unrolled()
 
     def sums(self, rows: int, pointers: list[Any], sums: list[Any]) -> list[Any]:
         a = self.a
@@ -293,7 +300,7 @@ class _Emitter(VectorCode):
 
 @routine
 def microkernels(env: Any) -> None:
-    """Emit `entry(vectors, ...)`: the panels of every width behind one switch."""
+    """Emit `entry(units, ...)`: the panels of every width behind one switch."""
     from llvmlite import ir
 
     i64 = ir.IntType(64)
@@ -302,10 +309,14 @@ def microkernels(env: Any) -> None:
     inside = ir.IRBuilder(found.append_basic_block("entry"))
     end = found.append_basic_block("end")
     switch = inside.switch(found.args[0], end)
-    for vectors in range(1, WIDEST + 1):
-        emitted = _Emitter(env, vectors, f"panel_{vectors}").emit()
-        block = found.append_basic_block(f"vectors{vectors}")
-        switch.add_case(ir.Constant(i64, vectors), block)
+    unit = UNIT.value(env.dtype)
+    whole = env.lanes // unit
+    panels = {vectors * whole: (vectors, env.lanes) for vectors in range(1, WIDEST + 1)}
+    panels |= {halves: (halves, unit) for halves in HALVES if whole > 1}
+    for units, (vectors, lanes) in panels.items():
+        emitted = _Emitter(env, vectors, lanes, f"panel_{units}").emit()
+        block = found.append_basic_block(f"units{units}")
+        switch.add_case(ir.Constant(i64, units), block)
         inside.position_at_end(block)
         inside.call(emitted, found.args[1:])
         inside.branch(end)
@@ -326,14 +337,20 @@ def _panel(env: Any, args: list[Any]) -> Any:
 
 
 @helper
-def block_vectors(left):
-    """Return how many vectors of columns the next panel takes of `left` (0 when none are left).
+def block_units(left):
+    """Return how many units of columns the next panel takes of `left` (0 when none are left).
 
-    Twos, because most row blocks are best with two, and a three where twos would leave a single.
+    Two registers, because most row blocks are best with two, and three where twos would leave a single. Of halves an odd number
+    comes last, three if there are as many.
     """
-    if left == 3:
-        return 3
-    return min(left, 2)
+    whole = LANES // UNIT
+    if whole == 2 and left % 2:
+        if left <= 3:
+            return left
+        left -= 3
+    if left == 3 * whole:
+        return 3 * whole
+    return min(left, 2 * whole)
 
 
 panel = _panel

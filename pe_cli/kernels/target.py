@@ -7,6 +7,10 @@ import os
 
 import llvmlite.binding as llvm
 
+#: Processors, as LLVM names them, with AVX-512 and multiply-adds of 64 bytes a cycle, so that two of 32 bytes take no longer. Others
+#: do 128.
+HALVING = ("znver4", "cannonlake", "icelake-client", "rocketlake", "tigerlake")
+
 
 @functools.cache
 def cpu_name() -> str:
@@ -33,6 +37,16 @@ def vector_bytes() -> int:
     if host.get("avx512f") and host.get("avx512vl"):
         return 64
     return 32 if host.get("avx2") else 16
+
+
+@functools.cache
+def halves_cost_half() -> bool:
+    """Return whether half of a vector register is computed in half of the time: 64 bytes in units of 32, two of them a cycle.
+
+    `PE_VECTOR_HALVES`, 0 or 1, overrides it for registers of 64 bytes, for tests as well.
+    """
+    forced = os.environ.get("PE_VECTOR_HALVES", "")
+    return vector_bytes() == 64 and (forced == "1" if forced in ("0", "1") else cpu_name() in HALVING)
 
 
 @functools.cache

@@ -14,9 +14,10 @@ class VectorCode:
         env: as for `lang.Intrinsic`, without a builder.
         fn: the function; it gets its first block.
         vectors: vectors side by side in memory, of which `load` and `store` take number v; under a `mask` the last one is partial.
+        lanes: elements of a vector; 0 for as many as a register has.
     """
 
-    def __init__(self, env: Any, fn: Any, vectors: int) -> None:
+    def __init__(self, env: Any, fn: Any, vectors: int, lanes: int = 0) -> None:
         from llvmlite import ir
 
         from pe_cli.core.types import DTYPES
@@ -25,14 +26,15 @@ class VectorCode:
         self.env = env
         self.fn = fn
         self.vectors = vectors
+        self.lanes = lanes or int(env.lanes)
         self.size = DTYPES[env.dtype]
         self.i64 = ir.IntType(64)
         self.i32 = ir.IntType(32)
         self.element = env.element
-        self.vector = ir.VectorType(env.element, env.lanes)
-        self.predicate = ir.VectorType(ir.IntType(1), env.lanes)
-        self.suffix = f"v{env.lanes}f{self.size * 8}"
-        self.zero = ir.Constant(self.vector, [0.0] * env.lanes)
+        self.vector = ir.VectorType(env.element, self.lanes)
+        self.predicate = ir.VectorType(ir.IntType(1), self.lanes)
+        self.suffix = f"v{self.lanes}f{self.size * 8}"
+        self.zero = ir.Constant(self.vector, [0.0] * self.lanes)
         self.byte_pointer = ir.IntType(8).as_pointer()
         self.mask: Any = None
         self.b = ir.IRBuilder(fn.append_basic_block("entry"))
@@ -42,18 +44,16 @@ class VectorCode:
 
     def splat(self, value: Any, kind: Any) -> Any:
         undefined = self.ir.Constant(kind, self.ir.Undefined)
-        lanes = self.ir.Constant(self.ir.VectorType(self.i32, self.env.lanes), [0] * self.env.lanes)
+        lanes = self.ir.Constant(self.ir.VectorType(self.i32, self.lanes), [0] * self.lanes)
         first = self.b.insert_element(undefined, value, self.ir.Constant(self.i32, 0))
         return self.b.shuffle_vector(first, undefined, lanes)
 
     def tail_mask(self, columns: Any) -> Any:
         """Return which elements of the last vector exist, of so many columns; of more than there is room for, all."""
-        wide = self.ir.VectorType(self.i32, self.env.lanes)
-        last = self.b.sub(columns, self.constant(self.env.lanes * (self.vectors - 1)))
-        most = self.b.select(
-            self.b.icmp_signed("<", last, self.constant(self.env.lanes)), last, self.constant(self.env.lanes)
-        )
-        numbers = self.ir.Constant(wide, list(range(self.env.lanes)))
+        wide = self.ir.VectorType(self.i32, self.lanes)
+        last = self.b.sub(columns, self.constant(self.lanes * (self.vectors - 1)))
+        most = self.b.select(self.b.icmp_signed("<", last, self.constant(self.lanes)), last, self.constant(self.lanes))
+        numbers = self.ir.Constant(wide, list(range(self.lanes)))
         return self.b.icmp_signed("<", numbers, self.splat(self.b.trunc(most, self.i32), wide))
 
     def at(self, base: Any, offset: Any) -> Any:
@@ -62,7 +62,7 @@ class VectorCode:
 
     def load(self, at: Any, v: int) -> Any:
         """Load vector v of a row at `at`; the last one under the mask, so as to touch nothing outside the matrix."""
-        at = self.b.bitcast(self.at(at, self.constant(v * self.env.lanes * self.size)), self.vector.as_pointer())
+        at = self.b.bitcast(self.at(at, self.constant(v * self.lanes * self.size)), self.vector.as_pointer())
         if v < self.vectors - 1 or self.mask is None:
             return self.b.load(at, align=self.size)
         arguments = [at.type, self.i32, self.predicate, self.vector]
@@ -71,7 +71,7 @@ class VectorCode:
 
     def store(self, value: Any, at: Any, v: int) -> None:
         """Store vector v of a row at `at`, likewise."""
-        at = self.b.bitcast(self.at(at, self.constant(v * self.env.lanes * self.size)), self.vector.as_pointer())
+        at = self.b.bitcast(self.at(at, self.constant(v * self.lanes * self.size)), self.vector.as_pointer())
         if v < self.vectors - 1 or self.mask is None:
             self.b.store(value, at, align=self.size)
             return
@@ -81,7 +81,7 @@ class VectorCode:
 
     def store_past(self, value: Any, at: Any, v: int) -> None:
         """Store vector v of a row at `at`, a whole one, past the caches."""
-        at = self.at(at, self.constant(v * self.env.lanes * self.size))
+        at = self.at(at, self.constant(v * self.lanes * self.size))
         store_past(self.env, value, self.b.bitcast(at, self.vector.as_pointer()), self.b)
 
     def multiply_add(self, x: Any, y: Any, sums: Any) -> Any:

@@ -8,37 +8,40 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pe_cli.kernels.lang import Addr, Int, kernel
-from pe_cli.kernels.micro import HEIGHTS, IN_FLIGHT, WIDEST, panel, shares
-from pe_cli.kernels.target import vector_bytes
+from pe_cli.kernels.lang import LANES, UNIT, Addr, Int, PtrI64, kernel
+from pe_cli.kernels.micro import HEIGHTS, IN_FLIGHT, WIDEST, block_units, panel, shares
+from pe_cli.kernels.target import halves_cost_half, vector_bytes
 
 TYPES = ("float32", "float64")
 
 
 @kernel
 def product(
-    vectors: Int, rows: Int, columns: Int, x: Addr, w: Addr, y: Addr, n1: Int, xs1: Int, ws1: Int, n2: Int, xs2: Int,
+    units: Int, rows: Int, columns: Int, x: Addr, w: Addr, y: Addr, n1: Int, xs1: Int, ws1: Int, n2: Int, xs2: Int,
     ws2: Int, depth: Int, xk: Int, wk: Int, xr: Int, yr: Int, acc: Int,
 ):  # fmt: skip
-    panel(vectors, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr, yr, acc)
+    panel(units, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr, yr, acc)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("vectors", range(1, WIDEST + 1))
+@pytest.mark.parametrize("width", [0.5, 1, 1.5, *range(2, WIDEST + 1)], ids="{} registers".format)
 @pytest.mark.parametrize("acc", [pytest.param(0, id="overwrites"), pytest.param(1, id="adds")])
-def test_every_row_count_and_tail_matches_numpy_and_touches_nothing_else(call, guarded, rng, dtype, vectors, acc):
-    lanes = vector_bytes() // np.dtype(dtype).itemsize
+def test_every_row_count_and_tail_matches_numpy_and_touches_nothing_else(call, guarded, rng, dtype, width, acc):
+    unit = UNIT.value(dtype)
+    units = round(width * LANES.value(dtype) / unit)
+    if units * unit != width * LANES.value(dtype):
+        pytest.skip("registers have no halves here")
     depth = 5
-    for columns in {vectors * lanes, vectors * lanes - 1, (vectors - 1) * lanes + 1}:
+    for columns in {units * unit, units * unit - 1, (units - 1) * unit + 1}:
         for rows in (*range(30), 47, 48, 63, 64, 65, 100):
             x, w, y = (guarded(shape, dtype) for shape in ((rows, depth), (depth, columns), (rows, columns)))
             for a in (x, w, y):
                 a[:] = rng.standard_normal(a.shape)
-            expected = x @ w + acc * y
+            expected = np.einsum("rk,kc->rc", x, w) + acc * y
             call(
                 product,
                 dtype,
-                vectors,
+                units,
                 rows,
                 columns,
                 x,
@@ -68,8 +71,8 @@ def test_two_outer_sums_walk_their_own_strides(call, rng, dtype):
     y = np.full((rows, columns + 2), np.nan, dtype)
     xs1, xs2, xk, xr = (s // x.itemsize for s in x.strides)
     ws1, ws2, wk, _ = (s // w.itemsize for s in w.strides)
-    vectors = -(-columns * w.itemsize // vector_bytes())
-    call(product, dtype, vectors, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr, columns + 2, 0)
+    units = -(-columns // UNIT.value(dtype))
+    call(product, dtype, units, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr, columns + 2, 0)
     np.testing.assert_allclose(y[:, :columns], np.einsum("abkr,abkc->rc", x, w), rtol=1e-4, atol=1e-5)
     assert np.isnan(y[:, columns:]).all()
 
@@ -83,15 +86,24 @@ def test_an_empty_sum(call, counts, acc, left):
     assert (y == left).all()
 
 
+def _others():
+    found = []
+    for width in (16, 32, 64):
+        for halves in (False, True)[: 2 if width == 64 else 1]:
+            if (width, halves) != (vector_bytes(), halves_cost_half()):
+                found.append(pytest.param(width, halves, id=f"registers of {width} bytes{' and halves' * halves}"))
+    return found
+
+
 @pytest.mark.skipif("PE_VECTOR_BYTES" in os.environ, reason="this is the run with a forced width")
-@pytest.mark.parametrize("width", [w for w in (16, 32, 64) if w != vector_bytes()], ids="registers of {} bytes".format)
-def test_other_register_widths_pass_the_same_tests(width):
+@pytest.mark.parametrize(("width", "halves"), _others())
+def test_other_register_widths_pass_the_same_tests(width, halves):
     here = Path(__file__).parent
     tests = [str(here / name) for name in ("test_micro.py", "test_gemm.py", "test_transpose.py", "test_conv.py")]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
-        cwd=here.parents[1], env={**os.environ, "PE_VECTOR_BYTES": str(width)}, capture_output=True, text=True,
-        check=False,
+        cwd=here.parents[1], env={**os.environ, "PE_VECTOR_BYTES": str(width), "PE_VECTOR_HALVES": str(int(halves))},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-3000:]
 
@@ -110,3 +122,23 @@ def test_blocks_share_all_rows_without_a_rest_that_idles(key, heights):
         assert set(blocks) <= set(heights)
         if rows * vectors >= 4 * IN_FLIGHT:  # enough for several blocks: they keep the units busy
             assert rows * vectors >= 0.85 * sum(max(IN_FLIGHT, b * vectors) for b in blocks)
+
+
+@kernel
+def next_panels(left: Int, out: PtrI64):
+    number = 0
+    while left > 0:
+        out[number] = block_units(left)
+        left -= out[number]
+        number += 1
+
+
+@pytest.mark.parametrize("units", range(1, 40))
+def test_panels_take_all_columns_and_only_the_last_may_be_of_halves(call, units):
+    whole = LANES.value("float32") // UNIT.value("float32")
+    out = np.zeros(40, "i8")
+    call(next_panels, "float32", units, out)
+    taken = out[out != 0]
+    assert taken.sum() == units
+    assert taken.max() <= WIDEST * whole
+    assert not (taken[:-1] % whole).any()
