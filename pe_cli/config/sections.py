@@ -288,8 +288,8 @@ class BuildSection(Section):
         default=True, description="pointwise operators that feed one another become one; fluid's default is false"
     )
     enable_addto: StrictBool = Field(
-        default=False,
-        description="gradients of a variable that several ops read are added where they are made, without a temporary and a sum",
+        default=True,
+        description="gradients of a variable that several ops read are added where they are made; fluid's default is false",
     )
     enable_inplace: StrictBool = Field(default=True, description="ops may overwrite inputs that nobody needs any more")
     sync_batch_norm: StrictBool = Field(default=False, description="batch_norm over the samples of all devices")

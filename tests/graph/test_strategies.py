@@ -21,7 +21,7 @@ OPTIONS = [
     {"fuse_all_reduce_ops": False},
     {"fuse_all_reduce_bytes": 100},
     {"fuse_all_optimizer_ops": True},
-    {"enable_addto": True},
+    {"enable_addto": False},
     {"enable_inplace": False},
     {"memory_optimize": False},
     {"enable_sequential_execution": True},

@@ -277,6 +277,7 @@ def test_the_pipeline_runs_the_passes_in_order_and_says_what_each_did():
         "fuse_relu_depthwise_conv: nothing fused: the program has no depthwise_conv2d after a relu",
         "fuse_elewise_add_act_ops: nothing fused: the program has no elementwise_add",
         "fuse_gemm_epilogue: nothing fused: the program has no mul or conv2d",
+        "enable_addto: nothing added in place: no variable has gradients from several places",
         "fuse_all_optimizer_ops: nothing to join: the program updates nothing",
         "enable_auto_fusion: nothing fused: the program has no pointwise ops",
     ]
