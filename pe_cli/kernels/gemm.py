@@ -10,7 +10,7 @@ from pe_cli.kernels.transpose import transpose
 
 #: Most rows of B in a block. Of float64, half as many, so that the bytes are the same.
 DEPTH = 512
-#: The same where A is stored transposed: its rows may lie on a page each, and processors remember about a hundred pages.
+#: The same of longer sums where A is stored transposed: its rows may lie on a page each, and processors remember about a hundred pages.
 DEPTH_TRANSPOSED = 128
 #: Columns of B in a packed block: with DEPTH they take 512 KiB, half of a common L2.
 WIDTH = 256
@@ -34,9 +34,9 @@ def gemm_scratch(n: int, k: int) -> int:
     return min(-(-max(n, 1) // 16) * 16 * min(max(k, 1), DEPTH), BLOCK)
 
 
-def adds_at_once(ta: int, m: int, n: int, k: int, size: int) -> bool:
+def adds_at_once(m: int, n: int, k: int, size: int) -> bool:
     """Return whether `gemm` adds every element's whole sum to C in one addition, for elements of that many bytes."""
-    return k <= (DEPTH_TRANSPOSED if ta else DEPTH) * 4 // size and min(m, n) > NARROW
+    return k <= DEPTH * 4 // size and min(m, n) > NARROW
 
 
 def strips_size(columns: int, depth: int) -> int:
@@ -195,10 +195,11 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
         # A column is a row of C transposed: B's elements are broadcast, and A gives whole vectors.
         xr, xk, a, b, ldb, n, m = 1, ldb, b, a, lda, m, 1
     pack = tb != 0 or (m >= PACK_ROWS and ldb >= 2 * LANES)
-    past = is_far(c, ldc, m * n) and bias == 0 and k <= (DEPTH_TRANSPOSED if ta else DEPTH) * 4 // SIZE
+    once = k <= DEPTH * 4 // SIZE
+    past = is_far(c, ldc, m * n) and bias == 0 and once
     done = 0
     while True:
-        depth = min((DEPTH_TRANSPOSED if ta else DEPTH) * 4 // SIZE, k - done)
+        depth = k if once else min((DEPTH_TRANSPOSED if ta else DEPTH) * 4 // SIZE, k - done)
         add = 1 if acc or done > 0 else (PAST if past else 0)
         width = _columns_at_once(n, depth)
         for j0 in range(0, n, width):

@@ -310,9 +310,8 @@ def _image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) ->
 
     a = o.attrs
     if images.pointwise:
-        once = adds_at_once(
-            0, images.n * math.prod(images.out[:2]), images.image[2], images.out[2], w.type.numpy.itemsize
-        )
+        pixels = images.n * math.prod(images.out[:2])
+        once = adds_at_once(pixels, images.image[2], images.out[2], w.type.numpy.itemsize)
     else:
         along = (a["strides"][1], a["paddings"][1], a["dilations"][1])
         once = adds_images_at_once(images.image[1], w.shape[3], images.out[1], *along)

@@ -165,7 +165,7 @@ def _gradient(
     left, right = pair[0][1], pair[1][1]
     many = math.prod(broadcast(left.batch, right.batch, result.batch))
     sizes = left.height, right.width, left.width, o.output(slot).type.numpy.itemsize
-    once = many == math.prod(result.batch) and adds_at_once(left.transposed, *sizes)
+    once = many == math.prod(result.batch) and adds_at_once(*sizes)
     if many and once and alpha == 1:
         multiply(o, *pair, (o.output(slot), result), alpha, preload(o, slot), part, weights)
     else:
