@@ -15,7 +15,7 @@ DEPTH_TRANSPOSED = 128
 #: Columns of B in a packed block: with DEPTH they take 512 KiB, half of a common L2.
 WIDTH = 256
 #: Elements of B in a packed block of all its columns: a little more than that, where A is read once then and not twice.
-BLOCK = 160 * 1024
+BLOCK = 176 * 1024
 #: Rows of A in a block: with DEPTH they stay in the other half of L2.
 ROWS = 192
 #: From this many rows of A copying B pays even when B needs no transposing.
