@@ -3,7 +3,7 @@
 # ruff: noqa: C901, PLR0912 - kernels take addresses, sizes and strides one by one, and loop in loops
 from __future__ import annotations
 
-from pe_cli.kernels.far import fence_past, is_far
+from pe_cli.kernels.far import fence_past, is_far, touch
 from pe_cli.kernels.lang import LANES, SIZE, UNIT, T, helper, pointer, shared
 from pe_cli.kernels.micro import PAST, block_units, panel
 from pe_cli.kernels.transpose import transpose
@@ -18,7 +18,11 @@ WIDTH = 256
 BLOCK = 176 * 1024
 #: Rows of A in a block: with DEPTH they stay in the other half of L2.
 ROWS = 192
-#: From this many rows of A copying B pays even when B needs no transposing.
+#: Elements of a block of A up to which it is brought into the caches before it is needed, in one run of addresses.
+TOUCHED = 64 * 1024
+#: Rows and columns of B that are brought there before they are transposed.
+TURNED = (16, 256)
+#: From this many rows of A copying B pays even when B needs no transposing; not where A is stored transposed.
 PACK_ROWS = 256
 #: Sides up to this size are done as dot products: a vector of columns would be mostly empty.
 NARROW = 3
@@ -51,6 +55,19 @@ def _columns_at_once(n, depth):
 
 
 @helper
+def _turn(x, xr, y, yr, rows, columns):
+    """Do `transpose`, with parts of x brought into the first cache in one run of addresses just before."""
+    if rows % TURNED[0] != 0:
+        transpose(x, xr, y, yr, rows, columns)
+        return
+    for i in range(0, rows, TURNED[0]):
+        for j in range(0, columns, TURNED[1]):
+            wide = min(TURNED[1], columns - j)
+            touch(x + SIZE * (i * xr + j), xr, TURNED[0], wide)
+            transpose(x + SIZE * (i * xr + j), xr, y + SIZE * (j * yr + i), yr, TURNED[0], wide)
+
+
+@helper
 def make_strips(tb, b, ldb, depth, columns, scratch):
     """Copy op(B)[depth, columns] into strips of [depth][units * UNIT], one after the other.
 
@@ -69,7 +86,7 @@ def make_strips(tb, b, ldb, depth, columns, scratch):
         wide = d * UNIT
         used = min(wide, columns - column)
         if tb:
-            transpose(b + SIZE * column * ldb, ldb, scratch, wide, used, depth)
+            _turn(b + SIZE * column * ldb, ldb, scratch, wide, used, depth)
         else:
             source = pointer(b + SIZE * column)
             target = pointer(scratch)
@@ -102,7 +119,7 @@ def strips_product(m, n, k, a, xr, xk, strips, acc, c, ldc):
     while left > 0:
         d = block_units(left)
         w, y = strips + SIZE * j * k, c + SIZE * j
-        panel(d, m, n - j, a, w, y, 1, 0, 0, 1, 0, 0, k, xk, d * UNIT, xr, ldc, acc)
+        panel(d, m, n - j, a, w, y, 1, 0, 0, 1, 0, 0, k, xk, d * UNIT, xr, ldc, acc, 0)
         j += d * UNIT
         left -= d
 
@@ -194,7 +211,7 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
     if bias == 0 and n == 1 and ldc == 1 and tb == 0:
         # A column is a row of C transposed: B's elements are broadcast, and A gives whole vectors.
         xr, xk, a, b, ldb, n, m = 1, ldb, b, a, lda, m, 1
-    pack = tb != 0 or (m >= PACK_ROWS and ldb >= 2 * LANES)
+    pack = tb != 0 or (ta == 0 and m >= PACK_ROWS and ldb >= 2 * LANES)
     once = k <= DEPTH * 4 // SIZE
     past = is_far(c, ldc, m * n) and bias == 0 and once
     done = 0
@@ -208,6 +225,8 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
                 make_strips(tb, b + SIZE * (j0 * ldb + done if tb else done * ldb + j0), ldb, depth, wide, scratch)
             for i0 in range(0, m, ROWS):
                 high = min(ROWS, m - i0)
+                if ta == 0 and j0 == 0 and high * depth <= TOUCHED:
+                    touch(a + SIZE * (i0 * lda + done), lda, high, depth)
                 left = (wide + UNIT - 1) // UNIT
                 strip = scratch
                 j = j0
@@ -216,7 +235,7 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
                     w, wk = (strip, d * UNIT) if pack else (b + SIZE * (done * ldb + j), ldb)
                     panel(
                         d, high, n - j, a + SIZE * (i0 * xr + done * xk), w, c + SIZE * (i0 * ldc + j),
-                        1, 0, 0, 1, 0, 0, depth, xk, wk, xr, ldc, add,
+                        1, 0, 0, 1, 0, 0, depth, xk, wk, xr, ldc, add, 1,
                     )  # fmt: skip
                     strip += SIZE * d * UNIT * depth
                     j += d * UNIT

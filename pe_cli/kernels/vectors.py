@@ -109,6 +109,15 @@ class VectorCode:
         b.position_at_end(after)
         return found
 
+    def when(self, condition: Any, body: Any) -> None:
+        """Emit `if condition: body()`."""
+        inside, after = self.fn.append_basic_block("when"), self.fn.append_basic_block("after")
+        self.b.cbranch(condition, inside, after)
+        self.b.position_at_end(inside)
+        body()
+        self.b.branch(after)
+        self.b.position_at_end(after)
+
     def some(self, count: Any, values: list[Any], body: Any) -> list[Any]:
         """Emit a `loop` whose count may be 0."""
         b = self.b

@@ -19,8 +19,9 @@ TYPES = ("float32", "float64")
 def product(
     units: Int, rows: Int, columns: Int, x: Addr, w: Addr, y: Addr, n1: Int, xs1: Int, ws1: Int, n2: Int, xs2: Int,
     ws2: Int, depth: Int, xk: Int, wk: Int, xr: Int, yr: Int, acc: Int,
+    ahead: Int,
 ):  # fmt: skip
-    panel(units, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr, yr, acc)
+    panel(units, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr, yr, acc, ahead)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -59,6 +60,7 @@ def test_every_row_count_and_tail_matches_numpy_and_touches_nothing_else(call, g
                 depth,
                 columns,
                 acc,
+                1 - acc,
             )
             np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
 
@@ -72,7 +74,7 @@ def test_two_outer_sums_walk_their_own_strides(call, rng, dtype):
     xs1, xs2, xk, xr = (s // x.itemsize for s in x.strides)
     ws1, ws2, wk, _ = (s // w.itemsize for s in w.strides)
     units = -(-columns // UNIT.value(dtype))
-    call(product, dtype, units, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr, columns + 2, 0)
+    call(product, dtype, units, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr, columns + 2, 0, 1)
     np.testing.assert_allclose(y[:, :columns], np.einsum("abkr,abkc->rc", x, w), rtol=1e-4, atol=1e-5)
     assert np.isnan(y[:, columns:]).all()
 
@@ -82,7 +84,7 @@ def test_two_outer_sums_walk_their_own_strides(call, rng, dtype):
 def test_an_empty_sum(call, counts, acc, left):
     x, w, y = np.ones((5, 3), "f4"), np.ones((3, 2), "f4"), np.full((5, 2), 7, "f4")
     n1, n2, depth = counts
-    call(product, "float32", 1, 5, 2, x, w, y, n1, 0, 0, n2, 0, 0, depth, 1, 2, 3, 2, acc)
+    call(product, "float32", 1, 5, 2, x, w, y, n1, 0, 0, n2, 0, 0, depth, 1, 2, 3, 2, acc, 1)
     assert (y == left).all()
 
 
