@@ -16,7 +16,7 @@ elements.
 
 from __future__ import annotations
 
-from pe_cli.kernels.far import LINE, fence_past, is_far
+from pe_cli.kernels.far import LINE, fence_past, is_far, touch
 from pe_cli.kernels.lang import SIZE, UNIT, T, helper, pointer, shared
 from pe_cli.kernels.micro import PAST, block_units, panel
 from pe_cli.kernels.transpose import transpose
@@ -24,6 +24,8 @@ from pe_cli.kernels.window import outputs_inside, taps_inside
 
 #: Pixels of one block of a 1x1 convolution: its inputs stay in L2 while the columns of the filter pass.
 PIXELS = 192
+#: Elements of an image up to which it is brought into the caches before it is needed, in one run of addresses.
+TOUCHED = 64 * 1024
 #: Elements of filters from which they are packed, column block by column block, each kept in L2 for the whole batch.
 LARGE = 96 * 1024
 #: Most columns in a block of vectors: three registers of 16 float32.
@@ -59,6 +61,12 @@ def conv_backward_data_scratch(channels: int, out_channels: int, kh: int, kw: in
     """
     inputs, outputs = channels // groups, out_channels // groups
     return kh * kw * inputs * outputs + _packed(outputs, inputs, kh * kw)
+
+
+@helper
+def gains_by_touch(channels, stride):
+    """Return whether an image is not read in one run of addresses anyway: it is where every pixel is a line, one after the other."""
+    return SIZE * channels > LINE or (SIZE * channels == LINE and stride > 1)
 
 
 @helper
@@ -117,6 +125,8 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
     by_taps = acc != 1 and 2 * (w1 - w0) < OW
     for n in range(images):
         image = x + SIZE * n * H * W * xp
+        if xp == C and H * W * C <= TOUCHED and gains_by_touch(C, sw):
+            touch(image, W * C, H, W * C)
         left = (OC + UNIT - 1) // UNIT
         column = 0
         while left > 0:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pe_cli.kernels.conv import PIXELS
+from pe_cli.kernels.conv import PIXELS, gains_by_touch
+from pe_cli.kernels.far import touch
 from pe_cli.kernels.lang import SIZE, UNIT, helper
 from pe_cli.kernels.micro import block_units, panel
 from pe_cli.kernels.window import outputs_inside, taps_inside
@@ -98,6 +99,12 @@ def _weights_block(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc
     # Few channels would leave most of a row block empty: then all taps of a row are the rows of the product, and the
     # columns where some taps fall outside are added one by one.
     merged = dilation == 1 and xp == C and C < 8
+    if r0 == 0 and r1 == OH and not merged:
+        for n in range(images):
+            if xp == C and gains_by_touch(C, sw):
+                touch(x + SIZE * n * H * W * C, W * C, H, W * C)
+            if yp == OC and gains_by_touch(OC, 1):
+                touch(dy + SIZE * n * OH * OW * OC, OW * OC, OH, OW * OC)
     for a in range(a0, a1):
         low, high = outputs_inside(OH, H, 1, sh, ph - a * dh, 1)
         low = max(low, r0)
