@@ -90,6 +90,13 @@ def _weights(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc):
 
 
 @helper
+def _touch_images(x, images, height, width, channels, pixel, stride):
+    """Bring images into the caches whose pixels have no other group's channels between them."""
+    if pixel == channels and gains_by_touch(channels, stride):
+        touch(x, width * channels, images * height, width * channels)
+
+
+@helper
 def _weights_block(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc, r0, r1):
     """Add the outputs of rows r0 <= i < r1 of some images to dw."""
     H, W, OH, OW = shape
@@ -100,11 +107,8 @@ def _weights_block(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc
     # columns where some taps fall outside are added one by one.
     merged = dilation == 1 and xp == C and C < 8
     if r0 == 0 and r1 == OH and not merged:
-        for n in range(images):
-            if xp == C and gains_by_touch(C, sw):
-                touch(x + SIZE * n * H * W * C, W * C, H, W * C)
-            if yp == OC and gains_by_touch(OC, 1):
-                touch(dy + SIZE * n * OH * OW * OC, OW * OC, OH, OW * OC)
+        _touch_images(x, images, H, W, C, xp, sw)
+        _touch_images(dy, images, OH, OW, OC, yp, 1)
     for a in range(a0, a1):
         low, high = outputs_inside(OH, H, 1, sh, ph - a * dh, 1)
         low = max(low, r0)
