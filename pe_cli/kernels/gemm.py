@@ -20,6 +20,8 @@ BLOCK = 176 * 1024
 ROWS = 192
 #: Elements of a block of A up to which it is brought into the caches before it is needed, in one run of addresses.
 TOUCHED = 64 * 1024
+#: Rows, or columns, of C from which on that pays: with fewer there is less to compute than to bring.
+FEW = 32
 #: Rows and columns of B that are brought there before they are transposed.
 TURNED = (16, 256)
 #: From this many rows of A copying B pays even when B needs no transposing; not where A is stored transposed.
@@ -55,9 +57,9 @@ def _columns_at_once(n, depth):
 
 
 @helper
-def _turn(x, xr, y, yr, rows, columns):
-    """Do `transpose`, with parts of x brought into the first cache in one run of addresses just before."""
-    if rows % TURNED[0] != 0:
+def _turn(x, xr, y, yr, rows, columns, ahead):
+    """Do `transpose`, ahead with parts of x brought into the first cache in one run of addresses just before."""
+    if ahead == 0 or rows % TURNED[0] != 0:
         transpose(x, xr, y, yr, rows, columns)
         return
     for i in range(0, rows, TURNED[0]):
@@ -68,7 +70,7 @@ def _turn(x, xr, y, yr, rows, columns):
 
 
 @helper
-def make_strips(tb, b, ldb, depth, columns, scratch):
+def make_strips(tb, b, ldb, depth, columns, scratch, ahead):
     """Copy op(B)[depth, columns] into strips of [depth][units * UNIT], one after the other.
 
     Args:
@@ -78,6 +80,7 @@ def make_strips(tb, b, ldb, depth, columns, scratch):
         depth: rows of op(B).
         columns: of op(B).
         scratch: address of `strips_size(columns, depth)` elements; 64-byte alignment is faster.
+        ahead: 1 where B may come from memory: what is transposed is then brought into the caches first.
     """
     left = (columns + UNIT - 1) // UNIT
     column = 0
@@ -86,7 +89,7 @@ def make_strips(tb, b, ldb, depth, columns, scratch):
         wide = d * UNIT
         used = min(wide, columns - column)
         if tb:
-            _turn(b + SIZE * column * ldb, ldb, scratch, wide, used, depth)
+            _turn(b + SIZE * column * ldb, ldb, scratch, wide, used, depth, ahead)
         else:
             source = pointer(b + SIZE * column)
             target = pointer(scratch)
@@ -222,10 +225,11 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
         for j0 in range(0, n, width):
             wide = min(width, n - j0)
             if pack:
-                make_strips(tb, b + SIZE * (j0 * ldb + done if tb else done * ldb + j0), ldb, depth, wide, scratch)
+                from_b = b + SIZE * (j0 * ldb + done if tb else done * ldb + j0)
+                make_strips(tb, from_b, ldb, depth, wide, scratch, 1 if m >= FEW else 0)
             for i0 in range(0, m, ROWS):
                 high = min(ROWS, m - i0)
-                if ta == 0 and j0 == 0 and high * depth <= TOUCHED:
+                if ta == 0 and n >= FEW and j0 == 0 and high * depth <= TOUCHED:
                     touch(a + SIZE * (i0 * lda + done), lda, high, depth)
                 left = (wide + UNIT - 1) // UNIT
                 strip = scratch

@@ -210,7 +210,7 @@ def backward_steps(
         for r in range(count * rows):
             for j in range(row):
                 dbias[j] += dgates[r * row + j]
-        make_strips(0, address(dgates), row, count * rows, row, address(strips))
+        make_strips(0, address(dgates), row, count * rows, row, address(strips), 0)
         _move(x, lengths, taken, begin, count, record, 0)
         strips_product(
             inputs, row, count * rows, address(taken), 1, inputs, address(strips), again, address(dw_ih), row

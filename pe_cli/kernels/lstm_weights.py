@@ -53,11 +53,11 @@ def widen_weights(
 def pack_weights(wide_ih: Ptr, wide_hh: Ptr, packed_ih: Ptr, packed_hh: Ptr, inputs: Int, wide: Int, transposed: Int):
     """Pack both weights for products with inputs and states, or transposed, for products with gradients of gates."""
     if transposed:
-        make_strips(1, address(wide_ih), 4 * wide, 4 * wide, inputs, address(packed_ih))
-        make_strips(1, address(wide_hh), 4 * wide, 4 * wide, wide, address(packed_hh))
+        make_strips(1, address(wide_ih), 4 * wide, 4 * wide, inputs, address(packed_ih), 0)
+        make_strips(1, address(wide_hh), 4 * wide, 4 * wide, wide, address(packed_hh), 0)
     else:
-        make_strips(0, address(wide_ih), 4 * wide, inputs, 4 * wide, address(packed_ih))
-        make_strips(0, address(wide_hh), 4 * wide, wide, 4 * wide, address(packed_hh))
+        make_strips(0, address(wide_ih), 4 * wide, inputs, 4 * wide, address(packed_ih), 0)
+        make_strips(0, address(wide_hh), 4 * wide, wide, 4 * wide, address(packed_hh), 0)
 
 
 @kernel
