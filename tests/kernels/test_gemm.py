@@ -44,7 +44,8 @@ LAYOUTS = [
 @pytest.mark.parametrize(("ta", "tb"), LAYOUTS)
 def test_odd_shapes_match_numpy_and_stay_inside_their_buffers(call, guarded, rng, dtype, ta, tb):
     sizes = itertools.product((0, 1, 2, 5, 17, 300), (0, 1, 3, 10, 33, 300), (0, 1, 7, 40))
-    for (m, n, k), acc in itertools.product([*sizes, (4, 40, 1100), (1, 1, 1100)], (0, 1)):
+    large = [(4, 40, 1100), (1, 1, 1100), (40, 64, 600), (35, 500, 300), (300, 700, 300)]
+    for (m, n, k), acc in itertools.product([*sizes, *large], (0, 1)):
         a = guarded((k, m) if ta else (m, k), dtype)
         b = guarded((n, k) if tb else (k, n), dtype)
         c = guarded((m, n), dtype)
