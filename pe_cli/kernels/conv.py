@@ -16,7 +16,7 @@ elements.
 
 from __future__ import annotations
 
-from pe_cli.kernels.far import LINE, fence_past, is_far, touch
+from pe_cli.kernels.far import LINE, TOUCHED, fence_past, is_far, touch
 from pe_cli.kernels.lang import SIZE, UNIT, T, helper, pointer, shared
 from pe_cli.kernels.micro import PAST, block_units, panel
 from pe_cli.kernels.transpose import transpose
@@ -24,8 +24,6 @@ from pe_cli.kernels.window import outputs_inside, taps_inside
 
 #: Pixels of one block of a 1x1 convolution: its inputs stay in L2 while the columns of the filter pass.
 PIXELS = 192
-#: Elements of an image up to which it is brought into the caches before it is needed, in one run of addresses.
-TOUCHED = 64 * 1024
 #: Elements of filters from which they are packed, column block by column block, each kept in L2 for the whole batch.
 LARGE = 96 * 1024
 #: Most columns in a block of vectors: three registers of 16 float32.

@@ -15,6 +15,8 @@ from pe_cli.kernels.lang import SIZE, address, helper, intrinsic
 LINE = 64
 #: Bytes of an array from which on it is written past the caches: it would drive out of them what it leaves room for.
 FAR = 12 << 20
+#: Elements of a block up to which bringing it near before it is needed pays: larger ones drive out what is there.
+TOUCHED = 64 * 1024
 
 
 def store_past(env: Any, value: Any, at: Any, builder: Any = None) -> None:

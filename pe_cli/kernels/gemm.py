@@ -3,7 +3,7 @@
 # ruff: noqa: C901, PLR0912 - kernels take addresses, sizes and strides one by one, and loop in loops
 from __future__ import annotations
 
-from pe_cli.kernels.far import fence_past, is_far, touch
+from pe_cli.kernels.far import TOUCHED, fence_past, is_far, touch
 from pe_cli.kernels.lang import LANES, SIZE, UNIT, T, helper, pointer, shared
 from pe_cli.kernels.micro import PAST, block_units, panel
 from pe_cli.kernels.transpose import transpose
@@ -18,9 +18,7 @@ WIDTH = 256
 BLOCK = 176 * 1024
 #: Rows of A in a block: with DEPTH they stay in the other half of L2.
 ROWS = 192
-#: Elements of a block of A up to which it is brought into the caches before it is needed, in one run of addresses.
-TOUCHED = 64 * 1024
-#: Rows, or columns, of C from which on that pays: with fewer there is less to compute than to bring.
+#: Rows, or columns, of C from which on operands are brought near first: with fewer there is less to compute than to bring.
 FEW = 32
 #: Rows and columns of B that are brought there before they are transposed.
 TURNED = (16, 256)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import LANES, SIZE, Int, Ptr, PtrI64, T, address, apart, helper, kernel, pointer
-from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.registry import Attr, Sample, op
 
 
 @helper
-def _window(i, stride, pad, taps, size):
+def window(i, stride, pad, taps, size):
     """Return first and past-the-last input row of output row i, inside the image."""
     begin = i * stride - pad
     return max(begin, 0), min(begin + taps, size)
@@ -104,9 +102,9 @@ def max_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int):
     H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
     for image in range(n):
         for i in range(OH):
-            r0, r1 = _window(i, g[7], g[9], g[5], H)
+            r0, r1 = window(i, g[7], g[9], g[5], H)
             for j in range(OW):
-                c0, c1 = _window(j, g[8], g[10], g[6], W)
+                c0, c1 = window(j, g[8], g[10], g[6], W)
                 out = ((image * OH + i) * OW + j) * C
                 at = ((image * H + r0) * W + c0) * C
                 for c in range(C):
@@ -130,9 +128,9 @@ def max_backward(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, left: Ptr, g: PtrI64, n: Int)
         dx[k] = T(0)
     for image in range(n):
         for i in range(OH):
-            r0, r1 = _window(i, g[7], g[9], g[5], H)
+            r0, r1 = window(i, g[7], g[9], g[5], H)
             for j in range(OW):
-                c0, c1 = _window(j, g[8], g[10], g[6], W)
+                c0, c1 = window(j, g[8], g[10], g[6], W)
                 out = ((image * OH + i) * OW + j) * C
                 for c in range(C):
                     left[c] = dy[out + c]
@@ -163,9 +161,9 @@ def average_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int):
     H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
     for image in range(n):
         for i in range(OH):
-            r0, r1 = _window(i, g[7], g[9], g[5], H)
+            r0, r1 = window(i, g[7], g[9], g[5], H)
             for j in range(OW):
-                c0, c1 = _window(j, g[8], g[10], g[6], W)
+                c0, c1 = window(j, g[8], g[10], g[6], W)
                 count = (r1 - r0) * (c1 - c0) if g[11] != 0 else g[5] * g[6]
                 out = ((image * OH + i) * OW + j) * C
                 share = T(1) / T(max(count, 1))
@@ -190,9 +188,9 @@ def average_backward(dy: Ptr, dx: Ptr, g: PtrI64, n: Int):
         dx[k] = T(0)
     for image in range(n):
         for i in range(OH):
-            r0, r1 = _window(i, g[7], g[9], g[5], H)
+            r0, r1 = window(i, g[7], g[9], g[5], H)
             for j in range(OW):
-                c0, c1 = _window(j, g[8], g[10], g[6], W)
+                c0, c1 = window(j, g[8], g[10], g[6], W)
                 count = (r1 - r0) * (c1 - c0) if g[11] != 0 else g[5] * g[6]
                 out = ((image * OH + i) * OW + j) * C
                 share = T(1) / T(max(count, 1))
@@ -329,85 +327,3 @@ def pool2d_grad_cpu(o: Lowering) -> None:
         o.call(max_backward, x, y, dy, dx, o.scratch(sizes.values[2], x.dtype), sizes, n)
     else:
         o.call(average_backward, dy, dx, sizes, n)
-
-
-# --- CUDA -------------------------------------------------------------------------------------------------------------
-
-
-@on_cuda(max_forward)
-def max_forward_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
-    """One thread a window."""
-    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
-    for e in range(n * OH * OW * C):
-        c, j, i, image = e % C, e // C % OW, e // (C * OW) % OH, e // (C * OW * OH)
-        r0, r1 = _window(i, g[7], g[9], g[5], H)
-        c0, c1 = _window(j, g[8], g[10], g[6], W)
-        best = x[((image * H + r0) * W + c0) * C + c]
-        for r in range(r0, r1):
-            for s in range(c0, c1):
-                v = x[((image * H + r) * W + s) * C + c]
-                best = best if (best >= v or best != best) else v
-        y[e] = best
-
-
-@on_cuda(max_backward)
-def max_backward_cuda(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, left: Ptr, g: PtrI64, n: Int):
-    """One thread an input element: it gathers from the windows whose first largest value it is."""
-    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
-    for e in range(n * H * W * C):
-        c, w, h, image = e % C, e // C % W, e // (C * W) % H, e // (C * W * H)
-        v = x[e]
-        total = T(0)
-        for i in range(max(0, (h + g[9] - g[5] + g[7]) // g[7]), min(OH, (h + g[9]) // g[7] + 1)):
-            r0, _ = _window(i, g[7], g[9], g[5], H)
-            for j in range(max(0, (w + g[10] - g[6] + g[8]) // g[8]), min(OW, (w + g[10]) // g[8] + 1)):
-                c0, c1 = _window(j, g[8], g[10], g[6], W)
-                out = ((image * OH + i) * OW + j) * C + c
-                mine = v == y[out] or v != v
-                for r in range(r0, h + 1):
-                    for s in range(c0, w if r == h else c1):
-                        u = x[((image * H + r) * W + s) * C + c]
-                        if u == y[out] or u != u:
-                            mine = False
-                if mine:
-                    total += dy[out]
-        dx[e] = total
-
-
-@helper
-def _shares(r0, r1, c0, c1, g):
-    """Return how many elements an average is over."""
-    return max((r1 - r0) * (c1 - c0) if g[11] != 0 else g[5] * g[6], 1)
-
-
-@on_cuda(average_forward)
-def average_forward_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
-    """One thread a window."""
-    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
-    for e in range(n * OH * OW * C):
-        c, j, i, image = e % C, e // C % OW, e // (C * OW) % OH, e // (C * OW * OH)
-        r0, r1 = _window(i, g[7], g[9], g[5], H)
-        c0, c1 = _window(j, g[8], g[10], g[6], W)
-        total = T(0)
-        for r in range(r0, r1):
-            for s in range(c0, c1):
-                total += x[((image * H + r) * W + s) * C + c]
-        y[e] = total * (T(1) / T(_shares(r0, r1, c0, c1, g)))
-
-
-@on_cuda(average_backward)
-def average_backward_cuda(dy: Ptr, dx: Ptr, g: PtrI64, n: Int):
-    """One thread an input element: it gathers from the windows that it lies in."""
-    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
-    for e in range(n * H * W * C):
-        c, w, h, image = e % C, e // C % W, e // (C * W) % H, e // (C * W * H)
-        total = T(0)
-        for i in range(max(0, (h + g[9] - g[5] + g[7]) // g[7]), min(OH, (h + g[9]) // g[7] + 1)):
-            r0, r1 = _window(i, g[7], g[9], g[5], H)
-            for j in range(max(0, (w + g[10] - g[6] + g[8]) // g[8]), min(OW, (w + g[10]) // g[8] + 1)):
-                c0, c1 = _window(j, g[8], g[10], g[6], W)
-                total += dy[((image * OH + i) * OW + j) * C + c] * (T(1) / T(_shares(r0, r1, c0, c1, g)))
-        dx[e] = total
-
-
-also_on_cuda(pool2d)
