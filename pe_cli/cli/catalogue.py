@@ -141,6 +141,8 @@ def _facts(op: OpDef) -> dict[str, str]:
         found["in place"] = ", ".join(f"{out} may take over {source}" for out, source in pairs.items())
     if op.adds:
         found["adds"] = f"{', '.join(op.adds)} to the inputs that end in @ADDTO, where they are given"
+    if op.descends:
+        found["updates"] = f"{', '.join(op.descends)} is the parameter less @RATE times its gradient, where an input ends so"
     if op.random:
         found["random"] = "the same numbers for a seed, a step and a sample, on any number of devices"
     if op.flops is not None:

@@ -42,7 +42,7 @@ def command(config: Path, steps: int, overrides: tuple[str, ...], as_json: bool)
     program = job.built.train or job.built.eval
     executor = job.executor(program)
     reports: list[Any] = []
-    apply_passes(executor.program.clone(), executor.build, list(found.plan.request.fetches), reports)
+    apply_passes(executor.program.clone(), executor.build, list(found.plan.request.fetches), reports, alone=executor.alone)
     said = [*map(str, reports), *notes(program)]
     parallel, memory = parallelism(found), usage(executor, found.plan)
     if as_json:

@@ -83,18 +83,19 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
 
 def _graph(source: Source, stage: str, places: tuple[Place, ...], evaluation: bool) -> Graph:
     from pe_cli.core.strategy import BuildStrategy
-    from pe_cli.graph.pipeline import apply_passes
+    from pe_cli.graph.pipeline import apply_passes, runs_alone
     from pe_cli.graph.replicate import replicate
 
     program = source.program(evaluation)
     strategy = source.run.build_strategy if source.run else BuildStrategy()
+    # how many there will be changes nothing in the graph of each
+    processes = 2 if source.run is not None and source.run.executor.processes == "mpi" else 1
     if stage not in ("program", "ssa"):
-        program = apply_passes(program, strategy, list(source.built.fetches.values()))
+        alone = runs_alone(places, processes)
+        program = apply_passes(program, strategy, list(source.built.fetches.values()), alone=alone)
     if stage != "multi_device":
         return replicate(program, places[:1], strategy)
-    # how many there will be changes nothing in the graph of each
-    several = source.run is not None and source.run.executor.processes == "mpi"
-    return replicate(program, places, strategy, processes=2 if several else 1)
+    return replicate(program, places, strategy, processes=processes)
 
 
 def picture_of_stage(source: Source, stage: str, resources: Resources, *, evaluation: bool) -> Picture:

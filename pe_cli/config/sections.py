@@ -291,11 +291,14 @@ class BuildSection(Section):
         default=True,
         description="gradients of a variable that several ops read are added where they are made; fluid's default is false",
     )
+    fuse_grad_update: StrictBool = Field(
+        default=True, description="gradients of weights are subtracted where they are made; with SGD on one CPU device"
+    )
     enable_inplace: StrictBool = Field(default=True, description="ops may overwrite inputs that nobody needs any more")
     sync_batch_norm: StrictBool = Field(default=False, description="batch_norm over the samples of all devices")
     enable_sequential_execution: StrictBool = Field(default=False, description="every device keeps the program's order")
     enable_backward_optimizer_op_deps: StrictBool = Field(
-        default=True, description="no parameter is updated before all gradients are there"
+        default=True, description="no parameter is updated before all gradients are there, but those of fuse_grad_update"
     )
     memory_optimize: StrictBool = Field(default=True, description="temporaries share memory")
     debug_graphviz_path: InsideRun = Field(

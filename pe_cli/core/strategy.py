@@ -30,10 +30,12 @@ class BuildStrategy:
         enable_auto_fusion: pointwise ops that feed one another are one op; fluid's default is false.
         enable_addto: gradients of a variable that several ops read are added where they are made, without a temporary and a sum;
             fluid's default is false.
+        fuse_grad_update: a gradient of weights that only sgd reads is subtracted by the op that makes it, where one CPU device runs the
+            program; our own.
         enable_inplace: ops may overwrite inputs that nobody needs any more.
         sync_batch_norm: statistics over the samples of all devices.
         enable_sequential_execution: every device runs its ops in the program's order.
-        enable_backward_optimizer_op_deps: no parameter is updated before all gradients are there.
+        enable_backward_optimizer_op_deps: no parameter is updated before all gradients are there, but those of fuse_grad_update.
         remove_unnecessary_lock: if not, steps of different executors of the process never run at the same time.
         cache_runtime_context: keep what was prepared for batch shapes that are not in use when temporaries are dropped.
         data_layout: `auto` runs image operators channels-last inside, `keep` as the model writes them.
@@ -53,6 +55,7 @@ class BuildStrategy:
     fuse_gemm_epilogue: bool = True
     enable_auto_fusion: bool = True
     enable_addto: bool = True
+    fuse_grad_update: bool = True
     enable_inplace: bool = True
     sync_batch_norm: bool = False
     enable_sequential_execution: bool = False

@@ -22,7 +22,7 @@ from pe_cli.execute.request import Request
 from pe_cli.execute.shortcut import Shortcut, Shortcuts
 from pe_cli.execute.split import check_offsets, cut, split_sizes
 from pe_cli.graph.passes import customized_gradient
-from pe_cli.graph.pipeline import apply_passes
+from pe_cli.graph.pipeline import apply_passes, runs_alone
 from pe_cli.graph.replicate import replicate, shared_variables
 from pe_cli.graph.sequences import resolve
 from pe_cli.graph.ssa import Graph
@@ -129,6 +129,11 @@ class Executor:
         return self.scope.places
 
     @property
+    def alone(self) -> bool:
+        """Whether gradients may be used up as they are made: one device runs all, and nobody asks which of them has a NaN first."""
+        return runs_alone(self.places, self.peers.size if self.peers else 1) and not self.check_nan_inf
+
+    @property
     def threads(self) -> int:
         """Native threads of a step."""
         return self.execution.num_threads or min(len(self.places), usable_cores())
@@ -138,7 +143,7 @@ class Executor:
         key = tuple(fetches)
         if key not in self._optimised:
             program = self.program.clone() if self.build.sync_batch_norm else self.program  # that adds variables
-            self._optimised[key] = apply_passes(program, self.build, key)
+            self._optimised[key] = apply_passes(program, self.build, key, alone=self.alone)
         running = key, None if active is None else tuple(active)
         if running not in self._graphs:
             processes = self.peers.size if self.peers else 1

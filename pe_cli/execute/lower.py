@@ -117,6 +117,7 @@ class GraphLowering:
 
     Attributes:
         late: nodes that threads of other devices help with.
+        cuts: whether ops are cut for the threads of a device.
     """
 
     def __init__(
@@ -132,6 +133,7 @@ class GraphLowering:
     ) -> None:
         self.graph = graph
         self.late: Collection[int] = ()
+        self.cuts = True
         self.threads = threads
         self._spread = len(graph.places) * threads
         self.types = types
@@ -260,7 +262,8 @@ class GraphLowering:
         key = next(iter(op.output_names()), op.type)
         low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, key), offset, share)  # type: ignore[arg-type]
         low.helped = node.index in self.late
-        low.threads = HELP_PARTS if low.helped else self.threads if self.graph.places[d].kind == "cpu" else 1
+        shared = self.cuts and self.graph.places[d].kind == "cpu"
+        low.threads = HELP_PARTS if low.helped else self.threads if shared else 1
         if self._spreads(node):
             low.shares = self._spread
             low.more = self._addends(op, ins)

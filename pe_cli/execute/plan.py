@@ -13,6 +13,7 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Progress, Spot, Timeline, Work, device
 from pe_cli.devices.scope import Scope
+from pe_cli.execute.cost import costs, wide
 from pe_cli.execute.device_memory import plan_devices
 from pe_cli.execute.doors import Door
 from pe_cli.execute.late import late_nodes
@@ -267,9 +268,17 @@ def lowering(
     updates = Updates(graph, shared, fetches, sums)
     each = max(1, threads // len(graph.places))
     made = GraphLowering(graph, types, request.sizes, seed, checked, updates, whole, each)
+    made.cuts = each > 1 and not _is_wide(graph, types, each)
     if 1 < threads <= len(graph.places) and graph.places[0].kind == "cpu":
         made.late = late_nodes(graph, types)
     return made
+
+
+def _is_wide(graph: Graph, types: Sequence[Mapping[str, TensorType]], threads: int) -> bool:
+    """Return whether a device's threads have enough to do side by side, so that its ops are better left whole."""
+    device = next(iter(graph.active), 0)
+    ours = [node.op for node in graph.nodes if node.device == device and node.kind == "computation"]
+    return wide(costs(ours, graph.program.global_block(), types[device].get), threads)
 
 
 def _read(graph: Graph, request: Request) -> set[str]:

@@ -3,8 +3,8 @@
 The order is fixed: what need not be computed goes first; then the layout of images, so that patterns are matched once images are
 channels-last; then fusions, those that take the most operators first: batch_norm + sum + relu, batch_norm + relu, relu +
 depthwise_conv2d (a relu between batch_norm and a depthwise_conv2d goes to batch_norm, where it costs nothing), elementwise_add +
-activation, mul or conv2d + bias; gradients that are added in place, by whatever operators make them now; then updates, and last the
-pointwise operators that are left.
+activation, mul or conv2d + bias; gradients that are added in place, by whatever operators make them now; then updates, first those
+that gradients do themselves, and last the pointwise operators that are left.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 
 from pe_cli.core.strategy import BuildStrategy
+from pe_cli.core.types import Place
 from pe_cli.graph.passes import (
     addto,
     auto_fusion,
@@ -23,6 +24,7 @@ from pe_cli.graph.passes import (
     fuse_bn_add_act,
     fuse_elewise_add_act,
     fuse_epilogue,
+    fuse_grad_update,
     fuse_optimizer,
     fuse_relu_depthwise,
     layout,
@@ -32,8 +34,8 @@ from pe_cli.program.ir import Program
 Pass = Callable[[Program, Sequence[str]], tuple[Program, str]]
 
 
-def passes(strategy: BuildStrategy) -> list[Pass]:
-    """Return the passes of a strategy, in order."""
+def passes(strategy: BuildStrategy, *, alone: bool = False) -> list[Pass]:
+    """Return the passes of a strategy, in order; see `apply_passes`."""
     known: list[tuple[bool, Pass]] = [
         (strategy.simplify, fold_constants.run),
         (strategy.simplify, common_subexpressions.run),
@@ -45,10 +47,16 @@ def passes(strategy: BuildStrategy) -> list[Pass]:
         (strategy.fuse_elewise_add_act_ops, fuse_elewise_add_act.run),
         (strategy.fuse_gemm_epilogue, fuse_epilogue.run),
         (strategy.enable_addto, addto.run),
+        (strategy.fuse_grad_update and alone, fuse_grad_update.run),
         (strategy.fuse_all_optimizer_ops and strategy.reduce_strategy != "Reduce", fuse_optimizer.run),
         (strategy.enable_auto_fusion, auto_fusion.run),
     ]
     return [run for wanted, run in known if wanted]
+
+
+def runs_alone(places: Sequence[Place], processes: int = 1) -> bool:
+    """Return whether one CPU device runs the whole program, so that no gradient has to be summed before it is used."""
+    return processes == 1 and [place.kind for place in places] == ["cpu"]
 
 
 def _unless_synchronised(strategy: BuildStrategy, of: ModuleType) -> Pass:
@@ -60,7 +68,12 @@ def _unless_synchronised(strategy: BuildStrategy, of: ModuleType) -> Pass:
 
 
 def apply_passes(
-    program: Program, strategy: BuildStrategy, fetches: Sequence[str], report: list[str] | None = None
+    program: Program,
+    strategy: BuildStrategy,
+    fetches: Sequence[str],
+    report: list[str] | None = None,
+    *,
+    alone: bool = False,
 ) -> Program:
     """Return the program after every pass of the strategy.
 
@@ -69,8 +82,9 @@ def apply_passes(
         strategy: the user's wishes.
         fetches: variables whose values must stay what the program says.
         report: gets a sentence a pass.
+        alone: one CPU device runs it, see `runs_alone`.
     """
-    for run in passes(strategy):
+    for run in passes(strategy, alone=alone):
         program, sentence = run(program, fetches)
         if report is not None:
             report.append(sentence)

@@ -126,8 +126,14 @@ class Rewriter:
         """
         group = sorted(group)
         target = self.meeting_point(group)
-        if target is None:
-            return False
+        return target is not None and self._put(group, target, made)
+
+    def replace_first(self, group: Sequence[int], made: Operator) -> bool:
+        """Put one operator in the place of the first of a group; False, and nothing done, where dataflow forbids it."""
+        target = min(group)
+        return all(self._moves(q, target, group) for q in group) and self._put(group, target, made)
+
+    def _put(self, group: Sequence[int], target: int, made: Operator) -> bool:
         for place in group:
             self.remove(place)
         self.ops[target] = made

@@ -191,7 +191,7 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
         lda: elements between rows of A as stored.
         b: address of B.
         ldb: elements between rows of B as stored.
-        acc: 1 to add to C, 0 to overwrite it.
+        acc: 1 to add to C, 0 to overwrite it; where `adds_at_once`, also the address of a factor, to add factor times the product.
         c: address of C; overlaps neither A nor B.
         ldc: elements between rows of C.
         scratch: address of `gemm_scratch(n, k)` elements; 64-byte alignment is faster.
@@ -218,7 +218,7 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
     done = 0
     while True:
         depth = k if once else min((DEPTH_TRANSPOSED if ta else DEPTH) * 4 // SIZE, k - done)
-        add = 1 if acc or done > 0 else (PAST if past else 0)
+        add = 1 if done > 0 else (acc if acc != 0 else (PAST if past else 0))
         width = _columns_at_once(n, depth)
         for j0 in range(0, n, width):
             wide = min(width, n - j0)

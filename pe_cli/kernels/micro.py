@@ -16,7 +16,7 @@ A unit is a vector register, and a panel has 1 to `WIDEST` of them. Where half o
 even numbers are whole registers, and 1 and 3 are halves side by side, so that 20 columns cost as 24 and not as 32.
 
 acc is 1 to add to y, 0 to overwrite it, and `PAST` to overwrite it past the caches where the block is whole lines: y and yr have
-to be, and `far.fence_past` has to follow.
+to be, and `far.fence_past` has to follow. Any other acc is the address of a factor: y += factor * sum, rounded as fma rounds.
 
 ahead is 1 where x and w may come from memory: while a block is computed, what the next ones take of their rows is asked for. That
 costs a hundredth where all is near.
@@ -116,6 +116,8 @@ class _Emitter(VectorCode):
         beyond = self.constant(self.vectors * self.lanes * self.size)
         a["ask_w"] = b.and_(wanted, b.icmp_signed(">", a["wk"], beyond))
         a["ask_x"] = b.and_(wanted, b.icmp_signed(">", a["xk"], self.constant(LINE)))
+        simply = b.icmp_signed("==", a["acc"], self.constant(1))
+        a["factor"] = b.select(simply, self.one(), b.inttoptr(a["acc"], self.element.as_pointer()))
         done = self.fn.append_basic_block("done")
         heights = HEIGHTS[vector_registers(), self.vectors]
         if self.versions:
@@ -176,6 +178,14 @@ class _Emitter(VectorCode):
         held.linkage = "internal"
         return held
 
+    def one(self) -> Any:
+        """Return the address of a 1 in memory: the factor of sums that are simply added, which changes no bit of them."""
+        held = self.ir.GlobalVariable(self.env.module, self.element, f"{self.fn.name}_one")
+        held.initializer = self.ir.Constant(self.element, 1.0)
+        held.global_constant = True
+        held.linkage = "internal"
+        return held
+
     def block(self, rows: int, x: Any, y: Any) -> None:
         """Emit the product of one block of rows: three nested sums from zero, added to y as a whole where acc says so, stores."""
         b, a = self.b, self.a
@@ -201,9 +211,11 @@ class _Emitter(VectorCode):
             found[-1].add_incoming(value, end)
             found[-1].add_incoming(self.zero, skip)
         add, store, stored = (self.fn.append_basic_block(name) for name in ("add", "store", "stored"))
-        choice = b.switch(a["acc"], store)
-        choice.add_case(self.constant(1), add)
-        if self.passes(rows):
+        choice = b.switch(a["acc"], add)
+        choice.add_case(self.constant(0), store)
+        if not self.passes(rows):
+            choice.add_case(self.constant(PAST), store)
+        else:
             past = self.fn.append_basic_block("past")
             choice.add_case(self.constant(PAST), past)
             b.position_at_end(past)
@@ -211,8 +223,9 @@ class _Emitter(VectorCode):
                 self.store_past(value, out[r], v)
             b.branch(stored)
         b.position_at_end(add)
+        factor = self.splat(b.load(a["factor"], align=self.size), self.vector)
         for (r, v), value in zip(cells, found, strict=True):
-            self.store(b.fadd(self.load(out[r], v), value), out[r], v)
+            self.store(self.multiply_add(factor, value, self.load(out[r], v)), out[r], v)
         b.branch(stored)
         b.position_at_end(store)
         for (r, v), value in zip(cells, found, strict=True):

@@ -50,7 +50,7 @@ def preload(o: Lowering, slot: str) -> int:
     other, out = added(o, slot), o.output(slot)
     if other is None:
         return 0
-    if out.size:
+    if out.size and other is not out:
         o.call(copy, other, out, out.size)
     return 1
 

@@ -11,10 +11,12 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.kernels.cuda import Tuned, cuda, on_cuda
 from pe_cli.kernels.gemm import adds_at_once, gemm, gemm_scratch
-from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Real, T, address, kernel
+from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, PtrU, Real, T, address, kernel
+from pe_cli.kernels.vecmath import fma
 from pe_cli.ops.addto import beside, preload
-from pe_cli.ops.areas import ENOUGH, Area, areas, quarters
+from pe_cli.ops.areas import ENOUGH, ENOUGH_BYTES, Area, areas, quarters
 from pe_cli.ops.lowering import Lowering, Numbers, Offset
+from pe_cli.ops.registry import rate_slot
 
 
 @kernel
@@ -34,10 +36,38 @@ def products(
         at_a = address(a) + SIZE * table[4 * i]
         at_b = address(b) + SIZE * table[4 * i + 1]
         at_c = address(c) + SIZE * table[4 * i + 2]
-        gemm(ta, tb, m, n, k, at_a, lda, at_b, ldb, table[4 * i + 3], at_c, ldc, address(scratch))
+        gemm(ta, tb, m, n, k, at_a, lda, at_b, ldb, min(table[4 * i + 3], 1), at_c, ldc, address(scratch))
     if alpha != 1.0:
         for i in range(size):
             c[i] *= T(alpha)
+
+
+#: Terms of a sum that take as long as reading and writing the element that it is subtracted from.
+AS_MUCH = 2 * 4 * ENOUGH // (2 * ENOUGH_BYTES)
+
+
+@kernel
+def negative(x: PtrU, out: Ptr):
+    """out = -x, of one element."""
+    out[0] = -T(x[0])
+
+
+@kernel
+def product_times(
+    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, factor: Ptr, once: Int, whole: Ptr,
+    scratch: Ptr,
+):  # fmt: skip
+    """c += factor op(a) op(b), with the bits of a product and then a step of sgd, whose rate is -factor.
+
+    once is `adds_at_once`; if not, whole has room for the product.
+    """
+    if once:
+        gemm(ta, tb, m, n, k, address(a), lda, address(b), ldb, address(factor), address(c), n, address(scratch))
+    else:
+        gemm(ta, tb, m, n, k, address(a), lda, address(b), ldb, 0, address(whole), n, address(scratch))
+        step = factor[0]
+        for i in range(m * n):
+            c[i] = fma(step, whole[i], c[i])
 
 
 @dataclass(frozen=True)
@@ -166,10 +196,39 @@ def _gradient(
     many = math.prod(broadcast(left.batch, right.batch, result.batch))
     sizes = left.height, right.width, left.width, o.output(slot).type.numpy.itemsize
     once = many == math.prod(result.batch) and adds_at_once(*sizes)
-    if many and once and alpha == 1:
+    if o.has(rate_slot(slot)):
+        assert many == 1, "a parameter is one matrix"
+        assert alpha == 1, "its gradient is the product alone"
+        _descend(o, slot, pair, result, once=once)
+    elif many and once and alpha == 1:
         multiply(o, *pair, (o.output(slot), result), alpha, preload(o, slot), part, weights)
     else:
         beside(o, slot, lambda out: multiply(o, *pair, (out, result), alpha, 0, part, weights))
+
+
+def _descend(
+    o: Lowering, slot: str, pair: tuple[tuple[Any, Matrices], tuple[Any, Matrices]], result: Matrices, *, once: bool
+) -> None:
+    """Append the product of two matrices that is a parameter's gradient, subtracted from the parameter where it lies.
+
+    What reads the parameter as it was is done before: the first call here is no part, so it waits for the parts of other products.
+    """
+    preload(o, slot)
+    out = o.output(slot)
+    factor = o.scratch(1, out.dtype)
+    o.call(negative, o.input(rate_slot(slot)), factor)
+    (a, left), (b, right) = pair
+    n, k = result.columns, left.width
+    room = o.scratch(1 if once else out.size, out.dtype)
+    found = areas(result.rows, n, max(k, AS_MUCH), o.threads, weights=True)
+    for number, area in enumerate(found):
+        top, end = area.rows
+        o.call(
+            product_times, int(left.transposed), int(right.transposed), end - top, n, k,
+            Offset(a, top * (1 if left.transposed else left.columns)), left.columns, b, right.columns, Offset(out, top * n),
+            factor, int(once), Offset(room, 0 if once else top * n), o.scratch(gemm_scratch(n, k), out.dtype),
+            part=number if len(found) > 1 else None,
+        )  # fmt: skip
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -79,7 +79,7 @@ def mul_cpu(o: Lowering) -> None:
     multiply(o, (o.input("X"), x), (o.input("Y"), y), (o.output("Out"), out), 1.0)
 
 
-@mul.grad(uses="X Y", adds="X@GRAD Y@GRAD").lower("cpu")
+@mul.grad(uses="X Y", adds="X@GRAD Y@GRAD", descends="Y@GRAD").lower("cpu")
 def mul_grad_cpu(o: Lowering) -> None:
     """X@GRAD = Out@GRAD Y^T, Y@GRAD = X^T Out@GRAD."""
     multiply_back(o, *_mul_matrices(o), 1.0)

@@ -32,6 +32,7 @@ from pe_cli.kernels.lang import Kernel
 
 GRAD = "@GRAD"
 ADDTO = "@ADDTO"
+RATE = "@RATE"
 
 
 def grad_name(name: str) -> str:
@@ -42,6 +43,11 @@ def grad_name(name: str) -> str:
 def added_slot(slot: str) -> str:
     """Return the input slot of what a gradient is added to: `X@GRAD` -> `X@ADDTO`."""
     return forward_name(slot) + ADDTO
+
+
+def rate_slot(slot: str) -> str:
+    """Return the input slot of what a gradient is multiplied with before it is subtracted: `X@GRAD` -> `X@RATE`."""
+    return forward_name(slot) + RATE
 
 
 def forward_name(name: str) -> str:
@@ -156,6 +162,7 @@ class OpDef:
         spreads: an update whose CPU lowering does it in `Lowering.shares` parts, and adds up the gradients of several devices itself.
         cut: its CPU lowering, and that of its gradient, are cut into parts that `Lowering.threads` share.
         adds: outputs of a gradient op that it adds to what `X@ADDTO` holds, where that is given.
+        descends: outputs of a gradient op, among `adds`, of which it subtracts `X@RATE` times the gradient, where that is given, too.
         overwrites: attributes -> why it had better not with these; empty where it may.
         lod_rule: what the op does with sequences, see `pe_cli.ops.lod`; None hands on the LoD of inputs whose rows it keeps.
         host_slots: input slots that `lod_rule` fills with arrays made from offsets before a step.
@@ -181,6 +188,7 @@ class OpDef:
         self.grad_maker: Callable[[Any], list[OpDesc]] | None = None
         self.is_grad_of: str | None = None
         self.adds: tuple[str, ...] = ()
+        self.descends: tuple[str, ...] = ()
         self.overwrites: Callable[[Mapping[str, Any]], str] | None = None
         self.flops: Callable[..., int] | None = None
         self.module = ""
@@ -223,6 +231,7 @@ class OpDef:
         alias: Mapping[str, str] | None = None,
         inplace: Mapping[str, str] | None = None,
         adds: str = "",
+        descends: str = "",
     ) -> OpDef:
         """Declare the gradient op `<name>_grad` and return it, for its lowerings.
 
@@ -231,7 +240,8 @@ class OpDef:
         that nothing produced arrives as absent.
 
         The gradients in `adds` may be added to another: where the input `X@ADDTO` is given, X@GRAD becomes that plus the gradient, with the
-        bits of a sum of the two, and may take over its memory (see `ops.addto`).
+        bits of a sum of the two, and may take over its memory (see `ops.addto`). Of those in `descends`, `X@RATE` times the gradient is
+        subtracted from `X@ADDTO` where both are given, with the bits of sgd: it is a parameter, and X@GRAD is its new value.
         """
         assert self.grad_op is None, f"{self.name} has two gradients"
         made = OpDef(f"{self.name}_grad", None, f"Gradient of {self.name}.")
@@ -243,7 +253,10 @@ class OpDef:
             used += [Slot(s.name, True, s.variadic) for s in named]
         grads = [Slot(grad_name(s.name), True, s.variadic) for s in self.outputs]
         made.adds = tuple(adds.split())
-        made.inputs = (*used, *grads, *(Slot(added_slot(s), True) for s in made.adds))
+        made.descends = tuple(descends.split())
+        assert set(made.descends) <= set(made.adds), f"{self.name}: what descends is added to something, too"
+        further = (*map(added_slot, made.adds), *map(rate_slot, made.descends))
+        made.inputs = (*used, *grads, *(Slot(name, True) for name in further))
         made.outputs = tuple(Slot(grad_name(n), True, known[n].variadic) for n in self.differentiable)
         made.attrs = self.attrs
         made.is_grad_of = self.name

@@ -174,7 +174,7 @@ def test_the_dot_of_every_stage_is_read_by_a_strict_reader(pe: Pe, tmp_path: Pat
         assert len([k for k in found.nodes if not k.startswith("legend")]) < 400
 
 
-@pytest.mark.parametrize("choice", [["--only", "fused_sgd"], ["--around", "guess", "--radius", 2]], ids=["only", "around"])
+@pytest.mark.parametrize("choice", [["--only", "sgd"], ["--around", "guess", "--radius", 2]], ids=["only", "around"])
 @pytest.mark.parametrize("stage", ["multi_device", "plan"])
 def test_parts_of_a_graph_are_drawn(pe: Pe, config: Path, tmp_path: Path, stage: str, choice: list) -> None:
     assert pe("graph", config, "--stage", stage, "--dot", tmp_path / "whole.dot").code == 0

@@ -57,7 +57,7 @@ def test_explain_as_json(pe: Pe, config: Path) -> None:
     said = pe("explain", config, "--steps", 1, "--json")
     assert said.code == 0, said.err
     found = json.loads(said.out)
-    assert found["ops"]["optimize"] == {"fused_sgd": 1}
+    assert found["ops"]["optimize"] == {"sgd": 1}
     assert 0 < found["parallelism"]["measured_efficiency"] <= 1.5
     assert found["memory"][0]["kept"]["parameters"] == 128
 

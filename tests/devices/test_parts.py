@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
-from pe_cli.core.strategy import ExecutionStrategy
+from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.parts import in_order, pieces
 from pe_cli.devices.scope import Scope
@@ -98,7 +99,7 @@ def _run(name, arrays, attrs, threads, steps):
 PRODUCTS = [(513, 96, 70), (37, 517, 301), (40, 66, 700), (2, 1000, 900), (1000, 2, 900), (200, 3, 3000), (7, 7, 7)]
 
 
-def _train(rows, width, inner, optimizer, threads):
+def _train(rows, width, inner, optimizer, threads, **build):
     main, startup = Program("main"), Program("startup")
     main.random_seed = startup.random_seed = 3
     with program_guard(main, startup):
@@ -110,7 +111,8 @@ def _train(rows, width, inner, optimizer, threads):
         )
     scope = Scope([Place("cpu", 0)])
     Executor(startup, scope, seed=3).run({})
-    executor = Executor(main, scope, seed=3, execution=ExecutionStrategy(num_threads=threads))
+    execution = ExecutionStrategy(num_threads=threads)
+    executor = Executor(main, scope, seed=3, execution=execution, build=BuildStrategy(**build))
     for step in range(3):
         batch = np.random.default_rng(step).standard_normal((rows, inner)).astype("float32")
         executor.run({"x": batch}, [loss.name], step)
@@ -121,9 +123,9 @@ def _train(rows, width, inner, optimizer, threads):
 @pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
 def test_a_trained_layer_has_the_same_bits_for_any_number_of_threads(sizes):
     expected, _ = _train(*sizes, "SGD", 1)
-    for threads in (2, 3, 5, 16):
-        found, parts = _train(*sizes, "SGD", threads)
-        assert (parts == {None}) == (math.prod(sizes) < 1000)
+    for threads, fused in itertools.product((2, 3, 5, 16), (False, True)):
+        found, parts = _train(*sizes, "SGD", threads, fuse_grad_update=fused)
+        assert fused or (parts == {None}) == (math.prod(sizes) < 1000)
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=f"{name} with {threads} threads")
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from pe_cli.core.types import TensorType
+from pe_cli.core.strategy import ExecutionStrategy
+from pe_cli.core.types import Place, TensorType
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.cost import BARRIER, OPERATIONS, UNEVEN, Cost, on_threads, wide
+from pe_cli.execute.executor import Executor
 from pe_cli.execute.operations import operations
-from pe_cli.execute.work import BARRIER, OPERATIONS, UNEVEN, Cost, Layout, best_layout, costs, on_threads
+from pe_cli.execute.work import Layout, best_layout, step_costs
 from pe_cli.layers.registry import find
 from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.ir import Program, program_guard
@@ -60,8 +64,8 @@ def layers(width: int, towers: int = 1, depth: int = 1) -> Program:
 def test_long_steps_are_worth_all_cores_and_short_ones_one():
     assert best_layout(network(8), 16, 64) == Layout(1, 1)
     assert best_layout(layers(1000), 4096, 4) == Layout(4, 4)
-    wide = best_layout(layers(700), 4096, 64)
-    assert 4 <= wide.threads < 64
+    many = best_layout(layers(700), 4096, 64)
+    assert 4 <= many.threads < 64
 
 
 def test_small_batches_of_large_layers_are_shared_by_threads_and_large_ones_by_devices():
@@ -88,7 +92,7 @@ def test_rows_of_a_table_are_left_to_devices():
 @pytest.mark.parametrize("most", [1, 2, 3, 8])
 def test_what_is_chosen_takes_less_than_one_core(most):
     for width in (20, 200, 500):
-        ops = costs(layers(width), 64)
+        ops = step_costs(layers(width), 64)
         chosen = best_layout(layers(width), 64, most)
         assert 1 <= chosen.devices <= chosen.threads <= most
         if chosen.devices == 1 < chosen.threads:
@@ -102,11 +106,29 @@ def test_threads_take_no_less_than_their_share_and_the_longest_way():
     assert on_threads([Cost(100.0, 0, 4, (), ("a",))], 2) == UNEVEN * 50 + BARRIER
 
 
+def test_ops_are_left_whole_where_threads_have_enough_side_by_side():
+    def parts(towers: int, threads: int) -> set[int | None]:
+        program = layers(256, towers=towers, depth=2)
+        scope = Scope([Place("cpu", 0)])
+        executor = Executor(program, scope, execution=ExecutionStrategy(num_threads=threads))
+        kinds = {v.name: v.type for v in program.list_vars() if v.is_data}
+        plan = executor.plan([{n: k.with_shape(128, *k.shape[1:]) for n, k in kinds.items()}], [128], [])
+        return {c.part for t in plan.tasks for c in t.calls if "matrix_product" in c.kernel.name or "fused_epilogue" in c.kernel.name}
+
+    assert parts(towers=1, threads=2) >= {0, 1}
+    assert parts(towers=8, threads=2) == {None}
+    assert parts(towers=8, threads=8) >= {0, 1}, "each would have a tower, and all would wait for the slowest"
+    tower = [Cost(50.0, 0, 4, (f"{i}",), (f"{i}",)) for i in range(4)]
+    assert wide(tower, 2)
+    assert not wide(tower, 3)
+    assert on_threads(tower, 2) == UNEVEN * 100
+
+
 def test_a_step_counts_its_products_and_bytes():
     program = network(500)
-    time = on_threads(costs(program, 128), 1)
+    time = on_threads(step_costs(program, 128), 1)
     assert time > 2 * 2 * 128 * 500 * 500 / OPERATIONS
-    assert time < on_threads(costs(program, 129), 1)
+    assert time < on_threads(step_costs(program, 129), 1)
 
 
 def test_devices_that_would_all_do_the_same_are_worth_nothing():

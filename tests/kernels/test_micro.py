@@ -67,6 +67,19 @@ def test_every_row_count_and_tail_matches_numpy_and_touches_nothing_else(call, g
 
 
 @pytest.mark.parametrize("dtype", TYPES)
+def test_a_sum_may_be_multiplied_before_it_is_added(call, rng, dtype):
+    units = 2 * LANES.value(dtype) // UNIT.value(dtype)
+    rows, columns, depth = 29, units * UNIT.value(dtype) - 1, 6
+    x, w, y = (rng.standard_normal(shape).astype(dtype) for shape in ((rows, depth), (depth, columns), (rows, columns)))
+    factor = np.array([-0.37], dtype)
+    start = y.copy()
+    call(
+        product, dtype, units, rows, columns, x, w, y, 1, 0, 0, 1, 0, 0, depth, 1, columns, depth, columns, factor.ctypes.data, 0
+    )
+    np.testing.assert_allclose(y, start + factor * (x @ w), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
 def test_two_outer_sums_walk_their_own_strides(call, rng, dtype):
     n1, n2, depth, rows, columns = 3, 2, 4, 7, 5
     x = rng.standard_normal((n1, n2, depth, rows)).astype(dtype)

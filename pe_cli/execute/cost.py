@@ -1,0 +1,102 @@
+"""What the ops of a step take, roughly, and whether threads are kept busy without cutting them: a count, the same on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from pe_cli.core.types import TensorType
+from pe_cli.execute.operations import operations
+from pe_cli.ops.areas import ENOUGH
+from pe_cli.ops.registry import find
+from pe_cli.program.ir import Block, Operator, Role
+
+#: What one core does, roughly: operations and bytes a microsecond; bytes that another core has just written take longer.
+OPERATIONS, BYTES, MOVED = 100_000, 40_000, 10_000
+#: Microseconds that a cut op takes longer, because its threads wait for each other; and by how much, because they never take equally long.
+BARRIER, UNEVEN = 2.0, 1.02
+#: More threads than any op has parts: for what becomes a part of a product, and waits for nobody.
+MAX_PARTS = 1 << 30
+#: How many times the longest way through its ops a thread has to do before ops are left whole.
+WIDE = 2.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an op takes, roughly.
+
+    Args:
+        time: on one core, in microseconds.
+        touched: bytes that it reads and writes.
+        parts: most threads that share it.
+        reads, writes: names of variables.
+    """
+
+    time: float
+    touched: int
+    parts: int
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+    def on(self, threads: int) -> float:
+        """Return what it takes where so many threads share it, in microseconds: alone, it reads much that others have written."""
+        parts = min(threads, self.parts)
+        if parts < 2:
+            return self.time + self.touched * (threads - 1) / threads / MOVED
+        return UNEVEN * self.time / parts + BARRIER * (self.parts < MAX_PARTS)
+
+
+def costs(ops: Iterable[Operator], block: Block, type_of: Callable[[str], TensorType | None]) -> list[Cost]:
+    """Return what ops take.
+
+    Args:
+        ops: in order.
+        block: of them.
+        type_of: type of a variable, all sizes known; None for one that is not there.
+    """
+    found = []
+    for op in ops:
+        if op.definition.alias:
+            continue
+        counted = operations(op, type_of)  # type: ignore[arg-type]
+        reads, writes = (tuple(n for n in names if type_of(n)) for names in (op.input_names(), op.output_names()))
+        touched = sum(kind.nbytes for n in (*reads, *writes) if (kind := type_of(n)))
+        of = find(op.definition.is_grad_of) if op.definition.is_grad_of else op.definition
+        bias = of.name == "elementwise_add" and any(block.var(n).persistable for n in op.inputs.get("Y", ()))
+        update = op.role is Role.OPTIMIZE and not op.inputs.get("Rows")
+        parts = (counted or 0) // ENOUGH if of.cut else MAX_PARTS if update or bias or of.name == "relu" else 1
+        found.append(Cost((counted or 0) / OPERATIONS + touched / BYTES, touched, parts, reads, writes))
+    return found
+
+
+def longest(ops: Sequence[Cost], time: Callable[[Cost], float]) -> float:
+    """Return what the longest way through ops takes, in microseconds, where each takes `time(op)`."""
+    done: dict[str, float] = {}
+    for op in ops:
+        end = max((done.get(n, 0.0) for n in op.reads), default=0.0) + time(op)
+        done |= dict.fromkeys(op.writes, end)
+    return max(done.values(), default=0.0)
+
+
+def wide(ops: Sequence[Cost], threads: int) -> bool:
+    """Return whether there is enough side by side to keep so many threads busy with whole ops, which are faster than their parts.
+
+    Half of the work may lie beside the longest way, so that no thread waits for it; updates, which need no cut to be shared, do not count.
+    """
+    ops = [op for op in ops if op.parts < MAX_PARTS]
+    return longest(ops, lambda op: op.time) * threads * WIDE <= sum(op.time for op in ops)
+
+
+def on_threads(ops: Sequence[Cost], threads: int) -> float:
+    """Return what a step takes on one device with so many threads, in microseconds: no less than the longest way through its ops.
+
+    Args:
+        ops: `costs` of the step.
+        threads: of the device.
+    """
+    alone = sum(op.time for op in ops)
+    if threads == 1:
+        return alone
+    if wide(ops, threads):
+        return alone * UNEVEN / threads
+    return max(alone * UNEVEN / threads, longest(ops, lambda op: op.on(threads)))
