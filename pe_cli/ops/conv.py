@@ -11,18 +11,22 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.conv import adds_images_at_once, conv_backward_data_scratch, conv_forward_scratch
 from pe_cli.kernels.gemm import DEPTH, NARROW, adds_at_once, gemm_scratch
 from pe_cli.kernels.lang import Kernel
+from pe_cli.kernels.winograd import suits, winograd_scratch
 from pe_cli.ops.addto import beside, preload
 from pe_cli.ops.areas import COLUMNS, ENOUGH, Pair, pairs
 from pe_cli.ops.conv_kernels import (
     backward_data,
     backward_data_depthwise,
     backward_data_pointwise,
+    backward_data_winograd,
     backward_weight,
     backward_weight_depthwise,
     backward_weight_pointwise,
+    backward_weight_winograd,
     forward,
     forward_depthwise,
     forward_pointwise,
+    forward_winograd,
     pick,
     place,
     turn,
@@ -177,7 +181,7 @@ class Images:
     A 1x1 convolution without padding is one product of pixels and filters. With a stride, those pixels that it sees are picked first.
 
     Attributes:
-        depthwise, pointwise: which kernels it has.
+        depthwise, pointwise, winograd: which kernels it has, if not those for any.
         picks: pixels are picked.
         image, out: [height, width, channels] of the input and of the output.
         seen: of what kernels take for the input.
@@ -195,6 +199,7 @@ class Images:
         self.filters = w.shape
         attrs = o.attrs
         self.pointwise = w.shape[2:] == (1, 1) and attrs["paddings"] == [0, 0] and attrs["groups"] == 1
+        self.winograd = suits(w.shape, self.out, attrs["strides"], attrs["paddings"], attrs["dilations"], attrs["groups"])
         self.picks = self.pointwise and attrs["strides"] != [1, 1]
         self.seen = (*self.out[:2], self.image[2]) if self.picks else self.image
         rest = (*attrs["paddings"], *attrs["dilations"], attrs["groups"])
@@ -214,11 +219,13 @@ class Images:
         parts = 1 if self.o.helped else min(self.o.threads, self.work // ENOUGH)
         if self.pointwise:
             return pairs(self.filters[0], min(parts, self.filters[0] // COLUMNS))
+        if self.winograd:
+            return [(0, self.filters[2])]
         return pairs(self.filters[2], parts)
 
     def kernel(self, *choices: Kernel) -> Kernel:
-        """Return which of the kernels for any, for depthwise and for 1x1 convolutions is to be called."""
-        return choices[1 if self.depthwise else 2 if self.pointwise else 0]
+        """Return which of the kernels for any, for depthwise, for 1x1 convolutions and by Winograd's way is to be called."""
+        return choices[1 if self.depthwise else 2 if self.pointwise else 3 if self.winograd else 0]
 
     def filter_scratch(self, w: Buffer) -> Buffer:
         """Return scratch for filters with their output channels last, and behind them what `conv_forward` wants.
@@ -228,6 +235,8 @@ class Images:
         if self.pointwise:
             most = max(gemm_scratch(self.out[2], self.image[2]), gemm_scratch(self.image[2], max(self.out[2], DEPTH)))
             return self.o.scratch(max(w.size, most), w.dtype)
+        if self.winograd:
+            return self.o.scratch(winograd_scratch(self.image[2], self.out[2]), w.dtype)
         sizes = (self.image[2], self.out[2], *w.shape[2:], self.o.attrs["groups"])
         extra = 0 if self.depthwise else conv_forward_scratch(*sizes)
         return self.o.scratch(w.size + extra, w.dtype)
@@ -268,7 +277,7 @@ def conv2d_cpu(o: Lowering) -> None:
     source, target = images.source(x), images.target(y)
     for number, (first, last) in enumerate(images.parts()):
         at_x, at_y = Offset(source, first * math.prod(images.seen)), Offset(target, first * math.prod(images.out))
-        chosen = images.kernel(forward, forward_depthwise, forward_pointwise)
+        chosen = images.kernel(forward, forward_depthwise, forward_pointwise, forward_winograd)
         o.call(chosen, at_x, w, at_y, images.filter_scratch(w), images.geometry, last - first, part=number)
     images.outward(target, y)
 
@@ -282,7 +291,9 @@ def conv2d_grad_cpu(o: Lowering) -> None:
         dw, source = o.output("Filter@GRAD"), images.source(x)
         scratch = None if images.pointwise else images.filter_scratch(w)  # a product's parts need one each
         for number, rows in enumerate(images.rows()):
-            chosen = images.kernel(backward_weight, backward_weight_depthwise, backward_weight_pointwise)
+            chosen = images.kernel(
+                backward_weight, backward_weight_depthwise, backward_weight_pointwise, backward_weight_winograd
+            )
             own = scratch or images.filter_scratch(w)
             o.call(chosen, source, upstream, dw, own, images.geometry, images.n, *rows, part=number)
     if o.has("Input@GRAD"):
@@ -293,7 +304,7 @@ def _image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) ->
     """Append the gradient of the images: added by the kernel itself where images lie as it wants them and channels mix."""
     dx = o.output("Input@GRAD")
     sizes = (images.image[2], images.out[2], *w.shape[2:], o.attrs["groups"])
-    extra = 0 if images.depthwise or images.pointwise else conv_backward_data_scratch(*sizes)
+    extra = 0 if images.depthwise or images.pointwise or images.winograd else conv_backward_data_scratch(*sizes)
 
     def write(into: Buffer, acc: int = 0) -> None:
         target = images.target(into)
@@ -302,7 +313,7 @@ def _image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) ->
             at_y = Offset(upstream, first * math.prod(images.out))
             at_x = Offset(made, first * math.prod(images.seen))
             scratch = (images.filter_scratch(w), o.scratch(extra, w.dtype))
-            chosen = images.kernel(backward_data, backward_data_depthwise, backward_data_pointwise)
+            chosen = images.kernel(backward_data, backward_data_depthwise, backward_data_pointwise, backward_data_winograd)
             o.call(chosen, at_y, w, at_x, *scratch, images.geometry, last - first, acc, part=number)
         if images.picks:
             o.call(place, made, target, images.whole, images.n)
@@ -312,6 +323,8 @@ def _image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) ->
     if images.pointwise:
         pixels = images.n * math.prod(images.out[:2])
         once = adds_at_once(pixels, images.image[2], images.out[2], w.type.numpy.itemsize)
+    elif images.winograd:
+        once = True
     else:
         along = (a["strides"][1], a["paddings"][1], a["dilations"][1])
         once = adds_images_at_once(images.image[1], w.shape[3], images.out[1], *along)

@@ -10,7 +10,8 @@ from pe_cli.kernels.cuda import Tuned, cuda, on_cuda, same_on_cuda
 from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
 from pe_cli.kernels.gemm import gemm
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, T, helper, kernel
-from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio, transpose_batch
+from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio, transpose, transpose_batch
+from pe_cli.kernels.winograd import winograd_filters, winograd_filters_back, winograd_images, winograd_taps
 
 
 @helper
@@ -78,6 +79,36 @@ def backward_weight_pointwise(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: Ptr
     """Do `backward_weight` for a 1x1 convolution of whole images; low and high count filters."""
     at, to = dy + SIZE * low, dw + SIZE * low * g[2]
     gemm(1, 0, high - low, g[2], n * g[0] * g[1], at, g[5], x, g[2], 0, to, g[2], filters)
+
+
+@kernel
+def forward_winograd(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
+    """Do `forward` where `winograd.suits`; filters is scratch for w in order, transformed, and for what `winograd_images` wants."""
+    size = g[2] * g[5]
+    u = filters + SIZE * 9 * size
+    oihw_to_hwio(w, filters, g[5], g[2], 3, 3)
+    winograd_filters(filters, u, size, 0)
+    winograd_images(x, u, y, n, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, u + SIZE * 16 * size)
+
+
+@kernel
+def backward_data_winograd(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
+    """Do `backward_data` where `winograd.suits`: a convolution of dy with the taps in reverse order."""
+    size = g[2] * g[5]
+    u = filters + SIZE * 9 * size
+    transpose(w, 9, filters, size, size, 9)
+    winograd_filters(filters, u, size, 1)
+    winograd_images(dy, u, dx, n, g[3], g[4], g[5], g[0], g[1], g[2], 2 - g[10], 2 - g[11], acc, u + SIZE * 16 * size)
+
+
+@kernel
+def backward_weight_winograd(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
+    """Do `backward_weight` where `winograd.suits`, of all rows of the filters."""
+    size = g[2] * g[5]
+    s = filters + SIZE * 9 * size
+    winograd_taps(x, dy, s, n, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], s + SIZE * 16 * size)
+    winograd_filters_back(s, filters, size)
+    hwio_to_oihw(filters, dw, g[5], g[2], 3, 3, low, high)
 
 
 @kernel
@@ -252,9 +283,9 @@ def place_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
             y[e] = x[((image * oh + i) * ow + j) * channels + c]
 
 
-for special in (forward_depthwise, forward_pointwise):
+for special in (forward_depthwise, forward_pointwise, forward_winograd):
     same_on_cuda(special, forward)
-for special in (backward_data_depthwise, backward_data_pointwise):
+for special in (backward_data_depthwise, backward_data_pointwise, backward_data_winograd):
     same_on_cuda(special, backward_data)
-for special in (backward_weight_depthwise, backward_weight_pointwise):
+for special in (backward_weight_depthwise, backward_weight_pointwise, backward_weight_winograd):
     same_on_cuda(special, backward_weight)

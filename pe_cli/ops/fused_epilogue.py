@@ -9,8 +9,9 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.conv import conv_forward
 from pe_cli.kernels.gemm import add_bias, gemm_bias, gemm_scratch
-from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, address, kernel
+from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, address, helper, kernel
 from pe_cli.kernels.transpose import oihw_to_hwio
+from pe_cli.kernels.winograd import winograd_filters, winograd_images
 from pe_cli.ops.activation import relu
 from pe_cli.ops.areas import areas
 from pe_cli.ops.broadcast import WIDE, call_binary
@@ -33,6 +34,21 @@ def product_bias(m: Int, n: Int, k: Int, a: Ptr, b: Ptr, bias: Ptr, c: Ptr, ld: 
     gemm_bias(0, 0, m, n, k, address(a), k, address(b), ld, 0, address(c), ld, address(scratch), address(bias), cut)
 
 
+@helper
+def _repeat(bias, row, width, channels):
+    """Fill a row of width with the biases again and again."""
+    for i in range(width):
+        row[i] = bias[i % channels]
+
+
+@helper
+def _add_row(y, size, row, width, cut):
+    """Add a row of width again and again to size elements; addresses."""
+    add_bias(y, width, size // width, width, row, cut)
+    rest = size % width
+    add_bias(y + SIZE * (size - rest), rest, 1, rest, row, cut)
+
+
 @kernel
 def convolution_bias(
     x: Addr, w: Addr, bias: Ptr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
@@ -41,19 +57,34 @@ def convolution_bias(
 
     row is scratch for the biases again and again, width of them: loops over a few channels would be all ends and no middle.
     """
-    for i in range(width):
-        row[i] = bias[i % g[5]]
+    _repeat(bias, row, width, g[5])
     per = g[2] // g[14]
     oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
-    pixels = g[3] * g[4]
+    image = g[3] * g[4] * g[5]
     for first in range(0, n, block):
         last = min(n, first + block)
         conv_forward(x, filters, y, first, last, geometry_of(g), filters + SIZE * g[5] * per * g[6] * g[7])
-        size = (last - first) * pixels * g[5]
-        begin = y + SIZE * first * pixels * g[5]
-        add_bias(begin, width, size // width, width, address(row), cut)
-        rest = size % width
-        add_bias(begin + SIZE * (size - rest), rest, 1, rest, address(row), cut)
+        _add_row(y + SIZE * first * image, (last - first) * image, address(row), width, cut)
+
+
+@kernel
+def winograd_bias(
+    x: Addr, w: Addr, bias: Ptr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
+):
+    """Do `convolution_bias` where `winograd.suits`."""
+    _repeat(bias, row, width, g[5])
+    taps = g[2] * g[5]
+    u = filters + SIZE * 9 * taps
+    oihw_to_hwio(w, filters, g[5], g[2], 3, 3)
+    winograd_filters(filters, u, taps, 0)
+    from_x, image = g[0] * g[1] * g[2], g[3] * g[4] * g[5]
+    for first in range(0, n, block):
+        many = min(n - first, block)
+        begin = y + SIZE * first * image
+        winograd_images(
+            x + SIZE * first * from_x, u, begin, many, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, u + SIZE * 16 * taps
+        )
+        _add_row(begin, many * image, address(row), width, cut)
 
 
 @kernel
@@ -170,6 +201,11 @@ def fused_gemm_flops(x: TensorType, y: TensorType, bias: TensorType, *, activati
             {"data_format": "NHWC", "activation": "relu", "groups": 4, "paddings": [1, 1]},
             "depthwise, relu",
         ),
+        Sample(
+            {"Input": (9, 9, 8, 32), "Filter": (33, 32, 3, 3), "Bias": (33,)},
+            {"data_format": "NHWC", "activation": "relu", "paddings": [1, 1]},
+            "by Winograd's way, relu",
+        ),
         Sample({"Input": (0, 3, 5, 5), "Filter": (2, 3, 3, 3), "Bias": (2,)}, name="empty batch"),
     ],
 )
@@ -213,8 +249,8 @@ def conv2d_fusion_cpu(o: Lowering) -> None:
     for number, (first, last) in enumerate(images.parts()):
         filters, row = images.filter_scratch(w), o.scratch(width, w.dtype)
         # packed filters and 1x1 convolutions pass over all images at once
-        whole = filters.size > w.size or w.shape[2] * w.shape[3] == 1
-        chosen = pointwise_bias if images.pointwise else convolution_bias
+        whole = not images.winograd and (filters.size > w.size or w.shape[2] * w.shape[3] == 1)
+        chosen = images.kernel(convolution_bias, convolution_bias, pointwise_bias, winograd_bias)
         block = max(1, last - first if whole else BLOCK // each)
         at_x, at_y = Offset(source, first * math.prod(images.seen)), Offset(target, first * math.prod(images.out))
         o.call(

@@ -16,6 +16,8 @@ CASES = [
     pytest.param({"c": 8, "size": (6, 6), "o": 8, "k": 3, "pad": 1, "groups": 8}, id="depthwise"),
     pytest.param({"c": 8, "size": (6, 6), "o": 12, "k": 3, "pad": 1, "groups": 4}, id="four groups"),
     pytest.param({"c": 33, "size": (5, 5), "o": 17, "k": 1}, id="one by one, odd channels"),
+    pytest.param({"c": 40, "size": (9, 8), "o": 33, "k": 3, "pad": 1}, id="by Winograd's way"),
+    pytest.param({"c": 32, "size": (8, 10), "o": 48, "k": 3}, id="by Winograd's way, without padding"),
 ]
 
 
