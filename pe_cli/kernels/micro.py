@@ -307,11 +307,6 @@ class _Emitter(VectorCode):
         most = max(heights[0] * vectors for (n, vectors), heights in HEIGHTS.items() if n == vector_registers())
         return most if self.versions and self.mask is not None else 2 * most // 3
 
-    def opaque(self, at: Any) -> Any:
-        """Return a pointer that LLVM can't relate to others: it would give every row its own register, and spill."""
-        fn = self.env.function("llvm.launder.invariant.group.p0", at.type, [at.type])
-        return self.b.call(fn, [at])
-
     def step(self, at: Any, stride: str, times: int) -> Any:
         """Return a pointer 0 to 4 strides further."""
         return self.at(at, self.a[f"{stride}{times}"]) if times else at

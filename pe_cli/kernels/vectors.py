@@ -60,6 +60,11 @@ class VectorCode:
         """Return a pointer so many bytes further."""
         return self.b.gep(base, [offset])
 
+    def opaque(self, at: Any) -> Any:
+        """Return a pointer that LLVM can't relate to others: it would give every row its own register, and spill."""
+        fn = self.env.function("llvm.launder.invariant.group.p0", at.type, [at.type])
+        return self.b.call(fn, [at])
+
     def load(self, at: Any, v: int) -> Any:
         """Load vector v of a row at `at`; the last one under the mask, so as to touch nothing outside the matrix."""
         at = self.b.bitcast(self.at(at, self.constant(v * self.lanes * self.size)), self.vector.as_pointer())

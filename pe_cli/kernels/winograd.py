@@ -107,30 +107,36 @@ def _window(x, H, W, C, top, left, window):
 @helper
 def _take_tiles(x, H, W, C, ph, pw, high, wide, begin, count, v, plane, window):
     """Transform some tiles of images, the tiles being high x wide an image: [16, tile, C], planes so far apart."""
-    for t in range(count):
+    t = 0
+    while t < count:
         tile = begin + t
         image = tile // (high * wide)
         top = 2 * (tile // wide % high) - ph
-        left = 2 * (tile % wide) - pw
+        j = tile % wide
+        left = 2 * j - pw
         first = x + SIZE * image * H * W * C
         to = v + SIZE * t * C
+        inside = 0
         if top >= 0 and left >= 0 and top + 4 <= H and left + 4 <= W:
-            pixels_in(first + SIZE * (top * W + left) * C, W * C, C, to, plane, C)
+            inside = min(min(wide - j, count - t), (W - 4 - left) // 2 + 1)
+            pixels_in(first + SIZE * (top * W + left) * C, W * C, C, to, plane, C, inside)
         else:
             _window(first, H, W, C, top, left, window)
-            pixels_in(window, 4 * C, C, to, plane, C)
+            pixels_in(window, 4 * C, C, to, plane, C, 1)
+        t += max(inside, 1)
 
 
 @helper
 def _places(y, OH, OW, OC, high, wide, tile, beside):
-    """Return the addresses of a tile's 2 x 2 outputs; of those that are not there, another."""
+    """Return the addresses of a tile's 2 x 2 outputs, of those that are not there another; and how many tiles on are like it."""
     i = 2 * (tile // wide % high)
     j = 2 * (tile % wide)
     first = y + SIZE * ((tile // (high * wide) * OH + i) * OW + j) * OC
     below, right = SIZE * OW * OC, SIZE * OC
     down, across = i + 1 < OH, j + 1 < OW
     corner = first + below + right if down and across else beside
-    return first, first + right if across else beside, first + below if down else beside, corner
+    alike = max(1, OW // 2 - tile % wide) if down else 1
+    return first, first + right if across else beside, first + below if down else beside, corner, alike
 
 
 @shared
@@ -170,9 +176,12 @@ def winograd_images(x, u, y, images, H, W, C, OH, OW, OC, ph, pw, acc, scratch):
                     d, count, OC - column, scratch + SIZE * p * v_plane, u + SIZE * (p * C * OC + column), m + SIZE * p * plane,
                     1, 0, 0, 1, 0, 0, C, 1, OC, C, width, 0, 0,
                 )  # fmt: skip
-            for t in range(count):
-                y00, y01, y10, y11 = _places(y + SIZE * column, OH, OW, OC, high, wide, begin + t, beside)
-                pair_out(m + SIZE * t * width, plane, y00, y01, y10, y11, used, acc)
+            t = 0
+            while t < count:
+                y00, y01, y10, y11, alike = _places(y + SIZE * column, OH, OW, OC, high, wide, begin + t, beside)
+                alike = min(alike, count - t)
+                pair_out(m + SIZE * t * width, plane, width, y00, y01, y10, y11, OC, used, acc, alike)
+                t += alike
             column += width
             left -= d
 
@@ -202,9 +211,12 @@ def winograd_taps(x, dy, s, images, H, W, C, OH, OW, OC, ph, pw, scratch):
     for begin in range(0, total, most):
         count = min(most, total - begin)
         _take_tiles(x, H, W, C, ph, pw, high, wide, begin, count, scratch, v_plane, window)
-        for t in range(count):
-            y00, y01, y10, y11 = _places(dy, OH, OW, OC, high, wide, begin + t, beside)
-            pair_in(y00, y01, y10, y11, g + SIZE * t * OC, g_plane, OC)
+        t = 0
+        while t < count:
+            y00, y01, y10, y11, alike = _places(dy, OH, OW, OC, high, wide, begin + t, beside)
+            alike = min(alike, count - t)
+            pair_in(y00, y01, y10, y11, OC, g + SIZE * t * OC, g_plane, OC, alike)
+            t += alike
         for p in range(16):
             left = (OC + UNIT - 1) // UNIT
             column = 0

@@ -7,6 +7,7 @@ Addresses are in bytes, strides in elements; columns are channels, which lie sid
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.kernels.lang import intrinsic, routine
@@ -23,11 +24,22 @@ PAIR: Matrix = ((1, 0), (0.5, 0.5), (0.5, -0.5), (0, 1))
 TO_PAIR: Matrix = ((1, 1, 1, 0), (0, 1, -1, -1))
 TO_TAPS: Matrix = ((1, 1, 1, 0), (0, 1, -1, 0), (0, 1, 1, -1))
 #: Parameters of the transforms.
-FROM_PIXELS = ("x", "xr", "xp", "v", "plane", "columns")
+FROM_PIXELS = ("x", "xr", "xp", "v", "plane", "columns", "tiles")
 FROM_TAPS = ("w", "wt", "u", "plane", "columns")
-FROM_PAIR = ("y00", "y01", "y10", "y11", "v", "plane", "columns")
-INTO_PAIR = ("m", "plane", "y00", "y01", "y10", "y11", "columns", "acc")
+FROM_PAIR = ("y00", "y01", "y10", "y11", "yp", "v", "plane", "columns", "tiles")
+INTO_PAIR = ("m", "plane", "wide", "y00", "y01", "y10", "y11", "yp", "columns", "acc", "tiles")
 INTO_TAPS = ("m", "plane", "w", "wt", "columns")
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where vectors of a square are: pointers, and at which offsets from each of them, in bytes.
+
+    Few pointers with the same offsets are addressing modes, one for every vector would spill.
+    """
+
+    pointers: list[Any]
+    offsets: list[Any]
 
 
 class _Transform(VectorCode):
@@ -41,24 +53,20 @@ class _Transform(VectorCode):
         super().__init__(env, fn, 1)
         self.a = dict(zip(names, fn.args, strict=True))
 
-    def square(self, name: str, side: int, along: str, down: str = "") -> list[Any]:
+    def bytes(self, stride: str, times: int = 1) -> Any:
+        """Return so many times a stride in bytes."""
+        return self.b.mul(self.a[stride], self.constant(times * self.size))
+
+    def square(self, name: str, side: int, along: str, down: str = "") -> _Places:
         """Return the places of a square, row by row: at strides along and down, or one behind the other."""
-        b = self.b
-        step = self.bytes(along)
-        next_row = self.bytes(down) if down else b.mul(step, self.constant(side))
-        first = b.inttoptr(self.a[name], self.byte_pointer)
-        return [
-            self.at(first, b.add(b.mul(next_row, self.constant(r)), b.mul(step, self.constant(c))))
-            for r in range(side)
-            for c in range(side)
-        ]
+        first = self.b.inttoptr(self.a[name], self.byte_pointer)
+        rows = [self.bytes(down, r) if down else self.bytes(along, r * side) for r in range(side)]
+        return _Places([self.at(first, row) for row in rows], [self.bytes(along, c) for c in range(side)])
 
-    def bytes(self, stride: str) -> Any:
-        return self.b.mul(self.a[stride], self.constant(self.size))
-
-    def pair(self) -> list[Any]:
+    def pair(self) -> _Places:
         """Return the places of 2 x 2 outputs."""
-        return [self.b.inttoptr(self.a[name], self.byte_pointer) for name in ("y00", "y01", "y10", "y11")]
+        names = ("y00", "y01", "y10", "y11")
+        return _Places([self.b.inttoptr(self.a[name], self.byte_pointer) for name in names], [self.constant(0)])
 
     def product(self, matrix: Matrix, values: list[Any]) -> list[Any]:
         """Return matrix X matrix^T of a square X of vectors, row by row."""
@@ -81,54 +89,83 @@ class _Transform(VectorCode):
             total = b.fmul(total, self.ir.Constant(self.vector, [scale] * self.lanes))
         return total
 
-    def columns(self, body: Callable[[Any], None]) -> None:
-        """Emit body(bytes behind the first column) for every vector of columns, then return."""
+    def run(
+        self, matrix: Matrix, source: _Places, target: _Places, acc: Any = None, steps: tuple[Any, Any] | None = None
+    ) -> None:
+        """Emit the transform, then return.
+
+        Args:
+            matrix: see `product`.
+            source, target: places of the first tile's first columns.
+            acc: not 0 where it is added.
+            steps: bytes from tile to tile of the source and of the target, where there may be several.
+        """
+        count = len(source.pointers)
+
+        def vector(values: list[Any]) -> None:
+            found = [self.load(self.at(at, o), 0) for at in values[:count] for o in source.offsets]
+            places = [self.at(at, o) for at in values[count:] for o in target.offsets]
+            made = self.product(matrix, found)
+            if acc is not None:
+                made = self.added(made, places, acc)
+            for value, place in zip(made, places, strict=True):
+                self.store(value, place, 0)
+
+        def tile(values: list[Any]) -> list[Any]:
+            self.columns(values, vector)
+            assert steps is not None
+            moves = [steps[0]] * count + [steps[1]] * len(target.pointers)
+            return [self.at(value, move) for value, move in zip(values, moves, strict=True)]
+
+        first = [*source.pointers, *target.pointers]
+        if steps is None:
+            self.columns(first, vector)
+        else:
+            self.some(self.a["tiles"], first, tile)
+        self.b.ret_void()
+
+    def columns(self, places: list[Any], vector: Callable[[list[Any]], None]) -> None:
+        """Emit vector(places) for every vector of columns, moved along."""
         b, wide = self.b, self.constant(self.lanes)
+        step = self.constant(self.lanes * self.size)
+        self.mask = None
 
         def part(values: list[Any]) -> list[Any]:
-            (at,) = values
-            body(at)
-            return [b.add(at, self.constant(self.lanes * self.size))]
+            vector(values)
+            return [self.opaque(self.at(value, step)) for value in values]
 
-        (end,) = self.some(b.udiv(self.a["columns"], wide), [self.constant(0)], part)
+        end = self.some(b.udiv(self.a["columns"], wide), places, part)
         left = b.urem(self.a["columns"], wide)
 
         def rest() -> None:
             self.mask = self.tail_mask(left)
-            body(end)
+            vector(end)
 
         self.when(b.icmp_signed("!=", left, self.constant(0)), rest)
-        self.b.ret_void()
 
-    def run(self, matrix: Matrix, sources: list[Any], targets: list[Any], acc: Any = None) -> None:
-        """Emit the transform from places to places; acc: not 0 where it is added."""
-
-        def body(at: Any) -> None:
-            values = self.product(matrix, [self.load(self.at(source, at), 0) for source in sources])
-            if acc is not None:
-                before = self.b.block
-                adding, after = self.fn.append_basic_block("adding"), self.fn.append_basic_block("after")
-                self.b.cbranch(self.b.icmp_signed("!=", acc, self.constant(0)), adding, after)
-                self.b.position_at_end(adding)
-                sums = [self.b.fadd(self.load(self.at(t, at), 0), v) for t, v in zip(targets, values, strict=True)]
-                self.b.branch(after)
-                self.b.position_at_end(after)
-                chosen = [self.b.phi(self.vector) for _ in values]
-                for phi, value, total in zip(chosen, values, sums, strict=True):
-                    phi.add_incoming(value, before)
-                    phi.add_incoming(total, adding)
-                values = chosen
-            for target, value in zip(targets, values, strict=True):
-                self.store(value, self.at(target, at), 0)
-
-        self.columns(body)
+    def added(self, values: list[Any], places: list[Any], acc: Any) -> list[Any]:
+        """Return values, with what is at their places added where acc is not 0."""
+        b = self.b
+        before = b.block
+        adding, after = self.fn.append_basic_block("adding"), self.fn.append_basic_block("after")
+        b.cbranch(b.icmp_signed("!=", acc, self.constant(0)), adding, after)
+        b.position_at_end(adding)
+        sums = [b.fadd(self.load(place, 0), value) for place, value in zip(places, values, strict=True)]
+        b.branch(after)
+        b.position_at_end(after)
+        found = [b.phi(self.vector) for _ in values]
+        for phi, value, total in zip(found, values, sums, strict=True):
+            phi.add_incoming(value, before)
+            phi.add_incoming(total, adding)
+        return found
 
 
 @routine
 def from_pixels(env: Any) -> None:
-    """Transform 4 x 4 pixels at x, rows xr and pixels xp apart, into 16 planes at v."""
+    """Transform 4 x 4 pixels at x, rows xr and pixels xp apart, into 16 planes at v; and the next tiles, two pixels further each."""
     code = _Transform(env, FROM_PIXELS)
-    code.run(PIXELS, code.square("x", 4, "xp", "xr"), code.square("v", 4, "plane"))
+    steps = code.bytes("xp", 2), code.bytes("columns")
+    code.run(PIXELS, code.square("x", 4, "xp", "xr"), code.square("v", 4, "plane"), steps=steps)
 
 
 @routine
@@ -140,16 +177,18 @@ def from_taps(env: Any) -> None:
 
 @routine
 def from_pair(env: Any) -> None:
-    """Transform 2 x 2 gradients of outputs into 16 planes at v."""
+    """Transform 2 x 2 gradients of outputs into 16 planes at v; and the next tiles, two outputs, yp apart, further each."""
     code = _Transform(env, FROM_PAIR)
-    code.run(PAIR, code.pair(), code.square("v", 4, "plane"))
+    steps = code.bytes("yp", 2), code.bytes("columns")
+    code.run(PAIR, code.pair(), code.square("v", 4, "plane"), steps=steps)
 
 
 @routine
 def into_pair(env: Any) -> None:
-    """Transform 16 planes at m into 2 x 2 outputs, or add what comes out to them."""
+    """Transform 16 planes at m, tiles wide apart, into 2 x 2 outputs, or add what comes out to them; and the next tiles likewise."""
     code = _Transform(env, INTO_PAIR)
-    code.run(TO_PAIR, code.square("m", 4, "plane"), code.pair(), code.a["acc"])
+    steps = code.bytes("wide"), code.bytes("yp", 2)
+    code.run(TO_PAIR, code.square("m", 4, "plane"), code.pair(), code.a["acc"], steps)
 
 
 @routine
