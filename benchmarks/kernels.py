@@ -21,6 +21,8 @@ from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward
 from pe_cli.kernels.gemm import gemm, gemm_scratch
 from pe_cli.kernels.lang import Addr, Helper, Int, Kernel, Ptr, T, intrinsic, kernel, make_kernel, pointer_i64
 from pe_cli.kernels.target import vector_bytes
+from pe_cli.kernels.winograd import winograd_scratch
+from pe_cli.ops.conv_kernels import backward_data_winograd, backward_weight_winograd, forward_winograd
 
 #: Images, channels, side in pixels, output channels, side of the filter, stride, padding.
 CONVOLUTIONS = {
@@ -34,6 +36,14 @@ CONVOLUTIONS = {
     "64 at 56x56": (4, 64, 56, 64, 3, 1, 1),
     "3 -> 16 at 32x32": (64, 3, 32, 16, 3, 1, 1),
     "512 at 7x7": (8, 512, 7, 512, 3, 1, 1),
+}
+#: Those that Winograd's way does, likewise.
+WINOGRAD = {
+    "Winograd, 32": (64, 32, 16, 32),
+    "Winograd, 64": (64, 64, 8, 64),
+    "Winograd, 64 at 56x56": (4, 64, 56, 64),
+    "Winograd, 128 at 28x28": (4, 128, 28, 128),
+    "Winograd, 256 at 14x14": (4, 256, 14, 256),
 }
 #: Images, channels, side, stride of depthwise convolutions 3x3.
 DEPTHWISE = {
@@ -242,6 +252,21 @@ def convolutions(dtype: str, top: float) -> None:
             kernels = (forward_depthwise, backward_data_depthwise, backward_weight_depthwise)
         times = [seconds(kernel, dtype, x, w, y, n, geometry, scratch) for kernel in kernels]
         print(f"{name:<24}{''.join(rate(2 * y.size * k * k * per, t, top) for t in times)}")
+    winograd(dtype, top)
+
+
+def winograd(dtype: str, top: float) -> None:
+    """Print rates of operations that a plain sum would take, with bringing filters into order."""
+    for name, (n, c, side, o) in WINOGRAD.items():
+        x, y, w = aligned((n, side, side, c), dtype), aligned((n, side, side, o), dtype), aligned((o, c, 3, 3), dtype)
+        geometry = np.array([side, side, c, side, side, o, 3, 3, 1, 1, 1, 1, 1, 1, 1], np.int64)
+        scratch = aligned((winograd_scratch(c, o),), dtype)
+        times = (
+            seconds(forward_winograd, dtype, x, w, y, scratch, geometry, n),
+            seconds(backward_data_winograd, dtype, y, w, x, scratch, scratch, geometry, n, 0),
+            seconds(backward_weight_winograd, dtype, x, y, w, scratch, geometry, n, 0, 3),
+        )
+        print(f"{name:<24}{''.join(rate(2 * y.size * 9 * c, t, top) for t in times)}")
 
 
 def functions(dtype: str, top: float) -> None:

@@ -10,7 +10,7 @@ A group's facts are a record of integers (see `GROUP`); its arrays begin at its 
 # ruff: noqa: C901, PLR0912 - kernels loop in loops
 from __future__ import annotations
 
-from pe_cli.kernels.gemm import make_strips, strips_product
+from pe_cli.kernels.gemm import gemm, strips_product
 from pe_cli.kernels.lang import SIZE, Ptr, PtrI64, T, address, apart, helper, kernel, pointer
 from pe_cli.kernels.vecmath import sigmoid, tanh
 
@@ -165,7 +165,7 @@ def _cell_back(gates, old, cell, dh, dc, di, df, do, du, wide):
 def backward_steps(
     x: Ptr, lengths: PtrI64, dout: Ptr, dlast_h: Ptr, dlast_c: Ptr, gates: Ptr, cells: Ptr, states: Ptr,
     packed_ih: Ptr, packed_hh: Ptr, dx: Ptr, dh0: Ptr, dc0: Ptr, dw_ih: Ptr, dw_hh: Ptr, dbias: Ptr, dgates: Ptr,
-    strips: Ptr, taken: Ptr, dh: Ptr, dc: Ptr, g: PtrI64,
+    room: Ptr, taken: Ptr, dh: Ptr, dc: Ptr, g: PtrI64,
 ):  # fmt: skip
     """All steps of a group, backwards; dw_ih, dw_hh and dbias are the group's own, everything from dgates on is scratch.
 
@@ -210,13 +210,11 @@ def backward_steps(
         for r in range(count * rows):
             for j in range(row):
                 dbias[j] += dgates[r * row + j]
-        make_strips(0, address(dgates), row, count * rows, row, address(strips), 0)
         _move(x, lengths, taken, begin, count, record, 0)
-        strips_product(
-            inputs, row, count * rows, address(taken), 1, inputs, address(strips), again, address(dw_ih), row
-        )
+        many, grads = count * rows, address(dgates)
+        gemm(1, 0, inputs, row, many, address(taken), inputs, grads, row, again, address(dw_ih), row, address(room))
         before = address(states) + SIZE * (states_at + begin * rows * wide)
-        strips_product(wide, row, count * rows, before, 1, wide, address(strips), again, address(dw_hh), row)
+        gemm(1, 0, wide, row, many, before, wide, grads, row, again, address(dw_hh), row, address(room))
         again = 1
         if given & 64:
             strips_product(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.gemm import strips_size
+from pe_cli.kernels.gemm import gemm_scratch, strips_size
 from pe_cli.kernels.lang import Int, PtrI64, Status, kernel
 from pe_cli.kernels.lstm import GIVEN, backward_steps, forward_steps
 from pe_cli.kernels.lstm_weights import narrow_gradients, pack_weights, wide_of, widen_weights
@@ -238,7 +238,7 @@ def padded_lstm_grad_cpu(o: Lowering) -> None:
             most = s.chunk(rows) * rows
             scratch = [
                 o.scratch(n, dtype)
-                for n in (most * row, strips_size(row, most), most * s.inputs, rows * s.wide, rows * s.wide)
+                for n in (most * row, gemm_scratch(row, most), most * s.inputs, rows * s.wide, rows * s.wide)
             ]
             own = [Offset(b, part * n) for b, n in zip(parts, (s.inputs * row, s.wide * row, row), strict=True)]
             o.call(

@@ -49,7 +49,8 @@ def agree(monkeypatch: pytest.MonkeyPatch, run: Any, tolerance: float) -> None:
     for a, b in zip(found, expected, strict=True):
         assert a.shape == b.shape
         assert a.dtype == b.dtype
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance / 10)
+        largest = max(1.0, float(np.nanmax(np.abs(b)))) if b.size and b.dtype.kind == "f" else 1.0  # what rounding of sums goes by
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance / 10 * largest)
 
 
 @pytest.mark.parametrize(("definition", "sample"), SAMPLES)
