@@ -17,6 +17,10 @@ LINE = 64
 FAR = 12 << 20
 #: Elements of a block up to which bringing it near before it is needed pays: larger ones drive out what is there.
 TOUCHED = 64 * 1024
+#: Rows of a table that are on their way from memory while one is used.
+AHEAD = 16
+#: Most elements of a row that are asked for.
+BEGINNING = 64
 
 
 def store_past(env: Any, value: Any, at: Any, builder: Any = None) -> None:
@@ -120,8 +124,8 @@ def store_row(source, target, count):
 
 
 @helper
-def prefetch_row(x, at, count):
-    """Ask for x[at : at + count]."""
-    first = address(x) + SIZE * at
-    for byte in range(0, SIZE * count, LINE):
+def prefetch_row(x, row, width):
+    """Ask for the beginning of a row of a table; the processor itself goes on with longer ones. Rows below 0 do no harm."""
+    first = address(x) + SIZE * row * width
+    for byte in range(0, SIZE * min(width, BEGINNING), LINE):
         prefetch(first + byte)

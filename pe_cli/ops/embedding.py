@@ -8,17 +8,12 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.cuda_math import replaces
-from pe_cli.kernels.far import prefetch_row
+from pe_cli.kernels.far import AHEAD, prefetch_row
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
 from pe_cli.ops.cross_entropy import classes, per_sample, report
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import STATUS, Lowering
 from pe_cli.ops.registry import Attr, OpDef, Sample, op
-
-#: Rows of a table that are on their way from memory while one is copied.
-AHEAD = 16
-#: Most elements of a row that are asked for; the processor itself goes on with longer rows.
-BEGINNING = 64
 
 
 @kernel
@@ -32,7 +27,7 @@ def take_rows(
             report(status, i // per, k, height)
             return
         if i + AHEAD < count:
-            prefetch_row(table, ids[i + AHEAD] * width, min(width, BEGINNING))
+            prefetch_row(table, ids[i + AHEAD], width)
         if k == padding:
             for j in range(width):
                 out[i * width + j] = T(0)
@@ -181,7 +176,7 @@ _lower(lookup_table_v2)
 
 
 @replaces(prefetch_row)
-def _no_prefetch(x, at, count):
+def _no_prefetch(x, row, width):
     """Do nothing: other threads compute while one waits."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from pe_cli.kernels.far import AHEAD, prefetch_row
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Real, T, kernel
 from pe_cli.kernels.vecmath import square_root
 
@@ -18,6 +19,8 @@ def sgd_rows(p: Ptr, g: Ptr, rows: PtrI64, rate: PtrU, begin: Int, end: Int, wid
     step = T(rate[0])
     for i in range(begin, end):
         row = rows[i]
+        if i + AHEAD < end:
+            prefetch_row(p, rows[i + AHEAD], width)
         if row >= 0:
             for j in range(width):
                 p[row * width + j] -= step * g[i * width + j]
@@ -49,6 +52,9 @@ def adagrad_rows(p: Ptr, g: Ptr, rows: PtrI64, s: Ptr, rate: PtrU, begin: Int, e
     step = T(rate[0])
     for i in range(begin, end):
         row = rows[i]
+        if i + AHEAD < end:
+            prefetch_row(p, rows[i + AHEAD], width)
+            prefetch_row(s, rows[i + AHEAD], width)
         if row >= 0:
             for j in range(width):
                 slope = g[i * width + j]
@@ -67,6 +73,10 @@ def adam_rows(
     step = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0]))
     for i in range(n):
         row = rows[i]
+        if i + AHEAD < n:
+            prefetch_row(p, rows[i + AHEAD], width)
+            prefetch_row(m, rows[i + AHEAD], width)
+            prefetch_row(v, rows[i + AHEAD], width)
         if row >= 0:
             for j in range(width):
                 slope = g[i * width + j]
