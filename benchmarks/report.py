@@ -23,7 +23,7 @@ HEAD = (
     "its ms a step",
     "peer / pe, medians",
     "peer / pe, quiet",
-    "of the peak",
+    "of the peak, medians / quiet",
     "start: pe / peers, s",
     "peak MB: pe / peers",
 )
@@ -106,7 +106,7 @@ def table(rows: list[dict]) -> str:
     """Return the table as Markdown."""
     cells = []
     for r in rows:
-        share = f"{r['limit'] / r['ours']:.0%}" if r["limit"] else "-"
+        share = f"{r['limit'] / r['ours']:.0%} / {r['limit'] / r['ours_quiet']:.0%}" if r["limit"] else "-"
         cells.append([
             r["name"], str(r["size"]), f"{r['ours']:.3f}", f"{r['one']:.3f}", r["best"], f"{r['theirs']:.3f}",
             f"**{r['theirs'] / r['ours']:.2f}**", f"{r['theirs_quiet'] / r['ours_quiet']:.2f}", share,
