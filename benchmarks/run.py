@@ -161,16 +161,16 @@ def peak() -> float:
 def operations(name: str, size: int) -> float:
     """Return the multiplications and additions of the products, convolutions and recurrences of a step; 0 where it has hardly any."""
     from pe_cli.build.build import load_and_build
-    from pe_cli.execute import work
     from pe_cli.execute.estimate import batch_types
     from pe_cli.execute.lower import concrete_types
+    from pe_cli.execute.operations import operations as count
     from pe_cli.graph.sequences import resolve
 
     _, built = load_and_build(peers.ROOT / "configs" / "bench" / f"{name}.yaml", ())
     sequences = resolve(built.train or built.eval)
     types = concrete_types(sequences.program, batch_types(sequences, [size])[0])
-    count = sum(work.operations(op, types.__getitem__) or 0 for op in sequences.program.global_block().ops)
-    return float(count) if count > 1e6 else 0.0
+    found = sum(count(op, types.__getitem__) or 0 for op in sequences.program.global_block().ops)
+    return float(found) if found > 1e6 else 0.0
 
 
 def arguments() -> argparse.Namespace:

@@ -91,7 +91,7 @@ def _graph(source: Source, stage: str, places: tuple[Place, ...], evaluation: bo
     # how many there will be changes nothing in the graph of each
     processes = 2 if source.run is not None and source.run.executor.processes == "mpi" else 1
     if stage not in ("program", "ssa"):
-        alone = runs_alone(places, processes)
+        alone = runs_alone(places, processes, checked=source.run is not None and source.run.executor.check_nan_inf)
         program = apply_passes(program, strategy, list(source.built.fetches.values()), alone=alone)
     if stage != "multi_device":
         return replicate(program, places[:1], strategy)

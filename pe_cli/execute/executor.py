@@ -130,8 +130,8 @@ class Executor:
 
     @property
     def alone(self) -> bool:
-        """Whether gradients may be used up as they are made: one device runs all, and nobody asks which of them has a NaN first."""
-        return runs_alone(self.places, self.peers.size if self.peers else 1) and not self.check_nan_inf
+        """See `runs_alone`."""
+        return runs_alone(self.places, self.peers.size if self.peers else 1, checked=self.check_nan_inf)
 
     @property
     def threads(self) -> int:

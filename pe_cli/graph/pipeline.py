@@ -54,9 +54,15 @@ def passes(strategy: BuildStrategy, *, alone: bool = False) -> list[Pass]:
     return [run for wanted, run in known if wanted]
 
 
-def runs_alone(places: Sequence[Place], processes: int = 1) -> bool:
-    """Return whether one CPU device runs the whole program, so that no gradient has to be summed before it is used."""
-    return processes == 1 and [place.kind for place in places] == ["cpu"]
+def runs_alone(places: Sequence[Place], processes: int = 1, *, checked: bool = False) -> bool:
+    """Return whether gradients may be used up as they are made: one CPU device runs the whole program, so that none has to be summed.
+
+    Args:
+        places: devices.
+        processes: that share every batch.
+        checked: `check_nan_inf` looks for the first variable with a NaN.
+    """
+    return processes == 1 and [place.kind for place in places] == ["cpu"] and not checked
 
 
 def _unless_synchronised(strategy: BuildStrategy, of: ModuleType) -> Pass:

@@ -18,7 +18,8 @@ def draw(job: Job, folder: RunFolder) -> None:
     """
     strategy = job.run.build_strategy
     program = job.program
-    optimised = apply_passes(program, strategy, [], alone=runs_alone(job.places, job.team.size))
+    alone = runs_alone(job.places, job.team.size, checked=job.run.executor.check_nan_inf)
+    optimised = apply_passes(program, strategy, [], alone=alone)
     one = job.places[:1]
     for name, graph in (
         ("original_graph", replicate(program, one, strategy)),

@@ -245,3 +245,10 @@ def test_a_setting_of_the_curves_runs(script: Any, tmp_path: Path) -> None:
 def test_the_operations_of_a_curve_are_those_of_its_products(script: Any) -> None:
     # batch 2, one layer 3 x 3 whose input needs no gradient: 2 products of 2*2*3*3; logits 3 x 10: 3 products of 2*2*3*10
     assert script("growth").work({"batch": 2, "width": 3, "depth": 1}) == 2 * 36 + 3 * 120
+
+
+def test_the_operations_of_a_row_are_those_of_its_products(script: Any) -> None:
+    run = script("run")
+    forward = 2 * 64 * (784 * 256 + 256 * 256 + 256 * 10)
+    assert run.operations("mlp", 64) == 3 * forward - 2 * 64 * 784 * 256, "the feed needs no gradient"
+    assert run.operations("chain", 1) == 0
