@@ -154,7 +154,7 @@ def test_a_row_has_the_best_of_every_peer(script: Any, measured: tuple[ModuleTyp
     cells = report.table([row | {"limit": 0.5}]).splitlines()[2]
     # 2.0 / 1.0; 1.35 / 0.9; 0.5 / 1.0; the quicker start is 0.25 + 0.5
     expected = (
-        "| mlp | 64 | 1.000 | 1.800 | PyTorch, 2 threads | 2.000 | **2.00** | 1.50 | 50% | 1.50 / 0.75 | 300 / 200 |"
+        "| mlp | 64 | 1.000 | 1.800 | PyTorch, 2 threads | 2.000 | **2.00** | 1.50 | 50% / 56% | 1.50 / 0.75 | 300 / 200 |"
     )
     assert cells == expected
 
