@@ -9,7 +9,7 @@ from typing import Any
 
 from pe_cli.kernels.far import LINE
 from pe_cli.kernels.lang import intrinsic, routine
-from pe_cli.kernels.vectors import VectorCode
+from pe_cli.kernels.vectors import VectorCode, call_routine
 
 #: Vectors of channels side by side, most first: memory gives whole pixels of 64 float32, or long parts of them, sooner than shorter parts.
 VECTORS = (4, 2, 1)
@@ -166,23 +166,13 @@ def weights(env: Any) -> None:
     code.blocks(a["taps"], TAPS, ((code.place("x"), "xs"), (code.place("w"), "ws")), block)
 
 
-def _call(called: Any, env: Any, args: list[Any]) -> Any:
-    from llvmlite import ir
-
-    from pe_cli.kernels.cache import Instance, symbol
-
-    fn = env.function(symbol(Instance(called, env.dtype)), ir.VoidType(), [ir.IntType(64)] * len(args))
-    fn.attributes.add("nounwind")
-    env.builder.call(fn, args)
-
-
 @intrinsic("void", *["int64"] * len(GATHER))
 def gather(env: Any, args: list[Any]) -> Any:
     """Call `gathers`, with the parameters `GATHER`."""
-    _call(gathers, env, args)
+    call_routine(gathers, env, args)
 
 
 @intrinsic("void", *["int64"] * len(WEIGHTS))
 def add_weights(env: Any, args: list[Any]) -> Any:
     """Call `weights`, with the parameters `WEIGHTS`."""
-    _call(weights, env, args)
+    call_routine(weights, env, args)

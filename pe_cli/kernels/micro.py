@@ -28,7 +28,7 @@ from typing import Any
 
 from pe_cli.kernels.far import LINE, ask
 from pe_cli.kernels.lang import LANES, UNIT, helper, intrinsic, routine
-from pe_cli.kernels.vectors import VectorCode
+from pe_cli.kernels.vectors import VectorCode, call_routine
 
 #: Rows that a block may have, by (vector registers, vectors of columns). A block keeps rows*vectors accumulators, as
 #: many vectors of w as columns have, and one broadcast of x in registers. `shares` divides any number of rows among
@@ -350,14 +350,7 @@ def microkernels(env: Any) -> None:
 
 @intrinsic("void", "int64", *["int64"] * len(NAMES))
 def _panel(env: Any, args: list[Any]) -> Any:
-    from llvmlite import ir
-
-    from pe_cli.kernels.cache import Instance, symbol
-
-    entry = symbol(Instance(microkernels, env.dtype))
-    fn = env.function(entry, ir.VoidType(), [ir.IntType(64)] * len(args))
-    fn.attributes.add("nounwind")
-    env.builder.call(fn, args)
+    call_routine(microkernels, env, args)
 
 
 @helper

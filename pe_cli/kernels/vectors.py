@@ -7,6 +7,17 @@ from typing import Any
 from pe_cli.kernels.far import store_past
 
 
+def call_routine(called: Any, env: Any, args: list[Any]) -> None:
+    """Emit a call of a routine, by its symbol, with integers."""
+    from llvmlite import ir
+
+    from pe_cli.kernels.cache import Instance, symbol
+
+    fn = env.function(symbol(Instance(called, env.dtype)), ir.VoidType(), [ir.IntType(64)] * len(args))
+    fn.attributes.add("nounwind")
+    env.builder.call(fn, args)
+
+
 class VectorCode:
     """Writes LLVM IR of vectors into a function; `b` is its builder.
 

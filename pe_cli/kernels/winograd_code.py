@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.kernels.lang import intrinsic, routine
-from pe_cli.kernels.vectors import VectorCode
+from pe_cli.kernels.vectors import VectorCode, call_routine
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -200,13 +200,7 @@ def into_taps(env: Any) -> None:
 
 def _calls(called: Any, names: tuple[str, ...]) -> Any:
     def emit(env: Any, args: list[Any]) -> None:
-        from llvmlite import ir
-
-        from pe_cli.kernels.cache import Instance, symbol
-
-        fn = env.function(symbol(Instance(called, env.dtype)), ir.VoidType(), [ir.IntType(64)] * len(args))
-        fn.attributes.add("nounwind")
-        env.builder.call(fn, args)
+        call_routine(called, env, args)
 
     return intrinsic("void", *["int64"] * len(names), name=f"call_{called.name.rsplit(':')[-1]}")(emit)
 
