@@ -56,9 +56,8 @@ def tiles_at_once(channels: int, size: int = 4) -> int:
     return max(SOME, min(MANY, TILES_BYTES // (16 * size * max(channels, 1))))
 
 
-def images_scratch(channels: int, outputs: int) -> int:
+def images_scratch(channels: int) -> int:
     """Return the elements of scratch of `winograd_images`, the same for every element type."""
-    del outputs
     tiles = tiles_at_once(channels)
     return 16 * tiles * (channels + BLOCK_COLUMNS) + 16 * channels + BLOCK_COLUMNS
 
@@ -71,7 +70,7 @@ def taps_scratch(channels: int, outputs: int) -> int:
 
 def winograd_scratch(channels: int, outputs: int) -> int:
     """Return the elements of scratch for any direction: taps in order, transformed, and what the tiles take."""
-    tiles = max(images_scratch(channels, outputs), images_scratch(outputs, channels), taps_scratch(channels, outputs))
+    tiles = max(images_scratch(channels), images_scratch(outputs), taps_scratch(channels, outputs))
     return 25 * channels * outputs + tiles
 
 
@@ -151,7 +150,7 @@ def winograd_images(x, u, y, images, H, W, C, OH, OW, OC, ph, pw, acc, scratch):
         H, W, C, OH, OW, OC: sizes.
         ph, pw: padding above and left.
         acc: 1 to add each output's whole sum to y, 0 to overwrite it.
-        scratch: address of `images_scratch(C, OC)` elements.
+        scratch: address of `images_scratch(C)` elements.
     """
     high, wide = (OH + 1) // 2, (OW + 1) // 2
     most = _tiles(C)

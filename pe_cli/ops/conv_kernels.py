@@ -81,14 +81,21 @@ def backward_weight_pointwise(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: Ptr
     gemm(1, 0, high - low, g[2], n * g[0] * g[1], at, g[5], x, g[2], 0, to, g[2], filters)
 
 
-@kernel
-def forward_winograd(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
-    """Do `forward` where `winograd.suits`; filters is scratch for w in order, transformed, and for what `winograd_images` wants."""
+@helper
+def filters_in_order(w, filters, g):
+    """Bring filters into order and transform them, for `winograd_images`; return their address, and that of the scratch behind them."""
     size = g[2] * g[5]
     u = filters + SIZE * 9 * size
     oihw_to_hwio(w, filters, g[5], g[2], 3, 3)
     winograd_filters(filters, u, size, 0)
-    winograd_images(x, u, y, n, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, u + SIZE * 16 * size)
+    return u, u + SIZE * 16 * size
+
+
+@kernel
+def forward_winograd(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
+    """Do `forward` where `winograd.suits`; filters is scratch for w in order, transformed, and for what `winograd_images` wants."""
+    u, scratch = filters_in_order(w, filters, g)
+    winograd_images(x, u, y, n, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, scratch)
 
 
 @kernel

@@ -11,13 +11,13 @@ from pe_cli.kernels.conv import conv_forward
 from pe_cli.kernels.gemm import add_bias, gemm_bias, gemm_scratch
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, address, helper, kernel
 from pe_cli.kernels.transpose import oihw_to_hwio
-from pe_cli.kernels.winograd import winograd_filters, winograd_images
+from pe_cli.kernels.winograd import winograd_images
 from pe_cli.ops.activation import relu
 from pe_cli.ops.areas import areas
 from pe_cli.ops.broadcast import WIDE, call_binary
 from pe_cli.ops.conv import ATTRS as CONV_ATTRS
 from pe_cli.ops.conv import IMAGES, Images, conv2d
-from pe_cli.ops.conv_kernels import geometry_of
+from pe_cli.ops.conv_kernels import filters_in_order, geometry_of
 from pe_cli.ops.elementwise import ADD
 from pe_cli.ops.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.mul import mul
@@ -73,16 +73,13 @@ def winograd_bias(
 ):
     """Do `convolution_bias` where `winograd.suits`."""
     _repeat(bias, row, width, g[5])
-    taps = g[2] * g[5]
-    u = filters + SIZE * 9 * taps
-    oihw_to_hwio(w, filters, g[5], g[2], 3, 3)
-    winograd_filters(filters, u, taps, 0)
+    u, scratch = filters_in_order(w, filters, g)
     from_x, image = g[0] * g[1] * g[2], g[3] * g[4] * g[5]
     for first in range(0, n, block):
         many = min(n - first, block)
         begin = y + SIZE * first * image
         winograd_images(
-            x + SIZE * first * from_x, u, begin, many, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, u + SIZE * 16 * taps
+            x + SIZE * first * from_x, u, begin, many, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, scratch
         )
         _add_row(begin, many * image, address(row), width, cut)
 
