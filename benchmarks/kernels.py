@@ -7,6 +7,7 @@ their share of the measured peak, so that a busy machine shows as a low peak ins
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 import time
 from collections.abc import Callable
@@ -186,21 +187,25 @@ def aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return array
 
 
-def seconds(target: Kernel, dtype: str, *arguments: Any) -> float:
-    """Return the least time of a call, from repetitions of about 3 ms."""
+def call_of(target: Kernel, dtype: str, *arguments: Any) -> Callable[[], object]:
+    """Return what calls a kernel with arrays, which the caller keeps alive, and whole numbers."""
     instance = cache.Instance(target, dtype)
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(cache.addresses([instance])[instance])
     words = [int(a.ctypes.data) if isinstance(a, np.ndarray) else int(a) for a in arguments]
-    record = np.array(words, np.int64)
-    address = record.ctypes.data
+    return functools.partial(function, (ctypes.c_int64 * len(words))(*words))
+
+
+def seconds(target: Kernel, dtype: str, *arguments: Any) -> float:
+    """Return the least time of a call, from repetitions of about 3 ms."""
+    call = call_of(target, dtype, *arguments)
     start = time.perf_counter()
-    function(address)
+    call()
     repeat = max(1, int(0.003 / (time.perf_counter() - start)))
     best = float("inf")
     for _ in range(9):
         start = time.perf_counter()
         for _ in range(repeat):
-            function(address)
+            call()
         best = min(best, (time.perf_counter() - start) / repeat)
     return best
 

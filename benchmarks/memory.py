@@ -1,18 +1,24 @@
-"""Measure the ops that memory bounds, on one thread: bytes they must move over time, against the triad of STREAM.
+"""Measure the ops that memory bounds: bytes they must move over time, against the triad of STREAM.
 
 Run `python benchmarks/memory.py [name ...]`. Arrays are far larger than the caches. Every byte that is read or written counts once, also
-where an op has to read it again, so that its share shows that.
+where an op has to read it again, so that its share shows that. Every op runs on one core alone, and then on each core at once, as steps
+run them: memory gives one core more than its part, so that what takes its time to compute falls behind on one and not on all.
 """
 
 from __future__ import annotations
 
+import functools
+import multiprocessing
+import os
+import statistics
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from multiprocessing.synchronize import Barrier
 from typing import Any
 
 import numpy as np
-from kernels import aligned, seconds, triad
+from kernels import aligned, call_of, triad
 
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
@@ -20,9 +26,9 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.program.ir import Program
 
-BIG = (8_000_000,)
-ROWS = (8000, 1000)
-IMAGES = (64, 56, 56, 64)
+BIG = (24_000_000,)
+ROWS = (24_000, 1000)
+IMAGES = (128, 56, 56, 64)
 CHANNELS = (64,)
 NHWC = {"data_format": "NHWC"}
 LAYOUT = {"data_layout": "NHWC"}
@@ -69,7 +75,7 @@ CASES: dict[str, tuple[str, Mapping[str, Any], Mapping[str, str], Mapping[str, A
     ),
     "embedding, width 64": (
         "lookup_table",
-        {"Ids": np.random.default_rng(0).integers(0, 125_000, (125_000, 1)), "W": (125_000, 64)},
+        {"Ids": np.random.default_rng(0).integers(0, 400_000, (400_000, 1)), "W": (400_000, 64)},
         {"Out": "y"},
         {},
     ),
@@ -115,28 +121,55 @@ def build(case: str) -> tuple[Executor, int]:
     return executor, sum(size[s] for s in inputs) + sum(size[name] for name in outputs.values())
 
 
-def fastest(executor: Executor) -> float:
-    """Return the least seconds of a step."""
+def prepared(case: str) -> tuple[Callable[[], object], int]:
+    """Return what runs a case once, or the triad, and its bytes."""
+    if case == "triad":
+        streams = [aligned(BIG, "float32") for _ in range(3)]
+        call = call_of(triad, "float32", *streams, BIG[0])
+        return lambda: (call(), streams), sum(s.nbytes for s in streams)
+    executor, size = build(case)
     executor.run({}, [], 0)
-    plan, times = executor.newest, []
-    assert plan is not None
-    until = time.perf_counter() + 0.6
+    assert executor.newest is not None
+    return functools.partial(executor.newest.step.run, 1), size
+
+
+def measure(case: str, together: Barrier | None = None) -> float:
+    """Return the GB/s of a case: of its fastest step where it is alone, of the median where others run beside it.
+
+    Args:
+        case: name, or `triad`.
+        together: with those that run it on the other cores; None: alone.
+    """
+    run, size = prepared(case)
+    times: list[float] = []
+    if together is not None:
+        together.wait()
+    until = time.perf_counter() + 0.8
     while time.perf_counter() < until or len(times) < 5:
         start = time.perf_counter()
-        plan.step.run(1)
+        run()
         times.append(time.perf_counter() - start)
-    return min(times)
+    return size / (min(times) if together is None else statistics.median(times)) / 1e9
+
+
+def on_all_cores(case: str, cores: int) -> float:
+    """Return the GB/s of a case, of all cores together."""
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager:
+        barrier = manager.Barrier(cores)
+        with context.Pool(cores) as pool:
+            return sum(pool.starmap(measure, [(case, barrier)] * cores, chunksize=1))
 
 
 def main() -> None:
     """Print every case, or those that the command line names."""
-    streams = [aligned(BIG, "float32") for _ in range(3)]
-    stream = max(3 * streams[0].nbytes / seconds(triad, "float32", *streams, BIG[0]) / 1e9 for _ in range(5))
-    print(f"triad {stream:.1f} GB/s\n\n{'op':<24}{'ms':>9}{'GB/s':>9}   share of the triad")
+    cores = len(os.sched_getaffinity(0))
+    one, every = max(measure("triad") for _ in range(3)), max(on_all_cores("triad", cores) for _ in range(3))
+    print(f"triad: {one:.1f} GB/s on one core, {every:.1f} on {cores}\n")
+    print(f"{'op':<24}{'GB/s':>9}   share{'GB/s on all':>15}   share")
     for case in sys.argv[1:] or CASES:
-        executor, size = build(case)
-        t = fastest(executor)
-        print(f"{case:<24}{t * 1e3:9.3f}{size / t / 1e9:9.1f}{size / t / 1e9 / stream:8.0%}")
+        alone, beside = measure(case), on_all_cores(case, cores)
+        print(f"{case:<24}{alone:9.1f}{alone / one:8.0%}{beside:15.1f}{beside / every:8.0%}", flush=True)
 
 
 if __name__ == "__main__":
