@@ -9,8 +9,8 @@ def draw(rows: list[dict], path: Path, title: str) -> None:
     """Write the chart of run.py's rows as SVG: a bar a workload.
 
     Args:
-        rows: each with name, size, ours and theirs (ms a step), best (the fastest peer), and limit (ms that the multiply-adds alone
-            take at the peak rate).
+        rows: each with name, size, ours and theirs (ms a step), best (the fastest peer), operations (0: nothing to compute that
+            would limit it), and limit (ms that the machine takes at least).
         path: of the file.
         title: machine and versions.
     """
@@ -25,7 +25,7 @@ def draw(rows: list[dict], path: Path, title: str) -> None:
     shown = rows[::-1]
     names = [f"{r['name']} {r['size']}" for r in shown]
     ratios = [r["theirs"] / r["ours"] for r in shown]
-    limits = [r["theirs"] / r["limit"] if r["limit"] else None for r in shown]
+    limits = [r["theirs"] / r["limit"] if r["operations"] else None for r in shown]
     figure, axes = pyplot.subplots(figsize=(7.2, 0.34 * len(shown) + 1.6), layout="constrained")
     # one far ahead, as where a peer's time is dispatch alone, would leave no scale to the others
     end = min(max([*ratios, *(v for v in limits if v is not None)]), 8.0) * 1.08
@@ -36,7 +36,7 @@ def draw(rows: list[dict], path: Path, title: str) -> None:
         # right of all bars, where no line crosses it
         label = f"{ratio:.2f}  {row['best'].partition(',')[0]}"
         axes.text(1.01, place, label, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
-    axes.plot([], [], color="#b5541c", linewidth=2, label="multiply-adds alone, at the processor's peak")
+    axes.plot([], [], color="#b5541c", linewidth=2, label="the machine's limit: multiply-adds at their peak, or memory")
     axes.axvline(1.0, color="#777777", linewidth=1, linestyle="--", label="the fastest peer, named on the right")
     axes.set_xlim(0, end)
     axes.set_xlabel("time of the fastest peer / time of pe, a training step (more is better)")

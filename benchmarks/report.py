@@ -24,6 +24,7 @@ HEAD = (
     "peer / pe, medians",
     "peer / pe, quiet",
     "of the peak, medians / quiet",
+    "of the limit, medians / quiet",
     "start: pe / peers, s",
     "peak MB: pe / peers",
 )
@@ -67,21 +68,46 @@ class State:
         """Return machine and versions in a line."""
         about = self.about
         versions = [f"{name} {version}" for name, version in named(about["peers"])]
-        rate = f"peak {max(r['peak'] for r in self.rows):.0f} GFLOP/s a core"
+        peak, stream = (max(r[k] for r in self.rows) for k in ("peak", "stream"))
+        rate = f"peak {peak:.0f} GFLOP/s a core, triad {stream:.0f} GB/s on all"
         return ", ".join([about["processor"], f"{about['cores']} cores", f"Python {about['python']}", *versions, rate])
 
     def write(self) -> None:
         """Write the rows so far into the page, and draw them."""
         if not self.rows:
             return
-        best = max(r["peak"] for r in self.rows) * 1e6 * self.about["cores"]  # operations a millisecond
+        rate = max(r["peak"] for r in self.rows) * 1e6 * self.about["cores"]  # operations a millisecond
+        stream = max(r["stream"] for r in self.rows) * 1e6  # bytes a millisecond
         order = [(name, size) for name in workloads.NAMES for size in workloads.BATCHES[name]]
         ordered = sorted(self.rows, key=lambda r: order.index((r["name"], r["size"])))
-        rows = [r | {"limit": r["operations"] / best} for r in ordered]
+        rows = [r | {"computing": r["operations"] / rate, "limit": limit(r["needs"], rate, stream)} for r in ordered]
         chart.draw(rows, ROOT / "docs" / "pictures" / "benchmarks.svg", self.machine())
         parts = [self.machine(), "![Times of the fastest peer over times of pe](pictures/benchmarks.svg)", table(rows)]
         parts += notes(rows, self.about, self.wanted)
         replace(PAGE, MARKS, "\n\n".join(parts))
+
+
+def limit(needs: list[tuple[float, float]], rate: float, stream: float) -> float:
+    """Return the least ms of a step: every op's operations or its bytes, whichever take longer; bytes that a cache may hold take none.
+
+    Args:
+        needs: operations and bytes of every op.
+        rate: operations a millisecond, of all cores.
+        stream: bytes a millisecond, of all cores.
+    """
+    cache = last_cache()
+    return sum(max(count / rate, size / stream if size > cache else 0.0) for count, size in needs)
+
+
+def last_cache() -> int:
+    """Return the bytes of the largest cache; 32 MiB where the system does not tell."""
+    sizes = [p.read_text().strip() for p in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+    return max((int(s.rstrip("K")) << 10 for s in sizes), default=32 << 20)
+
+
+def share(part: float, row: dict) -> str:
+    """Return how much of the median and of the fastest step a time is."""
+    return f"{part / row['ours']:.0%} / {part / row['ours_quiet']:.0%}" if row["operations"] else "-"
 
 
 def named(versions: dict[str, str]) -> list[tuple[str, str]]:
@@ -106,10 +132,10 @@ def table(rows: list[dict]) -> str:
     """Return the table as Markdown."""
     cells = []
     for r in rows:
-        share = f"{r['limit'] / r['ours']:.0%} / {r['limit'] / r['ours_quiet']:.0%}" if r["limit"] else "-"
         cells.append([
             r["name"], str(r["size"]), f"{r['ours']:.3f}", f"{r['one']:.3f}", r["best"], f"{r['theirs']:.3f}",
-            f"**{r['theirs'] / r['ours']:.2f}**", f"{r['theirs_quiet'] / r['ours_quiet']:.2f}", share,
+            f"**{r['theirs'] / r['ours']:.2f}**", f"{r['theirs_quiet'] / r['ours_quiet']:.2f}",
+            share(r["computing"], r), share(r["limit"], r),
             f"{r['start']:.2f} / {r['peer_start']:.2f}", f"{r['rss']:.0f} / {r['peer_rss']:.0f}",
         ])  # fmt: skip
     return markdown(HEAD, cells)

@@ -46,19 +46,26 @@ class Own:
     by_length: dict[int, list[dict]] = field(default_factory=dict)
 
     def run(self, steps: int, *extra: str) -> dict:
-        data, init = self.files
-        split = "eval" if self.name == "chain" else "train"
-        command = [*PE, "bench", f"configs/bench/{self.name}.yaml", "--json", "--warmup", "5", "--steps", str(steps)]
-        command += ["-o", f"data.{split}={{reader: npz, file: '{data}'}}"]
-        if self.name != "chain":
-            command += ["--init", str(init), "-o", f"train.batch_size={self.size}"]
-        return peers.run([*command, *extra])
+        init = [] if self.name == "chain" else ["--init", str(self.files[1])]
+        return self.command("bench", "--warmup", "5", "--steps", str(steps), *init, *extra)
+
+    def command(self, name: str, *options: str) -> dict:
+        """Run a command of pe on this workload and return what it prints."""
+        evaluates = self.name == "chain"
+        data = f"data.{'eval' if evaluates else 'train'}={{reader: npz, file: '{self.files[0]}'}}"
+        batch = [] if evaluates else ["-o", f"train.batch_size={self.size}"]
+        return peers.run([*PE, name, f"configs/bench/{self.name}.yaml", "--json", "-o", data, *batch, *options])
 
     def all_devices(self) -> dict:
         return self.run(self.steps)
 
     def one_device(self) -> dict:
         return self.run(self.steps, "-o", "executor.devices=1")
+
+    def needs(self) -> list[tuple[float, float]]:
+        """Return for every op of a step how many multiplications and additions it counts, and how many bytes it reads and writes."""
+        found = self.command("profile", "--top", "0", "--steps", "1", "-o", "executor.devices=1")
+        return [((op["gflops"] or 0) * op["ms"] * 1e6, op["gbytes"] * op["ms"] * 1e6) for op in found["ops"]]
 
     def judges(self, steps: int) -> list[dict]:
         """Return runs of so many steps, on one device and on all: a peer that splits its batch agrees with the second."""
@@ -139,7 +146,9 @@ def compare(own: Own, ways: list[Way], args: argparse.Namespace, pythons: dict[s
         "start": min(r["import_s"] + r["first_step_s"] for r in mine),
         "peer_start": min(r["import_s"] + r["first_step_s"] for r in every),
         "operations": operations(own.name, own.size),
+        "needs": own.needs(),
         "peak": peak(),
+        "stream": stream(),
         "left_out": left_out,
         "runs": {w.label: [r["ms_per_step"] for r in runs] for w, runs in theirs.items()},
     }
@@ -156,6 +165,13 @@ def peak() -> float:
 
     with contextlib.redirect_stdout(io.StringIO()):
         return kernels.machine("float32")
+
+
+def stream() -> float:
+    """Return what all cores together read and write at this moment, GB/s."""
+    import memory
+
+    return memory.on_all_cores("triad", len(os.sched_getaffinity(0)))
 
 
 def operations(name: str, size: int) -> float:

@@ -76,6 +76,23 @@ class Scope:
                 self.moves += any(m is not memories[0] for m in memories)
                 self._where[name] = (memories[:1] * len(self.places), offset, arena)
 
+    def of_first(self) -> Scope:
+        """Return the scope of the first device alone, with the same memory for what is there already."""
+        first = Scope(self.places[:1])
+        first._types = dict(self._types)
+        first._where = {name: (memories[:1], offset, arena) for name, (memories, offset, arena) in self._where.items()}
+        first._arenas = self._arenas
+        return first
+
+    def copy_first(self) -> None:
+        """Give every device that has replicas of its own the values of the first."""
+        for name, (memories, offset, _) in self._where.items():
+            others = [m for m in dict.fromkeys(memories) if m is not memories[0]]
+            value = memories[0].read(offset, self._types[name]) if others else None
+            for memory in others:
+                assert value is not None
+                memory.write(offset, self._types[name], value)
+
     def type(self, name: str) -> TensorType:
         """Return a variable's type.
 

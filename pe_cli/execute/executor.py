@@ -44,6 +44,11 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
+def threads_of(execution: ExecutionStrategy, places: Sequence[Place]) -> int:
+    """Return the native threads of a step: those that are asked for, else one a device, but no more than cores."""
+    return execution.num_threads or min(len(places), usable_cores())
+
+
 class Executor:
     """Runs one program on some devices.
 
@@ -136,7 +141,7 @@ class Executor:
     @property
     def threads(self) -> int:
         """Native threads of a step."""
-        return self.execution.num_threads or min(len(self.places), usable_cores())
+        return threads_of(self.execution, self.places)
 
     def graph(self, fetches: Sequence[str] = (), active: Sequence[int] | None = None) -> Graph:
         """Return the multi-device graph after passes."""
@@ -377,15 +382,22 @@ class Executor:
 
 
 def run_startup(
-    program: Program, scope: Scope, seed: int, progress: Callable[[int, int, str], None] | None = None
+    program: Program,
+    scope: Scope,
+    seed: int,
+    progress: Callable[[int, int, str], None] | None = None,
+    threads: int = 1,
 ) -> None:
     """Run a startup program on the CPU and copy what it made to every device."""
     scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
-    first = Scope([Place("cpu", 0)])
-    executor = Executor(program, first, seed=seed, progress=progress)
-    executor.run({})
-    for name in first:
-        scope.set(name, first.get(name))
+    here = scope.places[0].kind == "cpu"
+    first = scope.of_first() if here else Scope([Place("cpu", 0)])
+    Executor(program, first, seed=seed, progress=progress, execution=ExecutionStrategy(num_threads=threads)).run({})
+    if here:
+        scope.copy_first()
+    else:
+        for name in first:
+            scope.set(name, first.get(name))
 
 
 def merge(values: Sequence[Array], sizes: Sequence[int], how: str) -> Array | list[Array]:

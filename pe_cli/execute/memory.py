@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from pe_cli.devices.memory import aligned
 from pe_cli.execute.lower import Task
@@ -162,6 +163,11 @@ class _Lives:
             self._seen.add(b)
             self.size[root] = max(self.size.get(root, 0), aligned(b.type.nbytes))
 
+    @property
+    def unordered(self) -> bool:
+        """Whether tasks may run in another order, so that spans alone do not tell."""
+        return self._ancestors is not None
+
     def apart(self, a: Buffer, b: Buffer) -> bool:
         """Whether two groups never live at the same time."""
         (a_first, a_last), (b_first, b_last) = self.span[a], self.span[b]
@@ -171,6 +177,35 @@ class _Lives:
             return True
         early, late = (a, b) if a_last < b_first else (b, a)
         return not self._users[early] & ~self._ancestors[self.span[late][0]]
+
+
+class _Room:
+    """Bytes that groups of buffers occupy, and when.
+
+    Args:
+        lives: of the groups.
+        count: of the groups.
+    """
+
+    def __init__(self, lives: _Lives, count: int) -> None:
+        self._lives = lives
+        self._placed: list[Buffer] = []
+        self._begin, self._end, self._first, self._last = np.zeros((4, count), np.int64)
+
+    def place(self, root: Buffer, base: int) -> int:
+        """Return the lowest offset from base on at which a group meets no other that lives when it does; the group stays there."""
+        n, size, (first, last) = len(self._placed), self._lives.size[root], self._lives.span[root]
+        meets = (self._first[:n] <= last) & (self._last[:n] >= first)
+        if self._lives.unordered:
+            meets |= np.array([not self._lives.apart(root, other) for other in self._placed], bool)
+        begin, end = self._begin[:n][meets], self._end[:n][meets]
+        order = begin.argsort()
+        free = np.maximum.accumulate(np.append(base, end[order]))  # from here on, before each of the others and after all
+        gaps = np.flatnonzero(free[:-1] + size <= begin[order])
+        at = int(free[gaps[0]] if gaps.size else free[-1])
+        self._begin[n], self._end[n], self._first[n], self._last[n] = at, at + size, first, last
+        self._placed.append(root)
+        return at
 
 
 def _offsets(
@@ -193,18 +228,10 @@ def _offsets(
             total += aligned(b.type.nbytes)
     base = total
     todo = [r for r in lives.span if r not in roots and r not in elsewhere]
-    occupied: list[tuple[int, int, int, Buffer]] = []  # begin, end, tie-break, group; sorted
-    for n, root in enumerate(sorted(todo, key=lambda r: (-lives.size[r], lives.span[r][0]))):
-        at, size = base, lives.size[root]
-        for low, high, _, other in occupied:
-            if lives.apart(root, other):
-                continue
-            if at + size <= low:
-                break
-            at = max(at, high)
-        roots[root] = at
-        bisect.insort(occupied, (at, at + size, n, root))
-        total = max(total, at + size)
+    room = _Room(lives, len(todo))
+    for root in sorted(todo, key=lambda r: (-lives.size[r], lives.span[r][0])):
+        roots[root] = at = room.place(root, base)
+        total = max(total, at + lives.size[root])
     unshared = base + sum(lives.size[r] for r in todo)
     offsets = {b: roots[groups.find(b)] for b in everyone if groups.find(b) in roots}
     shared = {b: elsewhere[groups.find(b)] for b in everyone if groups.find(b) in elsewhere}

@@ -106,7 +106,7 @@ def find(name: str) -> LayerDef:
     Raises:
         PeError: there is none, with the closest name as a hint.
     """
-    catalogue = discover()
+    catalogue = LAYERS if name in LAYERS else discover()
     if name in PYTHON_ONLY:
         raise PeError(f"layer '{name}' runs a Python function, which no file can give", hint=f"use it from Python: {PYTHON_ONLY[name]}")
     if name not in catalogue:

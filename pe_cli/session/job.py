@@ -16,7 +16,7 @@ from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import Place, TensorType
 from pe_cli.data import Dataset, Feed, Loader, open_reader
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.executor import Executor, merge, run_startup
+from pe_cli.execute.executor import Executor, merge, run_startup, threads_of
 from pe_cli.execute.work import best_layout
 from pe_cli.graph.replicate import shared_variables
 from pe_cli.graph.sequences import declared_levels, resolve
@@ -120,7 +120,8 @@ class Job:
     def initialise(self) -> None:
         """Run the startup program: initial values on every device."""
         with self.team.busy():
-            run_startup(self.built.startup, self.scope, self.run.executor.seed, self.observer.compiling)
+            threads = threads_of(self.resources.execution(self.run.exec_strategy), self.places)
+            run_startup(self.built.startup, self.scope, self.run.executor.seed, self.observer.compiling, threads)
 
     def allocate(self) -> None:
         """Make room for the values that evaluation needs, where they are loaded and not initialised."""

@@ -85,6 +85,9 @@ class Fake:
     def judges(self, steps: int) -> list[dict[str, Any]]:
         return self.by_length[steps]
 
+    def needs(self) -> list[tuple[float, float]]:
+        return [(2e6, 1e3)]
+
 
 @pytest.fixture
 def measured(script: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, list[str], Any]:
@@ -100,6 +103,7 @@ def measured(script: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, 
     monkeypatch.setattr(run.peers, "measure", measure)
     monkeypatch.setattr(run, "operations", lambda *_: 2e6)
     monkeypatch.setattr(run, "peak", lambda: 100.0)
+    monkeypatch.setattr(run, "stream", lambda: 20.0)
     return run, log, prints
 
 
@@ -151,12 +155,27 @@ def test_a_row_has_the_best_of_every_peer(script: Any, measured: tuple[ModuleTyp
     args = type("Args", (), {"repeats": 1, "max_seconds": 9.0})
     row = run.compare(Fake(log), ways, args, {"torch": "python", "jax": "python"})
     report = script("report")
-    cells = report.table([row | {"limit": 0.5}]).splitlines()[2]
-    # 2.0 / 1.0; 1.35 / 0.9; 0.5 / 1.0; the quicker start is 0.25 + 0.5
+    cells = report.table([row | {"computing": 0.5, "limit": 0.8}]).splitlines()[2]
+    # 2.0 / 1.0; 1.35 / 0.9; 0.5 / 1.0; 0.8 / 1.0; the quicker start is 0.25 + 0.5
     expected = (
-        "| mlp | 64 | 1.000 | 1.800 | PyTorch, 2 threads | 2.000 | **2.00** | 1.50 | 50% / 56% | 1.50 / 0.75 | 300 / 200 |"
+        "| mlp | 64 | 1.000 | 1.800 | PyTorch, 2 threads | 2.000 | **2.00** | 1.50 | 50% / 56% | 80% / 89% |"
+        " 1.50 / 0.75 | 300 / 200 |"
     )
     assert cells == expected
+
+
+def test_the_limit_is_of_every_op_what_takes_longer(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = script("report")
+    monkeypatch.setattr(report, "last_cache", lambda: 1000)
+    # computes for 4 ms and reads for 2; reads for 3 and computes for 1; has its bytes in the cache
+    assert report.limit([(400, 2000), (100, 3000), (0, 1000)], rate=100, stream=1000) == 4 + 3
+
+
+def test_what_a_step_needs(script: Any, tmp_path: Path) -> None:
+    run, workloads = script("run"), script("workloads")
+    needs = run.Own("mlp", 64, 4, workloads.write(tmp_path, "mlp", 64)).needs()
+    assert sum(count for count, _ in needs) == pytest.approx(run.operations("mlp", 64), rel=0.02)
+    assert max(size for _, size in needs) == pytest.approx(64 * 784 * 4 + 2 * 784 * 256 * 4, rel=0.2), "the largest gradient"
 
 
 # --- peers ------------------------------------------------------------------------------------------------------------

@@ -116,3 +116,19 @@ def test_every_type_has_named_arguments_only(name):
 def test_what_does_not_fit_is_named(make, message):
     with pytest.raises(PeError, match=message):
         make()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("shared", [(), ("w0", "w1")])
+def test_every_device_gets_the_same_values_from_any_number_of_threads(threads, shared):
+    main, startup = Program(), Program()
+    for i in range(5):
+        Normal(1.0, 2.0)(main.global_block().create_parameter(f"w{i}", TensorType((40, 30))), startup.global_block())
+    alone, scope = Scope([Place("cpu", 0)]), Scope([Place("cpu", d) for d in range(3)])
+    scope.share(shared)
+    run_startup(startup, alone, 3)
+    run_startup(startup, scope, 3, threads=threads)
+    for name in alone:
+        assert alone.get(name).std() > 1
+        assert all(np.array_equal(scope.get(name, d), alone.get(name)) for d in range(3))
+        assert len({scope.spot(name, d).memory for d in range(3)}) == (1 if name in shared else 3)
