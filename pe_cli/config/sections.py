@@ -273,6 +273,9 @@ class BuildSection(Section):
     fuse_bn_act_ops: StrictBool = Field(
         default=True, description="batch_norm and relu become one; fluid's default is false"
     )
+    fuse_bn_statistics: StrictBool = Field(
+        default=True, description="a convolution takes the statistics for the batch_norm after it; on CPUs"
+    )
     fuse_relu_depthwise_conv: StrictBool = Field(default=False, description="relu and depthwise_conv2d become one op")
     fuse_elewise_add_act_ops: StrictBool = Field(
         default=False, description="elementwise_add and the activation after it become one op"

@@ -23,6 +23,7 @@ class BuildStrategy:
         fuse_broadcast_ops: join the broadcasts of Reduce; None where they exist. CPU devices share parameters and have none.
         fuse_bn_add_act_ops, fuse_bn_act_ops: batch_norm, the sum with another image and relu are one op, as are their gradients;
             fluid's default is false.
+        fuse_bn_statistics: a convolution takes the statistics for the batch_norm after it, where CPU devices run the program; our own.
         fuse_relu_depthwise_conv: depthwise_conv2d cuts negative numbers of its input off itself.
         fuse_elewise_add_act_ops: elementwise_add and the activation of its result are one op, as are their gradients.
         simplify: constants are computed once, repeated ops once, and ops without effect not at all; our own.
@@ -49,6 +50,7 @@ class BuildStrategy:
     fuse_broadcast_ops: bool | None = None
     fuse_bn_add_act_ops: bool = True
     fuse_bn_act_ops: bool = True
+    fuse_bn_statistics: bool = True
     fuse_relu_depthwise_conv: bool = False
     fuse_elewise_add_act_ops: bool = False
     simplify: bool = True

@@ -22,7 +22,7 @@ from pe_cli.execute.request import Request
 from pe_cli.execute.shortcut import Shortcut, Shortcuts
 from pe_cli.execute.split import check_offsets, cut, split_sizes
 from pe_cli.graph.passes import customized_gradient
-from pe_cli.graph.pipeline import apply_passes, runs_alone
+from pe_cli.graph.pipeline import apply_passes, on_cpu, runs_alone
 from pe_cli.graph.replicate import replicate, shared_variables
 from pe_cli.graph.sequences import resolve
 from pe_cli.graph.ssa import Graph
@@ -148,7 +148,9 @@ class Executor:
         key = tuple(fetches)
         if key not in self._optimised:
             program = self.program.clone() if self.build.sync_batch_norm else self.program  # that adds variables
-            self._optimised[key] = apply_passes(program, self.build, key, alone=self.alone)
+            self._optimised[key] = apply_passes(
+                program, self.build, key, alone=self.alone, cpu=on_cpu(self.places)
+            )
         running = key, None if active is None else tuple(active)
         if running not in self._graphs:
             processes = self.peers.size if self.peers else 1

@@ -3,8 +3,8 @@
 The order is fixed: what need not be computed goes first; then the layout of images, so that patterns are matched once images are
 channels-last; then fusions, those that take the most operators first: batch_norm + sum + relu, batch_norm + relu, relu +
 depthwise_conv2d (a relu between batch_norm and a depthwise_conv2d goes to batch_norm, where it costs nothing), elementwise_add +
-activation, mul or conv2d + bias; gradients that are added in place, by whatever operators make them now; then updates, first those
-that gradients do themselves, and last the pointwise operators that are left.
+activation, mul or conv2d + bias, conv2d + the statistics of the batch_norm after it; gradients that are added in place, by whatever
+operators make them now; then updates, first those that gradients do themselves, and last the pointwise operators that are left.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pe_cli.graph.passes import (
     fold_constants,
     fuse_bn_act,
     fuse_bn_add_act,
+    fuse_bn_statistics,
     fuse_elewise_add_act,
     fuse_epilogue,
     fuse_grad_update,
@@ -34,7 +35,7 @@ from pe_cli.program.ir import Program
 Pass = Callable[[Program, Sequence[str]], tuple[Program, str]]
 
 
-def passes(strategy: BuildStrategy, *, alone: bool = False) -> list[Pass]:
+def passes(strategy: BuildStrategy, *, alone: bool = False, cpu: bool = False) -> list[Pass]:
     """Return the passes of a strategy, in order; see `apply_passes`."""
     known: list[tuple[bool, Pass]] = [
         (strategy.simplify, fold_constants.run),
@@ -46,6 +47,7 @@ def passes(strategy: BuildStrategy, *, alone: bool = False) -> list[Pass]:
         (strategy.fuse_relu_depthwise_conv, fuse_relu_depthwise.run),
         (strategy.fuse_elewise_add_act_ops, fuse_elewise_add_act.run),
         (strategy.fuse_gemm_epilogue, fuse_epilogue.run),
+        (strategy.fuse_bn_statistics and cpu, _unless_synchronised(strategy, fuse_bn_statistics)),
         (strategy.enable_addto, addto.run),
         (strategy.fuse_grad_update and alone, fuse_grad_update.run),
         (strategy.fuse_all_optimizer_ops and strategy.reduce_strategy != "Reduce", fuse_optimizer.run),
@@ -65,6 +67,11 @@ def runs_alone(places: Sequence[Place], processes: int = 1, *, checked: bool = F
     return processes == 1 and [place.kind for place in places] == ["cpu"] and not checked
 
 
+def on_cpu(places: Sequence[Place]) -> bool:
+    """Return whether all devices are CPUs."""
+    return all(place.kind == "cpu" for place in places)
+
+
 def _unless_synchronised(strategy: BuildStrategy, of: ModuleType) -> Pass:
     """Return a pass that fuses batch_norm, or one that leaves it alone where sync_batch_norm is going to replace it."""
     if not strategy.sync_batch_norm:
@@ -80,6 +87,7 @@ def apply_passes(
     report: list[str] | None = None,
     *,
     alone: bool = False,
+    cpu: bool = False,
 ) -> Program:
     """Return the program after every pass of the strategy.
 
@@ -89,8 +97,9 @@ def apply_passes(
         fetches: variables whose values must stay what the program says.
         report: gets a sentence a pass.
         alone: one CPU device runs it, see `runs_alone`.
+        cpu: only CPU devices do.
     """
-    for run in passes(strategy, alone=alone):
+    for run in passes(strategy, alone=alone, cpu=cpu):
         program, sentence = run(program, fetches)
         if report is not None:
             report.append(sentence)

@@ -27,19 +27,30 @@ def finish(
     new_variance[c] = T(old_variance[c] * (1.0 - share) + variance * share)
 
 
-@kernel
-def statistics_last(
-    x: Ptr, old_mean: Ptr, old_variance: Ptr, new_mean: Ptr, new_variance: Ptr, saved_mean: Ptr, saved_inverse: Ptr,
-    means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, rows: Int, width: Int, channels: Int, momentum: Real,
-    epsilon: Real,
-):
-    """Statistics of [rows, width] whose columns are the channels over and over; means to centre hold width numbers, part twice as many."""
+@helper
+def no_moments(means, squares, width):
+    """Begin with no rows; return how many were joined."""
     for c in range(width):
         means[c] = 0.0
         squares[c] = 0.0
+    return 0
+
+
+@helper
+def join_pieces(x, first, ready, rows, width, means, squares, centre, part):
+    """Join the pieces from row first on to means and squares, those of which all rows are ready; return where the next one begins.
+
+    Args:
+        x: [rows, width].
+        first: rows that were joined before, whole pieces.
+        ready: rows that are there.
+        rows, width: of x.
+        means, squares: [width] float64 mean and sum of squared deviations of every column.
+        centre, part: scratch of width and of twice as many numbers.
+    """
     step = piece_rows(width)
     four = together(rows, width) == 4
-    for first in range(0, rows, step):
+    while first < rows and min(first + step, rows) <= ready:
         size = min(step, rows - first)
         if first == 0:
             column_sums(x, 0, size, width, centre)
@@ -52,14 +63,62 @@ def statistics_last(
         for c in range(width):
             off = part[c] / size
             means[c], squares[c] = join(first, means[c], squares[c], size, centre[c] + off, part[width + c] - part[c] * off)
+        first += size
+    return first
+
+
+@helper
+def of_channel(means, squares, rows, width, channels, c):
+    """Return mean and sum of squared deviations of a channel from those of its columns, each of so many rows."""
+    mean, square, count = means[c], squares[c], rows
+    for k in range(c + channels, width, channels):
+        mean, square = join(count, mean, square, rows, means[k], squares[k])
+        count += rows
+    return mean, square
+
+
+@kernel
+def statistics_last(
+    x: Ptr, old_mean: Ptr, old_variance: Ptr, new_mean: Ptr, new_variance: Ptr, saved_mean: Ptr, saved_inverse: Ptr,
+    means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, rows: Int, width: Int, channels: Int, momentum: Real,
+    epsilon: Real,
+):
+    """Statistics of [rows, width] whose columns are the channels over and over; means to centre hold width numbers, part twice as many."""
+    join_pieces(x, no_moments(means, squares, width), rows, rows, width, means, squares, centre, part)
     for c in range(channels):
-        mean, square, count = means[c], squares[c], rows
-        for k in range(c + channels, width, channels):
-            mean, square = join(count, mean, square, rows, means[k], squares[k])
-            count += rows
+        mean, square = of_channel(means, squares, rows, width, channels, c)
         finish(
-            mean, square, count, old_mean, old_variance, new_mean, new_variance, saved_mean, saved_inverse, c,
-            momentum, epsilon,
+            mean, square, rows * (width // channels), old_mean, old_variance, new_mean, new_variance, saved_mean,
+            saved_inverse, c, momentum, epsilon,
+        )
+
+
+@helper
+def write_moments(means, squares, moments, rows, width, channels):
+    """Write [2, channels] from what the columns have."""
+    for c in range(channels):
+        moments[c], moments[channels + c] = of_channel(means, squares, rows, width, channels, c)
+
+
+@kernel
+def moments_last(
+    x: Ptr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64, rows: Int, width: Int, channels: Int
+):
+    """moments = means and sums of squared deviations, [2, channels], that `statistics_last` would go by."""
+    join_pieces(x, no_moments(means, squares, width), rows, rows, width, means, squares, centre, part)
+    write_moments(means, squares, moments, rows, width, channels)
+
+
+@kernel
+def statistics_found(
+    moments: PtrF64, old_mean: Ptr, old_variance: Ptr, new_mean: Ptr, new_variance: Ptr, saved_mean: Ptr,
+    saved_inverse: Ptr, count: Int, channels: Int, momentum: Real, epsilon: Real,
+):
+    """Statistics of count rows whose moments were found before."""
+    for c in range(channels):
+        finish(
+            moments[c], moments[channels + c], count, old_mean, old_variance, new_mean, new_variance, saved_mean,
+            saved_inverse, c, momentum, epsilon,
         )
 
 

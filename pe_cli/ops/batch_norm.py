@@ -13,6 +13,7 @@ from pe_cli.kernels.channel_norm import (
     normalise_first,
     normalise_last,
     statistics_first,
+    statistics_found,
     statistics_given,
     statistics_last,
 )
@@ -44,7 +45,7 @@ ATTRS = {
 
 @op(
     "batch_norm",
-    inputs="X Scale Bias Mean Variance",
+    inputs="X Scale Bias Mean Variance Moments?",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,
     differentiable="X Scale Bias",
@@ -66,8 +67,9 @@ ATTRS = {
     ],
 )
 def batch_norm(
-    x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, variance: TensorType, *, momentum: float,
-    epsilon: float, is_test: bool, data_layout: str, use_global_stats: bool,
+    x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, variance: TensorType,
+    moments: TensorType | None = None, *, momentum: float, epsilon: float, is_test: bool, data_layout: str,
+    use_global_stats: bool,
 ) -> tuple[TensorType, ...]:
     """Normalise every channel by its mean and variance over the batch and all positions.
 
@@ -79,6 +81,7 @@ def batch_norm(
         X: [batch, channels, ...] or, with NHWC, [batch, ..., channels]; 2 to 5 axes, float32 or float64.
         Scale, Bias: [channels] element type of X.
         Mean, Variance: [channels] element type of X; running statistics.
+        Moments: [2, channels] float64; mean and sum of squared deviations of X, where its maker has found them (NHWC, in training).
         momentum, epsilon, is_test, data_layout, use_global_stats: see the attributes.
 
     Returns:
@@ -100,6 +103,11 @@ def batch_norm(
     for name, given in (("Scale", scale), ("Bias", bias), ("Mean", mean), ("Variance", variance)):
         if given.dtype != x.dtype or not same_sizes(given.shape, each.shape):
             raise PeError(f"batch_norm needs {name} of type {each}, one number per channel of X {x}, got {given}")
+    if moments is not None:
+        if is_test or use_global_stats or data_layout != "NHWC":
+            raise PeError("batch_norm takes Moments in training only, and with the channels last")
+        if moments.dtype != "float64" or not same_sizes(moments.shape, (2, channels)):
+            raise PeError(f"batch_norm needs Moments float64 [2, {channels}], got {moments}")
     return x, mean, variance, each, each
 
 
@@ -116,6 +124,12 @@ def fold(rows: int, channels: int) -> tuple[int, int]:
     while rows and rows % (2 * times) == 0 and 2 * times * channels <= WIDEST:
         times *= 2
     return rows // times, channels * times
+
+
+def sums(o: Lowering, width: int, x: Buffer) -> list[Buffer]:
+    """Return what `join_pieces` wants of memory: means, squares, centre and part."""
+    doubles = [o.scratch(width, "float64") for _ in range(2)]
+    return [*doubles, o.scratch(width, x.dtype), o.scratch(2 * width, x.dtype)]
 
 
 def output_or_scratch(o: Lowering, slot: str, like: Buffer) -> Buffer:
@@ -135,11 +149,11 @@ def statistics(o: Lowering, x: Buffer) -> tuple[Buffer, Buffer]:
             o.call(copy_two, mean, new_mean, variance, new_variance, channels)
         return saved, inverse
     both = (mean, variance, new_mean, new_variance, saved, inverse)
-    if size == 1:
+    if o.has("Moments"):
+        o.call(statistics_found, o.input("Moments"), *both, n, channels, o.attrs["momentum"], epsilon, dtype=x.dtype)
+    elif size == 1:
         rows, width = fold(n, channels)
-        doubles = [o.scratch(width, "float64") for _ in range(2)]
-        parts = [o.scratch(width * size, x.dtype) for size in (1, 2)]
-        o.call(statistics_last, x, *both, *doubles, *parts, rows, width, channels, o.attrs["momentum"], epsilon)
+        o.call(statistics_last, x, *both, *sums(o, width, x), rows, width, channels, o.attrs["momentum"], epsilon)
     else:
         o.call(statistics_first, x, *both, n, channels, size, o.attrs["momentum"], epsilon)
     return saved, inverse

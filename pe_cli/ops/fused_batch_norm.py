@@ -74,6 +74,7 @@ use_global_stats. The gradient at 0 is 0. Values and gradients are those of the 
 Args:
     X: [batch, channels, ...] or, with NHWC, [batch, ..., channels]; 2 to 5 axes, float32 or float64.{other}
     Scale, Bias, Mean, Variance: [channels] element type of X.
+    Moments: as for batch_norm.
     momentum, epsilon, is_test, data_layout, use_global_stats: as for batch_norm.
     act_type: relu.
 
@@ -93,11 +94,12 @@ Source:
 
 
 def _infer_act(
-    x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, variance: TensorType, **attrs: Any
-) -> Any:
+    x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, variance: TensorType,
+    moments: TensorType | None = None, **attrs: Any,
+) -> Any:  # fmt: skip
     del attrs["act_type"]
     assert batch_norm.infer is not None
-    return batch_norm.infer(x, scale, bias, mean, variance, **attrs)
+    return batch_norm.infer(x, scale, bias, mean, variance, moments, **attrs)
 
 
 _infer_act.__doc__ = _DOC.format(
@@ -109,7 +111,7 @@ _infer_act.__doc__ = _DOC.format(
 )
 fused_batch_norm_act = op(
     "fused_batch_norm_act",
-    inputs="X Scale Bias Mean Variance",
+    inputs="X Scale Bias Mean Variance Moments?",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,
     differentiable="X Scale Bias",
@@ -184,11 +186,12 @@ def _infer_add(
     bias: TensorType,
     mean: TensorType,
     variance: TensorType,
+    moments: TensorType | None = None,
     **attrs: Any,
 ) -> Any:
     if z.dtype != x.dtype or not same_sizes(z.shape, x.shape):
         raise PeError(f"fused_bn_add_activation needs X and Z of one type, X is {x} and Z is {z}")
-    return _infer_act(x, scale, bias, mean, variance, **attrs)
+    return _infer_act(x, scale, bias, mean, variance, moments, **attrs)
 
 
 _infer_add.__doc__ = _DOC.format(
@@ -200,7 +203,7 @@ _infer_add.__doc__ = _DOC.format(
 )
 fused_bn_add_activation = op(
     "fused_bn_add_activation",
-    inputs="X Z Scale Bias Mean Variance",
+    inputs="X Z Scale Bias Mean Variance Moments?",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,
     differentiable="X Z Scale Bias",
