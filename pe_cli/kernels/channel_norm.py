@@ -10,6 +10,9 @@ from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrF64, Real, T, address, apart,
 from pe_cli.kernels.moments import add_products, column_moments, column_sums, join, piece_rows, run_moments, together
 from pe_cli.kernels.vecmath import fma
 
+#: Bytes of an image that a pass takes from the first row to the last before it goes on with those in front of them.
+RUN = 1 << 20
+
 # --- statistics -------------------------------------------------------------------------------------------------------
 
 
@@ -160,6 +163,12 @@ def copy_two(a: Ptr, b: Ptr, c: Ptr, d: Ptr, n: Int):
 
 
 @helper
+def run_rows(width):
+    """Return how many rows are in a run. The last run comes first: the sums before were taken in order, and left it in the caches."""
+    return max(1, RUN // (SIZE * width))
+
+
+@helper
 def fill_table(mean, inverse, scale, bias, table, width, channels):
     """Write the mean, the factor and the bias of every column, one after the other."""
     for j in range(width):
@@ -191,15 +200,17 @@ def normalise_last(
     same = address(x) == address(y)
     far = not same and is_far(address(y), width, rows * width)
     row = pointer(address(table) + SIZE * 3 * width)
-    for r in range(rows):
-        at = SIZE * r * width
-        source, target = pointer(address(x) + at), pointer(address(y) + at)
-        if same:
-            _normalise_here(table, target, width)
-        else:
-            _normalise_row(source, table, row if far else target, width)
-            if far:
-                store_row(address(row), address(target), width)
+    run = run_rows(width)
+    for end in range(rows, 0, -run):
+        for r in range(max(0, end - run), end):
+            at = SIZE * r * width
+            source, target = pointer(address(x) + at), pointer(address(y) + at)
+            if same:
+                _normalise_here(table, target, width)
+            else:
+                _normalise_row(source, table, row if far else target, width)
+                if far:
+                    store_row(address(row), address(target), width)
     fence_past()
 
 
@@ -317,15 +328,17 @@ def gradient_last(
     same = address(g) == address(dx)
     far = not same and is_far(address(dx), width, rows * width)
     buffer = pointer(address(table) + SIZE * 4 * width)
-    for r in range(rows):
-        at = SIZE * r * width
-        row, out = pointer(address(x) + at), pointer(address(dx) + at)
-        if same:
-            _slope_here(row, table, out, width)
-        else:
-            _slope(row, pointer(address(g) + at), table, buffer if far else out, width)
-            if far:
-                store_row(address(buffer), address(out), width)
+    run = run_rows(width)
+    for end in range(rows, 0, -run):
+        for r in range(max(0, end - run), end):
+            at = SIZE * r * width
+            row, out = pointer(address(x) + at), pointer(address(dx) + at)
+            if same:
+                _slope_here(row, table, out, width)
+            else:
+                _slope(row, pointer(address(g) + at), table, buffer if far else out, width)
+                if far:
+                    store_row(address(buffer), address(out), width)
     fence_past()
 
 

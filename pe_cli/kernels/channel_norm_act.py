@@ -6,7 +6,7 @@ With a sum it reads the values. Memory as in `channel_norm`: channels last in ro
 
 from __future__ import annotations
 
-from pe_cli.kernels.channel_norm import fill_table, gradient_table, join_columns, slope
+from pe_cli.kernels.channel_norm import fill_table, gradient_table, join_columns, run_rows, slope
 from pe_cli.kernels.far import fence_past, is_far, store_row
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrF64, T, address, apart, helper, kernel, pointer
 from pe_cli.kernels.moments import piece_rows, together
@@ -30,12 +30,14 @@ def normalise_relu_last(
     fill_table(mean, inverse, scale, bias, table, width, channels)
     far = is_far(address(y), width, rows * width)
     row = pointer(address(table) + SIZE * 3 * width)
-    for r in range(rows):
-        at = SIZE * r * width
-        source, target = pointer(address(x) + at), pointer(address(y) + at)
-        _relu_row(source, table, row if far else target, width)
-        if far:
-            store_row(address(row), address(target), width)
+    run = run_rows(width)
+    for end in range(rows, 0, -run):
+        for r in range(max(0, end - run), end):
+            at = SIZE * r * width
+            source, target = pointer(address(x) + at), pointer(address(y) + at)
+            _relu_row(source, table, row if far else target, width)
+            if far:
+                store_row(address(row), address(target), width)
     fence_past()
 
 
@@ -66,15 +68,17 @@ def normalise_add_relu_last(
     same = address(z) == address(y)
     far = not same and is_far(address(y), width, rows * width)
     row = pointer(address(table) + SIZE * 3 * width)
-    for r in range(rows):
-        at = SIZE * r * width
-        source, target = pointer(address(x) + at), pointer(address(y) + at)
-        if same:
-            _add_relu_here(source, table, target, width)
-        else:
-            _add_relu_row(source, pointer(address(z) + at), table, row if far else target, width)
-            if far:
-                store_row(address(row), address(target), width)
+    run = run_rows(width)
+    for end in range(rows, 0, -run):
+        for r in range(max(0, end - run), end):
+            at = SIZE * r * width
+            source, target = pointer(address(x) + at), pointer(address(y) + at)
+            if same:
+                _add_relu_here(source, table, target, width)
+            else:
+                _add_relu_row(source, pointer(address(z) + at), table, row if far else target, width)
+                if far:
+                    store_row(address(row), address(target), width)
     fence_past()
 
 
@@ -192,15 +196,17 @@ def relu_gradient_last(
     same = address(g) == address(dx)
     far = not same and is_far(address(dx), width, rows * width)
     buffer = pointer(address(table) + SIZE * 5 * width)
-    for r in range(rows):
-        at = SIZE * r * width
-        row, out = pointer(address(x) + at), pointer(address(dx) + at)
-        if same:
-            _let_slope_here(row, table, out, width)
-        else:
-            _let_slope(row, pointer(address(g) + at), table, buffer if far else out, width)
-            if far:
-                store_row(address(buffer), address(out), width)
+    run = run_rows(width)
+    for end in range(rows, 0, -run):
+        for r in range(max(0, end - run), end):
+            at = SIZE * r * width
+            row, out = pointer(address(x) + at), pointer(address(dx) + at)
+            if same:
+                _let_slope_here(row, table, out, width)
+            else:
+                _let_slope(row, pointer(address(g) + at), table, buffer if far else out, width)
+                if far:
+                    store_row(address(buffer), address(out), width)
     fence_past()
 
 
