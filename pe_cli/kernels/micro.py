@@ -357,17 +357,17 @@ def _panel(env: Any, args: list[Any]) -> Any:
 def block_units(left):
     """Return how many units of columns the next panel takes of `left` (0 when none are left).
 
-    Two registers, because most row blocks are best with two, and three where twos would leave a single. Of halves an odd number
-    comes last, three if there are as many.
+    Three registers, and two where threes would leave a single. With three a panel has no more rows than a set of the first cache has lines,
+    so that rows of A that are a page apart do not drive each other out. Of halves an odd number comes last, three if there are as many.
     """
     whole = LANES // UNIT
     if whole == 2 and left % 2:
         if left <= 3:
             return left
         left -= 3
-    if left == 3 * whole:
-        return 3 * whole
-    return min(left, 2 * whole)
+    if left == 4 * whole:
+        return 2 * whole
+    return min(left, 3 * whole)
 
 
 panel = _panel
