@@ -86,12 +86,9 @@ class Scope:
 
     def copy_first(self) -> None:
         """Give every device that has replicas of its own the values of the first."""
-        for name, (memories, offset, _) in self._where.items():
-            others = [m for m in dict.fromkeys(memories) if m is not memories[0]]
-            value = memories[0].read(offset, self._types[name]) if others else None
-            for memory in others:
-                assert value is not None
-                memory.write(offset, self._types[name], value)
+        for name, (memories, _, _) in self._where.items():
+            if any(m is not memories[0] for m in memories):
+                self.set(name, self.get(name))
 
     def type(self, name: str) -> TensorType:
         """Return a variable's type.

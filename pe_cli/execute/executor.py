@@ -148,9 +148,7 @@ class Executor:
         key = tuple(fetches)
         if key not in self._optimised:
             program = self.program.clone() if self.build.sync_batch_norm else self.program  # that adds variables
-            self._optimised[key] = apply_passes(
-                program, self.build, key, alone=self.alone, cpu=on_cpu(self.places)
-            )
+            self._optimised[key] = apply_passes(program, self.build, key, alone=self.alone, cpu=on_cpu(self.places))
         running = key, None if active is None else tuple(active)
         if running not in self._graphs:
             processes = self.peers.size if self.peers else 1
@@ -390,7 +388,7 @@ def run_startup(
     progress: Callable[[int, int, str], None] | None = None,
     threads: int = 1,
 ) -> None:
-    """Run a startup program on the CPU and copy what it made to every device."""
+    """Run a startup program on the CPU, by so many threads, and copy what it made to every device that has values of its own."""
     scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
     here = scope.places[0].kind == "cpu"
     first = scope.of_first() if here else Scope([Place("cpu", 0)])

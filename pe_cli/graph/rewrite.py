@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from pe_cli.ops.registry import forward_name, grad_name
 from pe_cli.program.ir import Operator, Program
@@ -200,7 +200,20 @@ def sentence(name: str, forward: int, backward: int, reasons: Counter[str], noth
         reasons: why other places were not, with counts.
         nothing: why, where nothing even looked like the pattern.
     """
+    did = f"{forward} places fused, {backward} gradients" if forward or backward else ""
+    return told(name, did, reasons, nothing)
+
+
+def told(name: str, did: str, reasons: Counter[str], nothing: str) -> str:
+    """Return what a pass did, empty for nothing, with the reasons for what it left alone; see `sentence`."""
     why = "; ".join(f"{count} x {text}" for text, count in sorted(reasons.items()))
-    if not forward and not backward:
+    if not did:
         return f"{name}: nothing fused: {why or nothing}"
-    return f"{name}: {forward} places fused, {backward} gradients" + (f"; not {why}" if why else "")
+    return f"{name}: {did}" + (f"; not {why}" if why else "")
+
+
+def take_each(r: Rewriter, found: Sequence[tuple[int, Operator]], take: Callable[[Rewriter, int, Operator], str]) -> int:
+    """Let `take` fuse every one of some operators, which returns why it does not; return how many it did, and count the reasons."""
+    whys = [take(r, place, op) for place, op in found]
+    r.reasons.update(why for why in whys if why)
+    return whys.count("")

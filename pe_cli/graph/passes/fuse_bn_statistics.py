@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pe_cli.core.types import TensorType
-from pe_cli.graph.rewrite import Rewriter, joined
+from pe_cli.graph.rewrite import Rewriter, joined, take_each, told
 from pe_cli.program.ir import Operator, Program
 
 NAME = "fuse_bn_statistics"
@@ -21,16 +21,9 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with convolutions that take statistics, and a sentence on what was done."""
     r = Rewriter(program, fetches)
     norms = r.places(*NORMS)
-    done = 0
-    for place, norm in norms:
-        if why := _take(r, place, norm):
-            r.reasons[why] += 1
-        else:
-            done += 1
-    why = "; ".join(f"{count} x {text}" for text, count in sorted(r.reasons.items()))
-    if not done:
-        return program, f"{NAME}: nothing fused: {why or 'the program has no batch_norm'}"
-    return r.finish(), f"{NAME}: {done} of {len(norms)} statistics are taken by convolutions" + (f"; not {why}" if why else "")
+    done = take_each(r, norms, _take)
+    did = f"{done} of {len(norms)} statistics are taken by convolutions" if done else ""
+    return (r.finish() if done else program), told(NAME, did, r.reasons, "the program has no batch_norm")
 
 
 def _take(r: Rewriter, place: int, norm: Operator) -> str:

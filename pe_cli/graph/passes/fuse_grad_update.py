@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pe_cli.graph.rewrite import Rewriter
+from pe_cli.graph.rewrite import Rewriter, take_each, told
 from pe_cli.ops.registry import added_slot, rate_slot
 from pe_cli.program.ir import Operator, Program, Role
 
@@ -21,16 +21,9 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with gradients that are subtracted where they are made, and a sentence on what was done."""
     r = Rewriter(_rates_first(program), fetches)
     updates = [(place, op) for place, op in r.places("sgd") if op.role is Role.OPTIMIZE and not op.inputs.get("Rows")]
-    done = 0
-    for place, op in updates:
-        if why := _take(r, place, op):
-            r.reasons[why] += 1
-        else:
-            done += 1
-    why = "; ".join(f"{count} x {text}" for text, count in sorted(r.reasons.items()))
-    if not done:
-        return program, f"{NAME}: nothing fused: {why or 'no parameter is updated by sgd'}"
-    return r.finish(), f"{NAME}: {done} of {len(updates)} updates are done by gradients" + (f"; not {why}" if why else "")
+    done = take_each(r, updates, _take)
+    did = f"{done} of {len(updates)} updates are done by gradients" if done else ""
+    return (r.finish() if done else program), told(NAME, did, r.reasons, "no parameter is updated by sgd")
 
 
 def _rates_first(program: Program) -> Program:
