@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from typing import Any
 
-from pe_cli.kernels.lang import SIZE, address, helper, intrinsic
+from pe_cli.kernels.lang import SIZE, address, helper, intrinsic, pointer
 
 #: Bytes that memory gives and takes at once.
 LINE = 64
@@ -87,10 +87,10 @@ def ask(env: Any, at: Any, builder: Any = None, *, level: int = 1) -> None:
 
 @intrinsic("void", "int64")
 def prefetch(env: Any, args: list[Any]) -> Any:
-    """Ask for the line at an address, which need not be a valid one."""
+    """Ask for the line at an address, which need not be valid; into the second cache, which waits for more lines at once."""
     from llvmlite import ir
 
-    ask(env, env.builder.inttoptr(args[0], ir.IntType(8).as_pointer()))
+    ask(env, env.builder.inttoptr(args[0], ir.IntType(8).as_pointer()), level=2)
 
 
 @intrinsic("void", "int64")
@@ -121,6 +121,19 @@ def store_row(source, target, count):
     """Copy a row past the caches, of as many elements as whole lines have; addresses, the target's a multiple of a line."""
     for byte in range(0, SIZE * count, LINE):
         _store_line(source + byte, target + byte)
+
+
+@helper
+def store_run(source, target, count):
+    """Copy elements past the caches, but those in lines at the ends that are not whole; addresses."""
+    head = min(count, (LINE - target % LINE) % LINE // SIZE)
+    tail = head + (count - head) // (LINE // SIZE) * (LINE // SIZE)
+    x, y = pointer(source), pointer(target)
+    for i in range(head):
+        y[i] = x[i]
+    store_row(source + SIZE * head, target + SIZE * head, tail - head)
+    for i in range(tail, count):
+        y[i] = x[i]
 
 
 @helper

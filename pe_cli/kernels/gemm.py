@@ -3,10 +3,12 @@
 # ruff: noqa: C901, PLR0912 - kernels take addresses, sizes and strides one by one, and loop in loops
 from __future__ import annotations
 
+from pe_cli.kernels.dots import MOST, dots
 from pe_cli.kernels.far import TOUCHED, fence_past, is_far, touch
 from pe_cli.kernels.lang import LANES, SIZE, UNIT, T, helper, pointer, shared
 from pe_cli.kernels.micro import PAST, block_units, panel
 from pe_cli.kernels.transpose import transpose
+from pe_cli.kernels.vecmath import fma
 
 #: Most rows of B in a block. Of float64, half as many, so that the bytes are the same.
 DEPTH = 512
@@ -24,6 +26,10 @@ FEW = 32
 TURNED = (16, 256)
 #: From this many rows of A copying B pays even when B needs no transposing; not where A is stored transposed.
 PACK_ROWS = 256
+#: Terms of a sum from which on columns that leave more than half of a unit empty are done apart, and where A is stored transposed.
+APART, APART_TRANSPOSED = 128, 32
+#: Elements of scratch for those: half of a unit of columns, as many rows as B's blocks have.
+APART_ROOM = 8 * DEPTH
 #: Sides up to this size are done as dot products: a vector of columns would be mostly empty.
 NARROW = 3
 
@@ -35,7 +41,7 @@ def gemm_scratch(n: int, k: int) -> int:
         n: columns of C.
         k: length of the sums.
     """
-    return min(-(-max(n, 1) // 16) * 16 * min(max(k, 1), DEPTH), BLOCK)
+    return min(-(-max(n, 1) // 16) * 16 * min(max(k, 1), DEPTH), BLOCK) + (APART_ROOM if n % 16 else 0)
 
 
 def adds_at_once(m: int, n: int, k: int, size: int) -> bool:
@@ -126,34 +132,68 @@ def strips_product(m, n, k, a, xr, xk, strips, acc, c, ldc):
 
 
 @helper
-def _dots(m, n, k, a, lda, b, ldb, acc, c, cr, cc):
-    """Write c[i*cr + j*cc] (+)= sum_k a[i*lda + k] b[j*ldb + k], for few rows of b."""
-    out = pointer(c)
-    for i in range(m):
-        x = pointer(a + SIZE * i * lda)
-        for j in range(n):
-            w = pointer(b + SIZE * j * ldb)
-            total = T(0)
-            for q in range(k):
-                total += x[q] * w[q]
-            at = i * cr + j * cc
-            out[at] = out[at] + total if acc else total
-
-
-@helper
 def _narrow(transposed, m, n, k, a, lda, b, ldb, acc, c, cr, cc, scratch):
-    """Do C[m, n] with n <= NARROW by dot products of rows of A and columns of op(B); C's strides are (cr, cc)."""
+    """Do C[m, n] with n <= MOST by dot products of rows of A and columns of op(B); C's strides are (cr, cc)."""
     done = 0
     while True:
         depth = min(DEPTH * 4 // SIZE, k - done)
+        add = 1 if done > 0 else acc
         if transposed:
-            _dots(m, n, depth, a + SIZE * done, lda, b + SIZE * done, ldb, acc or done > 0, c, cr, cc)
+            dots(m, n, a + SIZE * done, lda, b + SIZE * done, ldb, depth, c, cr, cc, add)
         else:
             transpose(b + SIZE * done * ldb, ldb, scratch, depth, depth, n)
-            _dots(m, n, depth, a + SIZE * done, lda, scratch, depth, acc or done > 0, c, cr, cc)
+            dots(m, n, a + SIZE * done, lda, scratch, depth, depth, c, cr, cc, add)
         done += depth
         if done >= k:
             break
+
+
+@helper
+def _is_narrow(side, k):
+    """Return whether a side of C is done as dot products."""
+    return side <= NARROW or (side == MOST and k >= APART)
+
+
+@helper
+def _left_over(ta, n, k):
+    """Return how many last columns of n are done apart, because they would leave a unit mostly empty."""
+    extra = n % UNIT
+    return extra if n > UNIT and 2 * extra <= UNIT and k >= (APART_TRANSPOSED if ta else APART) else 0
+
+
+@helper
+def _apart(ta, tb, m, n, k, a, lda, b, ldb, add, c, ldc, scratch, row):
+    """Write C[m, n] (+)= op(A) op(B) for the columns of `_left_over`: as dot products, or as rows of C transposed.
+
+    row: the first one of C; in the call for row 0 scratch gets what the others for the same B read too.
+    """
+    if ta:
+        _as_rows(m, n, k, a, lda, b, ldb if tb else 1, 1 if tb else ldb, add, c, ldc, scratch)
+        return
+    if tb == 0 and row == 0:
+        transpose(b, ldb, scratch, k, k, n)
+    w, wr = (b, ldb) if tb else (scratch, k)
+    for j in range(0, n, MOST):
+        dots(m, min(MOST, n - j), a, lda, w + SIZE * j * wr, wr, k, c + SIZE * j, ldc, 1, add)
+
+
+@helper
+def _as_rows(m, n, k, a, lda, b, br, bk, add, c, ldc, scratch):
+    """Write C[m, n] (+)= A' op(B), A stored [k, m], as op(B)' A, which has few rows; m is at most ROWS, scratch [n, ROWS]."""
+    left = (m + UNIT - 1) // UNIT
+    column = 0
+    while left > 0:
+        d = block_units(left)
+        w, y = a + SIZE * column, scratch + SIZE * column
+        panel(d, n, m - column, b, w, y, 1, 0, 0, 1, 0, 0, k, bk, lda, br, ROWS, 0, 1)
+        column += d * UNIT
+        left -= d
+    made, out = pointer(scratch), pointer(c)
+    factor = T(1) if add <= PAST else pointer(add)[0]
+    for i in range(m):
+        for j in range(n):
+            total = made[j * ROWS + i]
+            out[i * ldc + j] = total if add == 0 or add == PAST else fma(factor, total, out[i * ldc + j])
 
 
 @helper
@@ -200,8 +240,8 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
     """
     if m <= 0 or n <= 0:
         return
-    if (ta == 0 and n <= NARROW) or (tb and m <= NARROW):
-        if ta == 0 and n <= NARROW:
+    if (ta == 0 and _is_narrow(n, k)) or (tb and _is_narrow(m, k)):
+        if ta == 0 and _is_narrow(n, k):
             _narrow(tb, m, n, k, a, lda, b, ldb, acc, c, ldc, 1, scratch)
         else:
             _narrow(1 - ta, n, m, k, b, ldb, a, lda, acc, c, 1, ldc, scratch)
@@ -209,6 +249,9 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
             add_bias(c, ldc, m, n, bias, cut)
         return
     xr, xk = (1, lda) if ta else (lda, 1)
+    extra = _left_over(ta, n, k)
+    n -= extra
+    aside, scratch = scratch, scratch + SIZE * (APART_ROOM if extra > 0 else 0)
     if bias == 0 and n == 1 and ldc == 1 and tb == 0:
         # A column is a row of C transposed: B's elements are broadcast, and A gives whole vectors.
         xr, xk, a, b, ldb, n, m = 1, ldb, b, a, lda, m, 1
@@ -242,8 +285,13 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
                     strip += SIZE * d * UNIT * depth
                     j += d * UNIT
                     left -= d
+                last = extra if j0 + wide == n else 0
+                if last > 0:
+                    from_b = b + SIZE * (n * ldb + done if tb else done * ldb + n)
+                    into = c + SIZE * (i0 * ldc + n)
+                    _apart(ta, tb, high, last, depth, a + SIZE * (i0 * xr + done * xk), lda, from_b, ldb, add, into, ldc, aside, i0)
                 if bias != 0 and done + depth >= k:
-                    add_bias(c + SIZE * (i0 * ldc + j0), ldc, high, wide, bias + SIZE * j0, cut)
+                    add_bias(c + SIZE * (i0 * ldc + j0), ldc, high, wide + last, bias + SIZE * j0, cut)
         done += depth
         if done >= k:
             break

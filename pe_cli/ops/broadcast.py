@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import types
 from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.types import DTYPES
 from pe_cli.kernels.cuda import on_cuda
-from pe_cli.kernels.lang import Kernel, address, helper, make_kernel
+from pe_cli.kernels.far import FAR, fence_past, store_run
+from pe_cli.kernels.lang import SIZE, Helper, Kernel, address, helper, make_kernel
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset
 from pe_cli.ops.reduction import spread
 from pe_cli.ops.strided import copy_box, place_of, row_major
 
 Shape = tuple[int, ...]
 
+#: Kernels of `binary_kernel` -> those that take over where a result is larger than the caches; these have scratch of PIECE after out.
+_FAR_KERNELS: dict[Kernel, Kernel] = {}
+
 #: How the innermost axis is walked: both operands move, Y stands still, X stands still.
 BOTH, Y_STILL, X_STILL = 0, 1, 2
 #: Columns that make a row worth vectorising; a much narrower Y is repeated until it is about as wide.
 WIDE = 256
+
+#: Elements that are made near at a time; a few thousand bytes, so that they and what they are made of stay in the first cache.
+PIECE = 1024
 
 #: The loop over one pointer is for calls in place: two pointers that may overlap would cost them the vector loop.
 _BINARY = """
@@ -64,10 +74,43 @@ def loop(g: Ptr, x: Ptr, y: Ptr, out: Ptr, n: Int):
             out[i] = f(g[i], x[i], y[i])
 """
 
+#: A result that no cache holds is made piece by piece in near, and goes past the caches from there unless it takes the place of x.
+_BINARY_FAR = """
+from __future__ import annotations
+def loop(
+    x: Ptr, y: Ptr, out: Ptr, near: Ptr, geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int, mode: Int
+):
+    for row in range(blocks * rows):
+        p = place_of(row // rows, rank, geometry, 1) + row % rows * xr
+        q = place_of(row // rows, rank, geometry, 2) + row % rows * yr
+        for first in range(0, n, PIECE):
+            size = min(PIECE, n - first)
+            px = p if mode == 2 else p + first
+            qy = q if mode == 1 else q + first
+            if mode == 0:
+                for i in range(size):
+                    near[i] = f(x[px + i], y[qy + i])
+            elif mode == 1:
+                still = y[qy]
+                for i in range(size):
+                    near[i] = f(x[px + i], still)
+            else:
+                still = x[px]
+                for i in range(size):
+                    near[i] = f(still, y[qy + i])
+            at = row * n + first
+            if address(x) == address(out):
+                for i in range(size):
+                    out[at + i] = near[i]
+            else:
+                store_run(address(near), address(out) + SIZE * at, size)
+    fence_past()
+"""
+
 #: CUDA has one thread an element; a call in place is nothing special there.
 _BINARY_CUDA = """
 from __future__ import annotations
-def loop(x: Ptr, y: Ptr, out: {kind}, geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int, mode: Int):
+def loop(x: Ptr, y: Ptr, out: {kind}, {near}geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int, mode: Int):
     for e in range(blocks * rows * n):
         b, r, i = e // (rows * n), e // n % rows, e % n
         p = place_of(b, rank, geometry, 1) + r * xr + (0 if mode == 2 else i)
@@ -83,31 +126,40 @@ def loop(g: Ptr, x: Ptr, y: Ptr, out: Ptr, n: Int):
 """
 
 
-def _made(text: str, cuda_text: str, fn: Any) -> Kernel:
-    f = helper(fn)
-    space: dict[str, Any] = {"f": f, "address": address, "place_of": place_of}
-    exec(text, space)  # our own text: nothing in it comes from outside
-    made = make_kernel(space["loop"], f"{fn.__module__}:{fn.__qualname__}", each=f)
+@functools.cache
+def _code(text: str) -> types.CodeType:
+    return compile(text, "<broadcast>", "exec")
+
+
+def _made(text: str, cuda_text: str, f: Helper, name: str) -> Kernel:
+    space: dict[str, Any] = {"f": f, "address": address, "place_of": place_of, "SIZE": SIZE, "PIECE": PIECE}
+    space |= {"store_run": store_run, "fence_past": fence_past}
+    exec(_code(text), space)  # our own text: nothing in it comes from outside
+    made = make_kernel(space["loop"], name, each=f)
     space = dict(space)
-    exec(cuda_text, space)
+    exec(_code(cuda_text), space)
     on_cuda(made, text=cuda_text)(space["loop"])
     return made
 
 
 def binary_kernel(fn: Any) -> Kernel:
     """Return the kernel that maps `fn(x, y) -> T` over two broadcast tensors; out may be x."""
+    f, name = helper(fn), f"{fn.__module__}:{fn.__qualname__}"
     inplace = "address(x) == address(out)"
-    return _made(_BINARY.format(kind="Ptr", inplace=inplace), _BINARY_CUDA.format(kind="Ptr"), fn)
+    made = _made(_BINARY.format(kind="Ptr", inplace=inplace), _BINARY_CUDA.format(kind="Ptr", near=""), f, name)
+    _FAR_KERNELS[made] = _made(_BINARY_FAR, _BINARY_CUDA.format(kind="Ptr", near="near: Ptr, "), f, f"{name}.far")
+    return made
 
 
 def truth_kernel(fn: Any) -> Kernel:
     """Return the kernel that maps `fn(x, y) -> bool` over two broadcast tensors, into bytes."""
-    return _made(_BINARY.format(kind="PtrU8", inplace="False"), _BINARY_CUDA.format(kind="PtrU8"), fn)
+    text, cuda_text = _BINARY.format(kind="PtrU8", inplace="False"), _BINARY_CUDA.format(kind="PtrU8", near="")
+    return _made(text, cuda_text, helper(fn), f"{fn.__module__}:{fn.__qualname__}")
 
 
 def back_kernel(fn: Any) -> Kernel:
     """Return the kernel `(g, x, y, out, n)` that maps `fn(g, x, y)` over tensors of one shape; out may be g."""
-    return _made(_BACK, _BACK_CUDA, fn)
+    return _made(_BACK, _BACK_CUDA, helper(fn), f"{fn.__module__}:{fn.__qualname__}")
 
 
 def aligned(shape: Sequence[int], rank: int, axis: int) -> Shape:
@@ -208,7 +260,15 @@ def call_binary(
     rows, xr, yr = others.pop() if others else (1, 0, 0)
     geometry = Numbers(tuple(v for triple in reversed(others) for v in triple))
     blocks = math.prod(size for size, _, _ in others)
-    o.call(kernel, x, y, out, *more, geometry, len(others), blocks, rows, n, xr, yr, mode, *values)
+    kernel, near = _near_or_far(o, kernel, out, math.prod(shape))
+    o.call(kernel, x, y, out, *more, *near, geometry, len(others), blocks, rows, n, xr, yr, mode, *values)
+
+
+def _near_or_far(o: Lowering, kernel: Kernel, out: Buffer, elements: int) -> tuple[Kernel, list[Buffer]]:
+    """Return the kernel for a result of so many elements, and the scratch that it takes after its results."""
+    if kernel not in _FAR_KERNELS or elements * DTYPES[out.dtype] < FAR:
+        return kernel, []
+    return _FAR_KERNELS[kernel], [o.scratch(PIECE, out.dtype)]
 
 
 def _call_narrow(
@@ -220,11 +280,12 @@ def _call_narrow(
     repeated = o.scratch(times * n, y.dtype)
     copy_box(o, y, repeated, (times, n), (0, 1), (n, 1))
     none = Numbers(())
-    o.call(kernel, x, repeated, *outs, none, 0, 1, wide, times * n, times * n, 0, BOTH, *values)
+    kernel, near = _near_or_far(o, kernel, outs[0], rows * n)
+    o.call(kernel, x, repeated, *outs, *near, none, 0, 1, wide, times * n, times * n, 0, BOTH, *values)
     if left:
         done = wide * times * n
         rest = [Offset(out, done) for out in outs]
-        o.call(kernel, Offset(x, done), repeated, *rest, none, 0, 1, 1, left * n, 0, 0, BOTH, *values)
+        o.call(kernel, Offset(x, done), repeated, *rest, *near, none, 0, 1, 1, left * n, 0, 0, BOTH, *values)
 
 
 def expanded(o: Lowering, x: Buffer, full: Shape, axis: int) -> Buffer:

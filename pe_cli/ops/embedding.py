@@ -6,10 +6,9 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.cuda_math import replaces
-from pe_cli.kernels.far import AHEAD, prefetch_row
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
+from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.far import AHEAD, fence_past, is_far, prefetch_row, store_row
+from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Status, T, address, kernel
 from pe_cli.ops.cross_entropy import classes, per_sample, report
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import STATUS, Lowering
@@ -21,6 +20,7 @@ def take_rows(
     table: Ptr, ids: PtrI64, out: Ptr, count: Int, height: Int, width: Int, padding: Int, per: Int, status: Status
 ):
     """out[i] = table[ids[i]], 0 for the padding id."""
+    far = is_far(address(out), width, count * width)
     for i in range(count):
         k = ids[i]
         if k < 0 or k >= height:
@@ -31,9 +31,12 @@ def take_rows(
         if k == padding:
             for j in range(width):
                 out[i * width + j] = T(0)
+        elif far:
+            store_row(address(table) + SIZE * k * width, address(out) + SIZE * i * width, width)
         else:
             for j in range(width):
                 out[i * width + j] = table[k * width + j]
+    fence_past()
 
 
 @kernel
@@ -175,12 +178,18 @@ _lower(lookup_table_v2)
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-@replaces(prefetch_row)
-def _no_prefetch(x, row, width):
-    """Do nothing: other threads compute while one waits."""
-
-
-deal(take_rows)
+@on_cuda(take_rows)
+def take_rows_cuda(
+    table: Ptr, ids: PtrI64, out: Ptr, count: Int, height: Int, width: Int, padding: Int, per: Int, status: Status
+):
+    """One thread an element."""
+    for e in range(count * width):
+        i = e // width
+        k = ids[i]
+        if k < 0 or k >= height:
+            report(status, i // per, k, height)
+            return
+        out[e] = T(0) if k == padding else table[k * width + e % width]
 
 
 @on_cuda(add_rows)

@@ -13,6 +13,7 @@ import pytest
 import pe_cli
 from pe_cli.kernels import cache
 from pe_cli.kernels.digest import extent, routines
+from pe_cli.kernels.dots import dot_products
 from pe_cli.kernels.gemm import gemm_bias
 from pe_cli.kernels.micro import microkernels
 from pe_cli.ops.assign import copy
@@ -88,8 +89,8 @@ def test_a_routine_is_compiled_once_for_all_kernels_and_again_when_its_object_is
 
 
 def test_what_calls_a_routine_counts_its_code() -> None:
-    assert routines(products, "float32") == [gemm_bias.name, microkernels.name]
-    assert routines(gemm_bias, "float32") == [microkernels.name]
+    assert routines(products, "float32") == [gemm_bias.name, microkernels.name, dot_products.name]
+    assert routines(gemm_bias, "float32") == [microkernels.name, dot_products.name]
     assert routines(copy, "float32") == routines(products, "int64") == []
     keys = {cache.Instance(microkernels, dtype).key for dtype in ("float32", "float64")}
     assert len(keys) == 2

@@ -45,6 +45,7 @@ LAYOUTS = [
 def test_odd_shapes_match_numpy_and_stay_inside_their_buffers(call, guarded, rng, dtype, ta, tb):
     sizes = itertools.product((0, 1, 2, 5, 17, 300), (0, 1, 3, 10, 33, 300), (0, 1, 7, 40))
     large = [(4, 40, 1100), (1, 1, 1100), (40, 64, 600), (35, 500, 300), (300, 700, 300)]
+    large += [(70, 17, 200), (200, 20, 1030), (9, 4, 150), (4, 9, 150), (230, 259, 600), (1, 19, 140)]  # columns that are done apart
     for (m, n, k), acc in itertools.product([*sizes, *large], (0, 1)):
         a = guarded((k, m) if ta else (m, k), dtype)
         b = guarded((n, k) if tb else (k, n), dtype)
@@ -79,6 +80,28 @@ def test_nan_in_a_reaches_its_row_only(call):
     call(multiply, "float32", 0, 0, 3, 20, 4, a, 4, b, 20, 0, c, 20, np.zeros(gemm_scratch(20, 4), "f4"))
     assert np.isnan(c[1]).all()
     assert (c[[0, 2]] == 4).all()
+
+
+@pytest.mark.parametrize(("ta", "tb"), LAYOUTS)
+@pytest.mark.parametrize("n", [20, 48, 50, 257])
+def test_a_multiple_of_the_product_is_added_and_rows_are_the_same_in_any_cut(call, rng, ta, tb, n):
+    m, k = 410, 150
+    a = rng.standard_normal((k, m) if ta else (m, k)).astype("f4")
+    b = rng.standard_normal((n, k) if tb else (k, n)).astype("f4")
+    before = rng.standard_normal((m, n)).astype("f4")
+    factor, scratch = np.array([-0.125], "f4"), np.empty(gemm_scratch(n, k), "f4")
+    found = []
+    for cut in (m, 200):
+        c = before.copy()
+        for first in range(0, m, cut):
+            rows = min(cut, m - first)
+            part = a.ctypes.data + 4 * first * (1 if ta else k)
+            into = c.ctypes.data + 4 * first * n
+            call(multiply, "float32", ta, tb, rows, n, k, part, a.shape[1], b, b.shape[1], factor.ctypes.data, into, n, scratch)
+        found.append(c)
+    expected = before - 0.125 * (a.T if ta else a).astype("f8") @ (b.T if tb else b)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-4)
+    assert found[0].tobytes() == found[1].tobytes()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -115,7 +115,7 @@ def _others():
 @pytest.mark.parametrize(("width", "halves"), _others())
 def test_other_register_widths_pass_the_same_tests(width, halves):
     here = Path(__file__).parent
-    tests = [str(here / name) for name in ("test_micro.py", "test_gemm.py", "test_transpose.py", "test_conv.py")]
+    tests = [str(here / name) for name in ("test_micro.py", "test_dots.py", "test_gemm.py", "test_transpose.py", "test_conv.py")]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
         cwd=here.parents[1], env={**os.environ, "PE_VECTOR_BYTES": str(width), "PE_VECTOR_HALVES": str(int(halves))},
