@@ -10,6 +10,7 @@ from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
+from pe_cli.kernels.far import FAR
 from pe_cli.ops.broadcast import aligned, broadcast
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program
@@ -64,6 +65,30 @@ def test_broadcasting(kind, x, y, axis, like, dtype, rng):
     want = NUMPY[kind](a, b.reshape(like))
     assert got.shape == want.shape
     np.testing.assert_allclose(got, want, rtol=1e-6 if dtype == "float32" else 1e-15)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize(("x", "y", "axis", "like"), [*SHAPES, pytest.param((2, 2500), (2500,), -1, (2500,), id="pieces")])
+def test_results_larger_than_the_caches_have_the_same_bits(x, y, axis, like, dtype, rng, monkeypatch):
+    a, b = operands(rng, x, y, dtype)
+    plainly = run_op("elementwise_mul", {"X": a, "Y": b}, {"axis": axis})
+    monkeypatch.setattr("pe_cli.ops.broadcast.FAR", 1)
+    assert run_op("elementwise_mul", {"X": a, "Y": b}, {"axis": axis}).tobytes() == plainly.tobytes()
+
+
+def test_results_larger_than_the_caches_may_take_the_place_of_x(rng):
+    rows = FAR // 4000 + 1
+    x, y = rng.standard_normal((rows, 1000)).astype("f4"), rng.standard_normal(1000).astype("f4")
+    program = Program("in place")
+    block = program.global_block()
+    for name, array in (("x", x), ("y", y)):
+        block.create_var(name, TensorType(array.shape, "float32"), persistable=True, stop_gradient=True)
+    block.append_op("elementwise_add", {"X": "x", "Y": "y"}, {"Out": "x"}, {})
+    executor = Executor(program, Scope([Place("cpu", 0)]))
+    for name, array in (("x", x), ("y", y)):
+        executor.scope.set(name, array)
+    executor.run({}, [], 0)
+    np.testing.assert_array_equal(executor.scope.get("x"), x + y)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.kernels.far import FAR
 from pe_cli.ops.registry import Sample, find
 from tests.ops.support import directional_error, run_gradient, run_op
 
@@ -23,6 +24,14 @@ def shaped(name, ids):
 def test_rows_come_out_by_number(name, shape, dtype, rng):
     w, ids = rng.standard_normal((7, 5)).astype(dtype), rng.integers(0, 7, shape)
     np.testing.assert_array_equal(run_op(name, {"W": w, "Ids": shaped(name, ids)}), w[ids])
+
+
+@pytest.mark.parametrize("width", [16, 20], ids="{} numbers".format)
+def test_outputs_larger_than_the_caches(width, rng):
+    w, ids = rng.standard_normal((50, width)).astype("f4"), rng.integers(0, 50, FAR // (4 * width) + 3)
+    want = w[ids]
+    want[ids == 7] = 0
+    np.testing.assert_array_equal(run_op("lookup_table_v2", {"W": w, "Ids": ids}, {"padding_idx": 7}), want)
 
 
 @BOTH

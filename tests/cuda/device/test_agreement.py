@@ -59,6 +59,12 @@ def test_forward(monkeypatch, definition: OpDef, sample: Sample):
     agree(monkeypatch, lambda: support.run_op(definition.name, arrays, sample.attrs, sample.outputs, step=5), 2e-5)
 
 
+@pytest.mark.parametrize(("definition", "sample"), [p for p in SAMPLES if p.values[0].name == "elementwise_mul"])
+def test_results_larger_than_the_caches_of_a_processor(monkeypatch, definition: OpDef, sample: Sample):
+    monkeypatch.setattr("pe_cli.ops.broadcast.FAR", 1)
+    test_forward(monkeypatch, definition, sample)
+
+
 @pytest.mark.parametrize(("definition", "sample"), GRADIENTS)
 def test_gradient(monkeypatch, definition: OpDef, sample: Sample):
     arrays = support.sample_arrays(definition, sample, "float64")
