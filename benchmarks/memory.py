@@ -1,8 +1,9 @@
 """Measure the ops that memory bounds: bytes they must move over time, against the triad of STREAM.
 
-Run `python benchmarks/memory.py [name ...]`. Arrays are far larger than the caches. Every byte that is read or written counts once, also
-where an op has to read it again, so that its share shows that. Every op runs on one core alone, and then on each core at once, as steps
-run them: memory gives one core more than its part, so that what takes its time to compute falls behind on one and not on all.
+Run `python benchmarks/memory.py [name ...]`. Arrays are far larger than the caches. Every byte that is read or written counts once, and
+once more where an op has to read it again: batch_norm needs the statistics of all before it can change one. Every op runs on one core
+alone, and then on each core at once, as steps run them: memory gives one core more than its part, so that what takes its time to compute
+falls behind on one and not on all. The op and the triad take turns, so that what neighbours on the machine take, both miss.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ BIG = (24_000_000,)
 ROWS = (24_000, 1000)
 IMAGES = (128, 56, 56, 64)
 CHANNELS = (64,)
+#: Inputs that an op has to read twice.
+TWICE = {"batch_norm": "X"}
+#: Turns of an op and of the triad, and how long each lasts, in seconds.
+ROUNDS, TURN = 5, 0.2
 NHWC = {"data_format": "NHWC"}
 LAYOUT = {"data_layout": "NHWC"}
 
@@ -118,7 +123,8 @@ def build(case: str) -> tuple[Executor, int]:
     size = {name: v.type.nbytes for name, v in block.vars.items()}
     if "Ids" in inputs:
         size["W"] = min(size["W"], size["y"])  # the rows that are looked up
-    return executor, sum(size[s] for s in inputs) + sum(size[name] for name in outputs.values())
+    again = size[TWICE[case]] if case in TWICE else 0
+    return executor, sum(size[s] for s in inputs) + sum(size[name] for name in outputs.values()) + again
 
 
 def prepared(case: str) -> tuple[Callable[[], object], int]:
@@ -133,43 +139,45 @@ def prepared(case: str) -> tuple[Callable[[], object], int]:
     return functools.partial(executor.newest.step.run, 1), size
 
 
-def measure(case: str, together: Barrier | None = None) -> float:
-    """Return the GB/s of a case: of its fastest step where it is alone, of the median where others run beside it.
+def measure(case: str, together: Barrier | None = None) -> tuple[float, float]:
+    """Return the GB/s of a case and of the triad: of the fastest runs where they are alone, of the median where others run beside them.
 
     Args:
-        case: name, or `triad`.
-        together: with those that run it on the other cores; None: alone.
+        case: name.
+        together: with those that run it on the other cores, which change between the two at the same time; None: alone.
     """
-    run, size = prepared(case)
-    times: list[float] = []
-    if together is not None:
-        together.wait()
-    until = time.perf_counter() + 0.8
-    while time.perf_counter() < until or len(times) < 5:
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return size / (min(times) if together is None else statistics.median(times)) / 1e9
+    ways = prepared(case), prepared("triad")
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(ROUNDS):
+        for (run, _), own in zip(ways, times, strict=True):
+            if together is not None:
+                together.wait()
+            until = time.perf_counter() + TURN
+            while time.perf_counter() < until:
+                start = time.perf_counter()
+                run()
+                own.append(time.perf_counter() - start)
+    one, other = (size / (min(t) if together is None else statistics.median(t)) / 1e9 for (_, size), t in zip(ways, times, strict=True))
+    return one, other
 
 
-def on_all_cores(case: str, cores: int) -> float:
-    """Return the GB/s of a case, of all cores together."""
+def on_all_cores(case: str, cores: int) -> tuple[float, float]:
+    """Return the GB/s of a case and of the triad, of all cores together."""
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager:
         barrier = manager.Barrier(cores)
         with context.Pool(cores) as pool:
-            return sum(pool.starmap(measure, [(case, barrier)] * cores, chunksize=1))
+            found = pool.starmap(measure, [(case, barrier)] * cores, chunksize=1)
+    return sum(one for one, _ in found), sum(other for _, other in found)
 
 
 def main() -> None:
     """Print every case, or those that the command line names."""
     cores = len(os.sched_getaffinity(0))
-    one, every = max(measure("triad") for _ in range(3)), max(on_all_cores("triad", cores) for _ in range(3))
-    print(f"triad: {one:.1f} GB/s on one core, {every:.1f} on {cores}\n")
-    print(f"{'op':<24}{'GB/s':>9}   share{'GB/s on all':>15}   share")
+    print(f"{'op':<24}{'GB/s':>9}{'triad':>9}   share{f'GB/s on {cores}':>15}{'triad':>9}   share")
     for case in sys.argv[1:] or CASES:
-        alone, beside = measure(case), on_all_cores(case, cores)
-        print(f"{case:<24}{alone:9.1f}{alone / one:8.0%}{beside:15.1f}{beside / every:8.0%}", flush=True)
+        (alone, one), (beside, every) = measure(case), on_all_cores(case, cores)
+        print(f"{case:<24}{alone:9.1f}{one:9.1f}{alone / one:8.0%}{beside:15.1f}{every:9.1f}{beside / every:8.0%}", flush=True)
 
 
 if __name__ == "__main__":
