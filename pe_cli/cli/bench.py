@@ -87,7 +87,7 @@ def _measure(job: Job, steps: int, warmup: int, max_seconds: float | None) -> di
     import time
 
     from pe_cli.core.errors import PeError
-    from pe_cli.execute.executor import merge
+    from pe_cli.execute.merge import merge
     from pe_cli.io.environment import peak_memory
 
     program = job.built.train or job.built.eval

@@ -35,7 +35,7 @@ def command(config: Path, steps: int, overrides: tuple[str, ...], as_json: bool)
     from pe_cli.cli.profile import headline, measure
     from pe_cli.execute.explain import parallelism
     from pe_cli.execute.usage import usage
-    from pe_cli.graph.pipeline import apply_passes, on_cpu
+    from pe_cli.graph.pipeline import apply_passes
     from pe_cli.program.sparse import notes
 
     job, found = measure(config, overrides, steps)
@@ -43,8 +43,7 @@ def command(config: Path, steps: int, overrides: tuple[str, ...], as_json: bool)
     executor = job.executor(program)
     reports: list[Any] = []
     fetches = list(found.plan.request.fetches)
-    where = {"alone": executor.alone, "cpu": on_cpu(executor.places)}
-    apply_passes(executor.program.clone(), executor.build, fetches, reports, **where)
+    apply_passes(executor.program.clone(), executor.build, fetches, reports, executor.target)
     said = [*map(str, reports), *notes(program)]
     parallel, memory = parallelism(found), usage(executor, found.plan)
     if as_json:

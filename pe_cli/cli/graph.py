@@ -83,7 +83,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
 
 def _graph(source: Source, stage: str, places: tuple[Place, ...], evaluation: bool) -> Graph:
     from pe_cli.core.strategy import BuildStrategy
-    from pe_cli.graph.pipeline import apply_passes, on_cpu, runs_alone
+    from pe_cli.graph.pipeline import Target, apply_passes
     from pe_cli.graph.replicate import replicate
 
     program = source.program(evaluation)
@@ -91,8 +91,8 @@ def _graph(source: Source, stage: str, places: tuple[Place, ...], evaluation: bo
     # how many there will be changes nothing in the graph of each
     processes = 2 if source.run is not None and source.run.executor.processes == "mpi" else 1
     if stage not in ("program", "ssa"):
-        alone = runs_alone(places, processes, checked=source.run is not None and source.run.executor.check_nan_inf)
-        program = apply_passes(program, strategy, list(source.built.fetches.values()), alone=alone, cpu=on_cpu(places))
+        target = Target.of(places, processes, checked=source.run is not None and source.run.executor.check_nan_inf)
+        program = apply_passes(program, strategy, list(source.built.fetches.values()), target=target)
     if stage != "multi_device":
         return replicate(program, places[:1], strategy)
     return replicate(program, places, strategy, processes=processes)

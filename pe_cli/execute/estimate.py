@@ -17,7 +17,7 @@ from pe_cli.execute.lower import device_types
 from pe_cli.execute.plan import lowering
 from pe_cli.execute.request import Request
 from pe_cli.execute.split import split_sizes
-from pe_cli.graph.pipeline import apply_passes, on_cpu, runs_alone
+from pe_cli.graph.pipeline import Target, apply_passes
 from pe_cli.graph.replicate import replicate, shared_variables
 from pe_cli.graph.sequences import Sequences, resolve
 from pe_cli.program.ir import Program, Variable
@@ -125,7 +125,7 @@ def estimate_memory(
     sequences = resolve(program)
     parts, program = batch_types(sequences, sizes), sequences.program
     active = [d for d, n in enumerate(sizes) if n] or [0]
-    program = apply_passes(program, strategy, fetches, alone=runs_alone(places), cpu=on_cpu(places))
+    program = apply_passes(program, strategy, fetches, target=Target.of(places))
     graph = replicate(program, places, strategy, active=active)
     types = device_types(graph, parts)
     request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))

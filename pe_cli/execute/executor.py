@@ -22,7 +22,7 @@ from pe_cli.execute.request import Request
 from pe_cli.execute.shortcut import Shortcut, Shortcuts
 from pe_cli.execute.split import check_offsets, cut, split_sizes
 from pe_cli.graph.passes import customized_gradient
-from pe_cli.graph.pipeline import apply_passes, on_cpu, runs_alone
+from pe_cli.graph.pipeline import Target, apply_passes
 from pe_cli.graph.replicate import replicate, shared_variables
 from pe_cli.graph.sequences import resolve
 from pe_cli.graph.ssa import Graph
@@ -134,9 +134,9 @@ class Executor:
         return self.scope.places
 
     @property
-    def alone(self) -> bool:
-        """See `runs_alone`."""
-        return runs_alone(self.places, self.peers.size if self.peers else 1, checked=self.check_nan_inf)
+    def target(self) -> Target:
+        """What passes go by."""
+        return Target.of(self.places, self.peers.size if self.peers else 1, checked=self.check_nan_inf)
 
     @property
     def threads(self) -> int:
@@ -148,7 +148,7 @@ class Executor:
         key = tuple(fetches)
         if key not in self._optimised:
             program = self.program.clone() if self.build.sync_batch_norm else self.program  # that adds variables
-            self._optimised[key] = apply_passes(program, self.build, key, alone=self.alone, cpu=on_cpu(self.places))
+            self._optimised[key] = apply_passes(program, self.build, key, target=self.target)
         running = key, None if active is None else tuple(active)
         if running not in self._graphs:
             processes = self.peers.size if self.peers else 1
@@ -379,43 +379,3 @@ class Executor:
                 values = plan.run(self._mine(parts), step * times + i)
         mine = self._mine(sizes)
         return values, [n for n in mine if n] or list(mine[: len(values)])
-
-
-def run_startup(
-    program: Program,
-    scope: Scope,
-    seed: int,
-    progress: Callable[[int, int, str], None] | None = None,
-    threads: int = 1,
-) -> None:
-    """Run a startup program on the CPU, by so many threads, and copy what it made to every device that has values of its own."""
-    scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
-    here = scope.places[0].kind == "cpu"
-    first = scope.of_first() if here else Scope([Place("cpu", 0)])
-    Executor(program, first, seed=seed, progress=progress, execution=ExecutionStrategy(num_threads=threads)).run({})
-    if here:
-        scope.copy_first()
-    else:
-        for name in first:
-            scope.set(name, first.get(name))
-
-
-def merge(values: Sequence[Array], sizes: Sequence[int], how: str) -> Array | list[Array]:
-    """Join one variable's per-device values.
-
-    Args:
-        values: one per device.
-        sizes: samples of each.
-        how: mean (weighted by samples), sum, concat (axis 0) or list.
-    """
-    if how == "list":
-        return list(values)
-    if how == "concat":
-        return np.concatenate([np.atleast_1d(v) for v in values])
-    if how == "sum":
-        return np.asarray(sum(values))
-    if len(values) == 1:
-        return values[0]
-    weights = np.asarray(sizes, np.float64) / max(1, sum(sizes))
-    total = sum(w * v.astype(np.float64) for w, v in zip(weights, values, strict=True))
-    return np.asarray(total).astype(values[0].dtype)

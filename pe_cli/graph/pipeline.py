@@ -10,6 +10,7 @@ operators make them now; then updates, first those that gradients do themselves,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 
 from pe_cli.core.strategy import BuildStrategy
@@ -35,7 +36,32 @@ from pe_cli.program.ir import Program
 Pass = Callable[[Program, Sequence[str]], tuple[Program, str]]
 
 
-def passes(strategy: BuildStrategy, *, alone: bool = False, cpu: bool = False) -> list[Pass]:
+@dataclass(frozen=True)
+class Target:
+    """What of the devices decides about passes; one that is not known has none of it.
+
+    Args:
+        cpu: all devices are CPUs.
+        alone: gradients may be used up as they are made: one CPU device runs the whole program, so that none has to be summed.
+    """
+
+    cpu: bool = False
+    alone: bool = False
+
+    @classmethod
+    def of(cls, places: Sequence[Place], processes: int = 1, *, checked: bool = False) -> Target:
+        """Return the target of a run.
+
+        Args:
+            places: devices.
+            processes: that share every batch.
+            checked: `check_nan_inf` looks for the first variable with a NaN, so that all have to be there.
+        """
+        cpu = all(place.kind == "cpu" for place in places)
+        return cls(cpu, alone=cpu and len(places) == processes == 1 and not checked)
+
+
+def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:
     """Return the passes of a strategy, in order; see `apply_passes`."""
     known: list[tuple[bool, Pass]] = [
         (strategy.simplify, fold_constants.run),
@@ -47,29 +73,13 @@ def passes(strategy: BuildStrategy, *, alone: bool = False, cpu: bool = False) -
         (strategy.fuse_relu_depthwise_conv, fuse_relu_depthwise.run),
         (strategy.fuse_elewise_add_act_ops, fuse_elewise_add_act.run),
         (strategy.fuse_gemm_epilogue, fuse_epilogue.run),
-        (strategy.fuse_bn_statistics and cpu, _unless_synchronised(strategy, fuse_bn_statistics)),
+        (strategy.fuse_bn_statistics and target.cpu, _unless_synchronised(strategy, fuse_bn_statistics)),
         (strategy.enable_addto, addto.run),
-        (strategy.fuse_grad_update and alone, fuse_grad_update.run),
+        (strategy.fuse_grad_update and target.alone, fuse_grad_update.run),
         (strategy.fuse_all_optimizer_ops and strategy.reduce_strategy != "Reduce", fuse_optimizer.run),
         (strategy.enable_auto_fusion, auto_fusion.run),
     ]
     return [run for wanted, run in known if wanted]
-
-
-def runs_alone(places: Sequence[Place], processes: int = 1, *, checked: bool = False) -> bool:
-    """Return whether gradients may be used up as they are made: one CPU device runs the whole program, so that none has to be summed.
-
-    Args:
-        places: devices.
-        processes: that share every batch.
-        checked: `check_nan_inf` looks for the first variable with a NaN.
-    """
-    return processes == 1 and [place.kind for place in places] == ["cpu"] and not checked
-
-
-def on_cpu(places: Sequence[Place]) -> bool:
-    """Return whether all devices are CPUs."""
-    return all(place.kind == "cpu" for place in places)
 
 
 def _unless_synchronised(strategy: BuildStrategy, of: ModuleType) -> Pass:
@@ -85,9 +95,7 @@ def apply_passes(
     strategy: BuildStrategy,
     fetches: Sequence[str],
     report: list[str] | None = None,
-    *,
-    alone: bool = False,
-    cpu: bool = False,
+    target: Target = Target(),
 ) -> Program:
     """Return the program after every pass of the strategy.
 
@@ -96,10 +104,9 @@ def apply_passes(
         strategy: the user's wishes.
         fetches: variables whose values must stay what the program says.
         report: gets a sentence a pass.
-        alone: one CPU device runs it, see `runs_alone`.
-        cpu: only CPU devices do.
+        target: where it runs.
     """
-    for run in passes(strategy, alone=alone, cpu=cpu):
+    for run in passes(strategy, target):
         program, sentence = run(program, fetches)
         if report is not None:
             report.append(sentence)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pe_cli.graph.dot import to_dot
-from pe_cli.graph.pipeline import apply_passes, on_cpu, runs_alone
+from pe_cli.graph.pipeline import Target, apply_passes
 from pe_cli.graph.replicate import replicate
 from pe_cli.io import atomic
 from pe_cli.io.run_folder import RunFolder
@@ -18,8 +18,8 @@ def draw(job: Job, folder: RunFolder) -> None:
     """
     strategy = job.run.build_strategy
     program = job.program
-    alone = runs_alone(job.places, job.team.size, checked=job.run.executor.check_nan_inf)
-    optimised = apply_passes(program, strategy, [], alone=alone, cpu=on_cpu(job.places))
+    target = Target.of(job.places, job.team.size, checked=job.run.executor.check_nan_inf)
+    optimised = apply_passes(program, strategy, [], target=target)
     one = job.places[:1]
     for name, graph in (
         ("original_graph", replicate(program, one, strategy)),

@@ -16,7 +16,9 @@ from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import Place, TensorType
 from pe_cli.data import Dataset, Feed, Loader, open_reader
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.executor import Executor, merge, run_startup, threads_of
+from pe_cli.execute.executor import Executor, threads_of
+from pe_cli.execute.merge import merge
+from pe_cli.execute.startup import run_startup
 from pe_cli.execute.work import best_layout
 from pe_cli.graph.replicate import shared_variables
 from pe_cli.graph.sequences import declared_levels, resolve

@@ -14,7 +14,7 @@ import numpy as np
 from pe_cli.config.period import Period
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data import Loader
-from pe_cli.execute.executor import merge
+from pe_cli.execute.merge import merge
 from pe_cli.io.run_folder import State
 from pe_cli.session.averages import Averages
 from pe_cli.session.job import Job

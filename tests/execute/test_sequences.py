@@ -9,7 +9,8 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.executor import Executor, merge
+from pe_cli.execute.executor import Executor
+from pe_cli.execute.merge import merge
 from pe_cli.execute.split import cut_sequences
 from pe_cli.layers.registry import find
 from pe_cli.optim.rules import OPTIMIZERS

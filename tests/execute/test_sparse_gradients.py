@@ -10,9 +10,10 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.estimate import estimate_memory
-from pe_cli.execute.executor import Executor, run_startup
+from pe_cli.execute.executor import Executor
 from pe_cli.execute.explain import parallelism
 from pe_cli.execute.profile import rows, run_profile
+from pe_cli.execute.startup import run_startup
 from pe_cli.graph.dot import to_dot
 from pe_cli.graph.ssa import describe
 from pe_cli.optim.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue

@@ -8,7 +8,8 @@ import pytest
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.executor import Executor, merge
+from pe_cli.execute.executor import Executor
+from pe_cli.execute.merge import merge
 from pe_cli.layers.registry import find
 from pe_cli.ops.fused_optimizer import LINE, MIN_SHARE, shares_of
 from pe_cli.optim.regularizer import L2Decay

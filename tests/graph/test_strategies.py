@@ -10,7 +10,8 @@ import pytest
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.executor import Executor, merge
+from pe_cli.execute.executor import Executor
+from pe_cli.execute.merge import merge
 from pe_cli.graph.replicate import replicate, shared_variables
 from pe_cli.graph.ssa import describe
 from tests.execute.test_executor import batch, classifier, reference, values

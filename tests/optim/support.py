@@ -9,7 +9,8 @@ import numpy as np
 
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.executor import Executor, run_startup
+from pe_cli.execute.executor import Executor
+from pe_cli.execute.startup import run_startup
 from pe_cli.optim.optimizer import Optimizer
 from pe_cli.program.initializer import NumpyArray
 from pe_cli.program.ir import Program, Variable

@@ -9,7 +9,8 @@ import pytest
 
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.executor import Executor, run_startup
+from pe_cli.execute.executor import Executor
+from pe_cli.execute.startup import run_startup
 from pe_cli.optim import schedule
 from pe_cli.optim.rules import SGD
 from pe_cli.optim.schedule import COUNTER, SCHEDULES, CosineDecay, LinearLrWarmup, NoamDecay

@@ -11,7 +11,7 @@ import pytest
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.executor import run_startup
+from pe_cli.execute.startup import run_startup
 from pe_cli.program.initializer import (
     INITIALIZERS,
     MSRA,

@@ -164,10 +164,10 @@ def write_pictures(program: Program, setting: running.Setting) -> None:
         FluidValueError: the folder is not there; a ValueError.
     """
     from pe_cli.graph.dot import to_dot
-    from pe_cli.graph.pipeline import apply_passes, on_cpu, runs_alone
+    from pe_cli.graph.pipeline import Target, apply_passes
     from pe_cli.graph.replicate import replicate
 
-    fused = apply_passes(program, setting.build, [], alone=runs_alone(setting.places), cpu=on_cpu(setting.places))
+    fused = apply_passes(program, setting.build, [], target=Target.of(setting.places))
     stages = {
         "original": replicate(program, setting.places[:1], setting.build),
         "fused": replicate(fused, setting.places[:1], setting.build),

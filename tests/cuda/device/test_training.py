@@ -15,7 +15,8 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.cuda import DEVICE
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.executor import Executor, run_startup
+from pe_cli.execute.executor import Executor
+from pe_cli.execute.startup import run_startup
 from pe_cli.io.checkpoint import load
 
 MLP = """

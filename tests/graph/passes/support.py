@@ -12,7 +12,8 @@ from pe_cli.build.build import load_and_build
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.executor import Executor, run_startup
+from pe_cli.execute.executor import Executor
+from pe_cli.execute.startup import run_startup
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program, Role
 

@@ -13,7 +13,7 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.graph.passes import fuse_bn_statistics
-from pe_cli.graph.pipeline import on_cpu, passes
+from pe_cli.graph.pipeline import Target, passes
 from pe_cli.program.ir import Program
 from tests.graph.passes.test_text import text
 from tests.ops.support import run_op
@@ -83,13 +83,16 @@ def test_what_is_left_alone_and_why(program, why):
     assert said == f"fuse_bn_statistics: nothing fused: {why}"
 
 
+CPUS = Target.of([Place("cpu", 0), Place("cpu", 1)])
+
+
 def test_only_cpus_and_only_if_wanted():
-    assert fuse_bn_statistics.run in passes(BuildStrategy(), cpu=True)
+    assert fuse_bn_statistics.run in passes(BuildStrategy(), CPUS)
     assert fuse_bn_statistics.run not in passes(BuildStrategy())
-    assert fuse_bn_statistics.run not in passes(BuildStrategy(fuse_bn_statistics=False), cpu=True)
-    assert fuse_bn_statistics.run not in passes(BuildStrategy(sync_batch_norm=True), cpu=True)
-    assert on_cpu([Place("cpu", 0), Place("cpu", 1)])
-    assert not on_cpu([Place("cpu", 0), Place("cuda", 0)])
+    assert fuse_bn_statistics.run not in passes(BuildStrategy(fuse_bn_statistics=False), CPUS)
+    assert fuse_bn_statistics.run not in passes(BuildStrategy(sync_batch_norm=True), CPUS)
+    assert CPUS.cpu
+    assert not Target.of([Place("cpu", 0), Place("cuda", 0)]).cpu
 
 
 # --- the op -----------------------------------------------------------------------------------------------------------

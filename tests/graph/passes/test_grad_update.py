@@ -12,7 +12,7 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.graph.passes import fuse_grad_update
-from pe_cli.graph.pipeline import passes, runs_alone
+from pe_cli.graph.pipeline import Target, passes
 from pe_cli.program.ir import Program
 from tests.graph.passes.support import minimise
 from tests.graph.passes.test_text import text
@@ -91,13 +91,13 @@ def test_decayed_and_momentum_s_gradients_are_left_alone():
 
 
 def test_only_one_cpu_device_of_one_process_uses_gradients_up():
-    assert runs_alone([Place("cpu", 0)])
-    assert not runs_alone([Place("cpu", 0), Place("cpu", 1)])
-    assert not runs_alone([Place("cuda", 0)])
-    assert not runs_alone([Place("cpu", 0)], processes=2)
+    assert Target.of([Place("cpu", 0)]).alone
+    assert not Target.of([Place("cpu", 0), Place("cpu", 1)]).alone
+    assert not Target.of([Place("cuda", 0)]).alone
+    assert not Target.of([Place("cpu", 0)], processes=2).alone
     for alone in (False, True):
-        assert (fuse_grad_update.run in passes(BuildStrategy(), alone=alone)) is alone
-    assert fuse_grad_update.run not in passes(BuildStrategy(fuse_grad_update=False), alone=True)
+        assert (fuse_grad_update.run in passes(BuildStrategy(), Target(cpu=True, alone=alone))) is alone
+    assert fuse_grad_update.run not in passes(BuildStrategy(fuse_grad_update=False), Target(cpu=True, alone=True))
 
 
 def network(dtype: str, width: int = 70) -> Program:

@@ -1,0 +1,30 @@
+"""Initial values: a program that runs once, before the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pe_cli.core.strategy import ExecutionStrategy
+from pe_cli.core.types import Place
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.executor import Executor
+from pe_cli.program.ir import Program
+
+
+def run_startup(
+    program: Program,
+    scope: Scope,
+    seed: int,
+    progress: Callable[[int, int, str], None] | None = None,
+    threads: int = 1,
+) -> None:
+    """Run a startup program on the CPU, by so many threads, and copy what it made to every device that has values of its own."""
+    scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
+    here = scope.places[0].kind == "cpu"
+    first = scope.of_first() if here else Scope([Place("cpu", 0)])
+    Executor(program, first, seed=seed, progress=progress, execution=ExecutionStrategy(num_threads=threads)).run({})
+    if here:
+        scope.copy_first()
+    else:
+        for name in first:
+            scope.set(name, first.get(name))
