@@ -12,8 +12,8 @@ from pe_cli.kernels.vecmath import fma
 
 #: Most rows of B in a block. Of float64, half as many, so that the bytes are the same.
 DEPTH = 512
-#: The same of longer sums where A is stored transposed: its rows may lie on a page each, and processors remember about a hundred pages.
-DEPTH_TRANSPOSED = 128
+#: The same of longer sums where A is stored transposed: its rows may lie on a page each, of which processors remember some hundreds.
+DEPTH_TRANSPOSED = 256
 #: Columns of B in a packed block: with DEPTH they take 512 KiB, half of a common L2.
 WIDTH = 256
 #: Elements of B in a packed block of all its columns: a little more than that, where A is read once then and not twice.
