@@ -35,13 +35,13 @@ NARROW = 3
 
 
 def gemm_scratch(n: int, k: int) -> int:
-    """Return the elements of scratch that `gemm` may use for a shape, the same for every element type and any m.
+    """Return the elements of scratch that `gemm` may use for a shape or a smaller one, the same for every element type and any m.
 
     Args:
         n: columns of C.
         k: length of the sums.
     """
-    return min(-(-max(n, 1) // 16) * 16 * min(max(k, 1), DEPTH), BLOCK) + (APART_ROOM if n % 16 else 0)
+    return min(-(-max(n, 1) // 16) * 16 * min(max(k, 1), DEPTH), BLOCK) + APART_ROOM
 
 
 def adds_at_once(m: int, n: int, k: int, size: int) -> bool:

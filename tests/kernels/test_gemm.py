@@ -82,6 +82,12 @@ def test_nan_in_a_reaches_its_row_only(call):
     assert (c[[0, 2]] == 4).all()
 
 
+def test_scratch_of_a_shape_is_enough_for_smaller_ones():
+    sizes = [1, 4, 15, 16, 17, 20, 31, 32, 100, 500, 512, 513, 2000]
+    for n, k in itertools.product(sizes, sizes):
+        assert all(gemm_scratch(a, b) <= gemm_scratch(n, k) for a, b in itertools.product(sizes, sizes) if a <= n and b <= k)
+
+
 @pytest.mark.parametrize(("ta", "tb"), LAYOUTS)
 @pytest.mark.parametrize("n", [20, 48, 50, 257])
 def test_a_multiple_of_the_product_is_added_and_rows_are_the_same_in_any_cut(call, rng, ta, tb, n):
