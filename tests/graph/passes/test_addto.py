@@ -12,7 +12,7 @@ from pe_cli.execute.executor import Executor
 from pe_cli.program.ir import Program
 from tests.graph.passes.support import minimise
 
-WIDTH, STEPS = 64, 6
+WIDTH, STEPS = 192, 6
 
 
 def unrolled() -> Program:
