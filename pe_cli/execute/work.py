@@ -57,9 +57,7 @@ def best_layout(program: Program, samples: int, most: int) -> Layout:
     except PeError:  # sizes that only data shows: nothing speaks for fewer
         return Layout(most, most)
     block = program.global_block()
-    updates = [op for op in block.ops if op.role is Role.OPTIMIZE]
-    sparse = any(op.inputs.get("Rows") for op in updates)  # threads of one device do not share updates of rows
-    updates = [op for op in updates if not op.inputs.get("Rows")]
+    updates = [op for op in block.ops if op.role is Role.OPTIMIZE and not op.inputs.get("Rows")]  # of all elements, which threads share
     weights = sum(block.var(n).type.nbytes for op in updates for n in op.inputs.get("Param", ())) / MOVED
     alone = sum(op.time for op in ops)
     batch = sum(op.time for op in twice) - alone  # what grows with the batch; without it every device would do the same
@@ -72,6 +70,6 @@ def best_layout(program: Program, samples: int, most: int) -> Layout:
 
     devices = min(range(1, min(most, samples) + 1), key=data)
     threads = min(range(1, most + 1), key=shared)
-    if shared(threads) < data(devices) and not sparse:
+    if shared(threads) < data(devices):
         return Layout(1, threads)
     return Layout(devices, devices)

@@ -79,14 +79,18 @@ def test_towers_are_shared_by_threads_even_where_a_batch_cannot_be_cut():
     assert best_layout(layers(256, towers=1, depth=4), 1, 2) == Layout(1, 1)
 
 
-def test_rows_of_a_table_are_left_to_devices():
+@pytest.mark.parametrize(("columns", "samples", "chosen"), [
+    pytest.param(512, 4096, Layout(2, 2), id="the table takes most of the time"),
+    pytest.param(16, 64, Layout(1, 2), id="the layers do"),
+])  # fmt: skip
+def test_threads_do_not_share_the_rows_of_a_table(columns, samples, chosen):
     main, startup = Program("main"), Program("startup")
     with program_guard(main, startup):
-        ids = find("data").fn("ids", [1], dtype="int64")
-        h = find("embedding").fn(ids, [5000, 512], is_sparse=True)
-        h = find("fc").fn(find("fc").fn(h, 512), 512)
+        ids = find("data").fn("ids", [8, 1], dtype="int64")
+        h = find("flatten").fn(find("embedding").fn(ids, [5000, columns], is_sparse=True))
+        h = find("fc").fn(find("fc").fn(h, 16 if columns > 16 else 512), 16 if columns > 16 else 512)
         OPTIMIZERS["SGD"](learning_rate=0.1).minimize(find("mean").fn(h))
-    assert best_layout(main, 64, 2).devices == best_layout(main, 64, 2).threads
+    assert best_layout(main, samples, 2) == chosen
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 8])
