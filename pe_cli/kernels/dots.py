@@ -47,12 +47,10 @@ class _Emitter(VectorCode):
         a["whole"], a["rest"] = b.udiv(a["depth"], lanes), b.urem(a["depth"], lanes)
         a["fourth"] = b.icmp_signed("==", a["columns"], self.constant(MOST))
         self.last = self.tail_mask(a["rest"])
-        one = self.ir.GlobalVariable(self.env.module, self.element, f"{self.fn.name}_one")
-        one.initializer, one.global_constant, one.linkage = self.ir.Constant(self.element, 1.0), True, "internal"
         simply = b.icmp_signed("==", a["acc"], self.constant(1))
         store = b.or_(b.icmp_signed("==", a["acc"], self.constant(0)), b.icmp_signed("==", a["acc"], self.constant(PAST)))
         a["store"] = store
-        a["factor"] = b.select(b.or_(simply, store), one, b.inttoptr(a["acc"], self.element.as_pointer()))
+        a["factor"] = b.select(b.or_(simply, store), self.one(), b.inttoptr(a["acc"], self.element.as_pointer()))
         high = ROWS[vector_registers(), self.width]
         left, x, y = a["rows"], a["x"], a["y"]
         for rows in (high, 1):

@@ -178,14 +178,6 @@ class _Emitter(VectorCode):
         held.linkage = "internal"
         return held
 
-    def one(self) -> Any:
-        """Return the address of a 1 in memory: the factor of sums that are simply added, which changes no bit of them."""
-        held = self.ir.GlobalVariable(self.env.module, self.element, f"{self.fn.name}_one")
-        held.initializer = self.ir.Constant(self.element, 1.0)
-        held.global_constant = True
-        held.linkage = "internal"
-        return held
-
     def block(self, rows: int, x: Any, y: Any) -> None:
         """Emit the product of one block of rows: three nested sums from zero, added to y as a whole where acc says so, stores."""
         b, a = self.b, self.a

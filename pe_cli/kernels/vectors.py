@@ -100,6 +100,14 @@ class VectorCode:
         at = self.at(at, self.constant(v * self.lanes * self.size))
         store_past(self.env, value, self.b.bitcast(at, self.vector.as_pointer()), self.b)
 
+    def one(self) -> Any:
+        """Return the address of a 1 in memory: the factor of sums that are simply added, which changes no bit of them."""
+        held = self.ir.GlobalVariable(self.env.module, self.element, f"{self.fn.name}_one")
+        held.initializer = self.ir.Constant(self.element, 1.0)
+        held.global_constant = True
+        held.linkage = "internal"
+        return held
+
     def multiply_add(self, x: Any, y: Any, sums: Any) -> Any:
         """Return x * y + sums of vectors."""
         # fmuladd, not fma: where the processor has no such instruction, fma is a call.
