@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pe_cli.core.types import TensorType
 from pe_cli.execute.operations import operations
-from pe_cli.ops.areas import ENOUGH
+from pe_cli.ops.areas import ENOUGH, ENOUGH_BYTES
 from pe_cli.ops.registry import find
 from pe_cli.program.ir import Block, Operator, Role
 
@@ -64,7 +64,10 @@ def costs(ops: Iterable[Operator], block: Block, type_of: Callable[[str], Tensor
         of = find(op.definition.is_grad_of) if op.definition.is_grad_of else op.definition
         bias = of.name == "elementwise_add" and any(block.var(n).persistable for n in op.inputs.get("Y", ()))
         update = op.role is Role.OPTIMIZE and not op.inputs.get("Rows")
-        parts = (counted or 0) // ENOUGH if of.cut else MAX_PARTS if update or bias or of.name == "relu" else 1
+        if of.cut:
+            parts = counted // ENOUGH if counted else touched // ENOUGH_BYTES
+        else:
+            parts = MAX_PARTS if update or bias or of.name == "relu" else 1
         found.append(Cost((counted or 0) / OPERATIONS + touched / BYTES, touched, parts, reads, writes))
     return found
 

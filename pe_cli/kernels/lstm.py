@@ -1,8 +1,8 @@
 """Steps of an LSTM over padded sequences, a group of samples at a time.
 
 Inside, everything is stored by step and then by sample, so that the samples of a step are the rows of one matrix. The
-four gates of a row are blocks of `wide` numbers, in the order i, f, o, g: three sigmoids side by side, then the tanh. wide
-is the number of units rounded up to whole vectors; the units that pad it have zero weights, and stay 0 by themselves.
+four gates of a row are blocks of `wide` numbers, in the order i, f, g, o. wide is the number of units rounded up to whole
+vectors; the units that pad it have zero weights, and stay 0 by themselves.
 
 A group's facts are a record of integers (see `GROUP`); its arrays begin at its first sample's place in those of the batch.
 """
@@ -79,14 +79,16 @@ def _store_state(source, at, first, rows, units, wide, out):
 @apart
 def _cell(gates, bias, old, cell, state, wide):
     """Do one sample's step: gates become activations; cell and state follow from them and the old cell."""
-    for j in range(3 * wide):
+    for j in range(2 * wide):
         gates[j] = sigmoid(gates[j] + bias[j])
-    for j in range(3 * wide, 4 * wide):
+    for j in range(2 * wide, 3 * wide):
         gates[j] = tanh(gates[j] + bias[j])
+    for j in range(3 * wide, 4 * wide):
+        gates[j] = sigmoid(gates[j] + bias[j])
     for j in range(wide):
-        now = gates[wide + j] * old[j] + gates[j] * gates[3 * wide + j]
+        now = gates[wide + j] * old[j] + gates[j] * gates[2 * wide + j]
         cell[j] = now
-        state[j] = gates[2 * wide + j] * tanh(now)
+        state[j] = gates[3 * wide + j] * tanh(now)
 
 
 @kernel
@@ -111,10 +113,11 @@ def forward_steps(
         for s in range(begin, begin + count):
             old = states_at + s * rows * wide
             at = gates_at + s * rows * 4 * wide
-            strips_product(
-                rows, 4 * wide, wide, address(states) + SIZE * old, wide, 1, address(packed_hh), 1,
-                address(gates) + SIZE * at, 4 * wide,
-            )  # fmt: skip
+            if s > 0 or given & 1:  # else there is no state yet
+                strips_product(
+                    rows, 4 * wide, wide, address(states) + SIZE * old, wide, 1, address(packed_hh), 1,
+                    address(gates) + SIZE * at, 4 * wide,
+                )  # fmt: skip
             for r in range(rows):
                 length = lengths[first + r] if given & 4 else steps
                 now = old + r * wide
@@ -142,14 +145,14 @@ def forward_steps(
 
 
 @apart
-def _cell_back(gates, old, cell, dh, dc, di, df, do, du, wide):
+def _cell_back(gates, old, cell, dh, dc, di, df, du, do, wide):
     """Write one sample's gradients of the gates; dc becomes that of the cell before, dh is taken up.
 
     With t = tanh(c): do = dh t o (1 - o), dc += dh o (1 - t^2), di = dc u i (1 - i), df = dc c' f (1 - f),
     du = dc i (1 - u^2), dc' = dc f.
     """
     for j in range(wide):
-        i, f, o, u = gates[j], gates[wide + j], gates[2 * wide + j], gates[3 * wide + j]
+        i, f, u, o = gates[j], gates[wide + j], gates[2 * wide + j], gates[3 * wide + j]
         t = tanh(cell[j])
         h = dh[j]
         d = dc[j] + h * o * (T(1) - t * t)
@@ -204,9 +207,10 @@ def backward_steps(
                 else:
                     for j in range(row):
                         dgates[to + r * row + j] = T(0)
-            strips_product(
-                rows, wide, row, address(dgates) + SIZE * to, row, 1, address(packed_hh), 1, address(dh), wide
-            )
+            if s > 0 or given & 128:
+                strips_product(
+                    rows, wide, row, address(dgates) + SIZE * to, row, 1, address(packed_hh), 1, address(dh), wide
+                )
         for r in range(count * rows):
             for j in range(row):
                 dbias[j] += dgates[r * row + j]

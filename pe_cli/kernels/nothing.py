@@ -1,4 +1,4 @@
-"""A kernel that does nothing, for schedules that are tried without computing."""
+"""A kernel that does nothing, for schedules that are tried without computing, and where parts of an op wait for each other."""
 
 from __future__ import annotations
 

@@ -9,24 +9,29 @@ from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.far import AHEAD, fence_past, is_far, prefetch_row, store_row
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Status, T, address, kernel
+from pe_cli.ops.areas import ENOUGH_BYTES, pairs
 from pe_cli.ops.cross_entropy import classes, per_sample, report
 from pe_cli.ops.cuda import also_on_cuda
-from pe_cli.ops.lowering import STATUS, Lowering
+from pe_cli.ops.lowering import STATUS, Buffer, Lowering
 from pe_cli.ops.registry import Attr, OpDef, Sample, op
 
 
 @kernel
 def take_rows(
-    table: Ptr, ids: PtrI64, out: Ptr, count: Int, height: Int, width: Int, padding: Int, per: Int, status: Status
-):
-    """out[i] = table[ids[i]], 0 for the padding id."""
+    table: Ptr, ids: PtrI64, out: Ptr, begin: Int, end: Int, count: Int, height: Int, width: Int, padding: Int, per: Int,
+    status: Status,
+):  # fmt: skip
+    """out[i] = table[ids[i]] for i in [begin, end) of count, 0 for the padding id; of wrong ids, the first of all is reported."""
     far = is_far(address(out), width, count * width)
-    for i in range(count):
+    for i in range(begin, end):
         k = ids[i]
         if k < 0 or k >= height:
-            report(status, i // per, k, height)
+            first = 0
+            while ids[first] >= 0 and ids[first] < height:
+                first += 1
+            report(status, first // per, ids[first], height)
             return
-        if i + AHEAD < count:
+        if i + AHEAD < end:
             prefetch_row(table, ids[i + AHEAD], width)
         if k == padding:
             for j in range(width):
@@ -40,13 +45,13 @@ def take_rows(
 
 
 @kernel
-def add_rows(g: Ptr, ids: PtrI64, dtable: Ptr, count: Int, height: Int, width: Int, padding: Int):
-    """dtable = 0, then dtable[ids[i]] += g[i] in the order of i; the padding row stays 0."""
-    for j in range(height * width):
+def add_rows(g: Ptr, ids: PtrI64, dtable: Ptr, count: Int, begin: Int, end: Int, width: Int, padding: Int):
+    """dtable = 0, then dtable[ids[i]] += g[i] in the order of i, in its rows from begin to end; the padding row stays 0."""
+    for j in range(begin * width, end * width):
         dtable[j] = T(0)
     for i in range(count):
         k = ids[i]
-        if k != padding and k >= 0 and k < height:
+        if k != padding and k >= begin and k < end:
             for j in range(width):
                 dtable[k * width + j] += g[i * width + j]
 
@@ -75,6 +80,7 @@ def _checked(name: str, w: TensorType, ids: TensorType, padding: int, distribute
 
 @op(
     "lookup_table",
+    cut=True,
     reports=True,
     inputs="W Ids",
     attrs=_ATTRS,
@@ -119,6 +125,7 @@ def lookup_table(
 
 @op(
     "lookup_table_v2",
+    cut=True,
     reports=True,
     inputs="W Ids",
     attrs=_ATTRS,
@@ -161,14 +168,23 @@ def _lower(definition: OpDef) -> None:
     @definition.lower("cpu")
     def forward(o: Lowering) -> None:
         w, ids = o.input("W"), o.input("Ids")
-        count = product(ids.shape)
+        out, count = o.output("Out"), product(ids.shape)
         per = per_sample(count, ids.shape)
-        o.call(take_rows, w, ids, o.output("Out"), count, *w.shape, o.attrs["padding_idx"], per, STATUS)
+        for part, (begin, end) in enumerate(pairs(count, _parts(o, out))):
+            o.call(take_rows, w, ids, out, begin, end, count, *w.shape, o.attrs["padding_idx"], per, STATUS, part=part)
 
     @definition.grad(uses="Ids").lower("cpu")
     def backward(o: Lowering) -> None:
-        ids, dw = o.input("Ids"), o.output("W@GRAD")
-        o.call(add_rows, o.input("Out@GRAD"), ids, dw, product(ids.shape), *dw.shape, o.attrs["padding_idx"])
+        g, ids, dw = o.input("Out@GRAD"), o.input("Ids"), o.output("W@GRAD")
+        for part, (begin, end) in enumerate(pairs(dw.shape[0], _parts(o, dw))):
+            o.call(
+                add_rows, g, ids, dw, product(ids.shape), begin, end, dw.shape[1], o.attrs["padding_idx"], part=part
+            )
+
+
+def _parts(o: Lowering, rows: Buffer) -> int:
+    """Return how many threads share rows that are written."""
+    return min(o.threads, rows.type.nbytes // ENOUGH_BYTES)
 
 
 _lower(lookup_table)
@@ -180,10 +196,11 @@ _lower(lookup_table_v2)
 
 @on_cuda(take_rows)
 def take_rows_cuda(
-    table: Ptr, ids: PtrI64, out: Ptr, count: Int, height: Int, width: Int, padding: Int, per: Int, status: Status
-):
+    table: Ptr, ids: PtrI64, out: Ptr, begin: Int, end: Int, count: Int, height: Int, width: Int, padding: Int, per: Int,
+    status: Status,
+):  # fmt: skip
     """One thread an element."""
-    for e in range(count * width):
+    for e in range(begin * width, end * width):
         i = e // width
         k = ids[i]
         if k < 0 or k >= height:
@@ -193,14 +210,14 @@ def take_rows_cuda(
 
 
 @on_cuda(add_rows)
-def add_rows_cuda(g: Ptr, ids: PtrI64, dtable: Ptr, count: Int, height: Int, width: Int, padding: Int):
+def add_rows_cuda(g: Ptr, ids: PtrI64, dtable: Ptr, count: Int, begin: Int, end: Int, width: Int, padding: Int):
     """One thread a column, which goes through the ids in order."""
     for j in range(width):
-        for row in range(height):
+        for row in range(begin, end):
             dtable[row * width + j] = T(0)
         for i in range(count):
             k = ids[i]
-            if k != padding and k >= 0 and k < height:
+            if k != padding and k >= begin and k < end:
                 dtable[k * width + j] += g[i * width + j]
 
 

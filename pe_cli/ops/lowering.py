@@ -11,6 +11,7 @@ from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Ta
 from pe_cli.kernels.cuda import CudaKernel
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.lang import Kernel
+from pe_cli.kernels.nothing import nothing
 from pe_cli.ops.registry import OpDef
 
 __all__ = ["STATUS", "STEP", "Buffer", "Call", "Lowering", "Numbers", "Offset", "Table"]
@@ -103,6 +104,10 @@ class Lowering:
                 part,
             )
         )
+
+    def wait(self) -> None:
+        """Let calls after this one wait for all before, where both have numbers of parts."""
+        self.call(nothing)
 
     def host(
         self, fn: Callable[[Sequence[Any], Sequence[Any]], None], name: str, inputs: Sequence[Buffer], outputs: Sequence[Buffer]

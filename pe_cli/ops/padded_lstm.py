@@ -10,7 +10,7 @@ from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.gemm import gemm_scratch, strips_size
 from pe_cli.kernels.lang import Int, PtrI64, Status, kernel
 from pe_cli.kernels.lstm import GIVEN, backward_steps, forward_steps
-from pe_cli.kernels.lstm_weights import narrow_gradients, pack_weights, wide_of, widen_weights
+from pe_cli.kernels.lstm_weights import narrow_gradients, pack_weights, wide_of, widen_biases, widen_weights
 from pe_cli.ops.cross_entropy import classes, report
 from pe_cli.ops.lowering import STATUS, Buffer, Lowering, Numbers, Offset
 from pe_cli.ops.registry import Attr, Sample, op
@@ -168,23 +168,26 @@ class Sizes:
              given, *strides[0], *strides[1])
         )  # fmt: skip
 
-    def weights(self, transposed: bool) -> tuple[Buffer, Buffer, Buffer]:
-        """Append the calls that bring the weights into the kernels' order; return (packed ih, packed hh, bias)."""
-        o, row, dtype = self.o, 4 * self.wide, self.x.dtype
-        wide_ih, wide_hh = o.scratch(self.inputs * row, dtype), o.scratch(self.wide * row, dtype)
-        bias = o.scratch(row, dtype)
-        across = (self.inputs, self.wide) if transposed else (row, row)
-        down = (row, row) if transposed else (self.inputs, self.wide)
-        packed = [o.scratch(strips_size(n, k), dtype) for n, k in zip(across, down, strict=True)]
-        w_ih = o.input("WeightIh")
-        biases = [0 if transposed else int(bool(o.inputs(slot))) for slot in ("BiasIh", "BiasHh")]
-        given = [o.input(slot) if there else w_ih for slot, there in zip(("BiasIh", "BiasHh"), biases, strict=True)]
-        o.call(
-            widen_weights, w_ih, o.input("WeightHh"), *given, wide_ih, wide_hh, bias, self.inputs, self.units, self.wide,
-            biases[0] + 2 * biases[1],
-        )  # fmt: skip
-        o.call(pack_weights, wide_ih, wide_hh, *packed, self.inputs, self.wide, int(transposed))
-        return packed[0], packed[1], bias
+    def weights(self, transposed: bool) -> list[Buffer]:
+        """Append the calls that pack the weights for the kernels, as parts; return (packed ih, packed hh)."""
+        o, row = self.o, 4 * self.wide
+        found = []
+        for part, (slot, rows) in enumerate((("WeightIh", self.inputs), ("WeightHh", self.wide))):
+            w = o.input(slot)
+            if self.wide > self.units:
+                given, w = w, o.scratch(rows * row, w.dtype)
+                o.call(widen_weights, given, given.shape[0], rows, self.units, self.wide, w, part=part)
+            found.append(o.scratch(strips_size(*((rows, row) if transposed else (row, rows))), w.dtype))
+            o.call(pack_weights, w, rows, self.wide, int(transposed), found[-1], part=part)
+        return found
+
+    def bias(self) -> Buffer:
+        """Append the call that adds up the biases, and return their sum."""
+        biases = [(*self.o.inputs(slot), self.x)[0] for slot in ("BiasIh", "BiasHh")]
+        given = self.o.has("BiasIh") + 2 * self.o.has("BiasHh")
+        total = self.o.scratch(4 * self.wide, self.x.dtype)
+        self.o.call(widen_biases, *biases, given, self.units, self.wide, total)
+        return total
 
     def optional(self, **slots: str) -> tuple[int, list[Buffer]]:
         """Return the flags of the slots that are there, and a buffer for each, Input where it is absent."""
@@ -202,15 +205,14 @@ def padded_lstm_cpu(o: Lowering) -> None:
         return
     if o.has("Lengths"):
         o.call(check_lengths, o.input("Lengths"), s.batch, s.steps, STATUS)
-    packed_ih, packed_hh, bias = s.weights(transposed=False)
+    packed, bias = s.weights(transposed=False), s.bias()
     given, optional = s.optional(h0="InitH", c0="InitC", lengths="Lengths")
     outputs = [o.output(slot) for slot in ("Out", "LastH", "LastC", "Gates", "Cells", "States")]
     for part, (first, rows) in enumerate(s.groups):
         taken = o.scratch(s.chunk(rows) * rows * s.inputs, s.x.dtype)
         o.call(
-            forward_steps, s.x, *optional, bias, packed_ih, packed_hh, *outputs, taken, s.record(first, rows, given),
-            part=part,
-        )  # fmt: skip
+            forward_steps, s.x, *optional, bias, *packed, *outputs, taken, s.record(first, rows, given), part=part
+        )
 
 
 @padded_lstm.count
@@ -226,9 +228,13 @@ def padded_lstm_grad_cpu(o: Lowering) -> None:
     s = Sizes(o)
     row, dtype = 4 * s.wide, s.x.dtype
     count = len(s.groups)
-    parts = [o.scratch(max(1, count) * n, dtype) for n in (s.inputs * row, s.wide * row, row)]
+    sizes = {"WeightIh": s.inputs * row, "WeightHh": s.wide * row, "BiasIh": row}
+    alone = count == 1 and s.wide == s.units
+    direct = {slot: o.output(f"{slot}@GRAD") for slot in ("WeightIh", "WeightHh") if alone and o.has(f"{slot}@GRAD")}
+    parts = {slot: direct.get(slot) or o.scratch(max(1, count) * n, dtype) for slot, n in sizes.items()}
     if s.groups:
-        packed_ih, packed_hh, _ = s.weights(transposed=True)
+        packed = s.weights(transposed=True)
+        o.wait()
         given, (lengths, *optional) = s.optional(
             lengths="Lengths", dout="Out@GRAD", dlast_h="LastH@GRAD", dlast_c="LastC@GRAD"
         )
@@ -240,12 +246,15 @@ def padded_lstm_grad_cpu(o: Lowering) -> None:
                 o.scratch(n, dtype)
                 for n in (most * row, gemm_scratch(row, most), most * s.inputs, rows * s.wide, rows * s.wide)
             ]
-            own = [Offset(b, part * n) for b, n in zip(parts, (s.inputs * row, s.wide * row, row), strict=True)]
+            own = [Offset(parts[slot], part * n) for slot, n in sizes.items()]
             o.call(
-                backward_steps, s.x, lengths, *optional, *saved, packed_ih, packed_hh, *gradients, *own, *scratch,
+                backward_steps, s.x, lengths, *optional, *saved, *packed, *gradients, *own, *scratch,
                 s.record(first, rows, given + wanted), part=part,
             )  # fmt: skip
-    narrow = [("WeightIh", parts[0], s.inputs, s.inputs), ("WeightHh", parts[1], s.units, s.wide)]
-    for slot, found, rows, all_rows in (*narrow, ("BiasIh", parts[2], 1, 1), ("BiasHh", parts[2], 1, 1)):
-        if o.has(f"{slot}@GRAD"):
-            o.call(narrow_gradients, found, count, rows, all_rows, s.units, s.wide, o.output(f"{slot}@GRAD"))
+    narrow = [("WeightIh", "WeightIh", s.inputs, s.inputs), ("WeightHh", "WeightHh", s.units, s.wide)]
+    narrow += [("BiasIh", "BiasIh", 1, 1), ("BiasHh", "BiasIh", 1, 1)]
+    o.wait()
+    for part, (slot, found, rows, all_rows) in enumerate(narrow):
+        if o.has(f"{slot}@GRAD") and slot not in direct:
+            out = o.output(f"{slot}@GRAD")
+            o.call(narrow_gradients, parts[found], count, rows, all_rows, s.units, s.wide, out, part=part)
