@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import FLOATS, Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
@@ -48,7 +49,9 @@ def build(
     return program, block.ops[-1].outputs
 
 
-def execute(program: Program, inputs: Arrays, fetches: Sequence[str], step: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+def execute(
+    program: Program, inputs: Arrays, fetches: Sequence[str], step: int = 0, threads: int = 0
+) -> dict[str, np.ndarray[Any, Any]]:
     """Run a program on one device with these values in its scope."""
     scope = Scope([PLACE])
     scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
@@ -56,7 +59,8 @@ def execute(program: Program, inputs: Arrays, fetches: Sequence[str], step: int 
         for i, a in enumerate(arrays):
             scope.set(f"{slot}_{i}", a)
     if not is_cut(program):
-        return Executor(program, scope, seed=7).run({}, list(fetches), step)[0][0]
+        execution = ExecutionStrategy(num_threads=threads)
+        return Executor(program, scope, execution=execution, seed=7).run({}, list(fetches), step)[0][0]
 
     def once(part, feeds, names):
         for v in part.list_vars():
@@ -72,6 +76,7 @@ def run_op(
     attrs: Mapping[str, Any] | None = None,
     outputs: Mapping[str, int] | None = None,
     step: int = 0,
+    threads: int = 0,
 ) -> Any:
     """Run one op on the CPU.
 
@@ -81,13 +86,14 @@ def run_op(
         attrs: attributes that differ from the defaults.
         outputs: slot -> number of variables, for `Out*` (default 1 each; 0 leaves an output away).
         step: number of the step, for random ops.
+        threads: that share it.
 
     Returns:
         Slot -> array, or a list of arrays for a slot with several; the array alone when the op has one output.
     """
     arrays = as_lists(inputs)
     program, outs = build(op_name, arrays, attrs or {}, outputs)
-    found = execute(program, arrays, [n for ns in outs.values() for n in ns], step)
+    found = execute(program, arrays, [n for ns in outs.values() for n in ns], step, threads)
     result = {s: found[ns[0]] if len(ns) == 1 else [found[n] for n in ns] for s, ns in outs.items()}
     return next(iter(result.values())) if len(result) == 1 else result
 
@@ -99,13 +105,14 @@ def run_gradient(
     out: str | None = None,
     upstream: Any = None,
     outputs: Mapping[str, int] | None = None,
+    threads: int = 0,
 ) -> dict[str, Any]:
     """Return the gradient of sum(upstream * output) for every differentiable input: slot -> array (or list).
 
     Args:
         out: output slot; default the first.
         upstream: array(s) of the output's shape; default ones.
-        outputs: as for `run_op`.
+        outputs, threads: as for `run_op`.
     """
     arrays = as_lists(inputs)
     program, outs = build(op_name, arrays, attrs or {}, outputs)
@@ -123,7 +130,7 @@ def run_gradient(
     wanted = [n for n in wanted if block.var(n).dtype in FLOATS]
     found = gradients(targets, [block.var(n) for n in wanted], starts)
     names = {w: g.name for w, g in zip(wanted, found, strict=True) if g is not None}
-    values = execute(program, arrays, list(names.values()))
+    values = execute(program, arrays, list(names.values()), threads=threads)
     result: dict[str, Any] = {}
     for s in definition.differentiable:
         got = [values[names[f"{s}_{i}"]] for i in range(len(arrays.get(s, []))) if f"{s}_{i}" in names]

@@ -43,6 +43,30 @@ def test_gradients_of_repeated_ids_add_up(name, rng):
     np.testing.assert_allclose(found, expected, atol=1e-14)
 
 
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_share_the_rows_and_no_bit_changes(threads, rng):
+    w, ids = rng.standard_normal((5000, 48)).astype("f4"), rng.integers(0, 5000, (64, 101))
+    up = rng.standard_normal((64, 101, 48)).astype("f4")
+    given = {"W": w, "Ids": ids}
+    want = w[ids]
+    want[ids == 7] = 0
+    np.testing.assert_array_equal(run_op("lookup_table_v2", given, {"padding_idx": 7}, threads=threads), want)
+    alone, shared = (
+        run_gradient("lookup_table_v2", given, {"padding_idx": 7}, "Out", up, threads=n)["W"] for n in (1, threads)
+    )
+    np.testing.assert_array_equal(shared, alone)
+    np.add.at(exact := np.zeros((5000, 48)), ids[ids != 7], up[ids != 7])
+    np.testing.assert_allclose(shared, exact, atol=1e-5)
+
+
+def test_of_wrong_ids_the_first_is_named_whichever_thread_finds_one():
+    ids = np.ones((4000, 1), np.int64)
+    ids[[900, 3100], 0] = 5, -2
+    for _ in range(20):
+        with pytest.raises(PeError, match=r"value 5 at row 900 is out of range \[0, 4\)"):
+            run_op("lookup_table", {"W": np.ones((4, 64)), "Ids": ids}, threads=2)
+
+
 @BOTH
 def test_padding_reads_as_zero_and_gets_no_gradient(name, rng):
     w, ids = rng.standard_normal((4, 3)), [1, 2, 1]

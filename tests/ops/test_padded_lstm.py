@@ -70,9 +70,11 @@ def test_time_major_is_the_same_in_another_order(rng):
 
 
 @pytest.mark.parametrize("out", ["Out", "LastH", "LastC"])
-@pytest.mark.parametrize(
-    ("batch", "units"), [pytest.param(5, 6, id="one group"), pytest.param(70, 16, id="four groups, chunks of steps")]
-)
+@pytest.mark.parametrize(("batch", "units"), [
+    pytest.param(5, 6, id="one group"),
+    pytest.param(5, 16, id="one group of whole vectors"),
+    pytest.param(70, 16, id="four groups, chunks of steps"),
+])  # fmt: skip
 def test_gradients_agree_with_torch(rng, out, batch, units):
     torch = pytest.importorskip("torch")
     given = arrays(rng, batch, 19, INPUTS, units)
