@@ -163,9 +163,26 @@ def copy_two(a: Ptr, b: Ptr, c: Ptr, d: Ptr, n: Int):
 
 
 @helper
-def run_rows(width):
-    """Return how many rows are in a run. The last run comes first: the sums before were taken in order, and left it in the caches."""
-    return max(1, RUN // (SIZE * width))
+def each_row(row, here, x, g, table, y, rows, width, spare):
+    """Do `row(x, g, table, y, width)` for all rows of [rows, width], or, where y is g, `here(x, table, y, width)`.
+
+    The last run of rows comes first: the sums before were taken in order, and left it in the caches. Large results are written
+    past these, from spare, a row of scratch.
+    """
+    same = address(g) == address(y)
+    far = not same and is_far(address(y), width, rows * width)
+    run = max(1, RUN // (SIZE * width))
+    for end in range(rows, 0, -run):
+        for r in range(max(0, end - run), end):
+            at = SIZE * r * width
+            source, target = pointer(address(x) + at), pointer(address(y) + at)
+            if same:
+                here(source, table, target, width)
+            else:
+                row(source, pointer(address(g) + at), table, spare if far else target, width)
+                if far:
+                    store_row(address(spare), address(target), width)
+    fence_past()
 
 
 @helper
@@ -179,13 +196,13 @@ def fill_table(mean, inverse, scale, bias, table, width, channels):
 
 
 @apart
-def _normalise_row(x, table, y, width):
+def _normalise_row(x, g, table, y, width):
     for j in range(width):
         y[j] = (x[j] - table[j]) * table[width + j] + table[2 * width + j]
 
 
 @apart
-def _normalise_here(table, y, width):
+def _normalise_here(x, table, y, width):
     """Do `_normalise_row` where y is x."""
     for j in range(width):
         y[j] = (y[j] - table[j]) * table[width + j] + table[2 * width + j]
@@ -197,21 +214,8 @@ def normalise_last(
 ):
     """y = (x - mean) * inverse * scale + bias on [rows, width]; y may be x; table holds 4 * width numbers."""
     fill_table(mean, inverse, scale, bias, table, width, channels)
-    same = address(x) == address(y)
-    far = not same and is_far(address(y), width, rows * width)
-    row = pointer(address(table) + SIZE * 3 * width)
-    run = run_rows(width)
-    for end in range(rows, 0, -run):
-        for r in range(max(0, end - run), end):
-            at = SIZE * r * width
-            source, target = pointer(address(x) + at), pointer(address(y) + at)
-            if same:
-                _normalise_here(table, target, width)
-            else:
-                _normalise_row(source, table, row if far else target, width)
-                if far:
-                    store_row(address(row), address(target), width)
-    fence_past()
+    spare = pointer(address(table) + SIZE * 3 * width)
+    each_row(_normalise_row, _normalise_here, x, x, table, y, rows, width, spare)
 
 
 @kernel
@@ -325,21 +329,8 @@ def gradient_last(
     """dx on [rows, width]; batch: the statistics depend on x; dx may be g; table holds 5 * width numbers."""
     share = T(batch / max(1, rows * (width // channels)))
     gradient_table(mean, inverse, scale, dscale, dbias, table, width, channels, share)
-    same = address(g) == address(dx)
-    far = not same and is_far(address(dx), width, rows * width)
-    buffer = pointer(address(table) + SIZE * 4 * width)
-    run = run_rows(width)
-    for end in range(rows, 0, -run):
-        for r in range(max(0, end - run), end):
-            at = SIZE * r * width
-            row, out = pointer(address(x) + at), pointer(address(dx) + at)
-            if same:
-                _slope_here(row, table, out, width)
-            else:
-                _slope(row, pointer(address(g) + at), table, buffer if far else out, width)
-                if far:
-                    store_row(address(buffer), address(out), width)
-    fence_past()
+    spare = pointer(address(table) + SIZE * 4 * width)
+    each_row(_slope, _slope_here, x, g, table, dx, rows, width, spare)
 
 
 @kernel

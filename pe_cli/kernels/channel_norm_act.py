@@ -6,8 +6,7 @@ With a sum it reads the values. Memory as in `channel_norm`: channels last in ro
 
 from __future__ import annotations
 
-from pe_cli.kernels.channel_norm import fill_table, gradient_table, join_columns, run_rows, slope
-from pe_cli.kernels.far import fence_past, is_far, store_row
+from pe_cli.kernels.channel_norm import each_row, fill_table, gradient_table, join_columns, slope
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrF64, T, address, apart, helper, kernel, pointer
 from pe_cli.kernels.moments import piece_rows, together
 from pe_cli.kernels.vecmath import add, fma
@@ -16,9 +15,17 @@ from pe_cli.kernels.vecmath import add, fma
 
 
 @apart
-def _relu_row(x, table, y, width):
+def _relu_row(x, g, table, y, width):
     for j in range(width):
         v = (x[j] - table[j]) * table[width + j] + table[2 * width + j]
+        y[j] = T(0) if v <= T(0) else v
+
+
+@apart
+def _relu_here(x, table, y, width):
+    """Do `_relu_row` where y is x."""
+    for j in range(width):
+        v = (y[j] - table[j]) * table[width + j] + table[2 * width + j]
         y[j] = T(0) if v <= T(0) else v
 
 
@@ -26,19 +33,10 @@ def _relu_row(x, table, y, width):
 def normalise_relu_last(
     x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int, channels: Int
 ):
-    """y = relu((x - mean) * inverse * scale + bias) on [rows, width]; table holds 4 * width numbers."""
+    """y = relu((x - mean) * inverse * scale + bias) on [rows, width]; y may be x; table holds 4 * width numbers."""
     fill_table(mean, inverse, scale, bias, table, width, channels)
-    far = is_far(address(y), width, rows * width)
-    row = pointer(address(table) + SIZE * 3 * width)
-    run = run_rows(width)
-    for end in range(rows, 0, -run):
-        for r in range(max(0, end - run), end):
-            at = SIZE * r * width
-            source, target = pointer(address(x) + at), pointer(address(y) + at)
-            _relu_row(source, table, row if far else target, width)
-            if far:
-                store_row(address(row), address(target), width)
-    fence_past()
+    spare = pointer(address(table) + SIZE * 3 * width)
+    each_row(_relu_row, _relu_here, x, x, table, y, rows, width, spare)
 
 
 @apart
@@ -65,21 +63,8 @@ def normalise_add_relu_last(
 ):
     """y = relu((x - mean) * inverse * scale + bias + z) on [rows, width]; y may be z; table holds 4 * width numbers."""
     fill_table(mean, inverse, scale, bias, table, width, channels)
-    same = address(z) == address(y)
-    far = not same and is_far(address(y), width, rows * width)
-    row = pointer(address(table) + SIZE * 3 * width)
-    run = run_rows(width)
-    for end in range(rows, 0, -run):
-        for r in range(max(0, end - run), end):
-            at = SIZE * r * width
-            source, target = pointer(address(x) + at), pointer(address(y) + at)
-            if same:
-                _add_relu_here(source, table, target, width)
-            else:
-                _add_relu_row(source, pointer(address(z) + at), table, row if far else target, width)
-                if far:
-                    store_row(address(row), address(target), width)
-    fence_past()
+    spare = pointer(address(table) + SIZE * 3 * width)
+    each_row(_add_relu_row, _add_relu_here, x, z, table, y, rows, width, spare)
 
 
 @kernel
@@ -193,21 +178,8 @@ def relu_gradient_last(
     gradient_table(mean, inverse, scale, dscale, dbias, table, width, channels, share)
     for j in range(width):
         table[4 * width + j] = bias[j % channels]
-    same = address(g) == address(dx)
-    far = not same and is_far(address(dx), width, rows * width)
-    buffer = pointer(address(table) + SIZE * 5 * width)
-    run = run_rows(width)
-    for end in range(rows, 0, -run):
-        for r in range(max(0, end - run), end):
-            at = SIZE * r * width
-            row, out = pointer(address(x) + at), pointer(address(dx) + at)
-            if same:
-                _let_slope_here(row, table, out, width)
-            else:
-                _let_slope(row, pointer(address(g) + at), table, buffer if far else out, width)
-                if far:
-                    store_row(address(buffer), address(out), width)
-    fence_past()
+    spare = pointer(address(table) + SIZE * 5 * width)
+    each_row(_let_slope, _let_slope_here, x, g, table, dx, rows, width, spare)
 
 
 @kernel
