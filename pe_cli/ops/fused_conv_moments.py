@@ -39,20 +39,44 @@ def _take(y, done, units, of, rows, width, means, squares, centre, part):
     return join_pieces(pointer(y), done, rows * units // of, rows, width, means, squares, centre, part)
 
 
+@helper
+def _by_blocks(convolve, x, w, y, scratch, means, squares, centre, part, moments, g, n, block, rows, width):
+    """Do `convolve(x, w, y, scratch, first, last, g)` a block of images at a time, and `moments_last` of each block after it."""
+    done = no_moments(means, squares, width)
+    for first in range(0, n, block):
+        last = min(first + block, n)
+        convolve(x, w, y, scratch, first, last, g)
+        done = _take(y, done, last, n, rows, width, means, squares, centre, part)
+    write_moments(means, squares, moments, rows, width, g[5])
+
+
+@helper
+def _direct(x, w, y, scratch, first, last, g):
+    conv_forward(x, w, y, first, last, geometry_of(g), scratch)
+
+
+@helper
+def _depthwise(x, w, y, scratch, first, last, g):
+    seen, made = g[0] * g[1] * g[2], g[3] * g[4] * g[5]
+    depthwise_forward(x + SIZE * first * seen, w, y + SIZE * first * made, last - first, geometry_of(g))
+
+
+@helper
+def _winograd(x, w, y, scratch, first, last, g):
+    from_, to = x + SIZE * first * g[0] * g[1] * g[2], y + SIZE * first * g[3] * g[4] * g[5]
+    winograd_images(from_, w, to, last - first, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, scratch)
+
+
 @kernel
 def forward_moments(
     x: Addr, w: Addr, y: Addr, filters: Addr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64,
     g: PtrI64, n: Int, block: Int, rows: Int, width: Int,
 ):
-    """Do `forward`, a block of images at a time, and `moments_last` of each block after it."""
+    """Do `forward` and `moments_last`, see `_by_blocks`."""
     per = g[2] // g[14]
     oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
-    done = no_moments(means, squares, width)
-    for first in range(0, n, block):
-        last = min(first + block, n)
-        conv_forward(x, filters, y, first, last, geometry_of(g), filters + SIZE * g[5] * per * g[6] * g[7])
-        done = _take(y, done, last, n, rows, width, means, squares, centre, part)
-    write_moments(means, squares, moments, rows, width, g[5])
+    scratch = filters + SIZE * g[5] * per * g[6] * g[7]
+    _by_blocks(_direct, x, filters, y, scratch, means, squares, centre, part, moments, g, n, block, rows, width)
 
 
 @kernel
@@ -62,13 +86,17 @@ def forward_depthwise_moments(
 ):
     """Do `forward_depthwise` and `moments_last` likewise."""
     oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
-    seen, made = g[0] * g[1] * g[2], g[3] * g[4] * g[5]
-    done = no_moments(means, squares, width)
-    for first in range(0, n, block):
-        last = min(first + block, n)
-        depthwise_forward(x + SIZE * first * seen, filters, y + SIZE * first * made, last - first, geometry_of(g))
-        done = _take(y, done, last, n, rows, width, means, squares, centre, part)
-    write_moments(means, squares, moments, rows, width, g[5])
+    _by_blocks(_depthwise, x, filters, y, 0, means, squares, centre, part, moments, g, n, block, rows, width)
+
+
+@kernel
+def forward_winograd_moments(
+    x: Addr, w: Addr, y: Addr, filters: Addr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64,
+    g: PtrI64, n: Int, block: Int, rows: Int, width: Int,
+):
+    """Do `forward_winograd` and `moments_last` likewise."""
+    u, scratch = filters_in_order(w, filters, g)
+    _by_blocks(_winograd, x, u, y, scratch, means, squares, centre, part, moments, g, n, block, rows, width)
 
 
 @kernel
@@ -86,23 +114,6 @@ def forward_pointwise_moments(
         gemm(0, 1, last - first, g[5], g[2], x + SIZE * first * g[2], g[2], w, g[2], 0, to, g[5], filters)
         done = _take(y, done, last, pixels, rows, width, means, squares, centre, part)
         first = last
-    write_moments(means, squares, moments, rows, width, g[5])
-
-
-@kernel
-def forward_winograd_moments(
-    x: Addr, w: Addr, y: Addr, filters: Addr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64,
-    g: PtrI64, n: Int, block: Int, rows: Int, width: Int,
-):
-    """Do `forward_winograd` and `moments_last` likewise."""
-    u, scratch = filters_in_order(w, filters, g)
-    seen, made = g[0] * g[1] * g[2], g[3] * g[4] * g[5]
-    done = no_moments(means, squares, width)
-    for first in range(0, n, block):
-        last = min(first + block, n)
-        from_, to = x + SIZE * first * seen, y + SIZE * first * made
-        winograd_images(from_, u, to, last - first, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, scratch)
-        done = _take(y, done, last, n, rows, width, means, squares, centre, part)
     write_moments(means, squares, moments, rows, width, g[5])
 
 
