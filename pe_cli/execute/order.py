@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from pe_cli.execute.lower import Task
@@ -105,24 +106,53 @@ def _in_line(rules: Rules, collective: bool, update: bool) -> bool:
     return rules.chained and not collective and (rules.updates_last or not update)
 
 
+@dataclass(slots=True)
+class _Piece:
+    """A range of bytes whose history is one: its last writers (several only where they are kin), and who has read it since."""
+
+    writers: tuple[int, ...] = ()
+    readers: tuple[int, ...] = ()
+
+
 class _Bytes:
-    """Who last read and wrote which bytes."""
+    """Who last wrote which bytes, and who has read them since: each space is cut into pieces wherever an access began or ended."""
 
     def __init__(self) -> None:
-        self._space: dict[int, list[tuple[int, int, int, bool]]] = {}  # begin, end, task, writes
+        self._spaces: dict[int, tuple[list[int], list[_Piece]]] = {}  # where pieces begin, in order, and they
 
-    def access(self, task: int, reads: list[Range], writes: list[Range], kin: Sequence[int] = ()) -> set[int]:
+    def access(self, task: int, reads: list[Range], writes: list[Range], kin: Container[int] = ()) -> set[int]:
         """Note a task's accesses and return the earlier tasks that they conflict with, its kin apart."""
-        space = self._space
+        for where, begin, end in (*reads, *writes):
+            self._cut(where, begin)
+            self._cut(where, end)
         found: set[int] = set()
-        for where, begin, end in reads:
-            found |= {t for low, high, t, w in space.get(where, ()) if w and low < end and begin < high}
-        for where, begin, end in writes:
-            entries = space.get(where, [])
-            found |= {t for low, high, t, _ in entries if low < end and begin < high}
-            space[where] = [e for e in entries if e[2] in kin or not (begin <= e[0] and e[1] <= end)]
-        for where, begin, end in reads:
-            space.setdefault(where, []).append((begin, end, task, False))
-        for where, begin, end in writes:
-            space.setdefault(where, []).append((begin, end, task, True))
-        return found.difference(kin)
+        for read in reads:
+            for piece in self._pieces(*read)[2]:
+                found.update(piece.writers)
+                piece.readers += (task,)
+        for write in writes:
+            first, last, pieces = self._pieces(*write)
+            for piece in pieces:
+                found.update(piece.writers, piece.readers)
+                piece.writers = (*(t for t in piece.writers if t in kin), task)
+                piece.readers = tuple(t for t in piece.readers if t in kin)
+            if pieces and not kin:
+                begins, held = self._spaces[write[0]]
+                del begins[first + 1 : last], held[first + 1 : last]
+        found.discard(task)
+        return {t for t in found if t not in kin} if kin else found
+
+    def _cut(self, where: int, at: int) -> None:
+        """Let a piece begin at a place."""
+        begins, held = self._spaces.setdefault(where, ([0], [_Piece()]))
+        place = bisect_left(begins, at)
+        if place == len(begins) or begins[place] != at:
+            before = held[place - 1]
+            begins.insert(place, at)
+            held.insert(place, _Piece(before.writers, before.readers))
+
+    def _pieces(self, where: int, begin: int, end: int) -> tuple[int, int, list[_Piece]]:
+        """Return from which to which piece a range goes, and these; both its ends have been cut."""
+        begins, held = self._spaces[where]
+        first, last = bisect_left(begins, begin), bisect_left(begins, end)
+        return first, last, held[first:last]
