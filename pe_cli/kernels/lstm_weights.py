@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pe_cli.kernels.far import touch
 from pe_cli.kernels.gemm import make_strips
 from pe_cli.kernels.lang import Int, Ptr, T, address, kernel
 
@@ -40,6 +41,7 @@ def widen_biases(b_ih: Ptr, b_hh: Ptr, given: Int, units: Int, wide: Int, out: P
 @kernel
 def pack_weights(w: Ptr, rows: Int, wide: Int, transposed: Int, out: Ptr):
     """Pack [rows, 4 wide] for products with inputs or states, or transposed, for products with gradients of gates."""
+    touch(address(w), 4 * wide, rows, 4 * wide)
     if transposed:
         make_strips(1, address(w), 4 * wide, 4 * wide, rows, address(out), 0)
     else:

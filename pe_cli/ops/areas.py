@@ -31,6 +31,11 @@ class Area:
     columns: Pair
 
 
+def worth(threads: int, nbytes: int) -> int:
+    """Return how many of the threads so many bytes touched are worth, at least one."""
+    return max(1, min(threads, nbytes // ENOUGH_BYTES))
+
+
 def column_pairs(n: int, parts: int) -> list[Pair]:
     """Cut n columns into parts, from and to; multiples of `COLUMNS` but for the last."""
     units = -(-n // COLUMNS)

@@ -61,6 +61,7 @@ def _parts(
 
 @op(
     "concat",
+    cut=True,
     inputs="X*",
     attrs={"axis": _AXIS},
     samples=[

@@ -10,7 +10,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.ops.areas import ENOUGH_BYTES, column_pairs
+from pe_cli.ops.areas import column_pairs, worth
 from pe_cli.ops.assign import copy
 from pe_cli.ops.broadcast import aligned, broadcast, call_binary
 from pe_cli.ops.elementwise import ADD, check_dtypes, sum_into
@@ -213,7 +213,7 @@ def _rows(
     rows = g.size // n
     times = WIDE // n
     if n > WIDE // 4 or rows < 8 * times:
-        pairs = column_pairs(n, min(o.threads, 3 * g.type.nbytes // ENOUGH_BYTES))
+        pairs = column_pairs(n, worth(o.threads, 3 * g.type.nbytes))
         for number, (begin, end) in enumerate(pairs):
             places = [Offset(b, begin) for b in (g, value, dx, dy)]
             total = o.scratch(end - begin, "float64")

@@ -123,7 +123,7 @@ def _declare(
         title=title, formula=formula, empty=empty, dtypes=" or ".join(dtypes), raises=raises, kind=kind, note=note
     )
     infer.__module__ = __name__
-    return op(name, inputs="X", attrs=_ATTRS, **facts)(infer)
+    return op(name, inputs="X", attrs=_ATTRS, cut=kind in ("sum", "mean"), **facts)(infer)
 
 
 def _gone(o: Lowering, shape: Sequence[int]) -> list[bool]:
@@ -295,6 +295,7 @@ def prod_grad_cpu(o: Lowering) -> None:
     o.call(split_zeros, x, rest, zero, x.size)
     reduce_with(o, TIMES, rest, product, x.shape, gone)
     sum_axes(o, zero, zeros, x.shape, gone)
+    o.wait()
     spread(o, product, rest, kept, x.shape)
     spread(o, zeros, zero, kept, x.shape)
     spread(o, o.input("Out@GRAD"), out, kept, x.shape)

@@ -27,6 +27,7 @@ from pe_cli.kernels.lang import (
     make_kernel,
     pointer,
 )
+from pe_cli.ops.areas import pairs, worth
 from pe_cli.ops.assign import copy
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset
 from pe_cli.ops.mean import pairwise_sum
@@ -225,21 +226,28 @@ def reduce_with(o: Lowering, how: Reduction, x: Buffer, out: Buffer, shape: Sequ
 def sum_axes(
     o: Lowering, x: Buffer, out: Buffer, shape: Sequence[int], reduced: Sequence[bool], factor: float = 1.0
 ) -> None:
-    """Append the calls that write factor times the sums of a non-empty float x, dense of that shape, along the reduced axes."""
+    """Append the calls that write factor times the sums of a non-empty float x, dense of that shape, along the reduced axes.
+
+    They are parts, of which threads take one each, where the first axis stays.
+    """
     axes = runs(shape, reduced)
     kept = [(s, step) for s, step, gone in axes if not gone]
     gone = [(s, step) for s, step, gone in axes if gone]
-    if not axes or axes[-1][2]:
-        n, _ = gone.pop() if gone else (1, 1)
-        o.call(sum_inner, x, out, *_walk(kept), *_walk(gone), n, factor)
-        return
-    n, _ = kept.pop()
-    rows, step = gone.pop() if gone else (1, n)
-    if n <= WIDE // 4 and len(axes) == 2 and rows >= 8 * (WIDE // n):
+    inner = not axes or axes[-1][2]
+    n, _ = (gone.pop() if gone else (1, 1)) if inner else kept.pop()
+    rows, step = (1, n) if inner or not gone else gone.pop()
+    if not inner and n <= WIDE // 4 and len(axes) == 2 and rows >= 8 * (WIDE // n):
         _sum_narrow(o, x, out, rows, n, factor)
         return
-    total = o.scratch(n, "float64")
-    o.call(sum_rows, x, out, total, *_walk(kept), *_walk(gone), rows, step, n, factor)
+    size, far = kept[0] if kept and not axes[0][2] else (1, 0)
+    each = out.size // size
+    for part, (begin, end) in enumerate(pairs(size, worth(o.threads, x.type.nbytes))):
+        source, target = Offset(x, begin * far), Offset(out, begin * each)
+        walks = (*_walk([(end - begin, far), *kept[1:]] if far else kept), *_walk(gone))
+        if inner:
+            o.call(sum_inner, source, target, *walks, n, factor, part=part)
+        else:
+            o.call(sum_rows, source, target, o.scratch(n, "float64"), *walks, rows, step, n, factor, part=part)
 
 
 def _sum_narrow(o: Lowering, x: Buffer, out: Buffer, rows: int, n: int, factor: float) -> None:

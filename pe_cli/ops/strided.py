@@ -5,12 +5,14 @@ What transpose, concat, split, slice, pad, stack and their gradients are made of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from pe_cli.core.types import DTYPES
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, helper, kernel
 from pe_cli.kernels.transpose import transpose_part
+from pe_cli.ops.areas import pairs, worth
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset
 
 #: Element types whose instances move all types of a size: a copy knows bytes only.
@@ -93,7 +95,7 @@ def copy_box(
     x_start: int = 0,
     y_start: int = 0,
 ) -> None:
-    """Append the call that copies a box, which must not overlap itself.
+    """Append the calls that copy a box, which must not overlap itself: parts, of which threads take one each.
 
     Args:
         x: source; any element type.
@@ -106,22 +108,29 @@ def copy_box(
     """
     if 0 in shape:
         return
-    axes = joined(shape, x_steps, y_steps)
-    dtype = MOVED_AS[DTYPES[out.dtype]]
-    source, target = Offset(x, x_start), Offset(out, y_start)
-    turned = [a for a in axes if a[1] == 1] if DTYPES[out.dtype] > 1 else []
+    (size, xs, ys), *rest = joined(shape, x_steps, y_steps) or [(1, 1, 1)]
+    parts = worth(o.threads, math.prod(shape) * DTYPES[out.dtype])
+    for part, (begin, end) in enumerate(pairs(size, parts)):
+        source, target = Offset(x, x_start + begin * xs), Offset(out, y_start + begin * ys)
+        _copy(o, source, target, [(end - begin, xs, ys), *rest], part)
+
+
+def _copy(o: Lowering, source: Offset, target: Offset, axes: list[tuple[int, int, int]], part: int) -> None:
+    """Append the call that copies a box of such axes."""
+    dtype = MOVED_AS[DTYPES[target.buffer.dtype]]
+    turned = [a for a in axes if a[1] == 1] if DTYPES[target.buffer.dtype] > 1 else []
     if turned and axes[-1][2] == 1 and axes[-1][1] != 1:
         # One axis is dense in the source, another in the target: a transposed matrix.
         (columns, _, yr), (rows, xr, _) = turned[0], axes[-1]
         others = [a for a in axes if a is not turned[0] and a is not axes[-1]]
-        o.call(copy_transposed, source, target, *_blocks(others), rows, columns, xr, yr, dtype=dtype)
+        o.call(copy_transposed, source, target, *_blocks(others), rows, columns, xr, yr, dtype=dtype, part=part)
         return
-    *others, (n, xs, ys) = axes or [(1, 1, 1)]
+    *others, (n, xs, ys) = axes
     rows, xr, yr = others.pop() if others else (1, 0, 0)
     if xs == 1 and ys == 1:
-        o.call(copy_rows, source, target, *_blocks(others), rows, n, xr, yr, dtype=dtype)
+        o.call(copy_rows, source, target, *_blocks(others), rows, n, xr, yr, dtype=dtype, part=part)
     else:
-        o.call(copy_strided, source, target, *_blocks(others), rows, n, xr, yr, xs, ys, dtype=dtype)
+        o.call(copy_strided, source, target, *_blocks(others), rows, n, xr, yr, xs, ys, dtype=dtype, part=part)
 
 
 def _blocks(axes: Sequence[tuple[int, int, int]]) -> tuple[Numbers, int, int]:

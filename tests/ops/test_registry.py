@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pe_cli.ops import areas, conv, matrix_product
 from pe_cli.ops.registry import OPS, discover
-from tests.ops.support import directional_error, run_op, sample_arrays
+from tests.ops.support import directional_error, run_gradient, run_op, sample_arrays
 
 discover()
 FORWARD = sorted(d.name for d in OPS.values() if d.is_grad_of is None)
@@ -46,3 +47,39 @@ def test_float32_agrees_with_float64(definition, sample):
         x, y = (a[slot], b[slot]) if isinstance(a, dict) else (a, b)
         for u, v in zip(x if isinstance(x, list) else [x], y if isinstance(y, list) else [y], strict=True):
             np.testing.assert_allclose(u, v, rtol=2e-4, atol=2e-5)
+
+
+@pytest.fixture
+def smallest_parts(monkeypatch):
+    """Let any work be worth a thread."""
+    monkeypatch.setattr(areas, "ENOUGH_BYTES", 8)
+    for module in (areas, conv, matrix_product):
+        monkeypatch.setattr(module, "ENOUGH", 1)
+    monkeypatch.setattr(conv, "FILTER_WORK", 0)
+
+
+@pytest.mark.usefixtures("smallest_parts")
+@pytest.mark.parametrize(("definition", "sample"), SAMPLES)
+def test_threads_that_share_an_op_change_no_bit(definition, sample):
+    arrays = sample_arrays(definition, sample, "float64")
+    alone, shared = (run_op(definition.name, arrays, sample.attrs, sample.outputs, threads=n) for n in (1, 3))
+    assert_same(alone, shared)
+
+
+@pytest.mark.usefixtures("smallest_parts")
+@pytest.mark.parametrize(("definition", "sample"), WITH_GRADIENT)
+def test_threads_that_share_a_gradient_change_no_bit(definition, sample):
+    if definition.on_host:
+        return
+    arrays = sample_arrays(definition, sample, "float32")
+    alone, shared = (
+        run_gradient(definition.name, arrays, sample.attrs, outputs=sample.outputs, threads=n) for n in (1, 3)
+    )
+    assert_same(alone, shared)
+
+
+def assert_same(found, expected):
+    for slot in found if isinstance(found, dict) else ["Out"]:
+        x, y = (found[slot], expected[slot]) if isinstance(found, dict) else (found, expected)
+        for u, v in zip(x if isinstance(x, list) else [x], y if isinstance(y, list) else [y], strict=True):
+            np.testing.assert_array_equal(u, v)
