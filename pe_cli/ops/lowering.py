@@ -12,6 +12,7 @@ from pe_cli.kernels.cuda import CudaKernel
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.lang import Kernel
 from pe_cli.kernels.nothing import nothing
+from pe_cli.ops.areas import pairs, worth
 from pe_cli.ops.registry import OpDef
 
 __all__ = ["STATUS", "STEP", "Buffer", "Call", "Lowering", "Numbers", "Offset", "Table"]
@@ -71,10 +72,11 @@ class Lowering:
         """Return whether an optional slot is there (input or output; a gradient that nobody needs is not)."""
         return bool(self.input_buffers.get(slot) or self.output_buffers.get(slot))
 
-    def part(self, n: int) -> tuple[int, int]:
-        """Return from which to which of n rows this part of the op goes."""
-        number, parts = self.share
-        return n * number // parts, n * (number + 1) // parts
+    def row_parts(self, n: int, nbytes: int) -> list[tuple[int, int]]:
+        """Return from which to which of n rows, of nbytes in all, this share of the op goes: a part for every thread that is worth it."""
+        number, shares = self.share
+        begin, end = n * number // shares, n * (number + 1) // shares
+        return [(begin + a, begin + b) for a, b in pairs(end - begin, worth(self.threads, nbytes // shares))]
 
     def call(
         self,

@@ -163,8 +163,9 @@ def sgd_cpu(o: Lowering) -> None:
     """One pass."""
     (p,) = in_place(o, "Param")
     if o.has("Rows"):
-        n, width = o.input("Grad").shape
-        o.call(sgd_rows, p, o.input("Grad"), o.input("Rows"), o.input("LearningRate"), *o.part(n), width)
+        g = o.input("Grad")
+        for part, rows in enumerate(o.row_parts(g.shape[0], g.type.nbytes)):
+            o.call(sgd_rows, p, g, o.input("Rows"), o.input("LearningRate"), *rows, g.shape[1], part=part)
     else:
         o.call(sgd_step, p, o.input("Grad"), o.input("LearningRate"), p.size)
 
