@@ -14,6 +14,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.core import types as numba_types
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
+from numba.core.types.functions import BaseFunction
 from numba.extending import intrinsic as numba_intrinsic
 
 from pe_cli.core.types import DTYPES
@@ -276,6 +277,19 @@ def _apart(text: str, symbols: list[str]) -> str:
     return "\n".join(lines)
 
 
+#: What numba found for a call of a function of its own, by function and types; the function stays alive with it.
+_FOUND: dict[Any, tuple[Any, Any]] = {}
+_find_call_type = BaseFunction.get_call_type
+
+
+def _call_type(function: Any, context: Any, args: Any, keywords: Any) -> Any:
+    """Return the signature of a call, as numba's method does, but try all overloads only once: a seventh of the time of a compilation."""
+    key = id(function), args, *keywords.items()
+    if key not in _FOUND:
+        _FOUND[key] = _find_call_type(function, context, args, keywords), function
+    return _FOUND[key][0]
+
+
 @contextlib.contextmanager
 def _front_end_only() -> Iterator[None]:
     """Keep numba from optimising and generating code: it would, anew for every helper, and each caller would again.
@@ -286,7 +300,8 @@ def _front_end_only() -> Iterator[None]:
     def finalize(library: Any) -> None:
         library._finalized = True
 
-    changes = [
+    changes: list[tuple[Any, str, Any]] = [
+        (BaseFunction, "get_call_type", _call_type),
         (JITCodeLibrary, "_optimize_final_module", lambda library: None),
         (JITCodeLibrary, "_finalize_final_module", finalize),
         (JITCPUCodegen, "set_env", lambda codegen, name, env: None),

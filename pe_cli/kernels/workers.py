@@ -1,7 +1,9 @@
-"""Compile many kernels at once in child processes: numba's front end is Python, so threads would not help."""
+"""Compile kernels in child processes: numba's front end is Python, so threads would not help, and this process needs no numba then."""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import importlib
 import os
 import queue
@@ -18,78 +20,155 @@ from pe_cli.kernels.digest import extent
 from pe_cli.kernels.lang import KERNELS, MAKERS, Kernel
 
 Progress = Callable[[int, int, str], None]
+#: Seconds that children wait for more: a step's kernels are wanted soon after those of the initial values, and to import numba takes long.
+PATIENCE = 10.0
+#: Kernels from which on children pay that are still to be started.
+FEW = 4
 
 
 def compile_all(instances: list[Instance], progress: Progress | None = None) -> dict[str, bytes]:
-    """Compile instances, in this process when they are few, else in one child a core.
+    """Compile instances: in children, one a core, unless they are few, above all where this process has imported numba anyway.
 
     Returns:
         Object code by key.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    workers = min(cores, len(instances) // 4)
-    if workers < 2:
-        objects = {}
-        for i, instance in enumerate(instances):
-            if progress:
-                progress(i, len(instances), instance.kernel.name)
-            objects[instance.key] = cache.compile_instance(instance)
-        return objects
-    return _in_children(instances, workers, progress)
-
-
-def _in_children(instances: list[Instance], workers: int, progress: Progress | None) -> dict[str, bytes]:
-    todo: queue.SimpleQueue[Instance] = queue.SimpleQueue()
-    for instance in sorted(instances, key=lambda i: -extent(i.kernel, i.dtype)):  # long ones first, so that all end at once
-        todo.put(instance)
+    few = len(instances) < FEW * (2 if "numba" in sys.modules else 1)
+    count = min(len(instances), _WAITING.count() if few else cores)
     objects: dict[str, bytes] = {}
-    failures: list[str] = []
-    threads = [
-        threading.Thread(target=_feed, args=(todo, objects, failures, len(instances), progress), daemon=True)
-        for _ in range(workers)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    if count:
+        _in_children(instances, count, objects, progress)
     for instance in instances:
-        if instance.key not in objects:  # a child died: say why by doing it here
+        if instance.key not in objects:  # no children, or one died: the same here says why
+            if progress:
+                progress(len(objects), len(instances), instance.kernel.name)
             objects[instance.key] = cache.compile_instance(instance)
     return objects
 
 
-def _feed(
-    todo: queue.SimpleQueue[Instance],
-    objects: dict[str, bytes],
-    failures: list[str],
-    total: int,
-    progress: Progress | None,
-) -> None:
-    command = [sys.executable, "-m", "pe_cli.kernels.workers"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as child:
-        assert child.stdin
-        assert child.stdout
-        while True:
-            try:
+def _in_children(instances: list[Instance], count: int, objects: dict[str, bytes], progress: Progress | None) -> None:
+    todo: queue.SimpleQueue[Instance] = queue.SimpleQueue()
+    for instance in sorted(instances, key=lambda i: -extent(i.kernel, i.dtype)):  # long ones first, so that all end at once
+        todo.put(instance)
+
+    def serve(child: _Child) -> None:
+        with contextlib.suppress(queue.Empty):
+            while child.alive:
                 instance = todo.get_nowait()
-            except queue.Empty:
-                break
-            if progress:
-                progress(len(objects), total, instance.kernel.name)
-            try:
-                child.stdin.write(f"{instance.line}\n".encode())
-                child.stdin.flush()
-                header = child.stdout.readline()
-                body = child.stdout.read(int(header)) if header else b""
-            except (OSError, ValueError):
-                body = b""
-            if not body:
-                failures.append(instance.kernel.name)
-                break
-            objects[instance.key] = body
-            cache.store(instance.key, body)
-        child.stdin.close()
+                if progress:
+                    progress(len(objects), len(instances), instance.kernel.name)
+                if body := child.compile(instance):
+                    objects[instance.key] = body
+                    cache.store(instance.key, body)
+
+    children = _WAITING.take(count)
+    threads = [threading.Thread(target=serve, args=(child,), daemon=True) for child in children]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    _WAITING.put(children)
+
+
+class _Child:
+    """A process that compiles what it is told.
+
+    Args:
+        environment: its variables.
+    """
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        command = [sys.executable, "-m", "pe_cli.kernels.workers"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        self.alive = True
+
+    def compile(self, instance: Instance) -> bytes:
+        """Return object code; nothing where the child has died, or has found other code under the kernel's name."""
+        into, out = self._process.stdin, self._process.stdout
+        assert into
+        assert out
+        try:
+            into.write(f"{instance.key} {instance.line}\n".encode())
+            into.flush()
+            size = int(out.readline())
+            body = out.read(size)
+            self.alive = len(body) == size
+        except (OSError, ValueError):
+            self.alive = False
+        return body if self.alive else b""
+
+    def close(self, *, wait: bool) -> None:
+        """Let it end; wait: until it has."""
+        self.alive = False
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe
+            with contextlib.suppress(OSError):
+                pipe.close()
+        if wait:
+            self._process.wait()
+
+
+class _Waiting:
+    """Children that have nothing to do, and end if that lasts."""
+
+    def __init__(self) -> None:
+        self._forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)  # they are the parent's
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._children: list[_Child] = []
+        self._environment: dict[str, str] = {}
+        self._timer: threading.Timer | None = None
+
+    def count(self) -> int:
+        """Return how many there are that could be taken."""
+        with self._lock:
+            return len(self._children) if self._environment == _environment() else 0
+
+    def take(self, count: int) -> list[_Child]:
+        """Return so many children, new ones where there are not enough that were started alike."""
+        environment = _environment()
+        with self._lock:
+            if self._timer:
+                self._timer.cancel()
+            if environment != self._environment:
+                self._close(wait=True)
+            self._environment = environment
+            found, self._children = self._children[:count], self._children[count:]
+        return found + [_Child({**os.environ, **environment}) for _ in range(count - len(found))]
+
+    def put(self, children: list[_Child]) -> None:
+        """Let children wait."""
+        with self._lock:
+            self._children += [child for child in children if child.alive]
+            for child in children:
+                if not child.alive:
+                    child.close(wait=True)
+            self._timer = threading.Timer(PATIENCE, self.close)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def close(self, *, wait: bool = True) -> None:
+        """Let all end; wait: until they have."""
+        with self._lock:
+            self._close(wait=wait)
+
+    def _close(self, *, wait: bool) -> None:
+        for child in self._children:
+            child.close(wait=wait)
+        self._children = []
+
+
+def _environment() -> dict[str, str]:
+    """Return the variables that decide what a child compiles."""
+    kept = {k: v for k, v in os.environ.items() if k.startswith(("PE_VECTOR", "NUMBA_", "PYTHON"))}
+    return {**kept, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+
+_WAITING = _Waiting()
+atexit.register(_WAITING.close, wait=False)
 
 
 def load(name: str) -> Kernel:
@@ -118,16 +197,19 @@ def find(line: str) -> Instance:
 
 
 def main() -> None:
-    """Serve: a kernel's line in, the object's size and bytes out."""
+    """Serve: a kernel's key and line in, the object's size and bytes out; none where the key is not what it would have here."""
     from pe_cli.kernels.compiler import compile_kernel
 
     # Ctrl-C goes to the whole group of processes: the parent decides, and ends this one by closing its input
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in sys.stdin:
-        instance = find(line)
-        body = compile_kernel(instance.kernel, instance.dtype, instance.second, cache.symbol(instance))
+        key, rest = line.split(maxsplit=1)
+        instance = find(rest)
+        entry = cache.symbol(instance)
+        body = compile_kernel(instance.kernel, instance.dtype, instance.second, entry) if instance.key == key else b""
         sys.stdout.buffer.write(f"{len(body)}\n".encode() + body)
         sys.stdout.buffer.flush()
+    os._exit(0)  # there is nothing to tidy up, and whoever reads this process's errors waits for its end
 
 
 if __name__ == "__main__":
