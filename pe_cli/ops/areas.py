@@ -36,6 +36,12 @@ def worth(threads: int, nbytes: int) -> int:
     return max(1, min(threads, nbytes // ENOUGH_BYTES))
 
 
+def thread_parts(n: int, threads: int, nbytes: int) -> list[tuple[int | None, int, int]]:
+    """Cut n things, of nbytes in all, into parts that threads share: (number, from, to); one that is alone has no number."""
+    found = pairs(n, worth(threads, nbytes))
+    return [(number if len(found) > 1 else None, begin, end) for number, (begin, end) in enumerate(found)]
+
+
 def column_pairs(n: int, parts: int) -> list[Pair]:
     """Cut n columns into parts, from and to; multiples of `COLUMNS` but for the last."""
     units = -(-n // COLUMNS)

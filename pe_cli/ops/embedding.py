@@ -9,7 +9,7 @@ from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.far import AHEAD, fence_past, is_far, prefetch_row, store_row
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Status, T, address, kernel
-from pe_cli.ops.areas import pairs, worth
+from pe_cli.ops.areas import thread_parts
 from pe_cli.ops.cross_entropy import classes, per_sample, report
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import STATUS, Lowering
@@ -170,13 +170,13 @@ def _lower(definition: OpDef) -> None:
         w, ids = o.input("W"), o.input("Ids")
         out, count = o.output("Out"), product(ids.shape)
         per = per_sample(count, ids.shape)
-        for part, (begin, end) in enumerate(pairs(count, worth(o.threads, out.type.nbytes))):
+        for part, begin, end in thread_parts(count, o.threads, out.type.nbytes):
             o.call(take_rows, w, ids, out, begin, end, count, *w.shape, o.attrs["padding_idx"], per, STATUS, part=part)
 
     @definition.grad(uses="Ids").lower("cpu")
     def backward(o: Lowering) -> None:
         g, ids, dw = o.input("Out@GRAD"), o.input("Ids"), o.output("W@GRAD")
-        for part, (begin, end) in enumerate(pairs(dw.shape[0], worth(o.threads, dw.type.nbytes))):
+        for part, begin, end in thread_parts(dw.shape[0], o.threads, dw.type.nbytes):
             o.call(
                 add_rows, g, ids, dw, product(ids.shape), begin, end, dw.shape[1], o.attrs["padding_idx"], part=part
             )

@@ -12,7 +12,7 @@ from pe_cli.kernels.cuda import CudaKernel
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.lang import Kernel
 from pe_cli.kernels.nothing import nothing
-from pe_cli.ops.areas import pairs, worth
+from pe_cli.ops.areas import thread_parts
 from pe_cli.ops.registry import OpDef
 
 __all__ = ["STATUS", "STEP", "Buffer", "Call", "Lowering", "Numbers", "Offset", "Table"]
@@ -72,11 +72,11 @@ class Lowering:
         """Return whether an optional slot is there (input or output; a gradient that nobody needs is not)."""
         return bool(self.input_buffers.get(slot) or self.output_buffers.get(slot))
 
-    def row_parts(self, n: int, nbytes: int) -> list[tuple[int, int]]:
-        """Return from which to which of n rows, of nbytes in all, this share of the op goes: a part for every thread that is worth it."""
+    def row_parts(self, n: int, nbytes: int) -> list[tuple[int | None, int, int]]:
+        """Return this share of the op's n rows, of nbytes in all, as parts for threads: (number, from, to); see `areas.thread_parts`."""
         number, shares = self.share
         begin, end = n * number // shares, n * (number + 1) // shares
-        return [(begin + a, begin + b) for a, b in pairs(end - begin, worth(self.threads, nbytes // shares))]
+        return [(part, begin + a, begin + b) for part, a, b in thread_parts(end - begin, self.threads, nbytes // shares)]
 
     def call(
         self,

@@ -164,7 +164,7 @@ def sgd_cpu(o: Lowering) -> None:
     (p,) = in_place(o, "Param")
     if o.has("Rows"):
         g = o.input("Grad")
-        for part, rows in enumerate(o.row_parts(g.shape[0], g.type.nbytes)):
+        for part, *rows in o.row_parts(g.shape[0], g.type.nbytes):
             o.call(sgd_rows, p, g, o.input("Rows"), o.input("LearningRate"), *rows, g.shape[1], part=part)
     else:
         o.call(sgd_step, p, o.input("Grad"), o.input("LearningRate"), p.size)

@@ -82,7 +82,7 @@ def adagrad_cpu(o: Lowering) -> None:
     p, s = in_place(o, "Param", "Moment")
     g, rate, epsilon = o.input("Grad"), o.input("LearningRate"), o.attrs["epsilon"]
     if o.has("Rows"):
-        for part, rows in enumerate(o.row_parts(g.shape[0], g.type.nbytes)):
+        for part, *rows in o.row_parts(g.shape[0], g.type.nbytes):
             o.call(adagrad_rows, p, g, o.input("Rows"), s, rate, *rows, g.shape[1], epsilon, part=part)
     else:
         o.call(adagrad_step, p, g, s, rate, p.size, 1.0, 1.0, epsilon)

@@ -27,7 +27,7 @@ from pe_cli.kernels.lang import (
     make_kernel,
     pointer,
 )
-from pe_cli.ops.areas import pairs, worth
+from pe_cli.ops.areas import thread_parts
 from pe_cli.ops.assign import copy
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset
 from pe_cli.ops.mean import pairwise_sum
@@ -241,7 +241,7 @@ def sum_axes(
         return
     size, far = kept[0] if kept and not axes[0][2] else (1, 0)
     each = out.size // size
-    for part, (begin, end) in enumerate(pairs(size, worth(o.threads, x.type.nbytes))):
+    for part, begin, end in thread_parts(size, o.threads, x.type.nbytes):
         source, target = Offset(x, begin * far), Offset(out, begin * each)
         walks = (*_walk([(end - begin, far), *kept[1:]] if far else kept), *_walk(gone))
         if inner:

@@ -12,7 +12,7 @@ from pe_cli.core.types import DTYPES
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, helper, kernel
 from pe_cli.kernels.transpose import transpose_part
-from pe_cli.ops.areas import pairs, worth
+from pe_cli.ops.areas import thread_parts
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset
 
 #: Element types whose instances move all types of a size: a copy knows bytes only.
@@ -109,13 +109,12 @@ def copy_box(
     if 0 in shape:
         return
     (size, xs, ys), *rest = joined(shape, x_steps, y_steps) or [(1, 1, 1)]
-    parts = worth(o.threads, math.prod(shape) * DTYPES[out.dtype])
-    for part, (begin, end) in enumerate(pairs(size, parts)):
+    for part, begin, end in thread_parts(size, o.threads, math.prod(shape) * DTYPES[out.dtype]):
         source, target = Offset(x, x_start + begin * xs), Offset(out, y_start + begin * ys)
         _copy(o, source, target, [(end - begin, xs, ys), *rest], part)
 
 
-def _copy(o: Lowering, source: Offset, target: Offset, axes: list[tuple[int, int, int]], part: int) -> None:
+def _copy(o: Lowering, source: Offset, target: Offset, axes: list[tuple[int, int, int]], part: int | None) -> None:
     """Append the call that copies a box of such axes."""
     dtype = MOVED_AS[DTYPES[target.buffer.dtype]]
     turned = [a for a in axes if a[1] == 1] if DTYPES[target.buffer.dtype] > 1 else []
