@@ -207,8 +207,11 @@ def main() -> None:
         instance = find(rest)
         entry = cache.symbol(instance)
         body = compile_kernel(instance.kernel, instance.dtype, instance.second, entry) if instance.key == key else b""
-        sys.stdout.buffer.write(f"{len(body)}\n".encode() + body)
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.write(f"{len(body)}\n".encode() + body)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:  # the parent was killed
+            break
     os._exit(0)  # there is nothing to tidy up, and whoever reads this process's errors waits for its end
 
 
