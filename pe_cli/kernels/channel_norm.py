@@ -166,8 +166,8 @@ def copy_two(a: Ptr, b: Ptr, c: Ptr, d: Ptr, n: Int):
 def each_row(row, here, x, g, table, y, rows, width, spare):
     """Do `row(x, g, table, y, width)` for all rows of [rows, width], or, where y is g, `here(x, table, y, width)`.
 
-    The last run of rows comes first: the sums before were taken in order, and left it in the caches. Large results are written
-    past these, from spare, a row of scratch.
+    Both are `apart`; table holds what they need of every column. The last run of rows comes first: the sums before were taken in
+    order, and left it in the caches. Large results are written past these, from spare, a row of scratch.
     """
     same = address(g) == address(y)
     far = not same and is_far(address(y), width, rows * width)

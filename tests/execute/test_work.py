@@ -83,7 +83,7 @@ def test_towers_are_shared_by_threads_even_where_a_batch_cannot_be_cut():
     pytest.param(512, 4096, Layout(2, 2), id="the table takes most of the time"),
     pytest.param(16, 64, Layout(1, 2), id="the layers do"),
 ])  # fmt: skip
-def test_threads_do_not_share_the_rows_of_a_table(columns, samples, chosen):
+def test_a_large_table_is_left_to_devices(columns, samples, chosen):
     main, startup = Program("main"), Program("startup")
     with program_guard(main, startup):
         ids = find("data").fn("ids", [8, 1], dtype="int64")

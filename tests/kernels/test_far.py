@@ -55,6 +55,8 @@ def test_values_of_batch_norm(call, kernel, arrays, table):
         count = near[part].shape[0]
         call(kernel, "float32", *(x[part] for x in given), *vectors, near[part], room, count, CHANNELS, CHANNELS)
     np.testing.assert_array_equal(far, near)
+    call(kernel, "float32", *given, *vectors, given[-1], room, ROWS, CHANNELS, CHANNELS)  # in place, so not past the caches
+    np.testing.assert_array_equal(far, given[-1])
 
 
 @pytest.mark.parametrize(("kernel", "vectors", "table"), [
