@@ -50,13 +50,15 @@ def _in_children(instances: list[Instance], count: int, objects: dict[str, bytes
     todo: queue.SimpleQueue[Instance] = queue.SimpleQueue()
     for instance in sorted(instances, key=lambda i: -extent(i.kernel, i.dtype)):  # long ones first, so that all end at once
         todo.put(instance)
+    telling = threading.Lock()  # what is told need not know of threads
 
     def serve(child: _Child) -> None:
         with contextlib.suppress(queue.Empty):
             while child.alive:
                 instance = todo.get_nowait()
                 if progress:
-                    progress(len(objects), len(instances), instance.kernel.name)
+                    with telling:
+                        progress(len(objects), len(instances), instance.kernel.name)
                 if body := child.compile(instance):
                     objects[instance.key] = body
                     cache.store(instance.key, body)
