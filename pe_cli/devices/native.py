@@ -29,7 +29,10 @@ from pe_cli.kernels.lang import Addr, Int, PtrI64, helper, kernel, pointer_i64, 
     ABORT,
     ROOTS,
     N_ROOTS,
-) = range(17)
+    KEPT,
+) = range(18)
+#: The home of a node that any thread may run.
+ANYONE = -1
 #: Words of a pool's block: schedule to run, epoch, threads finished, stop, functions of the C library, pauses; then per thread a line with
 #: a parked flag and the core it was on in the last step, and a line with a semaphore.
 P_SCHEDULE, P_EPOCH, P_FINISHED, P_STOP, P_WAIT, P_POST, P_YIELD, P_SPIN, P_CORE, P_SLOTS = 0, 8, 16, 24, 32, 33, 34, 35, 36, 40
@@ -54,11 +57,10 @@ def run_tape(tape: Addr, n: Int, failed: PtrI64):
 
 
 @helper
-def _push(s, node):
+def _push(s, node, queue):
     n = s[NODES]
-    home = pointer_i64(s[HOME])[node]
-    ticket = atomic_add(s[TAILS] + LINE * home, 1)
-    atomic_store(s[QUEUE] + 8 * (home * n + ticket % n), node)
+    ticket = atomic_add(s[TAILS] + LINE * queue, 1)
+    atomic_store(s[QUEUE] + 8 * (queue * n + ticket % n), node)
 
 
 @helper
@@ -77,10 +79,25 @@ def _take(s, queue):
 
 
 @helper
+def _kept(s, thread):
+    """Take the node that a thread keeps for later, or -1."""
+    at = s[KEPT] + LINE * thread
+    return atomic_swap(at, -1) if atomic_load(at) >= 0 else -1
+
+
+@helper
 def _find(s, me):
+    """Return a node: the one that this thread keeps, one of its queue, of the others', or one that another keeps; -1 for none."""
     threads = s[THREADS]
+    node = _kept(s, me)
+    if node >= 0:
+        return node
     for i in range(threads):
         node = _take(s, (me + i) % threads)
+        if node >= 0:
+            return node
+    for i in range(1, threads):
+        node = _kept(s, (me + i) % threads)
         if node >= 0:
             return node
     return -1
@@ -88,7 +105,10 @@ def _find(s, me):
 
 @helper
 def _release(s, node, me):
-    """Count a finished node off its successors; push those that are ready, but return one of this thread's own to run next."""
+    """Count a finished node off its successors; return the first that is ready and this thread's to run, and push the others.
+
+    Of those that are anyone's this thread keeps the last, which reads what is in its caches; another takes it where it finds nothing else.
+    """
     first = pointer_i64(s[FIRST])
     following = pointer_i64(s[NEXT])
     home = pointer_i64(s[HOME])
@@ -96,10 +116,14 @@ def _release(s, node, me):
     for e in range(first[node], first[node + 1]):
         successor = following[e]
         if atomic_add(s[COUNT] + LINE * successor, -1) == 1:
-            if mine < 0 and home[successor] == me:
+            if mine < 0 and (home[successor] == me or home[successor] == ANYONE):
                 mine = successor
+            elif home[successor] == ANYONE:
+                older = atomic_swap(s[KEPT] + LINE * me, successor)
+                if older >= 0:
+                    _push(s, older, me)
             else:
-                _push(s, successor)
+                _push(s, successor, home[successor])
     return mine
 
 
@@ -171,8 +195,9 @@ def run_step(pool: Addr, schedule: Addr, helpers: Int):
     atomic_store(s[DONE], 0)
     atomic_store(s[ABORT], 0)
     roots = pointer_i64(s[ROOTS])
+    home = pointer_i64(s[HOME])
     for i in range(s[N_ROOTS]):
-        _push(s, roots[i])
+        _push(s, roots[i], max(home[roots[i]], 0))
     atomic_store(pool + 8 * P_SCHEDULE, schedule)
     atomic_store(pool + 8 * P_FINISHED, 0)
     atomic_add(pool + 8 * P_EPOCH, 1)

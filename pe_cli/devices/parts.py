@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pe_cli.devices.native import ANYONE
 from pe_cli.kernels.calls import Call
 
 
@@ -14,7 +15,7 @@ class Piece:
     """Neighbouring instructions that one thread runs.
 
     Args:
-        home: thread that prefers it.
+        home: thread that prefers it; `ANYONE` for none.
         begin, end: instructions of the tape.
         waits: earlier pieces that must be done before.
     """
@@ -43,6 +44,8 @@ def pieces(
 ) -> list[Piece]:
     """Cut works into pieces: the parts of a group wait for what is before the group, and what is behind it for all of them.
 
+    Where several threads serve one home, what is no part is anyone's: the thread that made it ready goes on with it.
+
     Args:
         homes: of each work.
         calls: of each work, as `in_order` gives them; they lie on the tape one work after the other.
@@ -53,16 +56,18 @@ def pieces(
     out: list[Piece] = []
     last: list[frozenset[int]] = []  # the pieces of each work that nothing else of it waits for
     at = 0
+    shared = threads > 1 and len(set(homes)) == 1
     for home, row, found, step in zip(homes, calls, waits, apart or [0] * len(homes), strict=True):
         before = frozenset().union(*(last[w] for w in found)) if found else frozenset()
         if not row:
-            out.append(Piece(home, at, at, before))
+            out.append(Piece(ANYONE if shared else home, at, at, before))
             before = frozenset({len(out) - 1})
         for numbered, group in itertools.groupby(row, key=lambda c: c.part is not None):
             first = len(out)
             for number, part in itertools.groupby(group, key=lambda c: c.part):
                 end = at + len(list(part))
-                out.append(Piece((home + step * (number or 0)) % threads if step else home, at, end, before))
+                to = (home + step * (number or 0)) % threads if step else home
+                out.append(Piece(ANYONE if shared and not numbered else to, at, end, before))
                 at = end
             assert numbered or len(out) == first + 1
             before = frozenset(range(first, len(out)))

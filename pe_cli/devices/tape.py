@@ -45,7 +45,7 @@ class Chain:
 
     Args:
         spans: (begin, end) of instructions, in order.
-        home: the thread that prefers it.
+        home: the thread that prefers it; `native.ANYONE` for none.
         successors: chains that wait for it.
     """
 
@@ -124,6 +124,7 @@ class Tape:
         self._queue = np.full(self.threads * n, -1, np.int64)
         self._heads, heads = self._lines(self.threads)
         self._tails, tails = self._lines(self.threads)
+        self._kept, kept = self._lines(self.threads, [-1] * self.threads)
         flags, flags_at = self._lines(2)
         self._flags = flags
         roots = [i for i in range(n) if waits[i] == 0]
@@ -131,7 +132,7 @@ class Tape:
         head[native.TAPE] = self._rows.ctypes.data
         head[native.BEGIN] = self._words(ends[:-1])
         head[native.END] = self._words(ends[1:])
-        head[native.HOME] = self._words([c.home % self.threads for c in chains])
+        head[native.HOME] = self._words([c.home % self.threads if c.home >= 0 else native.ANYONE for c in chains])
         head[native.COUNT] = count
         head[native.INITIAL] = self._words(waits)
         head[native.FIRST] = self._words(np.cumsum([0, *(len(c.successors) for c in chains)]))
@@ -140,6 +141,7 @@ class Tape:
         head[native.HEADS], head[native.TAILS] = heads, tails
         head[native.NODES], head[native.THREADS] = n, self.threads
         head[native.DONE], head[native.ABORT] = flags_at, flags_at + native.LINE
+        head[native.KEPT] = kept
         head[native.ROOTS], head[native.N_ROOTS] = self._words(roots), len(roots)
         self._head, self._head_at = head, int(head.ctypes.data)
 
@@ -171,5 +173,5 @@ class Tape:
         self.status[:] = 0
         if self.threads > 1:
             self._count[:, 0] = self._waits
-            self._queue[:] = -1
+            self._queue[:] = self._kept[:, 0] = -1
             self._heads[:], self._tails[:] = 0, 0

@@ -17,7 +17,7 @@ from pe_cli.execute.processes import Whole, sum_over_processes
 from pe_cli.execute.updates import Updates
 from pe_cli.graph.processes import SUM_PROCESSES
 from pe_cli.graph.ssa import COLLECTIVES, Graph, OpNode, Slots
-from pe_cli.kernels.calls import STATUS
+from pe_cli.kernels.calls import STATUS, buffers_of
 from pe_cli.kernels.finite import check_finite
 from pe_cli.ops.areas import HELP_PARTS
 from pe_cli.ops.lowering import Buffer, Call, Lowering
@@ -177,7 +177,7 @@ class GraphLowering:
                 tasks += self._update(node)
             else:
                 parts = self._parts(node)
-                tasks += [self._compute(node, (k, parts)) for k in range(parts)]
+                tasks += [task for k in range(parts) for task in self._compute(node, (k, parts))]
         return tasks
 
     def rows_before(self, op: Operator, device: int) -> int:
@@ -249,12 +249,12 @@ class GraphLowering:
         ins = {s: [(n, 0) for n, _ in pairs] for s, pairs in node.ins.items()}
         outs = {s: [(n, 0) for n, _ in pairs] for s, pairs in node.outs.items()}
         node = replace(node, ins=ins, outs=outs)
-        return [self._compute(node, (k, parts)) for k in range(parts)]
+        return [task for k in range(parts) for task in self._compute(node, (k, parts))]
 
     def _spreads(self, node: OpNode) -> bool:
         return node.op.definition.spreads and self.graph.places[node.device].kind == "cpu" and self._spread > 1
 
-    def _compute(self, node: OpNode, share: tuple[int, int] = (0, 1)) -> Task:
+    def _compute(self, node: OpNode, share: tuple[int, int] = (0, 1)) -> list[Task]:
         op, d = node.op, node.device
         definition = op.definition
         ins, outs = self._slots(node.ins), self._slots(node.outs)
@@ -290,7 +290,8 @@ class GraphLowering:
             made.takers = Takers.ALL
         elif low.helped:
             made.takers = Takers.IDLE
-        return made
+        whole = self.threads > 1 and not self.cuts and made.takers is Takers.DEVICE and not shares
+        return _by_output(made, low.made, outs) if whole else [made]
 
     def _addends(self, op: Operator, ins: dict[str, list[Buffer | None]]) -> list[list[Buffer]]:
         """Put the first active device's gradients in place where an update adds them up itself; return those of the others."""
@@ -373,6 +374,22 @@ class GraphLowering:
             touched = [*ids, *values]
             made.append(Task(node.index, shard, low.calls, touched, [rows, out], low.scratch_buffers, beside=shard > 0))
         return made
+
+
+def _by_output(task: Task, made: Sequence[str | None], outs: Mapping[str, Sequence[Buffer | None]]) -> list[Task]:
+    """Return a task as one for each output, where every call is for one alone (`Lowering.only`): they wait for no more than they read."""
+    slots = dict.fromkeys(made)
+    if len(slots) < 2 or None in slots or len(made) != len(task.calls):
+        return [task]
+    found = []
+    for slot in slots:
+        calls = [call for call, of in zip(task.calls, made, strict=True) if of == slot]
+        touched = {b for call in calls for arg in call.args for b in buffers_of(arg)}
+        reads, scratch = ([b for b in row if b in touched] for row in (task.reads, task.scratch))
+        writes = [b for b in outs[slot or ""] if b is not None]
+        over = {out: source for out, source in task.takes_over.items() if out in writes}
+        found.append(replace(task, calls=calls, reads=reads, writes=writes, scratch=scratch, takes_over=over))
+    return found
 
 
 def _pairs(

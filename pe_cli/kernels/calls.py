@@ -78,6 +78,15 @@ class Call:
     part: int | None = None
 
 
+def buffers_of(arg: Any) -> list[Buffer]:
+    """Return the buffers that an argument of a call names."""
+    if isinstance(arg, Table):
+        return [b for row in arg.buffers for b in buffers_of(row)]
+    if isinstance(arg, Offset):
+        return [arg.buffer]
+    return [arg] if isinstance(arg, Buffer) else []
+
+
 class _Word:
     def __init__(self, name: str) -> None:
         self.name = name

@@ -91,7 +91,7 @@ def _by_taps(d, used, image, w, out, shape, filters, steps, xp, wk, yp, yr):
                 image + SIZE * ((ix + a0 * dh) * W + j0 * sw - pw + b * dw) * xp,
                 w + SIZE * (a0 * kw + b) * C * wk,
                 row + SIZE * j0 * yp,
-                a1 - a0, dh * W * xp, kw * C * wk, 1, 0, 0, C, 1, wk, sw * xp, yp, 1, 0,
+                a1 - a0, dh * W * xp, kw * C * wk, 1, 0, 0, C, 1, wk, sw * xp, yp, 1, 0, 0,
             )  # fmt: skip
 
 
@@ -156,7 +156,7 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
                         a1 - a0, dh * W * xp, kw * C * wk,
                         1 if dense else b1 - b0, dw * xp, C * wk,
                         (b1 - b0) * C if dense else C, 1, wk,
-                        sw * xp if along else sh * W * xp, yp if along else yr, acc, 0,
+                        sw * xp if along else sh * W * xp, yp if along else yr, acc, 0, 0,
                     )  # fmt: skip
                     i += h1 - h0 if group else 1
             column += d * UNIT

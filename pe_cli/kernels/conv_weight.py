@@ -132,7 +132,7 @@ def _weights_block(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc
                         dw + SIZE * ((a * kw + b0) * C * yp + column),
                         images, H * W * xp, OH * OW * yp,
                         high - low, sh * W * xp, OW * yp,
-                        w1 - w0 if inner else 1, sw * xp, yp, 1, yp, acc if inner else 1, 0,
+                        w1 - w0 if inner else 1, sw * xp, yp, 1, yp, acc if inner else 1, 0, 0,
                     )  # fmt: skip
             else:
                 for b in range(kw):
@@ -144,7 +144,7 @@ def _weights_block(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc
                         dw + SIZE * ((a * kw + b) * C * yp + column),
                         images, H * W * xp, OH * OW * yp,
                         high - low, sh * W * xp, OW * yp,
-                        last - first, sw * xp, yp, 1, yp, acc, 0,
+                        last - first, sw * xp, yp, 1, yp, acc, 0, 0,
                     )  # fmt: skip
             column += d * UNIT
             left -= d

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pe_cli.kernels.dots import MOST, dots
 from pe_cli.kernels.far import TOUCHED, fence_past, is_far, touch
 from pe_cli.kernels.lang import LANES, SIZE, UNIT, T, helper, pointer, shared
-from pe_cli.kernels.micro import PAST, block_units, panel
+from pe_cli.kernels.micro import PAST, WIDEST, block_units, panel
 from pe_cli.kernels.transpose import transpose
 from pe_cli.kernels.vecmath import fma
 
@@ -22,6 +22,8 @@ BLOCK = 176 * 1024
 ROWS = 192
 #: Rows, or columns, of C from which on operands are brought near first: with fewer there is less to compute than to bring.
 FEW = 32
+#: Rows of A whose products ask for what comes next of B.
+ASKING = 32
 #: Rows and columns of B that are brought there before they are transposed.
 TURNED = (16, 256)
 #: From this many rows of A copying B pays even when B needs no transposing; not where A is stored transposed.
@@ -74,6 +76,21 @@ def _turn(x, xr, y, yr, rows, columns, ahead):
 
 
 @helper
+def make_strip(tb, b, ldb, depth, units, columns, strip, ahead):
+    """Copy op(B)[depth, columns], of the columns as many as units have, to [depth][units * UNIT]; see `make_strips`."""
+    wide = units * UNIT
+    used = min(wide, columns)
+    if tb:
+        _turn(b, ldb, strip, wide, used, depth, ahead)
+    else:
+        source = pointer(b)
+        target = pointer(strip)
+        for k in range(depth):
+            for j in range(used):
+                target[k * wide + j] = source[k * ldb + j]
+
+
+@helper
 def make_strips(tb, b, ldb, depth, columns, scratch, ahead):
     """Copy op(B)[depth, columns] into strips of [depth][units * UNIT], one after the other.
 
@@ -90,18 +107,9 @@ def make_strips(tb, b, ldb, depth, columns, scratch, ahead):
     column = 0
     while left > 0:
         d = block_units(left)
-        wide = d * UNIT
-        used = min(wide, columns - column)
-        if tb:
-            _turn(b + SIZE * column * ldb, ldb, scratch, wide, used, depth, ahead)
-        else:
-            source = pointer(b + SIZE * column)
-            target = pointer(scratch)
-            for k in range(depth):
-                for j in range(used):
-                    target[k * wide + j] = source[k * ldb + j]
-        scratch += SIZE * wide * depth
-        column += wide
+        make_strip(tb, b + SIZE * column * (ldb if tb else 1), ldb, depth, d, columns - column, scratch, ahead)
+        scratch += SIZE * d * UNIT * depth
+        column += d * UNIT
         left -= d
 
 
@@ -126,7 +134,7 @@ def strips_product(m, n, k, a, xr, xk, strips, acc, c, ldc):
     while left > 0:
         d = block_units(left)
         w, y = strips + SIZE * j * k, c + SIZE * j
-        panel(d, m, n - j, a, w, y, 1, 0, 0, 1, 0, 0, k, xk, d * UNIT, xr, ldc, acc, 0)
+        panel(d, m, n - j, a, w, y, 1, 0, 0, 1, 0, 0, k, xk, d * UNIT, xr, ldc, acc, 0, 0)
         j += d * UNIT
         left -= d
 
@@ -185,7 +193,7 @@ def _as_rows(m, n, k, a, lda, b, br, bk, add, c, ldc, scratch):
     while left > 0:
         d = block_units(left)
         w, y = a + SIZE * column, scratch + SIZE * column
-        panel(d, n, m - column, b, w, y, 1, 0, 0, 1, 0, 0, k, bk, lda, br, ROWS, 0, 1)
+        panel(d, n, m - column, b, w, y, 1, 0, 0, 1, 0, 0, k, bk, lda, br, ROWS, 0, w + SIZE * d * UNIT, lda)
         column += d * UNIT
         left -= d
     made, out = pointer(scratch), pointer(c)
@@ -209,6 +217,32 @@ def add_bias(c, ldc, m, n, bias, cut):
         else:
             for j in range(n):
                 out[j] = out[j] + row[j]
+
+
+@helper
+def _rows(d, m, columns, depth, a, xr, xk, w, wk, c, ldc, add, in_run, more, pace):
+    """Compute m rows of a strip, some of which ask for what comes next: for further rows of A, or for parts of B.
+
+    Args:
+        in_run: whether A's rows lie in one run of memory and are not near yet: as many as a strip has columns are as much as the strip.
+        more: address of what to ask for of B, 0 for nothing.
+        pace: elements between its parts, of which there are as many as the sums have terms.
+    """
+    row = 0
+    while row < m:
+        rows, ahead = m - row, 1
+        step = pace
+        if in_run and rows > d * UNIT:
+            rows = step = d * UNIT
+            ahead = a + SIZE * (row + rows) * xr
+        elif more != 0:
+            rows = min(rows, ASKING)
+            ahead = more
+            more = 0
+        panel(
+            d, rows, columns, a + SIZE * row * xr, w, c + SIZE * row * ldc, 1, 0, 0, 1, 0, 0, depth, xk, wk, xr, ldc, add, ahead, step
+        )
+        row += rows
 
 
 @helper
@@ -265,22 +299,26 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
         width = _columns_at_once(n, depth)
         for j0 in range(0, n, width):
             wide = min(width, n - j0)
-            if pack:
-                from_b = b + SIZE * (j0 * ldb + done if tb else done * ldb + j0)
-                make_strips(tb, from_b, ldb, depth, wide, scratch, 1 if m >= FEW else 0)
             for i0 in range(0, m, ROWS):
                 high = min(ROWS, m - i0)
-                if ta == 0 and n >= FEW and j0 == 0 and high * depth <= TOUCHED:
-                    touch(a + SIZE * (i0 * lda + done), lda, high, depth)
+                near = ta == 0 and n >= FEW and j0 == 0
+                in_run = near and lda <= depth + depth // 2  # then the first rows are brought near here, and the others asked for
+                if near and (in_run or high * depth <= TOUCHED):
+                    touch(a + SIZE * (i0 * lda + done), lda, min(high, WIDEST * LANES) if in_run else high, depth)
                 left = (wide + UNIT - 1) // UNIT
                 strip = scratch
                 j = j0
                 while left > 0:
                     d = block_units(left)
-                    w, wk = (strip, d * UNIT) if pack else (b + SIZE * (done * ldb + j), ldb)
-                    panel(
-                        d, high, n - j, a + SIZE * (i0 * xr + done * xk), w, c + SIZE * (i0 * ldc + j),
-                        1, 0, 0, 1, 0, 0, depth, xk, wk, xr, ldc, add, 1,
+                    from_b = b + SIZE * (j * ldb + done if tb else done * ldb + j)
+                    if pack and i0 == 0:
+                        make_strip(tb, from_b, ldb, depth, d, j0 + wide - j, strip, 1 if m >= FEW and j == j0 else 0)
+                    w, wk = (strip, d * UNIT) if pack else (from_b, ldb)
+                    # The next strip of B is one run of memory, or lies beside this one.
+                    more = i0 == 0 and j + d * UNIT < n and (tb == 0 or ldb <= depth + depth // 2)
+                    _rows(
+                        d, high, n - j, depth, a + SIZE * (i0 * xr + done * xk), xr, xk, w, wk, c + SIZE * (i0 * ldc + j), ldc, add,
+                        in_run and j == j0, from_b + SIZE * d * UNIT * (ldb if tb else 1) if more else 0, d * UNIT if tb else ldb,
                     )  # fmt: skip
                     strip += SIZE * d * UNIT * depth
                     j += d * UNIT

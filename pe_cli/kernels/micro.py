@@ -1,7 +1,7 @@
 """Microkernels: small matrix products held in vector registers, written as LLVM IR, for GEMM and convolution alike.
 
 One primitive serves all of them: `panel(units, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr,
-yr, acc, ahead)`. For rows r and columns j, of which there are at most units * UNIT, it computes
+yr, acc, ahead, pace)`. For rows r and columns j, of which there are at most units * UNIT, it computes
 
     y[r*yr + j] (+)= sum over s1 < n1, s2 < n2, k < depth of
                      x[r*xr + k*xk + s2*xs2 + s1*xs1] * w[k*wk + s2*ws2 + s1*ws1 + j]
@@ -18,8 +18,9 @@ even numbers are whole registers, and 1 and 3 are halves side by side, so that 2
 acc is 1 to add to y, 0 to overwrite it, and `PAST` to overwrite it past the caches where the block is whole lines: y and yr have
 to be, and `far.fence_past` has to follow. Any other acc is the address of a factor: y += factor * sum, rounded as fma rounds.
 
-ahead is 1 where x and w may come from memory: while a block is computed, what the next ones take of their rows is asked for. That
-costs a hundredth where all is near.
+ahead is 1 where x may come from memory: while a block is computed, what the next ones take of its rows is asked for, and before
+it what it is added to. Any other address is of what is wanted next, and is asked for too: as many bytes as the block takes of a
+row of w, and as often as it takes rows of w, pace elements apart. That costs a hundredth where all is near.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ PAST = 2
 #: Elements of every row in a round of the unrolled loop: as many pointers as an addressing mode makes of one, `_Emitter.step`.
 UNROLLED = 4
 NAMES = (
-    "rows", "columns", "x", "w", "y", "n1", "xs1", "ws1", "n2", "xs2", "ws2", "depth", "xk", "wk", "xr", "yr", "acc", "ahead"
+    "rows", "columns", "x", "w", "y", "n1", "xs1", "ws1", "n2", "xs2", "ws2", "depth", "xk", "wk", "xr", "yr", "acc", "ahead", "pace"
 )  # fmt: skip
 
 
@@ -99,9 +100,9 @@ class _Emitter(VectorCode):
         from pe_cli.kernels.target import vector_registers
 
         b, a = self.b, self.a
-        for stride in ("xs1", "ws1", "xs2", "ws2", "xk", "wk", "xr", "yr"):
+        for stride in ("xs1", "ws1", "xs2", "ws2", "xk", "wk", "xr", "yr", "pace"):
             a[stride] = b.mul(a[stride], self.constant(self.size))
-        for stride in ("xr", "xk", "wk"):
+        for stride in ("xr", "xk", "wk", "pace"):
             a[f"{stride}1"] = a[stride]
             a[f"{stride}2"] = b.shl(a[stride], self.constant(1))
             a[f"{stride}3"] = b.mul(a[stride], self.constant(3))
@@ -113,8 +114,9 @@ class _Emitter(VectorCode):
         a["rest"] = b.sub(a["depth"], b.shl(b.add(a["along"], a["across"]), self.constant(2)))
         a["some"] = b.icmp_signed(">", b.mul(a["depth"], b.mul(a["n1"], a["n2"])), self.constant(0))
         wanted = b.icmp_signed("!=", a["ahead"], self.constant(0))
-        beyond = self.constant(self.vectors * self.lanes * self.size)
-        a["ask_w"] = b.and_(wanted, b.icmp_signed(">", a["wk"], beyond))
+        adds = b.and_(b.icmp_signed("!=", a["acc"], self.constant(0)), b.icmp_signed("!=", a["acc"], self.constant(PAST)))
+        a["ask_y"] = b.and_(wanted, adds)
+        a["ask"] = b.icmp_unsigned(">", a["ahead"], self.constant(1))
         a["ask_x"] = b.and_(wanted, b.icmp_signed(">", a["xk"], self.constant(LINE)))
         simply = b.icmp_signed("==", a["acc"], self.constant(1))
         a["factor"] = b.select(simply, self.one(), b.inttoptr(a["acc"], self.element.as_pointer()))
@@ -186,6 +188,7 @@ class _Emitter(VectorCode):
             for r in range(rows)
         ]
         cells = [(r, v) for r in range(rows) for v in range(self.vectors)]
+        self.when(a["ask_y"], lambda: self.ask_results(rows, out))
         skip = b.block
         work, summed = self.fn.append_basic_block("work"), self.fn.append_basic_block("summed")
         b.cbranch(a["some"], work, summed)
@@ -193,7 +196,8 @@ class _Emitter(VectorCode):
         # Rows in groups of four share a pointer: base + {0, 1, 2, 3}*xr are addressing modes, twelve pointers would
         # spill.
         bases = [b.inttoptr(b.add(x, b.mul(a["xr"], self.constant(r))), self.byte_pointer) for r in range(0, rows, 4)]
-        made = self.sums(rows, [*bases, b.inttoptr(a["w"], self.byte_pointer)], [self.zero] * len(cells))
+        others = [b.inttoptr(a[name], self.byte_pointer) for name in ("w", "ahead")]
+        made = self.sums(rows, [*bases, *others], [self.zero] * len(cells))
         end = b.block
         b.branch(summed)
         b.position_at_end(summed)
@@ -230,17 +234,25 @@ class _Emitter(VectorCode):
         return self.mask is None and self.lanes * self.size == LINE and rows * self.vectors >= self.unrolled()
 
     def sums(self, rows: int, pointers: list[Any], sums: list[Any]) -> list[Any]:
+        """Emit the sums.
+
+        Args:
+            rows: of the block.
+            pointers: to rows of x, four rows each; to w; and to what is asked for.
+            sums: from where they start.
+        """
         a = self.a
         count = len(pointers)
 
         def move(held: list[Any], x: str, w: str) -> list[Any]:
-            return [self.at(p, a[x]) for p in held[:-1]] + [self.at(held[-1], a[w])]
+            *xs, at_w, asked = held
+            return [*(self.at(p, a[x]) for p in xs), self.at(at_w, a[w]), asked]
 
         def innermost(values: list[Any]) -> list[Any]:
             held = values[:count]
-            now = self.multiply([self.step(held[r // 4], "xr", r % 4) for r in range(rows)], held[-1], values[count:])
-            moved = move(held, "xk", "wk")
-            return [*map(self.opaque, moved), *now]
+            now = self.multiply([self.step(held[r // 4], "xr", r % 4) for r in range(rows)], held[-2], values[count:])
+            *moved, asked = move(held, "xk", "wk")
+            return [*map(self.opaque, moved), asked, *now]
 
         def middle(values: list[Any]) -> list[Any]:
             held = values[:count]
@@ -264,14 +276,14 @@ class _Emitter(VectorCode):
 
         def rounds(cell: Any) -> Any:
             def body(values: list[Any]) -> list[Any]:
-                *xs, w = values[:count]
+                *xs, w, asked = values[:count]
                 now = values[count:]
-                self.when(a["ask_w"], lambda: self.ask_beyond(w, "wk", self.vectors * self.lanes * self.size))
+                self.when(a["ask"], lambda: self.ask_for(asked, "pace", 0, self.vectors * self.lanes * self.size))
                 if cell is across:
-                    self.when(a["ask_x"], lambda: self.ask_beyond(xs[0], "xk", LINE))
+                    self.when(a["ask_x"], lambda: self.ask_for(xs[0], "xk", LINE, 2 * LINE))
                 for k in range(UNROLLED):
                     now = self.multiply([cell(xs, r, k) for r in range(rows)], self.step(w, "wk", k), now)
-                moved = [*(self.step(x, "xk", UNROLLED) for x in xs), self.step(w, "wk", UNROLLED)]
+                moved = [*(self.step(x, "xk", UNROLLED) for x in xs), self.step(w, "wk", UNROLLED), self.step(asked, "pace", UNROLLED)]
                 return [*map(self.opaque, moved), *now]
 
             return body
@@ -286,10 +298,16 @@ class _Emitter(VectorCode):
         values = self.some(a["across"], values, rounds(across))
         return self.some(a["rest"], values, one)
 
-    def ask_beyond(self, at: Any, stride: str, size: int) -> None:
-        """Ask for as many bytes as a block takes of every row of a round, behind those bytes."""
+    def ask_results(self, rows: int, out: list[Any]) -> None:
+        """Ask for what a block is going to be added to."""
+        for r in range(rows):
+            for v in range(self.vectors):
+                ask(self.env, self.at(out[r], self.constant(v * self.lanes * self.size)), self.b)
+
+    def ask_for(self, at: Any, stride: str, begin: int, end: int) -> None:
+        """Ask for bytes begin to end of every row of a round, rows a stride apart."""
         for k in range(UNROLLED):
-            for byte in range(size, 2 * size, LINE):
+            for byte in range(begin, end, LINE):
                 ask(self.env, self.at(self.step(at, stride, k), self.constant(byte)), self.b, level=2)
 
     def unrolled(self) -> int:

@@ -173,7 +173,7 @@ def winograd_images(x, u, y, images, H, W, C, OH, OW, OC, ph, pw, acc, scratch):
             for p in range(16):
                 panel(
                     d, count, OC - column, scratch + SIZE * p * v_plane, u + SIZE * (p * C * OC + column), m + SIZE * p * plane,
-                    1, 0, 0, 1, 0, 0, C, 1, OC, C, width, 0, 0,
+                    1, 0, 0, 1, 0, 0, C, 1, OC, C, width, 0, 0, 0,
                 )  # fmt: skip
             t = 0
             while t < count:
@@ -223,7 +223,7 @@ def winograd_taps(x, dy, s, images, H, W, C, OH, OW, OC, ph, pw, scratch):
                 d = block_units(left)
                 panel(
                     d, C, OC - column, scratch + SIZE * p * v_plane, g + SIZE * (p * g_plane + column),
-                    s + SIZE * (p * C * OC + column), 1, 0, 0, 1, 0, 0, count, C, OC, 1, OC, 1 if begin > 0 else 0, 0,
+                    s + SIZE * (p * C * OC + column), 1, 0, 0, 1, 0, 0, count, C, OC, 1, OC, 1 if begin > 0 else 0, 0, 0,
                 )  # fmt: skip
                 column += d * UNIT
                 left -= d

@@ -190,6 +190,7 @@ def _gradient(
     o: Lowering, slot: str, pair: tuple[tuple[Any, Matrices], tuple[Any, Matrices]], result: Matrices, alpha: float
 ) -> None:
     """Append the product that is a gradient: added by the kernel itself where that is one addition an element."""
+    o.only(slot)
     weights = slot == "Y@GRAD"
     part = o.threads if weights else 0  # beside the parts of X@GRAD
     left, right = pair[0][1], pair[1][1]

@@ -10,6 +10,7 @@ import pytest
 
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
+from pe_cli.devices.native import ANYONE
 from pe_cli.devices.parts import in_order, pieces
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
@@ -41,6 +42,12 @@ def test_parts_wait_for_what_is_before_and_what_is_behind_waits_for_all_of_them(
 def test_a_work_without_calls_hands_its_waits_on():
     found = pieces([0, 1, 0], [calls(0, 1), calls(), calls(None)], [frozenset(), frozenset({0}), frozenset({1})])
     assert shown(found) == [(0, 1, []), (1, 2, []), (2, 2, [0, 1]), (2, 3, [2])]
+
+
+def test_what_is_no_part_is_anyones_where_threads_share_a_home():
+    rows, waits = [calls(None), calls(0, 1), calls()], [frozenset(), frozenset({0}), frozenset({1})]
+    assert [p.home for p in pieces([0, 0, 0], rows, waits, [1, 1, 1], 2)] == [ANYONE, 0, 1, ANYONE]
+    assert [p.home for p in pieces([0, 0, 1], rows, waits, [2, 2, 2], 4)] == [0, 0, 2, 1]
 
 
 def test_calls_of_a_part_come_together_and_pass_no_other_call():
@@ -137,6 +144,46 @@ def test_threads_of_one_device_share_an_update(optimizer):
         found, _ = _train(37, 517, 301, optimizer, threads)
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=f"{name} with {threads} threads")
+
+
+def _towers(threads):
+    main, startup = Program("main"), Program("startup")
+    main.random_seed = startup.random_seed = 3
+    with program_guard(main, startup):
+        x = find("data").fn("x", [96])
+        ends = []
+        for _ in range(6):
+            y = x
+            for _ in range(3):
+                y = find("fc").fn(y, 96, act="relu")
+            ends.append(y)
+        loss = find("mean").fn(find("square").fn(find("sum").fn(ends)))
+        OPTIMIZERS["SGD"](learning_rate=0.01).minimize(loss)
+    scope = Scope([Place("cpu", 0)])
+    Executor(startup, scope, seed=3).run({})
+    executor = Executor(main, scope, seed=3, execution=ExecutionStrategy(num_threads=threads))
+    for step in range(3):
+        executor.run({"x": np.random.default_rng(step).standard_normal((64, 96)).astype("float32")}, [loss.name], step)
+    return {name: scope.get(name) for name in scope}, executor.newest
+
+
+def test_gradients_of_one_op_do_not_wait_for_each_other_where_threads_have_enough_side_by_side():
+    expected, _ = _towers(1)
+    for threads in (2, 3):
+        found, plan = _towers(threads)
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value, err_msg=f"{name} with {threads} threads")
+    waits = plan.waits(3)
+    by_node = {}
+    for i, task in enumerate(plan.tasks):
+        by_node.setdefault(task.node, []).append(i)
+    both = [row for row in by_node.values() if len(row) == 2]
+    assert len(both) == 12  # of 18 layers the first of each tower has no gradient of what it reads
+    for values, weights in both:
+        assert values in waits[weights]  # the weights change in place, after they were read
+        readers = [i for i, t in enumerate(plan.tasks) if i > weights and set(t.reads) & set(plan.tasks[values].writes)]
+        assert readers
+        assert all(weights not in waits[i] for i in readers)
 
 
 @pytest.mark.parametrize(("m", "n", "k"), PRODUCTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pe_cli.devices.native import ANYONE
 from pe_cli.devices.tape import Chain, Instruction, Tape
 from pe_cli.kernels.cache import Instance, addresses
 from pe_cli.kernels.lang import Int, PtrF64, PtrI64, Status, kernel, pointer_f64
@@ -47,7 +48,7 @@ class Net:
             for i, ss in enumerate(self.sources)
         ]
         followers = [[j for j, ss in enumerate(self.sources) if i in ss] for i in range(nodes)]
-        chains = [Chain(((i, i + 1),), int(rng.integers(threads)), tuple(f)) for i, f in enumerate(followers)]
+        chains = [Chain(((i, i + 1),), int(rng.integers(ANYONE, threads)), tuple(f)) for i, f in enumerate(followers)]
         self.tape = Tape(instructions, found, chains, threads)
 
     def expected(self) -> np.ndarray:
@@ -84,6 +85,25 @@ def test_a_failed_step_names_its_instruction_and_the_next_step_runs(threads):
         instruction, report = failed
         assert instruction.op == 0
         assert report[:2] == [1, 17]
+
+
+def test_nodes_that_threads_kept_in_a_failed_step_are_not_run_in_the_next():
+    flag, counts = np.zeros(1, np.int64), np.zeros((9, 8))
+    fails, adds = Instance(fail_when), Instance(add_inputs)
+    found = addresses([fails, adds])
+    none = np.zeros(1, np.int64)
+    instructions = [Instruction(adds, (counts[i].ctypes.data, none.ctypes.data, 0, 8), i, None) for i in range(9)]
+    instructions[1] = Instruction(fails, (flag.ctypes.data, 0), 1, 1)
+    # the first makes all others ready: a thread runs the one that fails, and keeps the last
+    chains = [Chain(((0, 1),), ANYONE, tuple(range(1, 9))), *(Chain(((i, i + 1),), ANYONE, ()) for i in range(1, 9))]
+    tape = Tape(instructions, found, chains, 2)
+    for _ in range(100):
+        flag[0] = 1
+        assert tape.run() is not None
+        flag[0] = 0
+        counts[:] = 0
+        assert tape.run() is None
+        assert (counts[[0, *range(2, 9)]] == 1).all()
 
 
 def test_two_tapes_take_turns_on_one_pool():

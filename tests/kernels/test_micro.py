@@ -23,13 +23,15 @@ def product(
     ws2: Int, depth: Int, xk: Int, wk: Int, xr: Int, yr: Int, acc: Int,
     ahead: Int,
 ):  # fmt: skip
-    panel(units, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr, yr, acc, ahead)
+    panel(units, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr, yr, acc, w if ahead == 2 else ahead, wk)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("width", WIDTHS, ids="{} registers".format)
-@pytest.mark.parametrize("acc", [pytest.param(0, id="overwrites"), pytest.param(1, id="adds")])
-def test_every_row_count_and_tail_matches_numpy_and_touches_nothing_else(call, guarded, rng, dtype, width, acc):
+@pytest.mark.parametrize(
+    ("acc", "ahead"), [pytest.param(0, 2, id="overwrites"), pytest.param(1, 0, id="adds"), pytest.param(1, 1, id="adds, asking ahead")]
+)
+def test_every_row_count_and_tail_matches_numpy_and_touches_nothing_else(call, guarded, rng, dtype, width, acc, ahead):
     unit = UNIT.value(dtype)
     units = round(width * LANES.value(dtype) / unit)
     assert units * unit == width * LANES.value(dtype)
@@ -61,7 +63,7 @@ def test_every_row_count_and_tail_matches_numpy_and_touches_nothing_else(call, g
                 depth,
                 columns,
                 acc,
-                1 - acc,
+                ahead,
             )
             np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
 
