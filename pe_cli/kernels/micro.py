@@ -18,9 +18,9 @@ even numbers are whole registers, and 1 and 3 are halves side by side, so that 2
 acc is 1 to add to y, 0 to overwrite it, and `PAST` to overwrite it past the caches where the block is whole lines: y and yr have
 to be, and `far.fence_past` has to follow. Any other acc is the address of a factor: y += factor * sum, rounded as fma rounds.
 
-ahead is 1 where x may come from memory: while a block is computed, what the next ones take of its rows is asked for, and before
-it what it is added to. Any other address is of what is wanted next, and is asked for too: as many bytes as the block takes of a
-row of w, and as often as it takes rows of w, pace elements apart. That costs a hundredth where all is near.
+ahead is 1 where x may come from memory: while a block is computed, what the next ones take of its rows is asked for, and before it
+what it is added to. Any other address is of what is wanted next, and is asked for too: as many bytes as the block takes of a row of w, and
+as often as it takes rows of w, pace elements apart; where xk is not 1, as far apart as those. That costs a hundredth where all is near.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ class _Emitter(VectorCode):
         from pe_cli.kernels.target import vector_registers
 
         b, a = self.b, self.a
-        for stride in ("xs1", "ws1", "xs2", "ws2", "xk", "wk", "xr", "yr", "pace"):
+        for stride in ("xs1", "ws1", "xs2", "ws2", "xk", "wk", "xr", "yr"):
             a[stride] = b.mul(a[stride], self.constant(self.size))
-        for stride in ("xr", "xk", "wk", "pace"):
+        for stride in ("xr", "xk", "wk"):
             a[f"{stride}1"] = a[stride]
             a[f"{stride}2"] = b.shl(a[stride], self.constant(1))
             a[f"{stride}3"] = b.mul(a[stride], self.constant(3))
@@ -117,6 +117,9 @@ class _Emitter(VectorCode):
         adds = b.and_(b.icmp_signed("!=", a["acc"], self.constant(0)), b.icmp_signed("!=", a["acc"], self.constant(PAST)))
         a["ask_y"] = b.and_(wanted, adds)
         a["ask"] = b.icmp_unsigned(">", a["ahead"], self.constant(1))
+        a["beyond"] = b.sub(a["ahead"], a["w"])
+        for k in range(1, UNROLLED):
+            a[f"pace{k}"] = b.mul(a["pace"], self.constant(k * self.size))
         a["ask_x"] = b.and_(wanted, b.icmp_signed(">", a["xk"], self.constant(LINE)))
         simply = b.icmp_signed("==", a["acc"], self.constant(1))
         a["factor"] = b.select(simply, self.one(), b.inttoptr(a["acc"], self.element.as_pointer()))
@@ -196,8 +199,7 @@ class _Emitter(VectorCode):
         # Rows in groups of four share a pointer: base + {0, 1, 2, 3}*xr are addressing modes, twelve pointers would
         # spill.
         bases = [b.inttoptr(b.add(x, b.mul(a["xr"], self.constant(r))), self.byte_pointer) for r in range(0, rows, 4)]
-        others = [b.inttoptr(a[name], self.byte_pointer) for name in ("w", "ahead")]
-        made = self.sums(rows, [*bases, *others], [self.zero] * len(cells))
+        made = self.sums(rows, x, [*bases, b.inttoptr(a["w"], self.byte_pointer)], [self.zero] * len(cells))
         end = b.block
         b.branch(summed)
         b.position_at_end(summed)
@@ -233,30 +235,22 @@ class _Emitter(VectorCode):
         """Return whether a block of rows may be written past the caches: the tallest, in whole lines."""
         return self.mask is None and self.lanes * self.size == LINE and rows * self.vectors >= self.unrolled()
 
-    def sums(self, rows: int, pointers: list[Any], sums: list[Any]) -> list[Any]:
-        """Emit the sums.
-
-        Args:
-            rows: of the block.
-            pointers: to rows of x, four rows each; to w; and to what is asked for.
-            sums: from where they start.
-        """
+    def sums(self, rows: int, x: Any, pointers: list[Any], sums: list[Any]) -> list[Any]:
         a = self.a
         count = len(pointers)
 
         def move(held: list[Any], x: str, w: str) -> list[Any]:
-            *xs, at_w, asked = held
-            return [*(self.at(p, a[x]) for p in xs), self.at(at_w, a[w]), asked]
+            return [self.at(p, a[x]) for p in held[:-1]] + [self.at(held[-1], a[w])]
 
         def innermost(values: list[Any]) -> list[Any]:
             held = values[:count]
-            now = self.multiply([self.step(held[r // 4], "xr", r % 4) for r in range(rows)], held[-2], values[count:])
-            *moved, asked = move(held, "xk", "wk")
-            return [*map(self.opaque, moved), asked, *now]
+            now = self.multiply([self.step(held[r // 4], "xr", r % 4) for r in range(rows)], held[-1], values[count:])
+            moved = move(held, "xk", "wk")
+            return [*map(self.opaque, moved), *now]
 
         def middle(values: list[Any]) -> list[Any]:
             held = values[:count]
-            return [*move(held, "xs2", "ws2"), *self.deepest(rows, values, innermost)[count:]]
+            return [*move(held, "xs2", "ws2"), *self.deepest(rows, x, values, innermost)[count:]]
 
         def outer(values: list[Any]) -> list[Any]:
             held = values[:count]
@@ -264,7 +258,7 @@ class _Emitter(VectorCode):
 
         return self.loop(a["n1"], [*pointers, *sums], outer)[count:]
 
-    def deepest(self, rows: int, values: list[Any], one: Any) -> list[Any]:
+    def deepest(self, rows: int, x: Any, values: list[Any], one: Any) -> list[Any]:
         """Emit the sum over depth: by fours where x has stride 1 in either direction, the others one by one.
 
         Four share their pointers, so that a round is little more than arithmetic and loads.
@@ -276,17 +270,26 @@ class _Emitter(VectorCode):
 
         def rounds(cell: Any) -> Any:
             def body(values: list[Any]) -> list[Any]:
-                *xs, w, asked = values[:count]
+                *xs, w = values[:count]
                 now = values[count:]
-                self.when(a["ask"], lambda: self.ask_for(asked, "pace", 0, self.vectors * self.lanes * self.size))
+                self.when(a["ask"], lambda: ask_next(cell, xs[0], w))
                 if cell is across:
                     self.when(a["ask_x"], lambda: self.ask_for(xs[0], "xk", LINE, 2 * LINE))
                 for k in range(UNROLLED):
                     now = self.multiply([cell(xs, r, k) for r in range(rows)], self.step(w, "wk", k), now)
-                moved = [*(self.step(x, "xk", UNROLLED) for x in xs), self.step(w, "wk", UNROLLED), self.step(asked, "pace", UNROLLED)]
+                moved = [*(self.step(x, "xk", UNROLLED) for x in xs), self.step(w, "wk", UNROLLED)]
                 return [*map(self.opaque, moved), *now]
 
             return body
+
+        def ask_next(cell: Any, now: Any, w: Any) -> None:
+            # Where a round is follows from pointers that are there: one more would take a register from those that ask for nothing.
+            b, size = self.b, self.vectors * self.lanes * self.size
+            if cell is along:
+                done = b.mul(b.sub(b.ptrtoint(now, self.i64), x), a["pace"])
+                self.ask_for(b.inttoptr(b.add(a["ahead"], done), self.byte_pointer), "pace", 0, size)
+            else:
+                self.ask_for(self.at(w, a["beyond"]), "wk", 0, size)
 
         def along(xs: list[Any], r: int, k: int) -> Any:
             return self.at(self.step(xs[r // 4], "xr", r % 4), self.constant(k * self.size))
