@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pe_cli.kernels.dots import MOST, dots
-from pe_cli.kernels.far import TOUCHED, fence_past, is_far, touch
+from pe_cli.kernels.far import fence_past, is_far, touch
 from pe_cli.kernels.lang import LANES, SIZE, UNIT, T, helper, pointer, shared
 from pe_cli.kernels.micro import PAST, WIDEST, block_units, panel
 from pe_cli.kernels.transpose import transpose
@@ -220,28 +220,25 @@ def add_bias(c, ldc, m, n, bias, cut):
 
 
 @helper
-def _rows(d, m, columns, depth, a, xr, xk, w, wk, c, ldc, add, in_run, more, pace):
-    """Compute m rows of a strip, some of which ask for what comes next: for further rows of A, or for parts of B.
+def _rows(d, m, columns, depth, a, xr, xk, w, wk, c, ldc, add, more_a, more, pace):
+    """Compute m rows of a strip, some of which ask for what comes next: for as many rows of A as a strip has columns, or the next strip.
 
     Args:
-        in_run: whether A's rows lie in one run of memory and are not near yet: as many as a strip has columns are as much as the strip.
-        more: address of what to ask for of B, 0 for nothing.
-        pace: elements between its parts, of which there are as many as the sums have terms.
+        more_a: whether further rows of A, which have stride 1, are asked for.
+        more: address of the next strip as it is stored, or of the rows of A after these; 0 for none.
+        pace: of that, as panels take it: elements between rows; below 0 where B is stored transposed, and of A.
     """
     row = 0
     while row < m:
-        rows, ahead = m - row, 1
-        step = pace
-        if in_run and rows > d * UNIT:
-            rows = step = d * UNIT
-            ahead = a + SIZE * (row + rows) * xr
+        rows, ahead, step = m - row, 1, 0
+        if more_a and rows > d * UNIT:
+            rows = d * UNIT
+            ahead, step = a + SIZE * (row + rows) * xr, -xr
         elif more != 0:
             rows = min(rows, ASKING)
-            ahead = more
+            ahead, step = more, pace
             more = 0
-        panel(
-            d, rows, columns, a + SIZE * row * xr, w, c + SIZE * row * ldc, 1, 0, 0, 1, 0, 0, depth, xk, wk, xr, ldc, add, ahead, step
-        )
+        panel(d, rows, columns, a + SIZE * row * xr, w, c + SIZE * row * ldc, 1, 0, 0, 1, 0, 0, depth, xk, wk, xr, ldc, add, ahead, step)
         row += rows
 
 
@@ -302,9 +299,8 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
             for i0 in range(0, m, ROWS):
                 high = min(ROWS, m - i0)
                 near = ta == 0 and n >= FEW and j0 == 0
-                in_run = near and lda <= depth + depth // 2  # then the first rows are brought near here, and the others asked for
-                if near and (in_run or high * depth <= TOUCHED):
-                    touch(a + SIZE * (i0 * lda + done), lda, min(high, WIDEST * LANES) if in_run else high, depth)
+                if near:  # the first rows of A; they ask for the others
+                    touch(a + SIZE * (i0 * lda + done), lda, min(high, WIDEST * LANES), depth)
                 left = (wide + UNIT - 1) // UNIT
                 strip = scratch
                 j = j0
@@ -314,11 +310,14 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
                     if pack and i0 == 0:
                         make_strip(tb, from_b, ldb, depth, d, j0 + wide - j, strip, 1 if m >= FEW and j == j0 else 0)
                     w, wk = (strip, d * UNIT) if pack else (from_b, ldb)
-                    # The next strip of B is one run of memory, or lies beside this one.
-                    more = i0 == 0 and j + d * UNIT < n and (tb == 0 or ldb <= depth + depth // 2)
+                    more, pace = 0, 0
+                    if i0 == 0 and j + d * UNIT < n:
+                        more, pace = from_b + SIZE * d * UNIT * (ldb if tb else 1), -ldb if tb else ldb
+                    elif near and left == d and i0 + high < m:
+                        more, pace = a + SIZE * ((i0 + high) * lda + done), -lda
                     _rows(
                         d, high, n - j, depth, a + SIZE * (i0 * xr + done * xk), xr, xk, w, wk, c + SIZE * (i0 * ldc + j), ldc, add,
-                        in_run and j == j0, from_b + SIZE * d * UNIT * (ldb if tb else 1) if more else 0, d * UNIT if tb else ldb,
+                        near and j == j0, more, pace,
                     )  # fmt: skip
                     strip += SIZE * d * UNIT * depth
                     j += d * UNIT

@@ -19,8 +19,9 @@ acc is 1 to add to y, 0 to overwrite it, and `PAST` to overwrite it past the cac
 to be, and `far.fence_past` has to follow. Any other acc is the address of a factor: y += factor * sum, rounded as fma rounds.
 
 ahead is 1 where x may come from memory: while a block is computed, what the next ones take of its rows is asked for, and before it
-what it is added to. Any other address is of what is wanted next, and is asked for too: as many bytes as the block takes of a row of w, and
-as often as it takes rows of w, pace elements apart; where xk is not 1, as far apart as those. That costs a hundredth where all is near.
+what it is added to. Any other address is of a matrix that is wanted next, its rows pace elements apart, and part of it is asked for too:
+as many rows and columns as the block takes of w; or of its transpose, where pace is below 0, and means the same without the sign.
+With an xk that is not 1 it is the former, and wk stands for pace. That costs a hundredth where all is near.
 """
 
 from __future__ import annotations
@@ -118,6 +119,8 @@ class _Emitter(VectorCode):
         a["ask_y"] = b.and_(wanted, adds)
         a["ask"] = b.icmp_unsigned(">", a["ahead"], self.constant(1))
         a["beyond"] = b.sub(a["ahead"], a["w"])
+        a["turned"] = b.icmp_signed("<", a["pace"], self.constant(0))
+        a["pace"] = b.select(a["turned"], b.neg(a["pace"]), a["pace"])
         for k in range(1, UNROLLED):
             a[f"pace{k}"] = b.mul(a["pace"], self.constant(k * self.size))
         a["ask_x"] = b.and_(wanted, b.icmp_signed(">", a["xk"], self.constant(LINE)))
@@ -286,8 +289,10 @@ class _Emitter(VectorCode):
             # Where a round is follows from pointers that are there: one more would take a register from those that ask for nothing.
             b, size = self.b, self.vectors * self.lanes * self.size
             if cell is along:
-                done = b.mul(b.sub(b.ptrtoint(now, self.i64), x), a["pace"])
-                self.ask_for(b.inttoptr(b.add(a["ahead"], done), self.byte_pointer), "pace", 0, size)
+                done = b.sub(b.ptrtoint(now, self.i64), x)  # bytes of a row of x: the row of what is wanted, times the size of an element
+                across = b.select(a["turned"], b.sub(done, b.urem(done, self.constant(size))), self.constant(0))
+                start = b.add(b.mul(b.sub(done, across), a["pace"]), across)
+                self.ask_for(b.inttoptr(b.add(a["ahead"], start), self.byte_pointer), "pace", 0, size)
             else:
                 self.ask_for(self.at(w, a["beyond"]), "wk", 0, size)
 

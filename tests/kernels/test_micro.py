@@ -23,13 +23,20 @@ def product(
     ws2: Int, depth: Int, xk: Int, wk: Int, xr: Int, yr: Int, acc: Int,
     ahead: Int,
 ):  # fmt: skip
-    panel(units, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr, yr, acc, w if ahead == 2 else ahead, wk)
+    asked, pace = (w, wk) if ahead == 2 else (x, -xr)
+    panel(units, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr, yr, acc, asked if ahead > 1 else ahead, pace)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("width", WIDTHS, ids="{} registers".format)
 @pytest.mark.parametrize(
-    ("acc", "ahead"), [pytest.param(0, 2, id="overwrites"), pytest.param(1, 0, id="adds"), pytest.param(1, 1, id="adds, asking ahead")]
+    ("acc", "ahead"),
+    [
+        pytest.param(0, 2, id="overwrites, asking for a matrix"),
+        pytest.param(0, 3, id="overwrites, asking for one transposed"),
+        pytest.param(1, 0, id="adds"),
+        pytest.param(1, 1, id="adds, asking ahead"),
+    ],
 )
 def test_every_row_count_and_tail_matches_numpy_and_touches_nothing_else(call, guarded, rng, dtype, width, acc, ahead):
     unit = UNIT.value(dtype)
