@@ -62,17 +62,17 @@ def quarters(m: int, n: int, k: int) -> list[Area]:
     return [Area(rows, pair) for rows in pairs(m, min(few // len(columns), 2, m // HIGH)) for pair in columns]
 
 
-def areas(m: int, n: int, k: int, threads: int, *, weights: bool = False) -> list[Area]:
-    """Cut a product [m, k] [k, n] for threads: along its longer side, so that all together they read the least.
+def areas(m: int, n: int, k: int, threads: int, *, by_columns: bool | None = None) -> list[Area]:
+    """Cut a product [m, k] [k, n] for threads.
 
     No part is as narrow as a product that `gemm` does by dot products.
 
     Args:
         m, n, k: sizes.
         threads: most parts.
-        weights: the product is the gradient of weights: cut into rows, as their update is.
+        by_columns: whether columns are divided, and not rows; default: the longer side, so that all together they read the least.
     """
     parts = max(1, min(threads, 2 * m * n * k // ENOUGH))
-    if not weights and n > m and n // parts >= COLUMNS:
+    if (n > m if by_columns is None else by_columns) and n // parts >= COLUMNS:
         return [Area((0, m), pair) for pair in column_pairs(n, parts)]
     return [Area(pair, (0, n)) for pair in pairs(m, min(parts, m // (4 * NARROW)))]

@@ -54,15 +54,15 @@ def negative(x: PtrU, out: Ptr):
 
 @kernel
 def product_times(
-    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, factor: Ptr, once: Int, whole: Ptr,
+    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, ldc: Int, factor: Ptr, once: Int, whole: Ptr,
     scratch: Ptr,
 ):  # fmt: skip
     """c += factor op(a) op(b), with the bits of a product and then a step of sgd, whose rate is -factor.
 
-    once is `adds_at_once`; if not, whole has room for the product.
+    once is `adds_at_once`; if not, whole has room for the product, and ldc is n.
     """
     if once:
-        gemm(ta, tb, m, n, k, address(a), lda, address(b), ldb, address(factor), address(c), n, address(scratch))
+        gemm(ta, tb, m, n, k, address(a), lda, address(b), ldb, address(factor), address(c), ldc, address(scratch))
     else:
         gemm(ta, tb, m, n, k, address(a), lda, address(b), ldb, 0, address(whole), n, address(scratch))
         step = factor[0]
@@ -133,7 +133,7 @@ def multiply(
         alpha: factor.
         acc: 1 to add to out.
         part: number of the first part.
-        weights: see `areas`.
+        weights: it is the gradient of weights, cut into rows as their update is.
     """
     (a, left), (b, right), (c, result) = factors, others, out
     batch = broadcast(left.batch, right.batch, result.batch)
@@ -154,7 +154,7 @@ def multiply(
         )  # fmt: skip
 
     if len(table) == 1 and alpha == 1:
-        found = quarters(m, n, k) if o.helped else areas(m, n, k, o.threads, weights=weights)
+        found = quarters(m, n, k) if o.helped else areas(m, n, k, o.threads, by_columns=False if weights else None)
         if len(found) > 1:
             for number, area in enumerate(found, part):
                 (top, _), (side, _) = area.rows, area.columns
@@ -221,13 +221,15 @@ def _descend(
     (a, left), (b, right) = pair
     n, k = result.columns, left.width
     room = o.scratch(1 if once else out.size, out.dtype)
-    found = areas(result.rows, n, max(k, AS_MUCH), o.threads, weights=True)
+    # Cut as the product that reads the parameter in the next step, where that has k rows: each thread finds its own part in its cache.
+    found = areas(result.rows, n, max(k, AS_MUCH), o.threads, by_columns=once and n > k)
     for number, area in enumerate(found):
-        top, end = area.rows
+        (top, end), (side, edge) = area.rows, area.columns
         o.call(
-            product_times, int(left.transposed), int(right.transposed), end - top, n, k,
-            Offset(a, top * (1 if left.transposed else left.columns)), left.columns, b, right.columns, Offset(out, top * n),
-            factor, int(once), Offset(room, 0 if once else top * n), o.scratch(gemm_scratch(n, k), out.dtype),
+            product_times, int(left.transposed), int(right.transposed), end - top, edge - side, k,
+            Offset(a, top * (1 if left.transposed else left.columns)), left.columns,
+            Offset(b, side * (right.columns if right.transposed else 1)), right.columns, Offset(out, top * n + side), n,
+            factor, int(once), Offset(room, 0 if once else top * n), o.scratch(gemm_scratch(edge - side, k), out.dtype),
             part=number if len(found) > 1 else None,
         )  # fmt: skip
 

@@ -187,11 +187,11 @@ def test_gradients_of_one_op_do_not_wait_for_each_other_where_threads_have_enoug
 
 
 @pytest.mark.parametrize(("m", "n", "k"), PRODUCTS)
-@pytest.mark.parametrize("weights", [False, True])
-def test_areas_cover_a_product_once(m, n, k, weights):
+@pytest.mark.parametrize("by_columns", [None, False, True])
+def test_areas_cover_a_product_once(m, n, k, by_columns):
     for threads in (1, 2, 3, 64):
         seen = np.zeros((m, n), int)
-        for area in areas(m, n, k, threads, weights=weights):
+        for area in areas(m, n, k, threads, by_columns=by_columns):
             seen[slice(*area.rows), slice(*area.columns)] += 1
             assert min(area.rows[1] - area.rows[0], area.columns[1] - area.columns[0]) >= min(m, n, NARROW + 1)
         assert (seen == 1).all()
