@@ -115,8 +115,8 @@ def _types(source: Source, graph: Graph) -> Callable[[VarNode], TensorType] | No
     """Return the types for the config's batch, all sizes known; None where only data shows them."""
     from pe_cli.core.errors import PeError
     from pe_cli.execute.estimate import batch_types
-    from pe_cli.execute.lower import device_types
     from pe_cli.execute.split import split_sizes
+    from pe_cli.execute.types import device_types
     from pe_cli.graph.sequences import resolve
 
     try:

@@ -94,7 +94,7 @@ def _types(program: Program) -> dict[str, TensorType]:
     """Return the types of every variable for one sample; those without a known size are left as they are."""
     from pe_cli.core.errors import PeError
     from pe_cli.execute.estimate import batch_types
-    from pe_cli.execute.lower import concrete_types
+    from pe_cli.execute.types import concrete_types
     from pe_cli.graph.sequences import resolve
 
     known = {v.name: v.type for v in program.list_vars()}

@@ -59,15 +59,16 @@ def pieces(
     shared = threads > 1 and len(set(homes)) == 1
     for home, row, found, step in zip(homes, calls, waits, apart or [0] * len(homes), strict=True):
         before = frozenset().union(*(last[w] for w in found)) if found else frozenset()
+        whole = ANYONE if shared else home
         if not row:
-            out.append(Piece(ANYONE if shared else home, at, at, before))
+            out.append(Piece(whole, at, at, before))
             before = frozenset({len(out) - 1})
         for numbered, group in itertools.groupby(row, key=lambda c: c.part is not None):
             first = len(out)
             for number, part in itertools.groupby(group, key=lambda c: c.part):
                 end = at + len(list(part))
-                to = (home + step * (number or 0)) % threads if step else home
-                out.append(Piece(ANYONE if shared and not numbered else to, at, end, before))
+                to = whole if number is None else (home + step * number) % threads if step else home
+                out.append(Piece(to, at, end, before))
                 at = end
             assert numbered or len(out) == first + 1
             before = frozenset(range(first, len(out)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pe_cli.devices.native import ANYONE
 from pe_cli.execute.plan import Plan
 from pe_cli.kernels.calls import Buffer, Numbers, Offset, Table
 
@@ -30,7 +31,8 @@ def describe_plan(plan: Plan) -> str:
     for i, chain in enumerate(tape.chains if tape else ()):
         follow = " -> " + ", ".join(map(str, chain.successors)) if chain.successors else ""
         spans = ", ".join(f"{begin}..{end - 1}" for begin, end in _joined(chain.spans))
-        lines.append(f"chain {i}: calls {spans or 'none'} on thread {chain.home}{follow}")
+        where = "any thread" if chain.home == ANYONE else f"thread {chain.home}"
+        lines.append(f"chain {i}: calls {spans or 'none'} on {where}{follow}")
     return "\n".join(lines) + "\n"
 
 

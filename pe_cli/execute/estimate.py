@@ -13,10 +13,10 @@ from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.memory import aligned
 from pe_cli.execute.device_memory import plan_devices
-from pe_cli.execute.lower import device_types
 from pe_cli.execute.plan import lowering
 from pe_cli.execute.request import Request
 from pe_cli.execute.split import split_sizes
+from pe_cli.execute.types import device_types
 from pe_cli.graph.pipeline import Target, apply_passes
 from pe_cli.graph.replicate import replicate, shared_variables
 from pe_cli.graph.sequences import Sequences, resolve

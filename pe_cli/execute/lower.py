@@ -23,7 +23,7 @@ from pe_cli.ops.areas import HELP_PARTS
 from pe_cli.ops.lowering import Buffer, Call, Lowering
 from pe_cli.ops.registry import OpDef, find
 from pe_cli.ops.selected_rows import merge_shard
-from pe_cli.program.ir import EMPTY, Operator, Program, Role
+from pe_cli.program.ir import EMPTY, Operator, Role
 
 #: Ids of a shard of a gather or of an update: fewer are not worth waking a thread for.
 MIN_ROWS = 512
@@ -55,45 +55,6 @@ class Task:
     part: tuple[int, int] | None = None
     beside: bool = False
     takers: Takers = Takers.DEVICE
-
-
-def device_types(graph: Graph, feeds: Sequence[Mapping[str, TensorType]]) -> list[dict[str, TensorType]]:
-    """Return the type of every variable on every device; arguments of `concrete_types`, for each device."""
-    types = [concrete_types(graph.program, given) for given in feeds]
-    joined = {}
-    for name in graph.homes:
-        rows = sum(types[d][name].shape[0] for d in graph.active)
-        joined[name] = types[0][name].with_shape(rows, *types[0][name].shape[1:])
-    return [concrete_types(graph.program, given, joined) for given in feeds] if joined else types
-
-
-def concrete_types(
-    program: Program, feeds: Mapping[str, TensorType], joined: Mapping[str, TensorType] | None = None
-) -> dict[str, TensorType]:
-    """Return the type of every variable for a batch.
-
-    Args:
-        program: checked by inference when it was built.
-        feeds: types of the data variables, all sizes known.
-        joined: types of variables that several devices make together.
-
-    Raises:
-        PeError: sizes that only the batch shows do not fit, with the layer's place.
-    """
-    block = program.global_block()
-    types = {name: v.type for name, v in block.vars.items() if v.type.known and (v.persistable or not v.is_data)}
-    types |= feeds
-    for op in block.ops:
-        try:
-            found = block.infer(op, types.__getitem__)
-        except PeError as error:
-            error.at = error.at or op.at
-            raise
-        for slot, names in op.outputs.items():
-            for name, kind in zip(names, found.get(slot, ()), strict=False):
-                if name != EMPTY:
-                    types[name] = kind if joined is None else joined.get(name, kind)
-    return types
 
 
 def op_seed(seed: int, output: str) -> int:
@@ -290,8 +251,8 @@ class GraphLowering:
             made.takers = Takers.ALL
         elif low.helped:
             made.takers = Takers.IDLE
-        whole = self.threads > 1 and not self.cuts and made.takers is Takers.DEVICE and not shares
-        return _by_output(made, low.made, outs) if whole else [made]
+        side_by_side = self.threads > 1 and not self.cuts and made.takers is Takers.DEVICE
+        return _by_output(made, outs) if side_by_side else [made]
 
     def _addends(self, op: Operator, ins: dict[str, list[Buffer | None]]) -> list[list[Buffer]]:
         """Put the first active device's gradients in place where an update adds them up itself; return those of the others."""
@@ -376,14 +337,14 @@ class GraphLowering:
         return made
 
 
-def _by_output(task: Task, made: Sequence[str | None], outs: Mapping[str, Sequence[Buffer | None]]) -> list[Task]:
+def _by_output(task: Task, outs: Mapping[str, Sequence[Buffer | None]]) -> list[Task]:
     """Return a task as one for each output, where every call is for one alone (`Lowering.only`): they wait for no more than they read."""
-    slots = dict.fromkeys(made)
-    if len(slots) < 2 or None in slots or len(made) != len(task.calls):
+    slots = dict.fromkeys(call.output for call in task.calls)
+    if len(slots) < 2 or None in slots:
         return [task]
     found = []
     for slot in slots:
-        calls = [call for call, of in zip(task.calls, made, strict=True) if of == slot]
+        calls = [call for call in task.calls if call.output == slot]
         touched = {b for call in calls for arg in call.args for b in buffers_of(arg)}
         reads, scratch = ([b for b in row if b in touched] for row in (task.reads, task.scratch))
         writes = [b for b in outs[slot or ""] if b is not None]

@@ -17,10 +17,11 @@ from pe_cli.execute.cost import costs, wide
 from pe_cli.execute.device_memory import plan_devices
 from pe_cli.execute.doors import Door
 from pe_cli.execute.late import late_nodes
-from pe_cli.execute.lower import GraphLowering, Task, device_types
+from pe_cli.execute.lower import GraphLowering, Task
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
 from pe_cli.execute.processes import Whole, whole_of
 from pe_cli.execute.request import Request, fetched_rows
+from pe_cli.execute.types import device_types
 from pe_cli.execute.updates import Updates
 from pe_cli.graph.replicate import shared_variables
 from pe_cli.graph.ssa import Graph

@@ -51,7 +51,7 @@ def whole_of(
         types: of every variable, by device of this process.
         peers: the processes, each with as many devices.
     """
-    from pe_cli.execute.lower import concrete_types
+    from pe_cli.execute.types import concrete_types
 
     feeds, sizes = batch
     first = peers.rank * len(graph.places)

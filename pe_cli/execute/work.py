@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pe_cli.core.errors import PeError
 from pe_cli.execute.cost import MOVED, Cost, costs, on_threads
 from pe_cli.execute.estimate import batch_types
-from pe_cli.execute.lower import concrete_types
+from pe_cli.execute.types import concrete_types
 from pe_cli.graph.sequences import resolve
 from pe_cli.program.ir import Program, Role
 

@@ -69,6 +69,7 @@ class Call:
         second: element type U.
         part: neighbouring calls with numbers may run at the same time, those of one number in order; None waits for all
             calls before, and all after wait for it.
+        output: slot of the only output that it is for; see `Lowering.only`.
     """
 
     kernel: Any
@@ -76,6 +77,7 @@ class Call:
     dtype: str
     second: str
     part: int | None = None
+    output: str | None = None
 
 
 def buffers_of(arg: Any) -> list[Buffer]:

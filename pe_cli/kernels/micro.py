@@ -239,6 +239,7 @@ class _Emitter(VectorCode):
         return self.mask is None and self.lanes * self.size == LINE and rows * self.vectors >= self.unrolled()
 
     def sums(self, rows: int, x: Any, pointers: list[Any], sums: list[Any]) -> list[Any]:
+        """Emit the three nested sums of a block that begins at address x, with pointers to every fourth row of it and to w."""
         a = self.a
         count = len(pointers)
 

@@ -33,7 +33,6 @@ class Lowering:
         helped: one thread does most of the parts; others help where they have nothing to do.
         more: gradients that such an update adds to those of its slot Grad: a list like it for every further device, in order.
         calls: what `call` collected.
-        made: for each of them, the slot of the output that it is for alone; see `only`.
         scratch_buffers: what `scratch` collected.
     """
 
@@ -49,7 +48,6 @@ class Lowering:
     helped: bool = False
     more: Sequence[Sequence[Buffer]] = ()
     calls: list[Call] = field(default_factory=list)
-    made: list[str | None] = field(default_factory=list)
     scratch_buffers: list[Buffer] = field(default_factory=list)
     _only: str | None = None
 
@@ -107,9 +105,9 @@ class Lowering:
                 dtype or _dtype_of(params, args, ("Ptr", "Addr")),
                 second or _dtype_of(params, args, ("PtrU",)),
                 part,
+                self._only,
             )
         )
-        self.made.append(self._only)
 
     def only(self, slot: str) -> None:
         """Say that the calls from here on write that output alone, and share no scratch with those for other outputs.
@@ -134,7 +132,6 @@ class Lowering:
         """
         kernel = HostKernel(fn, f"host:{name}", tuple(b.type for b in inputs), tuple(b.type for b in outputs))
         self.calls.append(Call(kernel, (STATUS, *inputs, *outputs), "float32", "float32"))
-        self.made.append(self._only)
 
     def scratch(self, elements: int, dtype: str = "float32") -> Buffer:
         """Return uninitialised memory that lives during this op only."""

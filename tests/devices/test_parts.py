@@ -13,6 +13,7 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.native import ANYONE
 from pe_cli.devices.parts import in_order, pieces
 from pe_cli.devices.scope import Scope
+from pe_cli.execute.describe import describe_plan
 from pe_cli.execute.executor import Executor
 from pe_cli.kernels.calls import Call
 from pe_cli.kernels.gemm import NARROW
@@ -184,6 +185,7 @@ def test_gradients_of_one_op_do_not_wait_for_each_other_where_threads_have_enoug
         readers = [i for i, t in enumerate(plan.tasks) if i > weights and set(t.reads) & set(plan.tasks[values].writes)]
         assert readers
         assert all(weights not in waits[i] for i in readers)
+    assert "on any thread" in describe_plan(plan)
 
 
 @pytest.mark.parametrize(("m", "n", "k"), PRODUCTS)

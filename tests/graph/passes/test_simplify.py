@@ -12,7 +12,8 @@ from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.execute.lower import GraphLowering, concrete_types
+from pe_cli.execute.lower import GraphLowering
+from pe_cli.execute.types import concrete_types
 from pe_cli.graph.passes import common_subexpressions, dead_code, fold_constants
 from pe_cli.graph.pipeline import apply_passes
 from pe_cli.graph.replicate import replicate

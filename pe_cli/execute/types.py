@@ -1,0 +1,49 @@
+"""The type of every variable of a program once a batch is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.graph.ssa import Graph
+from pe_cli.program.ir import EMPTY, Program
+
+
+def device_types(graph: Graph, feeds: Sequence[Mapping[str, TensorType]]) -> list[dict[str, TensorType]]:
+    """Return the type of every variable on every device; arguments of `concrete_types`, for each device."""
+    types = [concrete_types(graph.program, given) for given in feeds]
+    joined = {}
+    for name in graph.homes:
+        rows = sum(types[d][name].shape[0] for d in graph.active)
+        joined[name] = types[0][name].with_shape(rows, *types[0][name].shape[1:])
+    return [concrete_types(graph.program, given, joined) for given in feeds] if joined else types
+
+
+def concrete_types(
+    program: Program, feeds: Mapping[str, TensorType], joined: Mapping[str, TensorType] | None = None
+) -> dict[str, TensorType]:
+    """Return the type of every variable for a batch.
+
+    Args:
+        program: checked by inference when it was built.
+        feeds: types of the data variables, all sizes known.
+        joined: types of variables that several devices make together.
+
+    Raises:
+        PeError: sizes that only the batch shows do not fit, with the layer's place.
+    """
+    block = program.global_block()
+    types = {name: v.type for name, v in block.vars.items() if v.type.known and (v.persistable or not v.is_data)}
+    types |= feeds
+    for op in block.ops:
+        try:
+            found = block.infer(op, types.__getitem__)
+        except PeError as error:
+            error.at = error.at or op.at
+            raise
+        for slot, names in op.outputs.items():
+            for name, kind in zip(names, found.get(slot, ()), strict=False):
+                if name != EMPTY:
+                    types[name] = kind if joined is None else joined.get(name, kind)
+    return types
