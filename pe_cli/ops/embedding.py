@@ -51,6 +51,11 @@ def add_rows(g: Ptr, ids: PtrI64, dtable: Ptr, count: Int, begin: Int, end: Int,
         dtable[j] = T(0)
     for i in range(count):
         k = ids[i]
+        if i + AHEAD < count:
+            then = ids[i + AHEAD]
+            if then >= begin and then < end:
+                prefetch_row(g, i + AHEAD, width)
+                prefetch_row(dtable, then, width)
         if k != padding and k >= begin and k < end:
             for j in range(width):
                 dtable[k * width + j] += g[i * width + j]

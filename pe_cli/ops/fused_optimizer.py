@@ -10,15 +10,17 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, PtrU, Real, T, helper, kernel, pointer
-from pe_cli.kernels.vecmath import square_root
+from pe_cli.kernels.vecmath import absolute, square_root
 from pe_cli.ops.decay import add_l2, with_l2
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset, Table
-from pe_cli.ops.optimizer import accelerate, descend, momentum, momentum_step, rate, sgd_step
+from pe_cli.ops.optimizer import accelerate, descend, lists_in_place, momentum, momentum_step, rate, sgd_step
 from pe_cli.ops.optimizer_moments import adam, adam_step
 from pe_cli.ops.registry import Attr, Sample, op
 
 #: Elements at a time: their gradients stay in the first cache while they are added up.
 BLOCK = 2048
+#: Elements of a row of an embedding, about: where all of so many have never had a gradient, adam passes them over.
+QUIET = 128
 #: A share is at least this many elements: less is not worth waking a thread for.
 MIN_SHARE = 4096
 #: Elements of a cache line: no two shares write one.
@@ -105,26 +107,46 @@ def momentum_steps(
             move_on(p, v, g, n, step, mu, nesterov)
 
 
+@helper
+def all_zero(g, m, v, low, high):
+    """Whether elements are 0 in all three; mostly the first tells."""
+    if g[low] != T(0) or v[low] != T(0):
+        return False
+    total = T(0)
+    for i in range(low, high):
+        total += absolute(g[i]) + absolute(m[i]) + absolute(v[i])
+    return total == T(0)
+
+
 @kernel
 def adam_steps(
     params: PtrI64, gradients: PtrI64, firsts: PtrI64, seconds: PtrI64, powers1: PtrI64, powers2: PtrI64,
     more: PtrI64, extra: Int, sizes: PtrI64, count: Int, room: Addr, rate: PtrU, b1: Real, b2: Real, eps: Real,
 ):  # fmt: skip
-    """Both moments and the corrected step, for every parameter; `adam_powers` comes after."""
+    """Both moments and the corrected step, for every parameter; `adam_powers` comes after.
+
+    Words that no batch has had yet are most of a large embedding. Their gradients and moments are 0, and stay so, and the step is
+    0 / eps: they are read, and not computed or written.
+    """
     one = T(1)
     for k in range(count):
         pow1, pow2 = pointer(powers1[k]), pointer(powers2[k])
         step = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0]))
+        passes = eps > T(0) and absolute(step) < T(math.inf)
         for low in range(0, sizes[k], BLOCK):
             n = min(BLOCK, sizes[k] - low)
             p, g = pointer(params[k] + SIZE * low), pointer(gradient_block(gradients, more, extra, k, low, n, room))
             m, v = pointer(firsts[k] + SIZE * low), pointer(seconds[k] + SIZE * low)
-            for i in range(n):
-                first = b1 * m[i] + (one - b1) * g[i]
-                second = b2 * v[i] + (one - b2) * g[i] * g[i]
-                m[i] = first
-                v[i] = second
-                p[i] -= step * first / (square_root(second) + eps)
+            for begin in range(0, n, QUIET):
+                end = min(begin + QUIET, n)
+                if passes and all_zero(g, m, v, begin, end):
+                    continue
+                for i in range(begin, end):
+                    first = b1 * m[i] + (one - b1) * g[i]
+                    second = b2 * v[i] + (one - b2) * g[i] * g[i]
+                    m[i] = first
+                    v[i] = second
+                    p[i] -= step * first / (square_root(second) + eps)
 
 
 @kernel
@@ -173,6 +195,12 @@ def shares_of(sizes: Sequence[int], shares: int) -> list[list[tuple[int, int, in
     return found
 
 
+def _held(o: Lowering, slots: Sequence[str]) -> dict[str, Sequence[Buffer]]:
+    """Return the lists by slot: what an update changes is in place."""
+    changed = [s for s in slots if s != "Grad"]
+    return {"Grad": o.inputs("Grad")} | dict(zip(changed, lists_in_place(o, *changed), strict=True))
+
+
 def _run(o: Lowering, kernel_: object, slots: Sequence[str], whole: Sequence[str], settings: Sequence[float | int]) -> None:
     """Call a kernel over lists, once a share: parameters, gradients and state by slot, then the settings.
 
@@ -180,15 +208,16 @@ def _run(o: Lowering, kernel_: object, slots: Sequence[str], whole: Sequence[str
         slots: lists of buffers of the parameters' sizes.
         whole: lists of single elements.
     """
-    params = o.inputs("Param")
+    held = _held(o, (*slots, *whole))
+    params = held["Param"]
     found = shares_of([p.size for p in params], o.shares)
     for share, spans in enumerate(found):
 
         def table(buffers: Sequence[Buffer], spans: Sequence[tuple[int, int, int]] = spans) -> tuple[Offset, ...]:
             return tuple(Offset(buffers[k], low) for k, low, _ in spans)
 
-        tables = [Table(table(o.inputs(s))) for s in slots]
-        tables += [Table(tuple(o.inputs(s)[k] for k, _, _ in spans)) for s in whole]
+        tables = [Table(table(held[s])) for s in slots]
+        tables += [Table(tuple(held[s][k] for k, _, _ in spans)) for s in whole]
         more = Table(tuple(itertools.chain(*zip(*(table(row) for row in o.more), strict=True))))
         sizes = Numbers(tuple(n for _, _, n in spans))
         o.call(
@@ -204,8 +233,8 @@ def _run(o: Lowering, kernel_: object, slots: Sequence[str], whole: Sequence[str
     attrs={"decay": _DECAY},
     differentiable="",
     samples=[
-        Sample({"Param": [(3, 5), (7,)], "Grad": [(3, 5), (7,)], "LearningRate": rate}, name="two parameters"),
-        Sample({"Param": [(3, 5), (7,)], "Grad": [(3, 5), (7,)], "LearningRate": rate}, {"decay": 0.25}, "with decay"),
+        Sample({"Param": [(3, 5), (7,)], "Grad": [(3, 5), (7,)], "LearningRate": rate}, attrs, name, outputs={"ParamOut": 2})
+        for name, attrs in (("two parameters", {}), ("with decay", {"decay": 0.25}))
     ],
 )
 def fused_sgd(
@@ -246,7 +275,10 @@ def fused_sgd_cpu(o: Lowering) -> None:
     differentiable="",
     samples=[
         Sample(
-            {"Param": [(3, 5), (7,)], "Grad": [(3, 5), (7,)], "Velocity": [(3, 5), (7,)], "LearningRate": rate}, attrs, name
+            {"Param": [(3, 5), (7,)], "Grad": [(3, 5), (7,)], "Velocity": [(3, 5), (7,)], "LearningRate": rate},
+            attrs,
+            name,
+            outputs={"ParamOut": 2, "VelocityOut": 2},
         )
         for name, attrs in (("two", {}), ("two with decay", {"decay": 0.25, "use_nesterov": True}))
     ],
@@ -306,6 +338,7 @@ _STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
                 "Beta2Pow": [_positive, _positive],
             },
             name="two",
+            outputs=dict.fromkeys(("ParamOut", *(f"{s}Out" for s in _STATE)), 2),
         )
     ],
 )
@@ -336,7 +369,7 @@ def fused_adam_cpu(o: Lowering) -> None:
     """One call a share; the powers move on when all of them are done."""
     settings = tuple(float(o.attrs[a]) for a in ("beta1", "beta2", "epsilon"))
     _run(o, adam_steps, ("Param", "Grad", *_STATE[:2]), _STATE[2:], settings)
-    powers = [Table(tuple(o.inputs(s))) for s in _STATE[2:]]
+    powers = [Table(tuple(o.outputs(f"{s}Out"))) for s in _STATE[2:]]
     o.call(adam_powers, *powers, len(o.inputs("Param")), *settings[:2], dtype=o.inputs("Param")[0].dtype)
 
 
@@ -348,10 +381,10 @@ fused_sgd.spreads = fused_momentum.spreads = fused_adam.spreads = True
 
 def _each(o: Lowering, step: object, slots: Sequence[str], order: Sequence[str], settings: Sequence[float | int]) -> None:
     """Call the kernel of the single op for every parameter, after that of the decay."""
-    speed = o.input("LearningRate")
+    speed, held = o.input("LearningRate"), _held(o, slots)
     decay = float(o.attrs.get("decay", 0.0))
-    for k, p in enumerate(o.inputs("Param")):
-        of: dict[str, Any] = {"Rate": speed, "Size": p.size, **{s: o.inputs(s)[k] for s in slots}}
+    for k, p in enumerate(held["Param"]):
+        of: dict[str, Any] = {"Rate": speed, "Size": p.size, **{s: held[s][k] for s in slots}}
         if decay:
             of["Grad"] = o.scratch(p.size, p.dtype)
             o.call(add_l2, o.inputs("Grad")[k], p, of["Grad"], p.size, decay)

@@ -95,13 +95,18 @@ def in_place(o: Lowering, *slots: str | tuple[str, str]) -> list[Buffer]:
     Args:
         slots: input slots whose outputs are called `<slot>Out`, or (input, output).
     """
+    return [buffers[0] for buffers in lists_in_place(o, *slots)]
+
+
+def lists_in_place(o: Lowering, *slots: str | tuple[str, str]) -> list[Sequence[Buffer]]:
+    """Do as `in_place`, for slots of any number of variables."""
     found = []
     for slot in slots:
         given, made = slot if isinstance(slot, tuple) else (slot, f"{slot}Out")
-        source, out = o.input(given), o.output(made)
-        if source is not out:
-            o.call(copy, source, out, out.size)
-        found.append(out)
+        found.append(o.outputs(made))
+        for source, out in zip(o.inputs(given), found[-1], strict=True):
+            if source is not out:
+                o.call(copy, source, out, out.size)
     return found
 
 

@@ -102,3 +102,25 @@ def test_dpsgd_shortens_the_gradient_and_adds_noise_of_its_own_to_every_element(
     assert abs(np.corrcoef(*noise)[0, 1]) < 0.05
     still = run_op("dpsgd", {**inputs, "Grad": gradient / 10}, {**attrs, "sigma": 0.0})
     np.testing.assert_allclose(still, -gradient / 10)
+
+
+@pytest.mark.parametrize("epsilon", [1e-8, 0.0])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_fused_adam_passes_over_rows_without_gradients_only_where_nothing_would_change(epsilon, threads):
+    shape = (200, 96)  # rows that are no multiple of what is passed over
+    g, m, v = (np.abs(RNG.standard_normal(shape)).astype("float32") for _ in range(3))
+    g[::2] = m[::4] = v[::4] = 0  # every fourth row was never touched, another fourth not this time
+    g[100:110], m[120:130], v[140:150] = 0, 0, 0
+    g[197, 40], m[198, 50], v[199, 60] = np.nan, np.inf, 1e-40
+    p, power = RNG.standard_normal(shape).astype("float32"), np.array([0.5], "float32")
+    names = ("Param", "Grad", "Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
+    given = dict(zip(names, (p, g, m, v, power, power), strict=True))
+    rate = RATE.astype("float32")
+    one = run_op("adam", {**given, "LearningRate": rate}, {"epsilon": epsilon})
+    outs = ("ParamOut", "Moment1Out", "Moment2Out", "Beta1PowOut", "Beta2PowOut")
+    both = {name: [a, a[:7] if a.ndim > 1 else a] for name, a in given.items()}
+    found = run_op("fused_adam", {**both, "LearningRate": rate}, {"epsilon": epsilon}, dict.fromkeys(outs, 2), threads=threads)
+    assert np.isnan(one["ParamOut"]).any(axis=1).sum() == (51 if epsilon == 0 else 1)
+    for name in outs:
+        np.testing.assert_array_equal(found[name][0], one[name], err_msg=name)
+        np.testing.assert_array_equal(found[name][1], one[name][:7], err_msg=name)
