@@ -295,7 +295,7 @@ class BuildSection(Section):
         description="gradients of a variable that several ops read are added where they are made; fluid's default is false",
     )
     fuse_grad_update: StrictBool = Field(
-        default=True, description="gradients of weights are subtracted where they are made; with SGD on one CPU device"
+        default=True, description="gradients of weights are subtracted where they are made, those of tables also by Adam; on one CPU device"
     )
     enable_inplace: StrictBool = Field(default=True, description="ops may overwrite inputs that nobody needs any more")
     sync_batch_norm: StrictBool = Field(default=False, description="batch_norm over the samples of all devices")

@@ -31,8 +31,8 @@ class BuildStrategy:
         enable_auto_fusion: pointwise ops that feed one another are one op; fluid's default is false.
         enable_addto: gradients of a variable that several ops read are added where they are made, without a temporary and a sum;
             fluid's default is false.
-        fuse_grad_update: a gradient of weights that only sgd reads is subtracted by the op that makes it, where one CPU device runs the
-            program; our own.
+        fuse_grad_update: a gradient of weights that only sgd reads is subtracted by the op that makes it, and one of a table is taken
+            together with sgd or adam, where one CPU device runs the program; our own.
         enable_inplace: ops may overwrite inputs that nobody needs any more.
         sync_batch_norm: statistics over the samples of all devices.
         enable_sequential_execution: every device runs its ops in the program's order.

@@ -10,11 +10,11 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, PtrU, Real, T, helper, kernel, pointer
-from pe_cli.kernels.vecmath import absolute, square_root
+from pe_cli.kernels.vecmath import absolute
 from pe_cli.ops.decay import add_l2, with_l2
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset, Table
 from pe_cli.ops.optimizer import accelerate, descend, lists_in_place, momentum, momentum_step, rate, sgd_step
-from pe_cli.ops.optimizer_moments import adam, adam_step
+from pe_cli.ops.optimizer_moments import adam, adam_corrected, adam_span, adam_step, all_zero, move_powers
 from pe_cli.ops.registry import Attr, Sample, op
 
 #: Elements at a time: their gradients stay in the first cache while they are added up.
@@ -107,31 +107,18 @@ def momentum_steps(
             move_on(p, v, g, n, step, mu, nesterov)
 
 
-@helper
-def all_zero(g, m, v, low, high):
-    """Whether elements are 0 in all three; mostly the first tells."""
-    if g[low] != T(0) or v[low] != T(0):
-        return False
-    total = T(0)
-    for i in range(low, high):
-        total += absolute(g[i]) + absolute(m[i]) + absolute(v[i])
-    return total == T(0)
-
-
 @kernel
 def adam_steps(
     params: PtrI64, gradients: PtrI64, firsts: PtrI64, seconds: PtrI64, powers1: PtrI64, powers2: PtrI64,
     more: PtrI64, extra: Int, sizes: PtrI64, count: Int, room: Addr, rate: PtrU, b1: Real, b2: Real, eps: Real,
 ):  # fmt: skip
-    """Both moments and the corrected step, for every parameter; `adam_powers` comes after.
+    """Both moments and the corrected step, for every parameter; `move_powers` comes after.
 
     Words that no batch has had yet are most of a large embedding. Their gradients and moments are 0, and stay so, and the step is
     0 / eps: they are read, and not computed or written.
     """
-    one = T(1)
     for k in range(count):
-        pow1, pow2 = pointer(powers1[k]), pointer(powers2[k])
-        step = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0]))
+        step = T(adam_corrected(rate, pointer(powers1[k]), pointer(powers2[k])))
         passes = eps > T(0) and absolute(step) < T(math.inf)
         for low in range(0, sizes[k], BLOCK):
             n = min(BLOCK, sizes[k] - low)
@@ -139,23 +126,8 @@ def adam_steps(
             m, v = pointer(firsts[k] + SIZE * low), pointer(seconds[k] + SIZE * low)
             for begin in range(0, n, QUIET):
                 end = min(begin + QUIET, n)
-                if passes and all_zero(g, m, v, begin, end):
-                    continue
-                for i in range(begin, end):
-                    first = b1 * m[i] + (one - b1) * g[i]
-                    second = b2 * v[i] + (one - b2) * g[i] * g[i]
-                    m[i] = first
-                    v[i] = second
-                    p[i] -= step * first / (square_root(second) + eps)
-
-
-@kernel
-def adam_powers(powers1: PtrI64, powers2: PtrI64, count: Int, b1: Real, b2: Real):
-    """Move the powers of both decays on to the next step."""
-    for k in range(count):
-        pow1, pow2 = pointer(powers1[k]), pointer(powers2[k])
-        pow1[0] *= b1
-        pow2[0] *= b2
+                if not (passes and all_zero(g, m, v, begin, end)):
+                    adam_span(p, g, m, v, begin, end, step, b1, b2, eps)
 
 
 def _check(name: str, params: Sequence[TensorType], *states: Sequence[TensorType]) -> None:
@@ -370,7 +342,7 @@ def fused_adam_cpu(o: Lowering) -> None:
     settings = tuple(float(o.attrs[a]) for a in ("beta1", "beta2", "epsilon"))
     _run(o, adam_steps, ("Param", "Grad", *_STATE[:2]), _STATE[2:], settings)
     powers = [Table(tuple(o.outputs(f"{s}Out"))) for s in _STATE[2:]]
-    o.call(adam_powers, *powers, len(o.inputs("Param")), *settings[:2], dtype=o.inputs("Param")[0].dtype)
+    o.call(move_powers, *powers, len(o.inputs("Param")), *settings[:2], dtype=o.inputs("Param")[0].dtype)
 
 
 fused_sgd.spreads = fused_momentum.spreads = fused_adam.spreads = True

@@ -6,8 +6,8 @@ import math
 
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, kernel
-from pe_cli.kernels.vecmath import square_root
+from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Real, T, apart, helper, kernel, pointer
+from pe_cli.kernels.vecmath import absolute, square_root
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.optimizer import check_update, in_place, row_sample, state_samples, sum_of_squares
@@ -22,17 +22,48 @@ _ADAM_STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
 # --- adam and adamax --------------------------------------------------------------------------------------------------
 
 
-@kernel
-def adam_step(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
-    """Both moments, then p -= corrected rate * m / (sqrt(v) + eps); the powers move on to the next step."""
+@helper
+def adam_corrected(rate, pow1, pow2):
+    """Return the learning rate with both moments' corrections for the first steps."""
+    return rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0])
+
+
+@apart
+def adam_span(p, g, m, v, begin, end, step, b1, b2, eps):
+    """Both moments, then the parameter, of elements from begin to end; step: see `adam_corrected`."""
     one = T(1)
-    step = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0]))
-    for i in range(n):
+    for i in range(begin, end):
         first = b1 * m[i] + (one - b1) * g[i]
         second = b2 * v[i] + (one - b2) * g[i] * g[i]
         m[i] = first
         v[i] = second
         p[i] -= step * first / (square_root(second) + eps)
+
+
+@helper
+def all_zero(g, m, v, begin, end):
+    """Whether elements from begin to end are 0 in all three; mostly the first tells."""
+    if g[begin] != T(0) or v[begin] != T(0):
+        return False
+    total = T(0)
+    for i in range(begin, end):
+        total += absolute(g[i]) + absolute(m[i]) + absolute(v[i])
+    return total == T(0)
+
+
+@kernel
+def move_powers(powers1: PtrI64, powers2: PtrI64, count: Int, b1: Real, b2: Real):
+    """Move the powers of both decays on to the next step."""
+    for k in range(count):
+        pow1, pow2 = pointer(powers1[k]), pointer(powers2[k])
+        pow1[0] *= b1
+        pow2[0] *= b2
+
+
+@kernel
+def adam_step(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
+    """Both moments, then p -= corrected rate * m / (sqrt(v) + eps); the powers move on to the next step."""
+    adam_span(p, g, m, v, 0, n, T(adam_corrected(rate, pow1, pow2)), b1, b2, eps)
     pow1[0] *= b1
     pow2[0] *= b2
 

@@ -1,9 +1,10 @@
-"""fuse_grad_update: a step of sgd is taken by the operator that makes the gradient, which is then never written.
+"""fuse_grad_update: a step is taken where the gradient is made, which is then never written.
 
 Where there is one device, nothing is between the gradient of a parameter and its update. An operator that can (`descends` of an op)
 subtracts rate times gradient from the parameter block by block, while a block is in registers: neither a variable for the gradient nor
-a pass over both is left. Product and rounding are those of sgd, so no bit changes. Schedules of learning rates go to the program's
-front: fluid puts them behind the gradients.
+a pass over both is left. The gradient of a table is 0 in most rows: what takes rows of it and sgd or adam become one operator
+(`TABLES`), which writes no zeros to read them again. Products, sums and rounding are those of the optimizer, so no bit changes.
+Schedules of learning rates go to the program's front: fluid puts them behind the gradients.
 """
 
 from __future__ import annotations
@@ -11,19 +12,22 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pe_cli.graph.rewrite import Rewriter, take_each, told
-from pe_cli.ops.registry import added_slot, rate_slot
+from pe_cli.ops.registry import added_slot, find, rate_slot
 from pe_cli.program.ir import Operator, Program, Role
 
 NAME = "fuse_grad_update"
+#: The operator that does an update and the gradient of a table's lookup.
+TABLES = {"sgd": "lookup_sgd", "adam": "lookup_adam"}
+LOOKUPS = ("lookup_table_grad", "lookup_table_v2_grad")
 
 
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with gradients that are subtracted where they are made, and a sentence on what was done."""
     r = Rewriter(_rates_first(program), fetches)
-    updates = [(place, op) for place, op in r.places("sgd") if op.role is Role.OPTIMIZE and not op.inputs.get("Rows")]
+    updates = [(place, op) for place, op in r.places(*TABLES) if op.role is Role.OPTIMIZE and not op.inputs.get("Rows")]
     done = take_each(r, updates, _take)
     did = f"{done} of {len(updates)} updates are done by gradients" if done else ""
-    return (r.finish() if done else program), told(NAME, did, r.reasons, "no parameter is updated by sgd")
+    return (r.finish() if done else program), told(NAME, did, r.reasons, "no parameter is updated by sgd or adam")
 
 
 def _rates_first(program: Program) -> Program:
@@ -45,20 +49,40 @@ def _rates_first(program: Program) -> Program:
 
 
 def _take(r: Rewriter, place: int, update: Operator) -> str:
-    """Let the maker of a gradient do the update that reads it; return why it does not, empty where it does."""
-    (param,), (gradient,), (rate,) = (update.inputs[slot] for slot in ("Param", "Grad", "LearningRate"))
+    """Take an update where its gradient is made; return why that is not done, empty where it is."""
+    (gradient,) = update.inputs["Grad"]
     at = r.writer(gradient)
     if at is None:
         return "a gradient is fed or made by several operators"
     maker = r.op(at)
+    if maker.type not in LOOKUPS and update.type != "sgd":
+        return f"a gradient for {update.type} is made by {maker.type}"
     slot = next((s for s in maker.definition.descends if maker.outputs.get(s) == [gradient]), None)
-    if slot is None or maker.inputs.get(added_slot(slot)):
+    if maker.type not in LOOKUPS and (slot is None or maker.inputs.get(added_slot(slot))):
         return f"a gradient is made by {maker.type}, which updates nothing"
     if why := r.only_for(gradient, [place]):
         return f"a gradient {why}"
+    done = _subtract(r, at, place, slot) if slot else _look_up(r, at, place)
+    return "" if done else "a parameter or a rate is used between gradient and update"
+
+
+def _subtract(r: Rewriter, at: int, place: int, slot: str) -> bool:
+    """Let the maker of a gradient subtract it from the parameter; return whether dataflow allows it."""
+    maker, update = r.op(at), r.op(place)
+    (param,), rate = update.inputs["Param"], update.inputs["LearningRate"]
     if update.outputs["ParamOut"] != [param]:
-        return "an update writes another variable than it reads"
-    inputs = {**maker.inputs, added_slot(slot): [param], rate_slot(slot): [rate]}
+        return False
+    inputs = {**maker.inputs, added_slot(slot): [param], rate_slot(slot): rate}
     outputs = {**maker.outputs, slot: [param]}
     made = Operator(maker.type, inputs, outputs, maker.attrs, maker.role, [], maker.at, maker.scope)
-    return "" if r.replace_first([at, place], made) else "a parameter or a rate is used between gradient and update"
+    return r.replace_first([at, place], made)
+
+
+def _look_up(r: Rewriter, at: int, place: int) -> bool:
+    """Let one operator do the gradient of a lookup and the update; return whether dataflow allows it."""
+    lookup, update = r.op(at), r.op(place)
+    type = TABLES[update.type]
+    inputs = {**update.inputs, "Grad": lookup.inputs["Out@GRAD"], "Ids": lookup.inputs["Ids"]}
+    attrs = {k: v for k, v in {**lookup.attrs, **update.attrs}.items() if k in find(type).attrs}
+    made = Operator(type, inputs, update.outputs, attrs, lookup.role, [], lookup.at, lookup.scope)
+    return r.replace_first([at, place], made)
