@@ -164,7 +164,7 @@ def _parts(o: Lowering, kernel_: object, before: tuple[object, ...], settings: t
 def lookup_sgd(
     param: TensorType, gradient: TensorType, ids: TensorType, rate: TensorType, *, padding_idx: int
 ) -> TensorType:
-    """Step against the gradient of a table: lookup_table_grad and sgd in one.
+    """Step against the gradient of a table: the gradient of lookup_table and sgd in one.
 
     Args:
         Param: [rows, width] float32 or float64.
@@ -213,7 +213,7 @@ def lookup_adam(
     beta2: float,
     epsilon: float,
 ) -> tuple[TensorType, ...]:
-    """Step by corrected moments of the gradient of a table: lookup_table_grad and adam in one. The moments of all rows decay.
+    """Step by corrected moments of the gradient of a table: that of lookup_table and adam in one. The moments of all rows decay.
 
     Args:
         Param, Moment1, Moment2: [rows, width] float32 or float64.
