@@ -155,6 +155,7 @@ def _parts(o: Lowering, kernel_: object, before: tuple[object, ...], settings: t
 
 @op(
     "lookup_sgd",
+    cut=True,
     inputs="Param Grad Ids LearningRate",
     outputs="ParamOut",
     attrs=_ATTRS,
@@ -196,6 +197,7 @@ def lookup_sgd_cpu(o: Lowering) -> None:
 
 @op(
     "lookup_adam",
+    cut=True,
     inputs="Param Grad Ids LearningRate Moment1 Moment2 Beta1Pow Beta2Pow",
     outputs="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
     attrs={**_ATTRS, **{name: adam.attrs[name] for name in ("beta1", "beta2", "epsilon")}},

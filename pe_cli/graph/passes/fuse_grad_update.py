@@ -25,9 +25,10 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with gradients that are subtracted where they are made, and a sentence on what was done."""
     r = Rewriter(_rates_first(program), fetches)
     updates = [(place, op) for place, op in r.places(*TABLES) if op.role is Role.OPTIMIZE and not op.inputs.get("Rows")]
+    updates = [(place, op) for place, op in updates if op.type == "sgd" or _of_table(r, op)]
     done = take_each(r, updates, _take)
     did = f"{done} of {len(updates)} updates are done by gradients" if done else ""
-    return (r.finish() if done else program), told(NAME, did, r.reasons, "no parameter is updated by sgd or adam")
+    return (r.finish() if done else program), told(NAME, did, r.reasons, "no parameter is updated by sgd, and no table by adam")
 
 
 def _rates_first(program: Program) -> Program:
@@ -48,6 +49,12 @@ def _rates_first(program: Program) -> Program:
     return made
 
 
+def _of_table(r: Rewriter, update: Operator) -> bool:
+    """Whether an update is by the gradient of a lookup."""
+    at = r.writer(update.inputs["Grad"][0])
+    return at is not None and r.op(at).type in LOOKUPS
+
+
 def _take(r: Rewriter, place: int, update: Operator) -> str:
     """Take an update where its gradient is made; return why that is not done, empty where it is."""
     (gradient,) = update.inputs["Grad"]
@@ -55,10 +62,8 @@ def _take(r: Rewriter, place: int, update: Operator) -> str:
     if at is None:
         return "a gradient is fed or made by several operators"
     maker = r.op(at)
-    if maker.type not in LOOKUPS and update.type != "sgd":
-        return f"a gradient for {update.type} is made by {maker.type}"
     slot = next((s for s in maker.definition.descends if maker.outputs.get(s) == [gradient]), None)
-    if maker.type not in LOOKUPS and (slot is None or maker.inputs.get(added_slot(slot))):
+    if not _of_table(r, update) and (slot is None or maker.inputs.get(added_slot(slot))):
         return f"a gradient is made by {maker.type}, which updates nothing"
     if why := r.only_for(gradient, [place]):
         return f"a gradient {why}"

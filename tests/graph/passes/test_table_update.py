@@ -42,6 +42,12 @@ def test_a_gradient_that_is_fetched_stays():
     assert said == "fuse_grad_update: nothing fused: 1 x a gradient is fetched"
 
 
+def test_adam_of_other_gradients_is_no_candidate():
+    main, _ = network("Adam", "float32")
+    _, said = fuse_grad_update.run(main, [])
+    assert said == "fuse_grad_update: 2 of 2 updates are done by gradients"
+
+
 def call(layer: str, *args, **given):
     return find(layer).fn(*args, **given)
 
