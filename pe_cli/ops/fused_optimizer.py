@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, PtrU, Real, T, helper, kernel, pointer
-from pe_cli.kernels.vecmath import absolute
 from pe_cli.ops.decay import add_l2, with_l2
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset, Table
 from pe_cli.ops.optimizer import accelerate, descend, lists_in_place, momentum, momentum_step, rate, sgd_step
-from pe_cli.ops.optimizer_moments import adam, adam_corrected, adam_span, adam_step, all_zero, move_powers
+from pe_cli.ops.optimizer_moments import adam, adam_corrected, adam_step, adam_where_needed, move_powers
 from pe_cli.ops.registry import Attr, Sample, op
 
 #: Elements at a time: their gradients stay in the first cache while they are added up.
@@ -112,22 +110,15 @@ def adam_steps(
     params: PtrI64, gradients: PtrI64, firsts: PtrI64, seconds: PtrI64, powers1: PtrI64, powers2: PtrI64,
     more: PtrI64, extra: Int, sizes: PtrI64, count: Int, room: Addr, rate: PtrU, b1: Real, b2: Real, eps: Real,
 ):  # fmt: skip
-    """Both moments and the corrected step, for every parameter; `move_powers` comes after.
-
-    Words that no batch has had yet are most of a large embedding. Their gradients and moments are 0, and stay so, and the step is
-    0 / eps: they are read, and not computed or written.
-    """
+    """Both moments and the corrected step, for every parameter; `move_powers` comes after."""
     for k in range(count):
         step = T(adam_corrected(rate, pointer(powers1[k]), pointer(powers2[k])))
-        passes = eps > T(0) and absolute(step) < T(math.inf)
         for low in range(0, sizes[k], BLOCK):
             n = min(BLOCK, sizes[k] - low)
             p, g = pointer(params[k] + SIZE * low), pointer(gradient_block(gradients, more, extra, k, low, n, room))
             m, v = pointer(firsts[k] + SIZE * low), pointer(seconds[k] + SIZE * low)
             for begin in range(0, n, QUIET):
-                end = min(begin + QUIET, n)
-                if not (passes and all_zero(g, m, v, begin, end)):
-                    adam_span(p, g, m, v, begin, end, step, b1, b2, eps)
+                adam_where_needed(p, g, m, v, begin, min(begin + QUIET, n), step, b1, b2, eps)
 
 
 def _check(name: str, params: Sequence[TensorType], *states: Sequence[TensorType]) -> None:

@@ -19,7 +19,7 @@ from pe_cli.kernels.vecmath import absolute
 from pe_cli.ops.areas import thread_parts
 from pe_cli.ops.lowering import Lowering, Table
 from pe_cli.ops.optimizer import check_update, descend, in_place, rate
-from pe_cli.ops.optimizer_moments import adam, adam_corrected, adam_span, all_zero, move_powers
+from pe_cli.ops.optimizer_moments import adam, adam_corrected, adam_where_needed, move_powers
 from pe_cli.ops.registry import Attr, Sample, op
 
 _ATTRS = {"padding_idx": Attr(-1, "id whose row gets no gradient; -1 for none")}
@@ -43,13 +43,28 @@ def list_places(ids, count, begin, end, padding, first, after):
 
 
 @helper
-def row_gradient(g, after, place, width, room):
-    """Return the address of a row's gradient, the sum over its places from the given one on; room: address of a row."""
+def prepare(ids, count, begin, end, width, padding, first, after, room):
+    """Make the lists of places, and the row of zeros; see `row_gradient`."""
+    nothing = pointer(room)
+    for j in range(width):
+        nothing[j] = T(0)
+    list_places(ids, count, begin, end, padding, first, after)
+
+
+@helper
+def row_gradient(g, place, after, width, room):
+    """Return the address of a row's gradient: the sum over its places from the given one on, zeros where that is -1.
+
+    room: address of a row of zeros, and of one for the sum behind it.
+    """
+    if place < 0:
+        return room
     at = address(g) + SIZE * place * width
     place = after[place]
     if place < 0:
         return at
-    one, other, total = pointer(at), pointer(address(g) + SIZE * place * width), pointer(room)
+    out = room + SIZE * width
+    one, other, total = pointer(at), pointer(address(g) + SIZE * place * width), pointer(out)
     for j in range(width):
         total[j] = one[j] + other[j]
     place = after[place]
@@ -58,7 +73,7 @@ def row_gradient(g, after, place, width, room):
         for j in range(width):
             total[j] += other[j]
         place = after[place]
-    return room
+    return out
 
 
 @helper
@@ -76,18 +91,12 @@ def lookup_sgd_rows(
     """p -= rate * gradient in the rows from begin to end; room: address of two rows."""
     step = T(rate[0])
     skips = absolute(step) < T(math.inf)
-    nothing = pointer(room)
-    for j in range(width):
-        nothing[j] = T(0)
-    list_places(ids, count, begin, end, padding, first, after)
+    prepare(ids, count, begin, end, width, padding, first, after, room)
     for row in range(end - begin):
         ask_ahead(g, first, row, end - begin, width)
-        place = first[row]
-        if place >= 0 or not skips:
+        if first[row] >= 0 or not skips:
             own = pointer(address(p) + SIZE * (begin + row) * width)
-            slope = nothing
-            if place >= 0:
-                slope = pointer(row_gradient(g, after, place, width, room + SIZE * width))
+            slope = pointer(row_gradient(g, first[row], after, width, room))
             for j in range(width):
                 own[j] = descend(own[j], step, slope[j])
 
@@ -99,22 +108,13 @@ def lookup_adam_rows(
 ):  # fmt: skip
     """adam_step in the rows from begin to end, but for the powers; room: address of two rows."""
     step = T(adam_corrected(rate, pow1, pow2))
-    skips = eps > T(0) and absolute(step) < T(math.inf)
-    nothing = pointer(room)
-    for j in range(width):
-        nothing[j] = T(0)
-    list_places(ids, count, begin, end, padding, first, after)
+    prepare(ids, count, begin, end, width, padding, first, after, room)
     for row in range(end - begin):
         ask_ahead(g, first, row, end - begin, width)
-        place = first[row]
         at = SIZE * (begin + row) * width
-        firsts, seconds = pointer(address(m) + at), pointer(address(v) + at)
-        if skips and place < 0 and all_zero(nothing, firsts, seconds, 0, width):
-            continue
-        slope = nothing
-        if place >= 0:
-            slope = pointer(row_gradient(g, after, place, width, room + SIZE * width))
-        adam_span(pointer(address(p) + at), slope, firsts, seconds, 0, width, step, b1, b2, eps)
+        slope = pointer(row_gradient(g, first[row], after, width, room))
+        one, two = pointer(address(m) + at), pointer(address(v) + at)
+        adam_where_needed(pointer(address(p) + at), slope, one, two, 0, width, step, b1, b2, eps)
 
 
 def _check(name: str, table: TensorType, gradient: TensorType, rate: TensorType, ids: TensorType, *states: TensorType) -> None:

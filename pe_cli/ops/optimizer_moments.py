@@ -51,6 +51,16 @@ def all_zero(g, m, v, begin, end):
     return total == T(0)
 
 
+@helper
+def adam_where_needed(p, g, m, v, begin, end, step, b1, b2, eps):
+    """adam_span, but for elements without gradient and moments: the step is 0 / eps, and nothing is computed or written.
+
+    Words that no batch has had yet are most of a large embedding.
+    """
+    if not (eps > T(0) and absolute(step) < T(math.inf) and all_zero(g, m, v, begin, end)):
+        adam_span(p, g, m, v, begin, end, step, b1, b2, eps)
+
+
 @kernel
 def move_powers(powers1: PtrI64, powers2: PtrI64, count: Int, b1: Real, b2: Real):
     """Move the powers of both decays on to the next step."""

@@ -18,6 +18,7 @@ from pe_cli.program.ir import Operator, Program, Role
 NAME = "fuse_grad_update"
 #: The operator that does an update and the gradient of a table's lookup.
 TABLES = {"sgd": "lookup_sgd", "adam": "lookup_adam"}
+BETWEEN = "a parameter or a rate is used between gradient and update"
 LOOKUPS = ("lookup_table_grad", "lookup_table_v2_grad")
 
 
@@ -67,27 +68,25 @@ def _take(r: Rewriter, place: int, update: Operator) -> str:
         return f"a gradient is made by {maker.type}, which updates nothing"
     if why := r.only_for(gradient, [place]):
         return f"a gradient {why}"
-    done = _subtract(r, at, place, slot) if slot else _look_up(r, at, place)
-    return "" if done else "a parameter or a rate is used between gradient and update"
+    made = _subtracting(maker, update, slot) if slot else _looking_up(maker, update)
+    if made is None:
+        return "an update writes another variable than it reads"
+    return "" if r.replace_first([at, place], made) else BETWEEN
 
 
-def _subtract(r: Rewriter, at: int, place: int, slot: str) -> bool:
-    """Let the maker of a gradient subtract it from the parameter; return whether dataflow allows it."""
-    maker, update = r.op(at), r.op(place)
+def _subtracting(maker: Operator, update: Operator, slot: str) -> Operator | None:
+    """Return the maker of a gradient that subtracts it from the parameter; None where the update's result is another variable."""
     (param,), rate = update.inputs["Param"], update.inputs["LearningRate"]
     if update.outputs["ParamOut"] != [param]:
-        return False
+        return None
     inputs = {**maker.inputs, added_slot(slot): [param], rate_slot(slot): rate}
     outputs = {**maker.outputs, slot: [param]}
-    made = Operator(maker.type, inputs, outputs, maker.attrs, maker.role, [], maker.at, maker.scope)
-    return r.replace_first([at, place], made)
+    return Operator(maker.type, inputs, outputs, maker.attrs, maker.role, [], maker.at, maker.scope)
 
 
-def _look_up(r: Rewriter, at: int, place: int) -> bool:
-    """Let one operator do the gradient of a lookup and the update; return whether dataflow allows it."""
-    lookup, update = r.op(at), r.op(place)
+def _looking_up(lookup: Operator, update: Operator) -> Operator:
+    """Return the operator that does the gradient of a lookup and the update."""
     type = TABLES[update.type]
     inputs = {**update.inputs, "Grad": lookup.inputs["Out@GRAD"], "Ids": lookup.inputs["Ids"]}
     attrs = {k: v for k, v in {**lookup.attrs, **update.attrs}.items() if k in find(type).attrs}
-    made = Operator(type, inputs, update.outputs, attrs, lookup.role, [], lookup.at, lookup.scope)
-    return r.replace_first([at, place], made)
+    return Operator(type, inputs, update.outputs, attrs, lookup.role, [], lookup.at, lookup.scope)
