@@ -16,9 +16,8 @@ from pe_cli.ops.registry import added_slot, find, rate_slot
 from pe_cli.program.ir import Operator, Program, Role
 
 NAME = "fuse_grad_update"
-#: The operator that does an update and the gradient of a table's lookup.
+#: Update -> the operator that does it and the gradient of a table's lookup.
 TABLES = {"sgd": "lookup_sgd", "adam": "lookup_adam"}
-BETWEEN = "a parameter or a rate is used between gradient and update"
 LOOKUPS = ("lookup_table_grad", "lookup_table_v2_grad")
 
 
@@ -71,7 +70,9 @@ def _take(r: Rewriter, place: int, update: Operator) -> str:
     made = _subtracting(maker, update, slot) if slot else _looking_up(maker, update)
     if made is None:
         return "an update writes another variable than it reads"
-    return "" if r.replace_first([at, place], made) else BETWEEN
+    if not r.replace_first([at, place], made):
+        return "a parameter or a rate is used between gradient and update"
+    return ""
 
 
 def _subtracting(maker: Operator, update: Operator, slot: str) -> Operator | None:
