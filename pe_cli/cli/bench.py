@@ -43,7 +43,7 @@ def command(
 
     With --data, data_samples_per_s is what the reader gives when nobody computes, over two seconds, and beyond_step the
     share of a reading step that one fed from memory does not take: near 0 where reading keeps up beside computing.
-    Batches of ever new shapes, as of sequences, count there too: each makes a plan.
+    Batches of ever new shapes, as of sequences, count there too: the plan is refitted for each.
     """
     import time
 

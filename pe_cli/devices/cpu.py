@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,12 @@ from pe_cli.devices.watchdog import Guard
 from pe_cli.kernels.cache import Instance, addresses
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
 from pe_cli.kernels.host import HostKernel
+from pe_cli.kernels.nothing import nothing
+
+#: Arguments that there is room for at least, where other calls may come in the place of a work's.
+WORDS = 32
+#: What is called where other batches make more calls.
+NOTHING = Call(nothing, (), "float32", "float32")
 
 
 class CpuDevice:
@@ -51,23 +58,29 @@ class CpuStep:
         self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None
     ) -> None:
         self._spot = spot
+        self._progress = progress
         self._step = np.zeros(1, np.int64)
         self._loans = Loans()
         self._words = 0
-        self._keep: list[Any] = []
-        calls = [in_order(w.calls) for w in works]
+        self._entries: list[Any] = []
+        self._tables: dict[int, np.ndarray[Any, Any]] = {}  # by the word of the records that is their address
+        calls = [in_order(w.calls) + [NOTHING] * w.spare for w in works]
         instances = [[Instance(c.kernel, c.dtype, c.second) for c in row] for row in calls]
         pairs = [(c, n) for row, of in zip(calls, instances, strict=True) for c, n in zip(row, of, strict=True)]
         compiled = (n for c, n in pairs if not isinstance(c.kernel, HostKernel))
         found = addresses([*compiled, *runners(threads)], progress)
         found |= {n: self._host(c) for c, n in pairs if isinstance(c.kernel, HostKernel)}
+        self._found = found
         instructions: list[Instruction] = []
+        self._first = list(itertools.accumulate((len(row) for row in calls), initial=0))
+        self._calls = [len(w.calls) for w in works]
         for i, (row, of) in enumerate(zip(calls, instances, strict=True)):
-            instructions += [self._instruction(i, c, instance) for c, instance in zip(row, of, strict=True)]
+            room = max(WORDS, *(len(c.args) for c in row)) if works[i].spare else 0
+            instructions += [self._instruction(i, c, instance, room) for c, instance in zip(row, of, strict=True)]
         joined = self._chains(works, calls, threads) if threads > 1 else []
         self.tape = Tape(instructions, found, joined, threads)
         self._waits = [w.waits for w in works]
-        self._parts = instructions, found, joined, threads
+        self._parts = found, joined, threads
         self._stamped: StampedTape | None = None
         self._guard: Guard | None = None
 
@@ -92,12 +105,50 @@ class CpuStep:
     def run_timed(self, step: int) -> tuple[tuple[int, list[int]] | None, Timeline]:
         """Run a second tape, which writes down when each instruction ran; see `run`."""
         self._step[0] = step
-        failed, timeline = self._stamps().run_timed()
-        return (None if failed is None else (failed[0].op, failed[1])), timeline
+        failed, line = self._stamps().run_timed()
+        kept = [i for begin, n in zip(self._first, self._calls, strict=False) for i in range(begin, begin + n)]
+        if len(kept) < len(line.work):  # the rest is room for more calls
+            line = replace(
+                line, begin=line.begin[kept], end=line.end[kept], thread=line.thread[kept], work=line.work[kept]
+            )
+        return (None if failed is None else (failed[0].op, failed[1])), line
+
+    def refill(self, calls: Mapping[int, Sequence[Call]], spot: Callable[[Buffer], Spot]) -> bool:
+        """Make other calls for some works; see `Step.refill`."""
+        rows = {}
+        for work, given in calls.items():
+            begin, end = self._first[work], self._first[work + 1]
+            row = in_order(given)
+            rows[work] = row + [NOTHING] * (end - begin - len(row))
+            if len(row) > end - begin or any(len(c.args) > self.tape.room(i) for i, c in enumerate(row, begin)):
+                return False
+        made = [(work, c, Instance(c.kernel, c.dtype, c.second)) for work, row in rows.items() for c in row]
+        missing = [instance for _, _, instance in made if instance not in self._found]
+        if missing:
+            self._found |= addresses(missing, self._progress)
+        for work, given in calls.items():
+            self._calls[work] = len(given)
+        tapes = self._tapes()
+        self._loans.end(tapes)
+        self._spot = spot
+        offsets = self.tape.offsets.tolist()
+        places = (i for work in rows for i in range(self._first[work], self._first[work + 1]))
+        for i, (work, call, instance) in zip(places, made, strict=True):
+            if call is NOTHING and self.tape.instructions[i].instance == instance:
+                continue
+            self._words = offsets[i]
+            self._loans.forget(range(offsets[i], offsets[i + 1]))
+            instruction = self._instruction(work, call, instance, offsets[i + 1] - offsets[i])
+            for tape in tapes:
+                tape.replace(i, instruction, self._found[instance])
+        return True
+
+    def _tapes(self) -> list[Tape]:
+        return [tape for tape in (self.tape, self._stamped) if tape is not None]
 
     def lend(self, spot: Spot, array: np.ndarray[Any, Any] | None) -> bool:
         """Read an array in the place of what lies at a spot, from the next step on; see `Step.lend`."""
-        return self._loans.lend([tape for tape in (self.tape, self._stamped) if tape is not None], spot, array)
+        return self._loans.lend(self._tapes(), spot, array)
 
     def watch(self, seconds: float, tell: Callable[[Stalled], PeError]) -> None:
         """Watch every step from now on.
@@ -112,7 +163,7 @@ class CpuStep:
 
     def _stamps(self) -> StampedTape:
         if self._stamped is None:
-            self._stamped = StampedTape(*self._parts)
+            self._stamped = StampedTape(self.tape.instructions, *self._parts)
             self._loans.renew(self._stamped)
         return self._stamped
 
@@ -128,39 +179,41 @@ class CpuStep:
             raise
         return found[0]
 
-    def _instruction(self, work: int, call: Call, instance: Instance) -> Instruction:
+    def _instruction(self, work: int, call: Call, instance: Instance, room: int = 0) -> Instruction:
         status = None
         words = []
         for i, arg in enumerate(call.args):
             if arg is STATUS:
                 status = i
-            elif isinstance(arg, (Buffer, Offset)) and not isinstance(call.kernel, HostKernel):
+                words.append(0)
+            elif isinstance(arg, (Buffer, Offset)):
                 spot, offset = self._place(arg)
-                self._loans.note(spot, self._words + i, offset)
-            words.append(0 if arg is STATUS else self._word(arg))
-        self._words += len(words)
-        return Instruction(instance, tuple(words), work, status)
+                words.append(int(spot.memory.address) + spot.offset + offset)
+                if not isinstance(call.kernel, HostKernel):
+                    self._loans.note(spot, self._words + i, offset)
+            else:
+                words.append(self._word(arg, self._words + i))
+        self._words += max(len(words), room)
+        return Instruction(instance, tuple(words), work, status, room)
 
     def _host(self, call: Call) -> int:
         """Return the address of a Python function's entry."""
         for b in call.args[1:]:
             self._loans.forbid(self._place(b)[0])
         entry = call.kernel.entry([self._address(b) for b in call.args[1:]])
-        self._keep.append(entry)
+        self._entries.append(entry)
         return ctypes.cast(entry, ctypes.c_void_p).value or 0
 
-    def _word(self, arg: Any) -> int:
-        if isinstance(arg, (Buffer, Offset)):
-            return self._address(arg)
+    def _word(self, arg: Any, at: int) -> int:
+        """Return an argument that is no buffer as the word of the records at an index."""
         if arg is STEP:
             return int(self._step.ctypes.data)
         if isinstance(arg, (Table, Numbers)):
             values = arg.values if isinstance(arg, Numbers) else [self._address(b) for b in arg.buffers]
-            array = np.array([*values, 0], np.int64)
-            self._keep.append(array)
+            array = self._tables[at] = np.array([*values, 0], np.int64)
             for i, b in enumerate(arg.buffers if isinstance(arg, Table) else ()):
                 spot, offset = self._place(b)
-                self._loans.note_table(spot, array, i, offset)
+                self._loans.note_table(spot, at, array, i, offset)
             return int(array.ctypes.data)
         return word(arg)
 
@@ -170,8 +223,9 @@ class CpuStep:
 
     def _place(self, arg: Buffer | Offset) -> tuple[Spot, int]:
         """Return where a buffer lies, and how many bytes after its start an argument does."""
-        buffer, elements = (arg.buffer, arg.elements) if isinstance(arg, Offset) else (arg, 0)
-        return self._spot(buffer), elements * buffer.type.numpy.itemsize
+        if isinstance(arg, Offset):
+            return self._spot(arg.buffer), arg.elements * arg.buffer.type.numpy.itemsize
+        return self._spot(arg), 0
 
 
 DEVICE = CpuDevice()

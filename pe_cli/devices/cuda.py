@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -252,6 +252,11 @@ class CudaStep:
             launch(*args)
         self._wait()
         return self._failure() if self._reporters else None
+
+    def refill(self, calls: Mapping[int, Sequence[Call]], spot: Callable[[Buffer], Spot]) -> bool:
+        """Return False: arguments are fixed in the launches."""
+        del calls, spot
+        return False
 
     def lend(self, spot: Spot, array: np.ndarray[Any, Any] | None) -> bool:
         """Return False: the device has memory of its own."""

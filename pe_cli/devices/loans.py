@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,12 @@ class Loans:
     """The words of a step's records and tables that are addresses in memory for which another may stand in."""
 
     def __init__(self) -> None:
-        self._records: dict[Key, list[tuple[int, int]]] = {}
-        self._tables: dict[Key, list[tuple[Array, int, int]]] = {}
+        self._records: dict[Key, dict[int, int]] = {}
+        self._tables: dict[Key, dict[tuple[int, int], tuple[Array, int]]] = {}
         self._arrays: dict[Key, tuple[Array, Array]] = {}
-        self._held: dict[Key, Array] = {}
+        self._held: dict[Key, tuple[Spot, Array]] = {}
         self._fixed: set[Key] = set()
+        self._noted: dict[int, list[tuple[dict[Any, Any], Any]]] = {}  # by word of the records: what is noted of it, and where
 
     @staticmethod
     def _key(spot: Spot) -> Key:
@@ -29,11 +31,24 @@ class Loans:
 
     def note(self, spot: Spot, word: int, offset: int) -> None:
         """Say that a word of the records is the address of a spot, plus bytes."""
-        self._records.setdefault(self._key(spot), []).append((word, offset))
+        key = self._key(spot)
+        of_spot = self._records.setdefault(key, {})
+        of_spot[word] = offset
+        self._noted.setdefault(word, []).extend(((of_spot, word), (self._arrays, key)))
+        self._arrays.pop(key, None)
 
-    def note_table(self, spot: Spot, table: Array, index: int, offset: int) -> None:
-        """Say the same of a word of a table."""
-        self._tables.setdefault(self._key(spot), []).append((table, index, offset))
+    def note_table(self, spot: Spot, word: int, table: Array, index: int, offset: int) -> None:
+        """Say the same of a word of a table, whose address a word of the records is."""
+        of_spot = self._tables.setdefault(self._key(spot), {})
+        of_spot[word, index] = table, offset
+        self._noted.setdefault(word, []).append((of_spot, (word, index)))
+
+    def forget(self, words: Iterable[int]) -> None:
+        """Say that words of the records will be something else; nothing is lent now."""
+        assert not self._held
+        for word in words:
+            for noted, key in self._noted.pop(word, ()):
+                noted.pop(key, None)
 
     def forbid(self, spot: Spot) -> None:
         """Say that a spot's address stands elsewhere, too: it can't be lent."""
@@ -55,22 +70,27 @@ class Loans:
         if array is None and key not in self._held:
             return True
         if key not in self._arrays:
-            pairs = np.array(self._records.get(key, []), np.int64).reshape(-1, 2)
+            pairs = np.array([*self._records.get(key, {}).items()], np.int64).reshape(-1, 2)
             self._arrays[key] = pairs[:, 0].copy(), pairs[:, 1].copy()
         words, offsets = self._arrays[key]
         base = spot.memory.address + spot.offset if array is None else array.__array_interface__["data"][0]
         for tape in tapes:
             tape.records[words] = base + offsets
-        for table, index, offset in self._tables.get(key, ()):
+        for (_, index), (table, offset) in self._tables.get(key, {}).items():
             table[index] = base + offset
         if array is None:
             del self._held[key]
         else:
-            self._held[key] = array
+            self._held[key] = spot, array
         return True
+
+    def end(self, tapes: list[Tape]) -> None:
+        """Make a step read every spot itself again."""
+        for spot, _ in [*self._held.values()]:
+            self.lend(tapes, spot, None)
 
     def renew(self, tape: Tape) -> None:
         """Write the loans that run into a further tape."""
-        for key, array in self._held.items():
+        for key, (_, array) in self._held.items():
             words, offsets = self._arrays[key]
             tape.records[words] = array.ctypes.data + offsets

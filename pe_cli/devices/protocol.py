@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -64,12 +64,14 @@ class Work:
         calls: in order.
         waits: earlier works that must be done before; empty when order is all that counts.
         takers: who does its numbered parts.
+        spare: room for so many more calls, see `Step.refill`.
     """
 
     home: int
     calls: Sequence[Call]
     waits: frozenset[int]
     takers: Takers = Takers.DEVICE
+    spare: int = 0
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,17 @@ class Step(Protocol):
 
     def run_timed(self, step: int) -> tuple[tuple[int, list[int]] | None, Timeline]:
         """Run once; return what `run` returns, and when everything ran. Slower than `run`, which it leaves as it is."""
+
+    def refill(self, calls: Mapping[int, Sequence[Call]], spot: Callable[[Buffer], Spot]) -> bool:
+        """Make other calls for some works from the next step on; lent arrays are given back.
+
+        Args:
+            calls: work -> its calls, on what its calls so far read and write. Those with numbers of parts have the same as before.
+            spot: where each buffer lies.
+
+        Returns:
+            False where that can't be done; then nothing has changed.
+        """
 
     def lend(self, spot: Spot, array: np.ndarray[Any, Any] | None) -> bool:
         """Read an array in the place of what lies at a spot, from the next step on; None: no longer.

@@ -114,6 +114,10 @@ class StampedTape(Tape):
         self.work = np.array([i.op for i in instructions], np.int64)
         self.started = 0
 
+    def _aim(self, i: int, target: int, report: int) -> None:
+        self._wrapped[i, 0] = target
+        super()._aim(i, int(self._tape[i, 0]), report)
+
     def run(self) -> tuple[Instruction, list[int]] | None:
         """Run the step; see `Tape.run`."""
         self.started = self.clock.now()

@@ -31,12 +31,14 @@ class Instruction:
         args: int64 words.
         op: index of the plan's op, for error reports.
         status: position of the error report's address in args, or None.
+        room: arguments that one in its place may have; at least its own.
     """
 
     instance: Instance
     args: tuple[int, ...]
     op: int
     status: int | None
+    room: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,26 +66,23 @@ class Tape:
         threads: 1 runs the instructions in order, more run chains as they become ready.
 
     Attributes:
+        instructions: as a list of its own.
         records: the arguments of all instructions, one after the other.
+        offsets: where those of each begin in there, and the end.
     """
 
     def __init__(
         self, instructions: Sequence[Instruction], found: dict[Instance, int], chains: Sequence[Chain], threads: int
     ) -> None:
-        self.instructions = instructions
+        self.instructions = list(instructions)
         self.chains = chains
         self.threads = min(threads, max(1, len(chains)))
-        offsets = np.cumsum([0, *(len(i.args) for i in instructions)])
+        self.offsets = offsets = np.cumsum([0, *(max(len(i.args), i.room) for i in instructions)])
         self.records = np.zeros(max(1, int(offsets[-1])), np.int64)
         self.status = np.zeros((max(1, len(instructions)), STATUS_WORDS), np.int64)
         self._tape = np.zeros((max(1, len(instructions)), 3), np.int64)
         for i, instruction in enumerate(instructions):
-            record = self.records[offsets[i] : offsets[i + 1]]
-            record[:] = instruction.args
-            report = 0
-            if instruction.status is not None:
-                report = self.status[i].ctypes.data
-                record[instruction.status] = report
+            report = self._record(i, instruction)
             self._tape[i] = found[instruction.instance], self.records.ctypes.data + 8 * int(offsets[i]), report
         self._failed = np.zeros(1, np.int64)
         self._serial = np.array([self._tape.ctypes.data, len(instructions), self._failed.ctypes.data], np.int64)
@@ -92,6 +91,32 @@ class Tape:
         self._keep: list[Any] = []
         if self.threads > 1:
             self._schedule()
+
+    def _record(self, i: int, instruction: Instruction) -> int:
+        """Write an instruction's arguments; return the address of its error report, 0 for none."""
+        record = self.records[self.offsets[i] : self.offsets[i + 1]]
+        record[: len(instruction.args)] = instruction.args
+        if instruction.status is None:
+            return 0
+        report = int(self.status.ctypes.data) + self.status.strides[0] * i
+        record[instruction.status] = report
+        return report
+
+    def room(self, i: int) -> int:
+        """Return how many arguments an instruction in a place may have."""
+        return int(self.offsets[i + 1] - self.offsets[i])
+
+    def replace(self, i: int, instruction: Instruction, target: int) -> None:
+        """Put an instruction in the place of another, between steps; target: address of its kernel."""
+        before, self.instructions[i] = self.instructions[i], instruction
+        report = self._record(i, instruction)
+        if before.instance != instruction.instance:
+            self._aim(i, target, report)
+
+    def _aim(self, i: int, target: int, report: int) -> None:
+        self._tape[i, 0], self._tape[i, 2] = target, report
+        if self.threads > 1:
+            self._line_up()
 
     def _words(self, values: Any) -> int:
         array = np.array(values, np.int64)

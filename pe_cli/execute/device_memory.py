@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
@@ -38,15 +38,22 @@ def plan_devices(
     tasks: Sequence[Task],
     strategy: BuildStrategy,
     threads: int,
+    room: float = 1.0,
 ) -> list[DeviceMemory]:
     """Plan the memory of every device; allocates nothing.
 
-    Where there are more threads than devices, memory is shared only where the data orders those who use it.
+    Where there are more threads than devices, memory is shared only where the data orders those who use it. What depends on the batch gets
+    `room` times its bytes.
 
     Raises:
         PeError: a fetched variable that no op writes.
     """
     block = graph.program.global_block()
+
+    def wide(b: Buffer) -> int:
+        varies = b.name not in block.vars or -1 in block.var(b.name).shape
+        return int(b.type.nbytes * room) if varies else b.type.nbytes
+
     ancestors = _ancestors(tasks) if threads > len(graph.places) else None
     reduced = [n for node in graph.nodes if node.kind.endswith("all_reduce") for n in node.op.inputs["X"]]
     fetched = (*request.fetches, *fetched_rows(graph, request).values())
@@ -76,9 +83,22 @@ def plan_devices(
             share=strategy.memory_optimize,
             inplace=strategy.enable_inplace,
             ancestors=before,
+            room=None if room == 1.0 else wide,
         )
         out.append(DeviceMemory(plan, tuple(placed), same))
     return out
+
+
+def moved(found: DeviceMemory, pairs: Mapping[Buffer, Buffer]) -> DeviceMemory:
+    """Return the memory of a plan with other buffers in the places of its own; pairs: new buffer -> the one in whose place it comes."""
+    plan = found.plan
+    offsets = {b: plan.offsets[old] for b, old in pairs.items() if old in plan.offsets}
+    room = {b: plan.room[old] for b, old in pairs.items() if old in plan.room}
+    placed, now = set(found.placed), {old: b for b, old in pairs.items()}
+    same = {b: now[found.same[old]] for b, old in pairs.items() if old in found.same}
+    return DeviceMemory(
+        replace(plan, offsets=offsets, room=room), tuple(b for b, old in pairs.items() if old in placed), same
+    )
 
 
 def _ancestors(tasks: Sequence[Task]) -> list[int]:

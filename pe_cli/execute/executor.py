@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -99,6 +99,7 @@ class Executor:
         self.progress = progress
         self.plans: OrderedDict[Request, Plan] = OrderedDict()
         self.newest: Plan | None = None
+        self._shapes: Counter[int] = Counter()  # plans made, by the id of their graph
         self._used: set[Request] = set()
         self._moves = scope.moves
         self._shortcuts = Shortcuts(MAX_PLANS)
@@ -137,6 +138,11 @@ class Executor:
     def target(self) -> Target:
         """What passes go by."""
         return Target.of(self.places, self.peers.size if self.peers else 1, checked=self.check_nan_inf)
+
+    @property
+    def _refits(self) -> bool:
+        """Whether plans may serve other batches than those that they were made for."""
+        return self.places[0].kind == "cpu" and not self.execution.dry_run
 
     @property
     def threads(self) -> int:
@@ -181,18 +187,32 @@ class Executor:
             return self.plans[request]
         active = [d for d, n in enumerate(sizes) if n] or ([] if self.peers else [0])
         with self.peers.busy() if self.peers else contextlib.nullcontext():
-            made = self._made(request, active)
+            made = self._fitted(request, active) or self._made(request, active)
         made.ends = [self._ends(made, d, part) for d, part in enumerate(feeds)] if self.sequences.lods else []
-        if self.watchdog:
-            made.watch(self.watchdog)
         self.plans[request] = made
         while len(self.plans) > MAX_PLANS:
             self.plans.popitem(last=False)
         return made
 
+    def _fitted(self, request: Request, active: Sequence[int]) -> Plan | None:
+        """Return a plan that will serve this request and no longer that of its own: the least recently used that has the memory.
+
+        None while there is room for one more, and where none does it.
+        """
+        if len(self.plans) < MAX_PLANS or not self._refits:
+            return None
+        graph = self.graph(request.fetches, active)
+        plan = next((plan for plan in self.plans.values() if plan.graph is graph and plan.holds(request)), None)
+        if plan is None:
+            return None
+        del self.plans[plan.request]
+        return plan if plan.fit(request) else None
+
     def _made(self, request: Request, active: Sequence[int]) -> Plan:
-        return Plan(
-            self.graph(request.fetches, active),
+        graph = self.graph(request.fetches, active)
+        self._shapes[id(graph)] += 1
+        made = Plan(
+            graph,
             request,
             self.scope,
             seed=self.seed,
@@ -202,7 +222,11 @@ class Executor:
             progress=self.progress,
             check_nan_inf=self.check_nan_inf,
             peers=self.peers,
+            roomy=self._refits and self._shapes[id(graph)] > 2,  # a last, smaller batch is no reason yet
         )
+        if self.watchdog:
+            made.watch(self.watchdog)
+        return made
 
     def _request(
         self, feeds: Sequence[Mapping[str, TensorType]], sizes: Sequence[int], fetches: Sequence[str]
@@ -361,7 +385,7 @@ class Executor:
             Per device with samples: name -> value; and the samples of each of them.
         """
         found = self._shortcuts.find(feed, fetches) if self._moves == self.scope.moves else None
-        if found is not None and self.plans.get(found.plan.request) is found.plan:
+        if found is not None and self.plans.get(found.request) is found.plan:
             plan, parts, sizes = found.plan, found.parts(feed), found.sizes  # type: ignore[arg-type]
             self._used.add(plan.request)
             self.plans.move_to_end(plan.request)

@@ -75,13 +75,16 @@ class GraphLowering:
         updates: what is done once for all devices; default: nothing.
         whole: devices of all processes; None where this is the only one.
         threads: of each device.
+        like: what lowered the same graph for other sizes: what it found out of the graph alone is taken from it, and the tasks of
+            nodes whose variables have the same types.
 
     Attributes:
         late: nodes that threads of other devices help with.
         cuts: whether ops are cut for the threads of a device.
+        tasks: of every node, by its index, once lowered.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each decides something else
         self,
         graph: Graph,
         types: Sequence[Mapping[str, TensorType]],
@@ -91,6 +94,8 @@ class GraphLowering:
         updates: Updates | None = None,
         whole: Whole | None = None,
         threads: int = 1,
+        *,
+        like: GraphLowering | None = None,
     ) -> None:
         self.graph = graph
         self.late: Collection[int] = ()
@@ -103,13 +108,29 @@ class GraphLowering:
         self.shards = len(graph.places)
         self.checked = checked
         self.buffers: dict[tuple[str, int], Buffer] = {}
+        self.tasks: list[list[Task]] = []
+        self._offsets: dict[int, int] = {}
         self._shares: dict[str, Sequence[int]] = {}
+        self._like = like
+        self._kept: frozenset[Buffer] = frozenset()
+        if like is not None:
+            self._resume(like)
+            return
         block = graph.program.global_block()
         sums = (*COLLECTIVES, SUM_PROCESSES)
         self._reduced = {n for node in graph.nodes if node.kind in sums for n in node.op.inputs["X"]}
         self._nodes = Counter(id(node.op) for node in graph.nodes)
         self._writes = Counter(n for op in block.ops for n in op.output_names())
         self._updates = updates or Updates(graph, (), (), False)
+        self._batched: dict[int, str | None] = {}
+
+    def _resume(self, like: GraphLowering) -> None:
+        self._reduced, self._nodes, self._writes = like._reduced, like._nodes, like._writes
+        self._updates, self._batched = like._updates, like._batched
+        before = like.types
+        self._changed = {(n, d) for d, of in enumerate(self.types) for n, kind in of.items() if before[d].get(n) != kind}
+        self.buffers = {at: b for at, b in like.buffers.items() if at not in self._changed}
+        self._kept = frozenset(self.buffers.values())
 
     def buffer(self, name: str, device: int) -> Buffer:
         """Return the buffer of a variable on a device; devices may share one."""
@@ -124,21 +145,41 @@ class GraphLowering:
 
     def run(self) -> list[Task]:
         """Return the tasks of all nodes in order; a collective gives one a shard."""
-        tasks: list[Task] = []
-        for node in self.graph.nodes:
-            if node.kind in ("all_reduce", "fused_all_reduce"):
-                tasks += self._all_reduce(node)
-            elif node.kind == "reduce":
-                tasks.append(self._reduce(node))
-            elif node.kind == "gather":
-                tasks += self._gather(node)
-            elif node.kind == SUM_PROCESSES:
-                tasks.append(sum_over_processes(self, node))
-            elif self._updates.once(node):
-                tasks += self._update(node)
-            else:
-                parts = self._parts(node)
-                tasks += [task for k in range(parts) for task in self._compute(node, (k, parts))]
+        self.tasks = [self._again(node) or self._node(node) for node in self.graph.nodes]
+        self._like = None
+        return [task for of_node in self.tasks for task in of_node]
+
+    def _node(self, node: OpNode) -> list[Task]:
+        if node.kind in ("all_reduce", "fused_all_reduce"):
+            return self._all_reduce(node)
+        if node.kind == "reduce":
+            return [self._reduce(node)]
+        if node.kind == "gather":
+            return self._gather(node)
+        if node.kind == SUM_PROCESSES:
+            return [sum_over_processes(self, node)]
+        if self._updates.once(node):
+            return self._update(node)
+        parts = self._parts(node)
+        return [task for k in range(parts) for task in self._compute(node, (k, parts))]
+
+    def _again(self, node: OpNode) -> list[Task]:
+        """Return the tasks that a node had for other sizes, where they would be the same again; none where they may differ."""
+        like = self._like
+        if like is None or self.cuts != like.cuts or (node.index in self.late) != (node.index in like.late):
+            return []
+        if node.kind == "scale_loss_grad" and self.shares(name := node.op.input_names()[0]) != like.shares(name):
+            return []
+        if any(at in self._changed for slots in (node.ins, node.outs) for pairs in slots.values() for at in pairs):
+            return []
+        tasks = like.tasks[node.index]
+        if not self._kept.issuperset(b for t in tasks for b in (*t.reads, *t.writes)):
+            return []
+        if node.index in like._offsets:
+            offset = self.rows_before(node.op, node.device)
+            if offset != like._offsets[node.index]:
+                return []
+            self._offsets[node.index] = offset
         return tasks
 
     def rows_before(self, op: Operator, device: int) -> int:
@@ -146,9 +187,11 @@ class GraphLowering:
 
         These are samples, or for sequences the rows of those of the devices before it.
         """
-        block = self.graph.program.global_block()
-        names = (n for n in (*op.input_names(), *op.output_names()) if block.var(n).shape[:1] == (-1,))
-        name = next(names, None)
+        if id(op) not in self._batched:
+            block = self.graph.program.global_block()
+            names = (n for n in (*op.input_names(), *op.output_names()) if block.var(n).shape[:1] == (-1,))
+            self._batched[id(op)] = next(names, None)
+        name = self._batched[id(op)]
         before = self.whole.first + device
         return sum(self.whole.sizes[:before] if name is None else (t[name].shape[0] for t in self.whole.types[:before]))
 
@@ -219,7 +262,7 @@ class GraphLowering:
         op, d = node.op, node.device
         definition = op.definition
         ins, outs = self._slots(node.ins), self._slots(node.outs)
-        offset = self.rows_before(op, d)
+        offset = self._offsets[node.index] = self.rows_before(op, d)
         key = next(iter(op.output_names()), op.type)
         low = Lowering(definition, op.attrs, ins, outs, op_seed(self.seed, key), offset, share)  # type: ignore[arg-type]
         low.helped = node.index in self.late

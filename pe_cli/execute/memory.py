@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +20,13 @@ class MemoryPlan:
         offsets: buffer -> byte offset in the device's arena.
         nbytes: size of the arena.
         unshared: what it would be if no two buffers shared bytes.
+        room: buffer -> bytes from its offset on that nothing else uses while it lives.
     """
 
     offsets: dict[Buffer, int]
     nbytes: int
     unshared: int
+    room: dict[Buffer, int]
 
 
 class _Groups:
@@ -54,6 +56,7 @@ def plan_memory(
     share: bool = True,
     inplace: bool = True,
     ancestors: Sequence[int] | None = None,
+    room: Callable[[Buffer], int] | None = None,
 ) -> tuple[MemoryPlan, dict[Buffer, Buffer]]:
     """Plan one device's arena.
 
@@ -66,6 +69,7 @@ def plan_memory(
         inplace: whether an op's output may take over the bytes of an input that nobody needs any more.
         ancestors: for tasks that may run in another order: bit i of entry j says that task i is always done before task j. Then only
             buffers share bytes of which one is dead before the other is born in every order, so that reuse adds no waiting.
+        room: bytes to leave for a buffer; default: its own.
 
     Returns:
         The plan, and for every buffer that is the same bytes as a placed one, that one.
@@ -102,7 +106,8 @@ def plan_memory(
             fits = out not in lasting and out.type.nbytes == source.type.nbytes and written[out] == i
             if share and inplace and free and not other and fits:
                 join(out, source)
-    return _offsets(tasks, groups, placed, kept, pinned, _Lives(tasks, groups, kept, share, ancestors))
+    lives = _Lives(tasks, groups, kept, share, ancestors, room or (lambda b: b.type.nbytes))
+    return _offsets(tasks, groups, placed, kept, pinned, lives)
 
 
 def _first_write(tasks: Sequence[Task]) -> dict[Buffer, int]:
@@ -129,7 +134,7 @@ class _Lives:
         groups: buffers that are the same bytes.
         kept: buffers that live all the time.
         share: if not, everything lives all the time.
-        ancestors: see `plan_memory`.
+        ancestors, room: see `plan_memory`.
     """
 
     def __init__(
@@ -139,7 +144,9 @@ class _Lives:
         kept: Collection[Buffer],
         share: bool,
         ancestors: Sequence[int] | None,
+        room: Callable[[Buffer], int],
     ) -> None:
+        self._room = room
         self.span: dict[Buffer, list[int]] = {}
         self.size: dict[Buffer, int] = {}
         self._users: dict[Buffer, int] = {}
@@ -161,7 +168,7 @@ class _Lives:
     def _grow(self, root: Buffer, b: Buffer) -> None:
         if b not in self._seen:
             self._seen.add(b)
-            self.size[root] = max(self.size.get(root, 0), aligned(b.type.nbytes))
+            self.size[root] = max(self.size.get(root, 0), aligned(self._room(b)))
 
     @property
     def unordered(self) -> bool:
@@ -235,4 +242,6 @@ def _offsets(
     unshared = base + sum(lives.size[r] for r in todo)
     offsets = {b: roots[groups.find(b)] for b in everyone if groups.find(b) in roots}
     shared = {b: elsewhere[groups.find(b)] for b in everyone if groups.find(b) in elsewhere}
-    return MemoryPlan(offsets, total, unshared), shared
+    exact = {groups.find(b): aligned(b.type.nbytes) for b in pinned}
+    free = {b: exact.get(groups.find(b), lives.size[groups.find(b)]) for b in offsets}
+    return MemoryPlan(offsets, total, unshared, free), shared

@@ -14,8 +14,9 @@ from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Progress, Spot, Timeline, Work, device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.cost import costs, wide
-from pe_cli.execute.device_memory import plan_devices
+from pe_cli.execute.device_memory import DeviceMemory, moved, plan_devices
 from pe_cli.execute.doors import Door
+from pe_cli.execute.fit import Pairs, correspond
 from pe_cli.execute.late import late_nodes
 from pe_cli.execute.lower import GraphLowering, Task
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
@@ -34,6 +35,10 @@ from pe_cli.program.sparse import table_of
 
 #: A feed of fewer bytes is copied: that takes no longer than to put its address into the tape.
 LEND_BYTES = 16384
+#: How many times its bytes a plan for batches of any shape gives what depends on them, so that larger ones fit later.
+ROOM = 1.25
+#: Calls of one op that such plans have room for beyond those of their own: sums of more rows take more rounds.
+SPARE = 4
 #: The space of dependency analysis that stands for the Python interpreter.
 HOST = 1 << 62
 
@@ -41,8 +46,10 @@ HOST = 1 << 62
 class Plan:
     """A step, ready to run.
 
+    Args:
+        roomy: whether it is one for batches of any shape, which others will fit into.
+
     Attributes:
-        memory: of every device.
         tasks: in order, for pictures.
         step: what runs.
         ends: per device: feed of offsets -> the number that it must end with, as kernels trust it.
@@ -61,33 +68,51 @@ class Plan:
         progress: Progress | None = None,
         check_nan_inf: bool = False,
         peers: Communicator | None = None,
+        roomy: bool = False,
     ) -> None:
         self.graph = graph
         self.request = request
         self.ends: list[dict[str, int]] = []
         self._scope = scope
-        types = device_types(graph, [dict(feeds) for feeds in request.feeds])
-        checked = _read(graph, request) if check_nan_inf else ()
-        whole = whole_of(graph, request.whole, types, peers) if request.whole and peers else None
+        self._peers = peers
+        self._seed = seed
+        self._checked = _read(graph, request) if check_nan_inf else ()
         self._strategy = build or BuildStrategy()
+        self._execution = execution or ExecutionStrategy()
         self._threads = threads
         self._rows = fetched_rows(graph, request)
-        self._lowering = lowering(
-            graph, types, request, self._strategy, seed=seed, threads=threads, checked=checked, whole=whole
+        self._lowering, self.tasks = self._lower(request)
+        self._place(ROOM if roomy else 1.0)
+        self._build(threads, progress, SPARE if roomy else 0)
+
+    def _lower(self, request: Request, like: GraphLowering | None = None) -> tuple[GraphLowering, list[Task]]:
+        graph, peers = self.graph, self._peers
+        types = device_types(graph, [dict(feeds) for feeds in request.feeds])
+        whole = whole_of(graph, request.whole, types, peers) if request.whole and peers else None
+        made = lowering(
+            graph,
+            types,
+            request,
+            self._strategy,
+            seed=self._seed,
+            threads=self._threads,
+            checked=self._checked,
+            whole=whole,
+            like=like,
         )
-        self.tasks = self._lowering.run()
-        if execution and execution.allow_op_delay:
-            self.tasks = delayed(self.tasks, graph)
-        self._place()
-        self._build(threads, execution or ExecutionStrategy(), progress)
+        tasks = made.run()
+        return made, delayed(tasks, graph) if self._execution.allow_op_delay else tasks
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
-    def _place(self) -> None:
+    def _place(self, room: float) -> None:
         strategy = self._strategy
-        self.memory = plan_devices(self.graph, self.request, self._lowering, self.tasks, strategy, self._threads)
+        self._memory = plan_devices(self.graph, self.request, self._lowering, self.tasks, strategy, self._threads, room)
+        self._room: dict[Buffer, int] = {b: n for found in self._memory for b, n in found.plan.room.items()}
         self._spots: dict[Buffer, Spot] = {}
-        for d, found in enumerate(self.memory):
+        self._placed: Pairs = {}  # buffer -> the one in whose place it lies
+        self._scratch = [[*task.scratch] for task in self.tasks]
+        for d, found in enumerate(self._memory):
             place = self.graph.places[d]
             memory = device(place.kind).allocate(place.index, found.plan.nbytes)
             for b, offset in found.plan.offsets.items():
@@ -97,36 +122,96 @@ class Plan:
             for b, other in found.same.items():
                 self._spots[b] = self._scope.spot(other.name, d)
 
+    @property
+    def memory(self) -> list[DeviceMemory]:
+        """Memory of every device."""
+        return [moved(found, self._placed) for found in self._memory] if self._placed else self._memory
+
+    def _spot(self, b: Buffer) -> Spot:
+        return self._spots[self._placed.get(b, b)]
+
+    def _room_of(self, b: Buffer) -> int:
+        """Return the bytes that are a buffer's where it lies."""
+        first = self._placed.get(b, b)
+        return self._room.get(first, first.type.nbytes)
+
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def _build(self, threads: int, execution: ExecutionStrategy, progress: Progress | None) -> None:
-        self._execution = execution
+    def _build(self, threads: int, progress: Progress | None, spare: int) -> None:
         waits = self.waits(threads) if threads > 1 else [set() for _ in self.tasks]
         calls = [
-            [Call(nothing, (), "float32", "float32") for _ in t.calls] if execution.dry_run else t.calls
+            [Call(nothing, (), "float32", "float32") for _ in t.calls] if self._execution.dry_run else t.calls
             for t in self.tasks
         ]
         works = [
-            Work(t.home, c, frozenset(w), t.takers) for t, c, w in zip(self.tasks, calls, waits, strict=True)
+            Work(t.home, c, frozenset(w), t.takers, spare if c else 0) for t, c, w in zip(self.tasks, calls, waits, strict=True)
         ]
         self._written = _elsewhere(self.graph, self.request.fetches)
-        self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)
-        self._inlets = self._find_inlets()
-        self._outlets: dict[int, dict[str, Door]] = {}
-
-    def _find_inlets(self) -> dict[tuple[str, int], Door]:
-        """Return where the feeds of every device go; large ones that no call writes and nobody fetches are not worth a copy."""
-        buffers = self._lowering.buffers
+        self.step = device(self.graph.places[0].kind).compile(works, self._spot, threads, progress)
         written = [b for t in self.tasks if t.calls for b in t.writes]
-        fetched = [b for (name, _), b in buffers.items() if name in self.request.fetches]
-        used = {(id(s.memory), s.offset) for s in map(self._spots.__getitem__, (*written, *fetched))}
-        found = {}
+        fetched = [b for (name, _), b in self._lowering.buffers.items() if name in self.request.fetches]
+        self._used = {(id(s.memory), s.offset) for s in map(self._spot, (*written, *fetched))}
+        self._open_doors()
+
+    def _open_doors(self) -> None:
+        """Find where the feeds of every device go; large ones that no call writes and nobody fetches are not worth a copy."""
+        self._inlets: dict[tuple[str, int], Door] = {}
+        self._outlets: dict[int, dict[str, Door]] = {}
         for d, feeds in enumerate(self.request.feeds):
             for name, kind in feeds:
-                spot = self._spots[buffers[(name, d)]]
-                lendable = kind.nbytes >= LEND_BYTES and (id(spot.memory), spot.offset) not in used
-                found[name, d] = Door(spot, buffers[(name, d)].type, lendable)
-        return found
+                b = self._lowering.buffers[name, d]
+                spot = self._spot(b)
+                lendable = kind.nbytes >= LEND_BYTES and (id(spot.memory), spot.offset) not in self._used
+                self._inlets[name, d] = Door(spot, b.type, lendable)
+
+    def fit(self, request: Request) -> bool:
+        """Serve another request of the same graph from now on, where that takes the same calls in the same memory.
+
+        That is far less work than to make a plan. Otherwise the plan stays what it was, and False is returned.
+        """
+        made, tasks = self._lower(request, self._lowering)
+        pairs = correspond(self.tasks, tasks)
+        if pairs is None:
+            return False
+        before = self._lowering.buffers
+        pairs |= {b: before[at] for at, b in made.buffers.items() if at in before}
+        if any(b.type.nbytes > self._room_of(old) for b, old in pairs.items() if b is not old):
+            return False
+        placed = {b: self._placed.get(old, old) for b, old in pairs.items()}
+        calls = {i: new.calls for i, (old, new) in enumerate(zip(self.tasks, tasks, strict=True)) if old is not new}
+        for i, task in enumerate(tasks):
+            placed |= self._scratch_for(i, task) if i in calls else {b: self._placed.get(b, b) for b in task.scratch}
+        if not self.step.refill(calls, lambda b: self._spots[placed[b]]):
+            return False
+        self.request, self._lowering, self.tasks, self._placed = request, made, tasks, placed
+        self._open_doors()
+        return True
+
+    def _scratch_for(self, i: int, task: Task) -> Pairs:
+        """Return a task's scratch memory with its places; where there is none that is large enough, there is a new one from now on."""
+        places = self._scratch[i]
+        for k, b in enumerate(task.scratch):
+            if k == len(places):
+                places.append(b)
+            if b.type.nbytes > self._room.get(places[k], 0):
+                places[k] = b
+                place = self.graph.places[task.home]
+                self._room[b] = int(ROOM * b.type.nbytes)
+                memory = device(place.kind).allocate(place.index, self._room[b])
+                self._spots[b] = Spot(memory, 0, len(self.graph.places) + len(self._spots))
+        return dict(zip(task.scratch, places, strict=False))
+
+    def holds(self, request: Request) -> bool:
+        """Whether the same is asked for, and there is room for what is fed."""
+        if request.fetches != self.request.fetches:
+            return False
+        for d, (before, after) in enumerate(zip(self.request.feeds, request.feeds, strict=True)):
+            if [name for name, _ in before] != [name for name, _ in after]:
+                return False
+            buffers = [(self._lowering.buffers[name, d], kind) for name, kind in after]
+            if any(kind.nbytes > self._room_of(b) for b, kind in buffers):
+                return False
+        return True
 
     def waits(self, threads: int) -> list[set[int]]:
         """Return for every task those that must be done before it when there are so many threads."""
@@ -147,8 +232,10 @@ class Plan:
 
     def _ranges(self, task: Task) -> tuple[list[Range], list[Range]]:
         def of(b: Buffer) -> Range:
-            spot = self._spots[b]
-            low, high = (0, b.size) if task.part is None else task.part
+            spot = self._spot(b)
+            if task.part is None:  # other batches may need all the room
+                return spot.space, spot.offset, spot.offset + max(1, self._room_of(b))
+            low, high = task.part
             size = b.type.numpy.itemsize
             return spot.space, spot.offset + low * size, spot.offset + max(low * size + 1, high * size)
 
@@ -224,7 +311,7 @@ class Plan:
 
     def _outlet(self, name: str, d: int) -> Door:
         b = self._lowering.value(name, self.graph.homes.get(name, d))
-        return Door(self._spots[b], b.type)
+        return Door(self._spot(b), b.type)
 
     def type_of(self, name: str, device: int) -> TensorType:
         """Return the type of a variable on a device, all sizes known."""
@@ -242,16 +329,16 @@ class Plan:
 
     def where(self, b: Buffer) -> str:
         """Return `scope` or a buffer's byte offset in its device's arena."""
-        spot = self._spots[b]
+        spot = self._spot(b)
         return "scope" if spot.space < 0 else str(spot.offset)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arenas."""
-        return sum(found.plan.nbytes for found in self.memory)
+        return sum(found.plan.nbytes for found in self._memory)
 
 
-def lowering(
+def lowering(  # noqa: PLR0913 - each decides something else
     graph: Graph,
     types: Sequence[Mapping[str, TensorType]],
     request: Request,
@@ -261,14 +348,17 @@ def lowering(
     threads: int,
     checked: Collection[str] = (),
     whole: Whole | None = None,
+    like: GraphLowering | None = None,
 ) -> GraphLowering:
-    """Return what lowers a graph as a strategy wishes."""
-    shared = shared_variables(graph.program, graph.places, strategy)
-    fetches = (*request.fetches, *fetched_rows(graph, request).values())
-    sums = strategy.fuse_all_reduce_ops and threads <= len(graph.places)
-    updates = Updates(graph, shared, fetches, sums)
+    """Return what lowers a graph as a strategy wishes; see `GraphLowering` for `like`."""
+    updates = None
+    if like is None:
+        shared = shared_variables(graph.program, graph.places, strategy)
+        fetches = (*request.fetches, *fetched_rows(graph, request).values())
+        sums = strategy.fuse_all_reduce_ops and threads <= len(graph.places)
+        updates = Updates(graph, shared, fetches, sums)
     each = max(1, threads // len(graph.places))
-    made = GraphLowering(graph, types, request.sizes, seed, checked, updates, whole, each)
+    made = GraphLowering(graph, types, request.sizes, seed, checked, updates, whole, each, like=like)
     made.cuts = each > 1 and not _is_wide(graph, types, each)
     if 1 < threads <= len(graph.places) and graph.places[0].kind == "cpu":
         made.late = late_nodes(graph, types)

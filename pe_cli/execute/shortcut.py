@@ -22,10 +22,14 @@ class Shortcut:
         plan: that runs it.
         sizes: samples of each device.
         batched: feeds that are cut along axis 0; the others go to every device whole.
+
+    Attributes:
+        request: that the plan served; it may serve another by now.
     """
 
     def __init__(self, plan: Plan, sizes: Sequence[int], batched: Collection[str]) -> None:
         self.plan = plan
+        self.request = plan.request
         self.sizes = list(sizes)
         ends = list(itertools.accumulate(sizes, initial=0))
         names = [name for name, _ in plan.request.feeds[0]]

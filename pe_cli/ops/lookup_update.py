@@ -17,9 +17,9 @@ from pe_cli.kernels.far import AHEAD, prefetch_row
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI32, PtrI64, PtrU, Real, T, address, helper, kernel, pointer
 from pe_cli.kernels.vecmath import absolute
 from pe_cli.ops.areas import thread_parts
-from pe_cli.ops.lowering import Lowering, Table
+from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.optimizer import check_update, descend, in_place, rate
-from pe_cli.ops.optimizer_moments import adam, adam_corrected, adam_where_needed, move_powers
+from pe_cli.ops.optimizer_moments import adam, adam_corrected, adam_where_needed, move_on
 from pe_cli.ops.registry import Attr, Sample, op
 
 _ATTRS = {"padding_idx": Attr(-1, "id whose row gets no gradient; -1 for none")}
@@ -247,4 +247,4 @@ def lookup_adam_cpu(o: Lowering) -> None:
     b1, b2, eps = (float(o.attrs[a]) for a in ("beta1", "beta2", "epsilon"))
     before = p, o.input("Grad"), o.input("Ids"), m, v, pow1, pow2, o.input("LearningRate")
     _parts(o, lookup_adam_rows, before, (b1, b2, eps))
-    o.call(move_powers, Table((pow1,)), Table((pow2,)), 1, b1, b2, dtype=p.dtype)
+    o.call(move_on, pow1, pow2, b1, b2)

@@ -62,8 +62,15 @@ def adam_where_needed(p, g, m, v, begin, end, step, b1, b2, eps):
 
 
 @kernel
-def move_powers(powers1: PtrI64, powers2: PtrI64, count: Int, b1: Real, b2: Real):
+def move_on(pow1: Ptr, pow2: Ptr, b1: Real, b2: Real):
     """Move the powers of both decays on to the next step."""
+    pow1[0] *= b1
+    pow2[0] *= b2
+
+
+@kernel
+def move_powers(powers1: PtrI64, powers2: PtrI64, count: Int, b1: Real, b2: Real):
+    """move_on for every pair of powers."""
     for k in range(count):
         pow1, pow2 = pointer(powers1[k]), pointer(powers2[k])
         pow1[0] *= b1
@@ -139,14 +146,16 @@ def adam(
 
 @adam.lower("cpu")
 def adam_cpu(o: Lowering) -> None:
-    """One pass."""
+    """One pass; of given rows a part a thread, and the powers move on when all of them are done."""
     p, m, v, pow1, pow2 = in_place(o, "Param", "Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
     a = o.attrs
     g, rate, settings = o.input("Grad"), o.input("LearningRate"), (a["beta1"], a["beta2"], a["epsilon"])
     if not o.has("Rows"):
         o.call(adam_step, p, g, m, v, pow1, pow2, rate, p.size, *settings)
     elif a["lazy_mode"]:
-        o.call(adam_rows, p, g, o.input("Rows"), m, v, pow1, pow2, rate, *g.shape, *settings)
+        for part, *rows in o.row_parts(g.shape[0], g.type.nbytes):
+            o.call(adam_rows, p, g, o.input("Rows"), m, v, pow1, pow2, rate, *rows, g.shape[1], *settings, part=part)
+        o.call(move_on, pow1, pow2, *settings[:2])
     else:
         o.call(adam_every_row, p, g, o.input("Rows"), m, v, pow1, pow2, rate, *g.shape, p.size, *settings)
 

@@ -66,15 +66,15 @@ def adagrad_rows(p: Ptr, g: Ptr, rows: PtrI64, s: Ptr, rate: PtrU, begin: Int, e
 
 @kernel
 def adam_rows(
-    p: Ptr, g: Ptr, rows: PtrI64, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, width: Int, b1: Real,
-    b2: Real, eps: Real,
+    p: Ptr, g: Ptr, rows: PtrI64, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, begin: Int, end: Int, width: Int,
+    b1: Real, b2: Real, eps: Real,
 ):
-    """As adam_step in the given rows; in the others nothing changes."""
+    """As adam_step in the given rows, but for the powers; in the others nothing changes."""
     one = T(1)
     step = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0]))
-    for i in range(n):
+    for i in range(begin, end):
         row = rows[i]
-        if i + AHEAD < n:
+        if i + AHEAD < end:
             prefetch_row(p, rows[i + AHEAD], width)
             prefetch_row(m, rows[i + AHEAD], width)
             prefetch_row(v, rows[i + AHEAD], width)
@@ -87,8 +87,6 @@ def adam_rows(
                 m[at] = first
                 v[at] = second
                 p[at] -= step * first / (square_root(second) + eps)
-    pow1[0] *= b1
-    pow2[0] *= b2
 
 
 @kernel
