@@ -14,7 +14,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.devices.chains import chains
 from pe_cli.devices.loans import Loans
 from pe_cli.devices.memory import Arena
-from pe_cli.devices.parts import in_order, pieces
+from pe_cli.devices.parts import in_order, pieces, settle
 from pe_cli.devices.pool import runners
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Takers, Timeline, Work
 from pe_cli.devices.stall import StampedStep
@@ -64,7 +64,8 @@ class CpuStep:
         self._words = 0
         self._entries: list[Any] = []
         self._tables: dict[int, np.ndarray[Any, Any]] = {}  # by the word of the records that is their address
-        calls = [in_order(w.calls) + [NOTHING] * w.spare for w in works]
+        self._apart = [threads > len({w.home for w in works}) or w.takers is not Takers.DEVICE for w in works]
+        calls = [self._ordered(i, w.calls) + [NOTHING] * w.spare for i, w in enumerate(works)]
         instances = [[Instance(c.kernel, c.dtype, c.second) for c in row] for row in calls]
         pairs = [(c, n) for row, of in zip(calls, instances, strict=True) for c, n in zip(row, of, strict=True)]
         compiled = (n for c, n in pairs if not isinstance(c.kernel, HostKernel))
@@ -73,7 +74,8 @@ class CpuStep:
         self._found = found
         instructions: list[Instruction] = []
         self._first = list(itertools.accumulate((len(row) for row in calls), initial=0))
-        self._calls = [len(w.calls) for w in works]
+        self._places = [[c.part for c in row] for row in calls]
+        self._real = [[c is not NOTHING for c in row] for row in calls]
         for i, (row, of) in enumerate(zip(calls, instances, strict=True)):
             room = max(WORDS, *(len(c.args) for c in row)) if works[i].spare else 0
             instructions += [self._instruction(i, c, instance, room) for c, instance in zip(row, of, strict=True)]
@@ -84,13 +86,18 @@ class CpuStep:
         self._stamped: StampedTape | None = None
         self._guard: Guard | None = None
 
+    def _ordered(self, work: int, calls: Sequence[Call]) -> list[Call]:
+        """Return a work's calls in the order of the tape; without parts where every thread has a device of its own.
+
+        Parts of its ops would only be moved about.
+        """
+        row = in_order(calls)
+        return row if self._apart[work] else [replace(c, part=None) for c in row]
+
     @staticmethod
     def _chains(works: Sequence[Work], calls: Sequence[Sequence[Call]], threads: int) -> list[Chain]:
         homes = [w.home for w in works]
         devices = len(set(homes))
-        if threads <= devices:  # every thread has a device of its own: parts of its ops would only be moved about
-            pairs = zip(works, calls, strict=True)
-            calls = [[replace(c, part=None) for c in row] if w.takers is Takers.DEVICE else row for w, row in pairs]
         steps = {Takers.DEVICE: devices, Takers.ALL: 1, Takers.IDLE: 0}
         apart = [steps[w.takers] for w in works]
         cut = pieces(homes, calls, [w.waits for w in works], apart, threads)
@@ -106,8 +113,8 @@ class CpuStep:
         """Run a second tape, which writes down when each instruction ran; see `run`."""
         self._step[0] = step
         failed, line = self._stamps().run_timed()
-        kept = [i for begin, n in zip(self._first, self._calls, strict=False) for i in range(begin, begin + n)]
-        if len(kept) < len(line.work):  # the rest is room for more calls
+        kept = np.array([real for row in self._real for real in row], bool)
+        if not kept.all():  # the rest is room for more calls
             line = replace(
                 line, begin=line.begin[kept], end=line.end[kept], thread=line.thread[kept], work=line.work[kept]
             )
@@ -117,17 +124,18 @@ class CpuStep:
         """Make other calls for some works; see `Step.refill`."""
         rows = {}
         for work, given in calls.items():
-            begin, end = self._first[work], self._first[work + 1]
-            row = in_order(given)
-            rows[work] = row + [NOTHING] * (end - begin - len(row))
-            if len(row) > end - begin or any(len(c.args) > self.tape.room(i) for i, c in enumerate(row, begin)):
+            settled = settle(self._places[work], self._ordered(work, given))
+            if settled is None:
+                return False
+            rows[work] = [c or NOTHING for c in settled]
+            if any(len(c.args) > self.tape.room(i) for i, c in enumerate(rows[work], self._first[work])):
                 return False
         made = [(work, c, Instance(c.kernel, c.dtype, c.second)) for work, row in rows.items() for c in row]
         missing = [instance for _, _, instance in made if instance not in self._found]
         if missing:
             self._found |= addresses(missing, self._progress)
-        for work, given in calls.items():
-            self._calls[work] = len(given)
+        for work, row in rows.items():
+            self._real[work] = [c is not NOTHING for c in row]
         tapes = self._tapes()
         self._loans.end(tapes)
         self._spot = spot

@@ -35,6 +35,57 @@ def in_order(calls: Sequence[Call]) -> list[Call]:
     return out
 
 
+def settle(places: Sequence[int | None], calls: Sequence[Call]) -> list[Call | None] | None:
+    """Return for the places of a work's calls those of another batch that come there; None where they can't.
+
+    Args:
+        places: the number of the part that each place is for, None for no part, as `in_order` has them.
+        calls: of the other batch; `in_order`. Their order stays: what has no number comes alone, also to places of a first part, and
+            numbered neighbours come to places of as many parts.
+    """
+    found: list[Call | None] = [None] * len(places)
+    rows = _runs(places)
+    for numbered, group in itertools.groupby(calls, key=lambda c: c.part is not None):
+        left = list(group)
+        parts = [list(part) for _, part in itertools.groupby(left, key=lambda c: c.part)]
+        if numbered and len(parts) > 1:
+            while rows and not _fits(rows[0], parts):
+                del rows[0]
+            for place, part in zip(rows[0] if rows else (), parts, strict=False):
+                found[place.start : place.start + len(part)] = part
+            left = [] if rows else left
+            del rows[:1]
+        while left and rows:
+            first = rows[0][0]
+            count = min(len(left), len(first))
+            found[first.start : first.start + count], left = left[:count], left[count:]
+            rows[0] = [first[count:]]  # what comes next waits for this: not beside it
+            if not rows[0][0]:
+                del rows[0]
+        if left:
+            return None
+    return found
+
+
+def _runs(places: Sequence[int | None]) -> list[list[range]]:
+    """Return the places that are worked on one after the other: a range for no part, else one for each part."""
+    rows: list[list[range]] = []
+    begin = 0
+    for numbered, group in itertools.groupby(places, key=lambda part: part is not None):
+        row = []
+        for _, part in itertools.groupby(group):
+            end = begin + len(list(part))
+            row.append(range(begin, end))
+            begin = end
+        assert numbered or len(row) == 1
+        rows.append(row)
+    return rows
+
+
+def _fits(row: Sequence[range], parts: Sequence[Sequence[Call]]) -> bool:
+    return 1 < len(parts) <= len(row) and all(len(part) <= len(place) for place, part in zip(row, parts, strict=False))
+
+
 def pieces(
     homes: Sequence[int],
     calls: Sequence[Sequence[Call]],

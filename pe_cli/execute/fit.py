@@ -24,7 +24,7 @@ def correspond(before: Sequence[Task], after: Sequence[Task]) -> Pairs | None:
     for old, new in zip(before, after, strict=True):
         if not _alike(old, new) or not all(_pair(pairs, taken, a, b) for a, b in _touched(old, new)):
             return None
-        if old is not new and not (_same_calls(old, new) and _same_memory(old, new, pairs)):
+        if old is not new and not _same_memory(old, new, pairs):
             return None
     return pairs
 
@@ -34,6 +34,8 @@ def _alike(old: Task, new: Task) -> bool:
     if old is new:
         return True
     if old.part is not None or new.part is not None:  # they touch elements, which other sizes may lay out otherwise
+        return False
+    if any(isinstance(call.kernel, HostKernel) for call in new.calls):  # it is bound to addresses and sizes
         return False
     heads = [(t.node, t.home, t.beside, t.takers, len(t.reads), len(t.writes)) for t in (old, new)]
     return heads[0] == heads[1]
@@ -47,14 +49,6 @@ def _touched(old: Task, new: Task) -> list[tuple[Buffer, Buffer]]:
 def _pair(pairs: Pairs, taken: Pairs, old: Buffer, new: Buffer) -> bool:
     """Note that a buffer comes in another's place; return False where it has another, or that one is taken."""
     return pairs.setdefault(new, old) is old and taken.setdefault(old, new) is new
-
-
-def _same_calls(old: Task, new: Task) -> bool:
-    """Whether a tape that is made for one task's calls can hold those of another: as far as parts of theirs run side by side, the same."""
-    if any(isinstance(call.kernel, HostKernel) for call in new.calls):  # it is bound to addresses and sizes
-        return False
-    parts = [[call.part for call in task.calls] for task in (old, new)]
-    return parts[0] == parts[1] or not any(part is not None for row in parts for part in row)
 
 
 def _same_memory(old: Task, new: Task, pairs: Mapping[Buffer, Buffer]) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.native import ANYONE
-from pe_cli.devices.parts import in_order, pieces
+from pe_cli.devices.parts import in_order, pieces, settle
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.describe import describe_plan
 from pe_cli.execute.executor import Executor
@@ -53,6 +53,53 @@ def test_what_is_no_part_is_anyones_where_threads_share_a_home():
 
 def test_calls_of_a_part_come_together_and_pass_no_other_call():
     assert [c.args[0] for c in in_order(calls(None, 1, 0, 1, None, 0))] == [0, 2, 1, 3, 4, 5]
+
+
+def settled(places, *parts):
+    found = settle(places, in_order(calls(*parts)))
+    return None if found is None else [call and call.args[0] for call in found]
+
+
+def test_calls_of_another_batch_come_to_the_places_of_parts_or_one_after_the_other():
+    assert settled([None, None, None], None, None) == [0, 1, None]
+    assert settled([0, 0, 1], 0, 1) == [0, None, 1]
+    assert settled([0, 0, 1], None, None) == [0, 1, None]
+    assert settled([0, 1, None], None, None) == [0, None, 1]
+    assert settled([0, 1], None, None) is None
+    assert settled([None, 0, 1, 2], 0, 1) == [None, 0, 1, None]
+    assert settled([None, None], 0, 1) is None
+    assert settled([None, 0, 1, None, None], None, 0, 1, None) == [0, 1, 2, 3, None]
+    assert settled([0, 0, 1, None, 0, 1], 4, 4, None, 2, 3) == [0, 1, None, 2, 3, 4]
+
+
+def parallel(places):
+    """Pairs of places whose calls may run at the same time."""
+    groups = [list(group) for _, group in itertools.groupby(range(len(places)), key=lambda i: places[i] is not None)]
+    pairs_ = (pair for group in groups for pair in itertools.combinations(group, 2))
+    return {(a, b) for a, b in pairs_ if places[a] != places[b]}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_settled_calls_keep_their_order_and_run_beside_those_alone_that_they_ran_beside(seed):
+    rng = np.random.default_rng(seed)
+    kept = 0
+    for _ in range(200):
+        old, new = (
+            in_order(calls(*(None if rng.random() < 0.4 else int(rng.integers(0, 3)) for _ in range(rng.integers(1, 9)))))
+            for _ in range(2)
+        )
+        places = [call.part for call in old]
+        found = settle(places, new)
+        if found is None:
+            continue
+        kept += 1
+        at = {call.args[0]: i for i, call in enumerate(found) if call is not None}
+        assert sorted(at) == sorted(call.args[0] for call in new)
+        beside, allowed = parallel(places), parallel([call.part for call in new])
+        for a, b in itertools.combinations(range(len(new)), 2):
+            one, other = at[new[a].args[0]], at[new[b].args[0]]
+            assert (a, b) in allowed or (one < other and (one, other) not in beside)
+    assert kept > 20
 
 
 #: Ops that threads share, with the shapes of their inputs and attributes.

@@ -152,6 +152,36 @@ def test_a_lent_feed_is_given_back_before_another_shape_comes_also_where_that_ta
     assert 100 * 8 * 4 < LEND_BYTES < 1000 * 8 * 4  # some are lent, some are copied
 
 
+@pytest.mark.parametrize(("devices", "threads"), [(1, 2), (1, 3), (2, 4), (2, 2)])
+def test_ops_whose_parts_for_threads_come_and_go_are_refitted(devices, threads, monkeypatch, counted):
+    monkeypatch.setattr(executors, "MAX_PLANS", 2)
+    made = Program("lookups")
+    block = made.global_block()
+    block.create_var("ids", TensorType((-1, 1), "int64"), is_data=True, stop_gradient=True)
+    block.create_parameter("table", TensorType((50, 256)))
+    block.append_op("lookup_table", {"W": "table", "Ids": "ids"}, {"Out": "x"}, {})
+    block.append_op("lookup_table_grad", {"Ids": "ids", "Out@GRAD": "x"}, {"W@GRAD": "table@GRAD"}, {})
+    one, other = (
+        Executor(made, Scope([Place("cpu", d) for d in range(devices)]), execution=ExecutionStrategy(num_threads=threads))
+        for _ in range(2)
+    )
+    rng = np.random.default_rng(0)
+    for executor in (one, other):
+        executor.scope.set("table", np.arange(50 * 256, dtype="float32").reshape(50, 256))
+    parts = set()
+    for samples in (3000, 2900, *rng.integers(devices, 3000, 60).tolist()):
+        ids = rng.integers(0, 50, (samples, 1))
+        found, _ = one.run({"ids": ids}, ["x", "table@GRAD"])
+        other.drop()
+        expected, _ = other.run({"ids": ids}, ["x", "table@GRAD"])
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(a["x"], b["x"])
+            np.testing.assert_array_equal(a["table@GRAD"], b["table@GRAD"])
+        parts.add(tuple(call.part for task in one.newest.tasks for call in task.calls))
+    assert len(parts) > 1 or threads == devices
+    assert counted[True] > 40
+
+
 def test_an_op_in_python_takes_a_plan_of_its_own(counted):
     seen = []
 
