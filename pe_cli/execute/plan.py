@@ -147,7 +147,7 @@ class Plan:
             Work(t.home, c, frozenset(w), t.takers, spare if c else 0) for t, c, w in zip(self.tasks, calls, waits, strict=True)
         ]
         self._written = _elsewhere(self.graph, self.request.fetches)
-        self.step = device(self.graph.places[0].kind).compile(works, self._spot, threads, progress)
+        self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)
         written = [b for t in self.tasks if t.calls for b in t.writes]
         fetched = [b for (name, _), b in self._lowering.buffers.items() if name in self.request.fetches]
         self._used = {(id(s.memory), s.offset) for s in map(self._spot, (*written, *fetched))}
@@ -181,7 +181,8 @@ class Plan:
         calls = {i: new.calls for i, (old, new) in enumerate(zip(self.tasks, tasks, strict=True)) if old is not new}
         for i, task in enumerate(tasks):
             placed |= self._scratch_for(i, task) if i in calls else {b: self._placed.get(b, b) for b in task.scratch}
-        if not self.step.refill(calls, lambda b: self._spots[placed[b]]):
+        spots = self._spots
+        if not self.step.refill(calls, lambda b: spots[placed[b]]):  # it must not hold the plan that holds it
             return False
         self.request, self._lowering, self.tasks, self._placed = request, made, tasks, placed
         self._open_doors()

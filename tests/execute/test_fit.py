@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -268,3 +271,17 @@ def test_a_batch_that_needs_more_memory_than_any_plan_has_gets_a_plan_with_room(
         executor.run(texts(step, "texts", 37), [loss])
     assert counted["made"] == made
     assert counted[True] > fits
+
+
+def test_a_plan_that_goes_frees_its_memory_at_once(monkeypatch, counted):
+    executor, _ = refitted(monkeypatch, counted)
+    gc.collect()
+    gc.disable()
+    try:
+        arenas = [weakref.ref(spot.memory) for plan in executor.plans.values() for spot in plan._spots.values() if spot.space >= 0]
+        executor.newest = None
+        executor.drop()
+        assert arenas
+        assert not any(arena() for arena in arenas)
+    finally:
+        gc.enable()
