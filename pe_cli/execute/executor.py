@@ -17,6 +17,7 @@ from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
+from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.request import Request
 from pe_cli.execute.shortcut import Shortcut, Shortcuts
@@ -64,6 +65,7 @@ class Executor:
         constants: feeds that are the same at every step; those that the program does not know are left out.
         levels: feed -> levels of its sequences; default: as the program declares.
         peers: processes that share every batch and sum their gradients, each with as many devices; None for this one alone.
+        arenas: memory for temporaries that it shares with executors whose steps never run beside its own.
 
     Attributes:
         program: with the arrays of its sequence ops as feeds.
@@ -84,6 +86,7 @@ class Executor:
         constants: Mapping[str, Array] | None = None,
         levels: Mapping[str, int] | None = None,
         peers: Communicator | None = None,
+        arenas: Arenas | None = None,
     ) -> None:
         self.peers = peers
         self.watchdog, self.check_nan_inf = watchdog, check_nan_inf
@@ -99,6 +102,7 @@ class Executor:
         self.progress = progress
         self.plans: OrderedDict[Request, Plan] = OrderedDict()
         self.newest: Plan | None = None
+        self._arenas = arenas or Arenas()
         self._shapes: Counter[int] = Counter()  # plans made, by the id of their graph
         self._used: set[Request] = set()
         self._moves = scope.moves
@@ -222,6 +226,7 @@ class Executor:
             progress=self.progress,
             check_nan_inf=self.check_nan_inf,
             peers=self.peers,
+            arenas=self._arenas,
             roomy=self._refits and self._shapes[id(graph)] > 2,  # a last, smaller batch is no reason yet
         )
         if self.watchdog:

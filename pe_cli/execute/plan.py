@@ -13,6 +13,7 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Progress, Spot, Timeline, Work, device
 from pe_cli.devices.scope import Scope
+from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.cost import costs, wide
 from pe_cli.execute.device_memory import DeviceMemory, moved, plan_devices
 from pe_cli.execute.doors import Door
@@ -48,6 +49,7 @@ class Plan:
 
     Args:
         roomy: whether it is one for batches of any shape, which others will fit into.
+        arenas: memory that it shares with plans that run before and after; default: its own.
 
     Attributes:
         tasks: in order, for pictures.
@@ -69,12 +71,14 @@ class Plan:
         check_nan_inf: bool = False,
         peers: Communicator | None = None,
         roomy: bool = False,
+        arenas: Arenas | None = None,
     ) -> None:
         self.graph = graph
         self.request = request
         self.ends: list[dict[str, int]] = []
         self._scope = scope
         self._peers = peers
+        self._arenas = arenas or Arenas()
         self._seed = seed
         self._checked = _read(graph, request) if check_nan_inf else ()
         self._strategy = build or BuildStrategy()
@@ -114,7 +118,7 @@ class Plan:
         self._scratch = [[*task.scratch] for task in self.tasks]
         for d, found in enumerate(self._memory):
             place = self.graph.places[d]
-            memory = device(place.kind).allocate(place.index, found.plan.nbytes)
+            memory = self._arenas.take(d, place, found.plan.nbytes)
             for b, offset in found.plan.offsets.items():
                 self._spots[b] = Spot(memory, offset, d)
             for b in found.placed:

@@ -39,7 +39,7 @@ class AsyncTrainer(Trainer):
         self._datasets = self._open()
         wanted = self.run.executor.threads or usable_cores()
         self.threads = min(wanted, len(self._datasets))
-        self._executors = [job.executor(self.program) for _ in range(self.threads)]
+        self._executors = [job.executor(self.program, alone=False) for _ in range(self.threads)]
         self._counting = threading.Lock()
         self._started = 0
         if self.arrays:

@@ -16,6 +16,7 @@ from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import Place, TensorType
 from pe_cli.data import Dataset, Feed, Loader, open_reader
 from pe_cli.devices.scope import Scope
+from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.executor import Executor, threads_of
 from pe_cli.execute.merge import merge
 from pe_cli.execute.startup import run_startup
@@ -81,6 +82,7 @@ class Job:
         self._datasets: dict[str, Dataset] = {}
         self._made_up: set[str] = set()
         self._executors: dict[str, Executor] = {}
+        self._arenas = Arenas()
 
     @classmethod
     def open(
@@ -244,8 +246,13 @@ class Job:
 
     # --- programs -----------------------------------------------------------------------------------------------------
 
-    def executor(self, program: Program) -> Executor:
-        """Return an executor of a program over this run's devices and values."""
+    def executor(self, program: Program, *, alone: bool = True) -> Executor:
+        """Return an executor of a program over this run's devices and values.
+
+        Args:
+            program: training, evaluation or a part of one.
+            alone: whether its steps never run beside those of other executors; then it shares memory with those of which that is said, too.
+        """
         return Executor(
             program,
             self.scope,
@@ -257,6 +264,7 @@ class Job:
             check_nan_inf=self.run.executor.check_nan_inf,
             constants=self.constants(),
             peers=self.team.peers,
+            arenas=self._arenas if alone else None,
         )
 
     def variable(self, name: str) -> str:

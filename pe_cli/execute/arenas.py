@@ -1,0 +1,38 @@
+"""Memory that plans share: one of them runs at a time, and nothing in an arena outlasts a step."""
+
+from __future__ import annotations
+
+import weakref
+
+from pe_cli.core.types import Place
+from pe_cli.devices.memory import Arena
+from pe_cli.devices.protocol import Memory, device
+
+
+class Arenas:
+    """The arenas of plans of which one runs at a time, by device; they live as long as a plan that uses them."""
+
+    def __init__(self) -> None:
+        self._live: dict[int, weakref.WeakSet[Arena]] = {}
+
+    def take(self, d: int, place: Place, nbytes: int) -> Memory:
+        """Return memory of at least so many bytes for a plan's device.
+
+        On CPUs that is the largest of another plan where it will do. Steps on CUDA are over after they return, so each plan has its own.
+
+        Args:
+            d: number of the device in the graph.
+            place: what it is.
+            nbytes: of the plan's temporaries.
+
+        Raises:
+            PeError: there is not that much memory (exit code 5).
+        """
+        live = self._live.setdefault(d, weakref.WeakSet())
+        largest = max(live, key=lambda arena: arena.nbytes, default=None)
+        if largest is not None and largest.nbytes >= nbytes:
+            return largest
+        made = device(place.kind).allocate(place.index, nbytes)
+        if isinstance(made, Arena):
+            live.add(made)
+        return made
