@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
-from pe_cli.execute.lower import GraphLowering, Task
+from pe_cli.execute.lower import GraphLowering
 from pe_cli.execute.memory import MemoryPlan, plan_memory
 from pe_cli.execute.order import Range, Rules, dependencies
 from pe_cli.execute.request import Request, fetched_rows
+from pe_cli.execute.tasks import Task
 from pe_cli.graph.ssa import Graph
 from pe_cli.ops.lowering import Buffer
 from pe_cli.program.ir import Role

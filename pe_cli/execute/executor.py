@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import threading
-from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.plan import Plan
+from pe_cli.execute.plans import MAX_PLANS, Plans
 from pe_cli.execute.request import Request
 from pe_cli.execute.shortcut import Shortcut, Shortcuts
 from pe_cli.execute.split import check_offsets, cut, split_sizes
@@ -36,8 +36,6 @@ Value = TypeVar("Value")
 _STEPS = threading.Lock()
 #: Held while a plan is made: kernels compile for one thread at a time.
 _PLANNING = threading.Lock()
-#: Plans kept for different batch shapes; the least recently used goes first.
-MAX_PLANS = 8
 
 
 def usable_cores() -> int:
@@ -100,11 +98,9 @@ class Executor:
         self._lock = contextlib.nullcontext() if self.build.remove_unnecessary_lock else _STEPS
         self.seed = seed
         self.progress = progress
-        self.plans: OrderedDict[Request, Plan] = OrderedDict()
+        self.plans = Plans(self._make, self.places[0].kind == "cpu" and not self.execution.dry_run)
         self.newest: Plan | None = None
         self._arenas = arenas or Arenas()
-        self._shapes: Counter[int] = Counter()  # plans made, by the id of their graph
-        self._used: set[Request] = set()
         self._moves = scope.moves
         self._shortcuts = Shortcuts(MAX_PLANS)
         self._optimised: dict[tuple[str, ...], Program] = {}
@@ -144,11 +140,6 @@ class Executor:
         return Target.of(self.places, self.peers.size if self.peers else 1, checked=self.check_nan_inf)
 
     @property
-    def _refits(self) -> bool:
-        """Whether plans may serve other batches than those that they were made for."""
-        return self.places[0].kind == "cpu" and not self.execution.dry_run
-
-    @property
     def threads(self) -> int:
         """Native threads of a step."""
         return threads_of(self.execution, self.places)
@@ -185,36 +176,16 @@ class Executor:
         if self._moves != self.scope.moves:
             self.plans.clear()
             self._moves = self.scope.moves
-        self._used.add(request)
         if request in self.plans:
-            self.plans.move_to_end(request)
-            return self.plans[request]
+            return self.plans.use(request)
         active = [d for d, n in enumerate(sizes) if n] or ([] if self.peers else [0])
         with self.peers.busy() if self.peers else contextlib.nullcontext():
-            made = self._fitted(request, active) or self._made(request, active)
+            made = self.plans.new(request, self.graph(request.fetches, active))
         made.ends = [self._ends(made, d, part) for d, part in enumerate(feeds)] if self.sequences.lods else []
-        self.plans[request] = made
-        while len(self.plans) > MAX_PLANS:
-            self.plans.popitem(last=False)
+        self.plans.keep(made)
         return made
 
-    def _fitted(self, request: Request, active: Sequence[int]) -> Plan | None:
-        """Return a plan that will serve this request and no longer that of its own: the least recently used that has the memory.
-
-        None while there is room for one more, and where none does it.
-        """
-        if len(self.plans) < MAX_PLANS or not self._refits:
-            return None
-        graph = self.graph(request.fetches, active)
-        plan = next((plan for plan in self.plans.values() if plan.graph is graph and plan.holds(request)), None)
-        if plan is None:
-            return None
-        del self.plans[plan.request]
-        return plan if plan.fit(request) else None
-
-    def _made(self, request: Request, active: Sequence[int]) -> Plan:
-        graph = self.graph(request.fetches, active)
-        self._shapes[id(graph)] += 1
+    def _make(self, graph: Graph, request: Request, roomy: bool) -> Plan:
         made = Plan(
             graph,
             request,
@@ -227,7 +198,7 @@ class Executor:
             check_nan_inf=self.check_nan_inf,
             peers=self.peers,
             arenas=self._arenas,
-            roomy=self._refits and self._shapes[id(graph)] > 2,  # a last, smaller batch is no reason yet
+            roomy=roomy,
         )
         if self.watchdog:
             made.watch(self.watchdog)
@@ -268,9 +239,7 @@ class Executor:
     def drop_unused(self) -> None:
         """Forget the plans, with their temporaries, that have not run since this was last called."""
         if not self.build.cache_runtime_context:
-            for request in [r for r in self.plans if r not in self._used]:
-                del self.plans[request]
-        self._used.clear()
+            self.plans.clear_unused()
 
     def drop(self) -> None:
         """Forget all plans and their temporaries."""
@@ -392,8 +361,7 @@ class Executor:
         found = self._shortcuts.find(feed, fetches) if self._moves == self.scope.moves else None
         if found is not None and self.plans.get(found.request) is found.plan:
             plan, parts, sizes = found.plan, found.parts(feed), found.sizes  # type: ignore[arg-type]
-            self._used.add(plan.request)
-            self.plans.move_to_end(plan.request)
+            self.plans.use(plan.request)
         else:
             for name in fetches:
                 self.program.global_block().var(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pe_cli.execute.lower import Task
+from pe_cli.execute.tasks import Task
 from pe_cli.kernels.calls import Buffer
 from pe_cli.kernels.host import HostKernel
 

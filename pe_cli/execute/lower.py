@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from pe_cli.collectives.local import all_reduce_shards
@@ -14,10 +14,11 @@ from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.devices.memory import aligned
 from pe_cli.devices.protocol import Takers
 from pe_cli.execute.processes import Whole, sum_over_processes
+from pe_cli.execute.tasks import Task, by_output
 from pe_cli.execute.updates import Updates
 from pe_cli.graph.processes import SUM_PROCESSES
 from pe_cli.graph.ssa import COLLECTIVES, Graph, OpNode, Slots
-from pe_cli.kernels.calls import STATUS, buffers_of
+from pe_cli.kernels.calls import STATUS
 from pe_cli.kernels.finite import check_finite
 from pe_cli.ops.areas import HELP_PARTS
 from pe_cli.ops.lowering import Buffer, Call, Lowering
@@ -27,34 +28,6 @@ from pe_cli.program.ir import EMPTY, Operator, Role
 
 #: Ids of a shard of a gather or of an update: fewer are not worth waking a thread for.
 MIN_ROWS = 512
-
-
-@dataclass
-class Task:
-    """What one device does for a node: kernel calls in order.
-
-    Attributes:
-        node: index in the graph.
-        home: device whose thread prefers it.
-        reads, writes: buffers touched, scratch apart.
-        takes_over: output buffer -> input buffer whose memory it may use.
-        shares: output buffer -> input buffer whose bytes it is.
-        part: elements of the buffers that are touched, from and to; None for all.
-        beside: it does its part of the node beside the tasks before it: they touch the same buffers at different places.
-        takers: who does the numbered parts of its calls.
-    """
-
-    node: int
-    home: int
-    calls: list[Call]
-    reads: list[Buffer]
-    writes: list[Buffer]
-    scratch: list[Buffer] = field(default_factory=list)
-    takes_over: dict[Buffer, Buffer] = field(default_factory=dict)
-    shares: dict[Buffer, Buffer] = field(default_factory=dict)
-    part: tuple[int, int] | None = None
-    beside: bool = False
-    takers: Takers = Takers.DEVICE
 
 
 def op_seed(seed: int, output: str) -> int:
@@ -295,7 +268,7 @@ class GraphLowering:
         elif low.helped:
             made.takers = Takers.IDLE
         side_by_side = self.threads > 1 and not self.cuts and made.takers is Takers.DEVICE
-        return _by_output(made, outs) if side_by_side else [made]
+        return by_output(made, outs) if side_by_side else [made]
 
     def _addends(self, op: Operator, ins: dict[str, list[Buffer | None]]) -> list[list[Buffer]]:
         """Put the first active device's gradients in place where an update adds them up itself; return those of the others."""
@@ -378,22 +351,6 @@ class GraphLowering:
             touched = [*ids, *values]
             made.append(Task(node.index, shard, low.calls, touched, [rows, out], low.scratch_buffers, beside=shard > 0))
         return made
-
-
-def _by_output(task: Task, outs: Mapping[str, Sequence[Buffer | None]]) -> list[Task]:
-    """Return a task as one for each output, where every call is for one alone (`Lowering.only`): they wait for no more than they read."""
-    slots = dict.fromkeys(call.output for call in task.calls)
-    if len(slots) < 2 or None in slots:
-        return [task]
-    found = []
-    for slot in slots:
-        calls = [call for call in task.calls if call.output == slot]
-        touched = {b for call in calls for arg in call.args for b in buffers_of(arg)}
-        reads, scratch = ([b for b in row if b in touched] for row in (task.reads, task.scratch))
-        writes = [b for b in outs[slot or ""] if b is not None]
-        over = {out: source for out, source in task.takes_over.items() if out in writes}
-        found.append(replace(task, calls=calls, reads=reads, writes=writes, scratch=scratch, takes_over=over))
-    return found
 
 
 def _pairs(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pe_cli.devices.memory import aligned
-from pe_cli.execute.lower import Task
+from pe_cli.execute.tasks import Task
 from pe_cli.ops.lowering import Buffer
 
 

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
-from pe_cli.execute.lower import Task
+from pe_cli.execute.tasks import Task
 from pe_cli.graph.ssa import Graph
 from pe_cli.program.ir import Role
 

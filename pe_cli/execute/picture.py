@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pe_cli.execute.lower import Task
 from pe_cli.execute.plan import Plan
+from pe_cli.execute.tasks import Task
 from pe_cli.graph.picture import Arrow, Box, Datum, Picture
 from pe_cli.graph.ssa import label_of
 from pe_cli.program.ir import Role

@@ -19,10 +19,11 @@ from pe_cli.execute.device_memory import DeviceMemory, moved, plan_devices
 from pe_cli.execute.doors import Door
 from pe_cli.execute.fit import Pairs, correspond
 from pe_cli.execute.late import late_nodes
-from pe_cli.execute.lower import GraphLowering, Task
+from pe_cli.execute.lower import GraphLowering
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
 from pe_cli.execute.processes import Whole, whole_of
 from pe_cli.execute.request import Request, fetched_rows
+from pe_cli.execute.tasks import Task
 from pe_cli.execute.types import device_types
 from pe_cli.execute.updates import Updates
 from pe_cli.graph.replicate import shared_variables
@@ -169,7 +170,7 @@ class Plan:
                 self._inlets[name, d] = Door(spot, b.type, lendable)
 
     def fit(self, request: Request) -> bool:
-        """Serve another request of the same graph from now on, where that takes the same calls in the same memory.
+        """Serve another request of the same graph from now on, where that takes the same tasks in the same memory; see `correspond`.
 
         That is far less work than to make a plan. Otherwise the plan stays what it was, and False is returned.
         """

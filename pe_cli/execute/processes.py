@@ -10,11 +10,12 @@ import numpy as np
 
 from pe_cli.collectives.protocol import Communicator
 from pe_cli.core.types import TensorType
+from pe_cli.execute.tasks import Task
 from pe_cli.kernels.calls import STATUS, Buffer, Call
 from pe_cli.kernels.host import HostKernel
 
 if TYPE_CHECKING:
-    from pe_cli.execute.lower import GraphLowering, Task
+    from pe_cli.execute.lower import GraphLowering
     from pe_cli.graph.ssa import Graph, OpNode
 
 Array = np.ndarray[Any, Any]
@@ -69,8 +70,6 @@ def sum_over_processes(lowering: GraphLowering, node: OpNode) -> Task:
         lowering: of the graph.
         node: gradients of one element type; its sums over the devices of this process are on the first.
     """
-    from pe_cli.execute.lower import Task
-
     names = list(dict.fromkeys(node.op.outputs["Out"]))
     devices = range(len(lowering.graph.places))
     outs = [[lowering.buffer(n, d) for n in names] for d in devices]

@@ -13,9 +13,9 @@ import numpy as np
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Timeline
 from pe_cli.execute.executor import Executor, Feed
-from pe_cli.execute.lower import Task
 from pe_cli.execute.operations import operations
 from pe_cli.execute.plan import Plan
+from pe_cli.execute.tasks import Task
 from pe_cli.graph.ssa import OpNode, label_of
 from pe_cli.program.ir import Operator, Role
 

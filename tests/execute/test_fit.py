@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
+from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
-from pe_cli.execute import executor as executors
-from pe_cli.execute.executor import MAX_PLANS, Executor
+from pe_cli.execute import plans as plans_module
+from pe_cli.execute.executor import Executor
 from pe_cli.execute.plan import LEND_BYTES, Plan
+from pe_cli.execute.plans import MAX_PLANS
 from pe_cli.execute.profile import rows, run_profile
 from pe_cli.execute.usage import usage
 from pe_cli.paddle.fluid import framework, layers
@@ -22,7 +23,7 @@ from pe_cli.program.ir import Program
 from tests.execute.test_executor import batch as dense_batch
 from tests.execute.test_executor import make
 from tests.execute.test_loans import executor as loaning
-from tests.execute.test_sequences import network
+from tests.execute.test_sequences import trainer
 
 BATCHES = 5 * MAX_PLANS
 
@@ -56,24 +57,12 @@ def texts(seed: int, kind: str, sequences: int = 9) -> dict[str, np.ndarray]:
     return feed if kind == "texts" else {**feed, "label@LOD0": offsets}
 
 
-def trainer(kind: str, devices: int, threads: int, *, is_sparse: bool = False, **build) -> tuple[Executor, Scope, str]:
-    main, startup, loss = network(kind, is_sparse)
-    scope = Scope([Place("cpu", d) for d in range(devices)])
-    scope.allocate({v.name: v.type for v in startup.list_vars() if v.persistable})
-    first = Scope([Place("cpu", 0)])
-    Executor(startup, first, seed=3).run({})
-    for name in first:
-        scope.set(name, first.get(name))
-    execution = ExecutionStrategy(num_threads=threads)
-    return Executor(main, scope, seed=3, execution=execution, build=BuildStrategy(**build)), scope, loss
-
-
 @pytest.mark.parametrize("kind", ["texts", "words"])
 @pytest.mark.parametrize("is_sparse", [False, True])
 @pytest.mark.parametrize(("devices", "threads"), [(1, 1), (1, 2), (2, 2), (2, 5), (3, 1)])
 def test_training_on_ever_new_lengths_has_the_bits_of_plans_of_their_own(kind, is_sparse, devices, threads, counted):
-    refitted, found, loss = trainer(kind, devices, threads, is_sparse=is_sparse)
-    alone, expected, _ = trainer(kind, devices, threads, is_sparse=is_sparse)
+    refitted, loss = trainer(kind, devices, threads, is_sparse=is_sparse)
+    alone, _ = trainer(kind, devices, threads, is_sparse=is_sparse)
     for step in range(BATCHES):
         feed = texts(step, kind)
         counted["made"] = 0
@@ -86,6 +75,7 @@ def test_training_on_ever_new_lengths_has_the_bits_of_plans_of_their_own(kind, i
         assert refitted.shares(loss) == alone.shares(loss)
         for one, other in zip(values, others, strict=True):
             np.testing.assert_array_equal(one[loss], other[loss])
+    found, expected = refitted.scope, alone.scope
     for name in found:
         for d in range(devices):
             np.testing.assert_array_equal(found.get(name, d), expected.get(name, d), err_msg=name)
@@ -97,7 +87,7 @@ def test_training_on_ever_new_lengths_has_the_bits_of_plans_of_their_own(kind, i
 def test_strategies_of_memory_change_no_bit(build, counted):
     losses = []
     for given in ({}, build):
-        executor, _, loss = trainer("texts", 2, 2, **given)
+        executor, loss = trainer("texts", 2, 2, **given)
         found = [executor.run(texts(step, "texts"), [loss], step)[0] for step in range(3 * MAX_PLANS)]
         losses.append([[float(v[loss][0]) for v in values] for values in found])
     assert losses[0] == losses[1]
@@ -133,7 +123,7 @@ def test_dense_results_are_those_of_plans_of_their_own(devices, counted):
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_lent_feed_is_given_back_before_another_shape_comes_also_where_that_takes_other_calls(devices, monkeypatch, counted):
-    monkeypatch.setattr(executors, "MAX_PLANS", 2)
+    monkeypatch.setattr(plans_module, "MAX_PLANS", 2)
     made = Program("narrow")
     block = made.global_block()
     block.create_var("x", TensorType((-1, 8)), is_data=True, stop_gradient=True)
@@ -157,7 +147,7 @@ def test_a_lent_feed_is_given_back_before_another_shape_comes_also_where_that_ta
 
 @pytest.mark.parametrize(("devices", "threads"), [(1, 2), (1, 3), (2, 4), (2, 2)])
 def test_ops_whose_parts_for_threads_come_and_go_are_refitted(devices, threads, monkeypatch, counted):
-    monkeypatch.setattr(executors, "MAX_PLANS", 2)
+    monkeypatch.setattr(plans_module, "MAX_PLANS", 2)
     made = Program("lookups")
     block = made.global_block()
     block.create_var("ids", TensorType((-1, 1), "int64"), is_data=True, stop_gradient=True)
@@ -209,8 +199,8 @@ def test_an_op_in_python_takes_a_plan_of_its_own(counted):
 
 def refitted(monkeypatch, counted, **given) -> tuple[Executor, str]:
     """Return an executor whose newest plan was refitted."""
-    monkeypatch.setattr(executors, "MAX_PLANS", 2)
-    executor, _, loss = trainer("texts", 2, 2, **given)
+    monkeypatch.setattr(plans_module, "MAX_PLANS", 2)
+    executor, loss = trainer("texts", 2, 2, **given)
     for step, sequences in enumerate((9, 8, 10, 9, 8, 6)):
         executor.run(texts(step, "texts", sequences), [loss], step)
     assert counted[True]
@@ -224,7 +214,7 @@ def test_a_refitted_plan_is_profiled_and_described_as_what_it_runs_now(monkeypat
     found = run_profile(executor, feed, [loss], 3)
     assert counted == before
     assert sum(r.calls for r in rows(found)) == sum(len(t.calls) for t in found.plan.tasks)
-    fresh, _, _ = trainer("texts", 2, 2)
+    fresh, _ = trainer("texts", 2, 2)
     fresh.run(feed, [loss])
     assert {(r.op, r.layer, r.calls) for r in rows(found)} == {
         (r.op, r.layer, r.calls) for r in rows(run_profile(fresh, feed, [loss], 3))

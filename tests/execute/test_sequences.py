@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.strategy import ExecutionStrategy
+from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
@@ -56,9 +56,8 @@ def batch(seed: int, kind: str) -> dict[str, np.ndarray]:
     return feed if kind == "texts" else {**feed, "label@LOD0": offsets}
 
 
-def train(
-    kind: str, devices: int, threads: int = 1, is_sparse: bool = False
-) -> tuple[list[float], dict[str, np.ndarray]]:
+def trainer(kind: str, devices: int, threads: int = 1, *, is_sparse: bool = False, **build) -> tuple[Executor, str]:
+    """An executor that trains the network from its initial values, and the name of the loss."""
     main, startup, loss = network(kind, is_sparse)
     scope = Scope([Place("cpu", d) for d in range(devices)])
     scope.allocate({v.name: v.type for v in startup.list_vars() if v.persistable})
@@ -66,12 +65,19 @@ def train(
     Executor(startup, first, seed=3).run({})
     for name in first:
         scope.set(name, first.get(name))
-    executor = Executor(main, scope, seed=3, execution=ExecutionStrategy(num_threads=threads))
+    execution = ExecutionStrategy(num_threads=threads)
+    return Executor(main, scope, seed=3, execution=execution, build=BuildStrategy(**build)), loss
+
+
+def train(
+    kind: str, devices: int, threads: int = 1, is_sparse: bool = False
+) -> tuple[list[float], dict[str, np.ndarray]]:
+    executor, loss = trainer(kind, devices, threads, is_sparse=is_sparse)
     losses = []
     for step in range(4):
         values, _ = executor.run(batch(step, kind), [loss], step)
         losses.append(float(merge([v[loss] for v in values], executor.shares(loss), "mean")[0]))
-    return losses, {name: scope.get(name) for name in scope}
+    return losses, {name: executor.scope.get(name) for name in executor.scope}
 
 
 @pytest.mark.parametrize("kind", ["texts", "words"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.execute.executor import MAX_PLANS
+from pe_cli.execute.plans import MAX_PLANS
 from pe_cli.execute.shortcut import Shortcuts
 from tests.execute.test_executor import WIDTHS, batch, make
 
