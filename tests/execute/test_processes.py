@@ -13,8 +13,10 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
+from pe_cli.execute import plans
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.merge import merge
+from pe_cli.execute.plan import Plan
 from pe_cli.graph.replicate import replicate
 from pe_cli.graph.ssa import describe
 from tests.execute.test_executor import batch, classifier, reference, values
@@ -53,7 +55,7 @@ class Thread:
         return contextlib.nullcontext()
 
 
-def train(processes: int, devices: int, **build: object):
+def train(processes: int, devices: int, run_sizes: tuple[int, ...] = SIZES, **build: object):
     board, barrier = [None] * processes, threading.Barrier(processes, timeout=60)
 
     def process(rank: int):
@@ -66,7 +68,7 @@ def train(processes: int, devices: int, **build: object):
         for name, value in values().items():
             scope.set(name, value)
         losses = []
-        for step, samples in enumerate(SIZES):
+        for step, samples in enumerate(run_sizes):
             out, sizes = executor.run(batch(samples, step), ["loss"], step)
             assert len(out) == len(sizes) == len(executor.shares("loss"))
             found = peers.gather(([v["loss"] for v in out], executor.shares("loss")))
@@ -95,6 +97,22 @@ def test_all_together_give_the_closed_form_on_every_device(processes, devices, b
             for name, value in parameters.items():
                 np.testing.assert_array_equal(scope[name], found[0][1][0][name])
                 np.testing.assert_allclose(scope[name], value, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("processes", "devices"), [(2, 1), (2, 2)])
+def test_refitted_plans_sum_over_processes_too(processes, devices, monkeypatch):
+    fitted = []
+    fit = Plan.fit
+    monkeypatch.setattr(plans, "MAX_PLANS", 2)
+    monkeypatch.setattr(Plan, "fit", lambda self, request: fitted.append(fit(self, request)) or fitted[-1])
+    sizes = (30, 29, *np.random.default_rng(0).integers(processes * devices, 30, 12).tolist())
+    expected, parameters = reference(sizes)
+    for losses, kept in train(processes, devices, sizes):
+        np.testing.assert_allclose(losses, expected, rtol=1e-5)
+        for scope in kept:
+            for name, value in parameters.items():
+                np.testing.assert_allclose(scope[name], value, rtol=1e-4, atol=1e-6)
+    assert sum(fitted) > processes * 5
 
 
 def test_the_sum_over_processes_is_a_node_behind_that_over_devices():
