@@ -25,7 +25,7 @@ from tests.execute.test_executor import make
 from tests.execute.test_loans import executor as loaning
 from tests.execute.test_sequences import trainer
 
-BATCHES = 5 * MAX_PLANS
+BATCHES = 3 * MAX_PLANS
 
 
 @pytest.fixture
