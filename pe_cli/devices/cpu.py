@@ -122,13 +122,15 @@ class CpuStep:
 
     def refill(self, calls: Mapping[int, Sequence[Call]], spot: Callable[[Buffer], Spot]) -> bool:
         """Make other calls for some works; see `Step.refill`."""
+        offsets = self.tape.offsets.tolist()
+        room = [end - begin for begin, end in itertools.pairwise(offsets)]
         rows = {}
         for work, given in calls.items():
             settled = settle(self._places[work], self._ordered(work, given))
             if settled is None:
                 return False
             rows[work] = [c or NOTHING for c in settled]
-            if any(len(c.args) > self.tape.room(i) for i, c in enumerate(rows[work], self._first[work])):
+            if any(len(c.args) > room[i] for i, c in enumerate(rows[work], self._first[work])):
                 return False
         made = [(work, c, Instance(c.kernel, c.dtype, c.second)) for work, row in rows.items() for c in row]
         missing = [instance for _, _, instance in made if instance not in self._found]
@@ -139,14 +141,13 @@ class CpuStep:
         tapes = self._tapes()
         self._loans.end(tapes)
         self._spot = spot
-        offsets = self.tape.offsets.tolist()
         places = (i for work in rows for i in range(self._first[work], self._first[work + 1]))
         for i, (work, call, instance) in zip(places, made, strict=True):
             if call is NOTHING and self.tape.instructions[i].instance == instance:
                 continue
             self._words = offsets[i]
             self._loans.forget(range(offsets[i], offsets[i + 1]))
-            instruction = self._instruction(work, call, instance, offsets[i + 1] - offsets[i])
+            instruction = self._instruction(work, call, instance, room[i])
             for tape in tapes:
                 tape.replace(i, instruction, self._found[instance])
         return True

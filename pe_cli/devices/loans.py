@@ -23,7 +23,9 @@ class Loans:
         self._arrays: dict[Key, tuple[Array, Array]] = {}
         self._held: dict[Key, tuple[Spot, Array]] = {}
         self._fixed: set[Key] = set()
-        self._noted: dict[int, list[tuple[dict[Any, Any], Any]]] = {}  # by word of the records: what is noted of it, and where
+        # by word of the records: the spots whose addresses are in it, or in the table that it points to
+        self._spots: dict[int, Key] = {}
+        self._table_spots: dict[int, set[Key]] = {}
 
     @staticmethod
     def _key(spot: Spot) -> Key:
@@ -32,23 +34,26 @@ class Loans:
     def note(self, spot: Spot, word: int, offset: int) -> None:
         """Say that a word of the records is the address of a spot, plus bytes."""
         key = self._key(spot)
-        of_spot = self._records.setdefault(key, {})
-        of_spot[word] = offset
-        self._noted.setdefault(word, []).extend(((of_spot, word), (self._arrays, key)))
+        self._records.setdefault(key, {})[word] = offset
         self._arrays.pop(key, None)
+        self._spots[word] = key
 
     def note_table(self, spot: Spot, word: int, table: Array, index: int, offset: int) -> None:
         """Say the same of a word of a table, whose address a word of the records is."""
-        of_spot = self._tables.setdefault(self._key(spot), {})
-        of_spot[word, index] = table, offset
-        self._noted.setdefault(word, []).append((of_spot, (word, index)))
+        key = self._key(spot)
+        self._tables.setdefault(key, {})[word, index] = table, offset
+        self._table_spots.setdefault(word, set()).add(key)
 
     def forget(self, words: Iterable[int]) -> None:
         """Say that words of the records will be something else; nothing is lent now."""
         assert not self._held
         for word in words:
-            for noted, key in self._noted.pop(word, ()):
-                noted.pop(key, None)
+            spot = self._spots.pop(word, None)
+            if spot is not None:
+                del self._records[spot][word]
+                self._arrays.pop(spot, None)
+            for spot in self._table_spots.pop(word, ()):
+                self._tables[spot] = {at: place for at, place in self._tables[spot].items() if at[0] != word}
 
     def forbid(self, spot: Spot) -> None:
         """Say that a spot's address stands elsewhere, too: it can't be lent."""

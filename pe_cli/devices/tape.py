@@ -102,10 +102,6 @@ class Tape:
         record[instruction.status] = report
         return report
 
-    def room(self, i: int) -> int:
-        """Return how many arguments an instruction in a place may have."""
-        return int(self.offsets[i + 1] - self.offsets[i])
-
     def replace(self, i: int, instruction: Instruction, target: int) -> None:
         """Put an instruction in the place of another, between steps; target: address of its kernel."""
         before, self.instructions[i] = self.instructions[i], instruction
@@ -116,7 +112,7 @@ class Tape:
     def _aim(self, i: int, target: int, report: int) -> None:
         self._tape[i, 0], self._tape[i, 2] = target, report
         if self.threads > 1:
-            self._line_up()
+            self._rows[self._line[i]] = self._tape[i]
 
     def _words(self, values: Any) -> int:
         array = np.array(values, np.int64)
@@ -142,6 +138,7 @@ class Tape:
         self._waits = waits
         order = [range(begin, end) for c in chains for begin, end in c.spans]
         self._order = np.array([i for span in order for i in span], np.int64)
+        self._line = np.argsort(self._order)  # where the schedule has each instruction
         self._rows = np.zeros((max(1, len(self._order)), 3), np.int64)
         self._line_up()
         ends = np.cumsum([0, *(sum(end - begin for begin, end in c.spans) for c in chains)])

@@ -51,7 +51,7 @@ def plan_devices(
     """
     block = graph.program.global_block()
 
-    def wide(b: Buffer) -> int:
+    def reserved(b: Buffer) -> int:
         varies = b.name not in block.vars or -1 in block.var(b.name).shape
         return int(b.type.nbytes * room) if varies else b.type.nbytes
 
@@ -84,7 +84,7 @@ def plan_devices(
             share=strategy.memory_optimize,
             inplace=strategy.enable_inplace,
             ancestors=before,
-            room=None if room == 1.0 else wide,
+            room=None if room == 1.0 else reserved,
         )
         out.append(DeviceMemory(plan, tuple(placed), same))
     return out

@@ -56,10 +56,9 @@ def _same_memory(old: Task, new: Task, pairs: Mapping[Buffer, Buffer]) -> bool:
     for was, now in ((old.shares, new.shares), (old.takes_over, new.takes_over)):
         if {pairs.get(out): pairs.get(source) for out, source in now.items()} != was:
             return False
-    sizes = ((out.type.nbytes, source.type.nbytes) for out, source in new.takes_over.items())
-    were = ((out.type.nbytes, source.type.nbytes) for out, source in _as_before(new.takes_over, pairs))
-    return [a == b for a, b in sizes] == [a == b for a, b in were]
+    over = new.takes_over.items()
+    return all(_as_large(out, source) == _as_large(pairs[out], pairs[source]) for out, source in over)
 
 
-def _as_before(over: Mapping[Buffer, Buffer], pairs: Mapping[Buffer, Buffer]) -> list[tuple[Buffer, Buffer]]:
-    return [(pairs[out], pairs[source]) for out, source in over.items()]
+def _as_large(out: Buffer, source: Buffer) -> bool:
+    return out.type.nbytes == source.type.nbytes

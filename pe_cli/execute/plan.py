@@ -155,7 +155,7 @@ class Plan:
         self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)
         written = [b for t in self.tasks if t.calls for b in t.writes]
         fetched = [b for (name, _), b in self._lowering.buffers.items() if name in self.request.fetches]
-        self._used = {(id(s.memory), s.offset) for s in map(self._spot, (*written, *fetched))}
+        self._unlendable = {(id(s.memory), s.offset) for s in map(self._spot, (*written, *fetched))}
         self._open_doors()
 
     def _open_doors(self) -> None:
@@ -166,7 +166,7 @@ class Plan:
             for name, kind in feeds:
                 b = self._lowering.buffers[name, d]
                 spot = self._spot(b)
-                lendable = kind.nbytes >= LEND_BYTES and (id(spot.memory), spot.offset) not in self._used
+                lendable = kind.nbytes >= LEND_BYTES and (id(spot.memory), spot.offset) not in self._unlendable
                 self._inlets[name, d] = Door(spot, b.type, lendable)
 
     def fit(self, request: Request) -> bool:

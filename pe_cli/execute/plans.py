@@ -60,7 +60,7 @@ class Plans(Mapping[Request, Plan]):
         self._plans[plan.request] = plan
         self._used.add(plan.request)
         while len(self._plans) > MAX_PLANS:
-            self._plans.popitem(last=False)
+            self._forget(next(iter(self._plans)))
 
     def _refitted(self, request: Request, graph: Graph) -> Plan | None:
         """Let the least recently used plan that has the memory serve a request, and no longer that of its own.
@@ -73,15 +73,20 @@ class Plans(Mapping[Request, Plan]):
         plan = next((plan for plan in self._plans.values() if plan.graph is graph and plan.holds(request)), None)
         if plan is None:
             return None
-        del self._plans[plan.request]
+        self._forget(plan.request)
         return plan if plan.fit(request) else None
 
     def clear(self) -> None:
         """Forget all plans and their temporaries."""
         self._plans.clear()
+        self._used.clear()
 
     def clear_unused(self) -> None:
         """Forget the plans that have not been used since this was last called."""
         for request in [r for r in self._plans if r not in self._used]:
-            del self._plans[request]
+            self._forget(request)
         self._used.clear()
+
+    def _forget(self, request: Request) -> None:
+        del self._plans[request]
+        self._used.discard(request)

@@ -80,7 +80,7 @@ def test_training_on_ever_new_lengths_has_the_bits_of_plans_of_their_own(kind, i
         for d in range(devices):
             np.testing.assert_array_equal(found.get(name, d), expected.get(name, d), err_msg=name)
     assert counted[True] >= BATCHES // 2
-    assert len(refitted.plans) <= MAX_PLANS
+    assert len(refitted.plans._used) <= len(refitted.plans) <= MAX_PLANS
 
 
 @pytest.mark.parametrize("build", [{"memory_optimize": False}, {"enable_inplace": False}, {"reduce_strategy": "Reduce"}])
