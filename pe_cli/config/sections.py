@@ -276,6 +276,10 @@ class BuildSection(Section):
     fuse_bn_statistics: StrictBool = Field(
         default=True, description="a convolution takes the statistics for the batch_norm after it; on CPUs"
     )
+    fuse_bn_conv: StrictBool = Field(
+        default=True,
+        description="1x1 and depthwise convolutions apply the batch_norm and relu before them; on CPUs, after fuse_bn_statistics",
+    )
     fuse_relu_depthwise_conv: StrictBool = Field(default=False, description="relu and depthwise_conv2d become one op")
     fuse_elewise_add_act_ops: StrictBool = Field(
         default=False, description="elementwise_add and the activation after it become one op"

@@ -3,8 +3,9 @@
 The order is fixed: what need not be computed goes first; then the layout of images, so that patterns are matched once images are
 channels-last; then fusions, those that take the most operators first: batch_norm + sum + relu, batch_norm + relu, relu +
 depthwise_conv2d (a relu between batch_norm and a depthwise_conv2d goes to batch_norm, where it costs nothing), elementwise_add +
-activation, mul or conv2d + bias, conv2d + the statistics of the batch_norm after it; gradients that are added in place, by whatever
-operators make them now; then updates, first those that gradients do themselves, and last the pointwise operators that are left.
+activation, mul or conv2d + bias, conv2d + the statistics of the batch_norm after it and then the batch_norm + relu before it;
+gradients that are added in place, by whatever operators make them now; then updates, first those that gradients do themselves, and
+last the pointwise operators that are left.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pe_cli.graph.passes import (
     fold_constants,
     fuse_bn_act,
     fuse_bn_add_act,
+    fuse_bn_conv,
     fuse_bn_statistics,
     fuse_elewise_add_act,
     fuse_epilogue,
@@ -74,6 +76,7 @@ def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:
         (strategy.fuse_elewise_add_act_ops, fuse_elewise_add_act.run),
         (strategy.fuse_gemm_epilogue, fuse_epilogue.run),
         (strategy.fuse_bn_statistics and target.cpu, _unless_synchronised(strategy, fuse_bn_statistics)),
+        (strategy.fuse_bn_conv and target.cpu, _unless_synchronised(strategy, fuse_bn_conv)),
         (strategy.enable_addto, addto.run),
         (strategy.fuse_grad_update and target.alone, fuse_grad_update.run),
         (strategy.fuse_all_optimizer_ops and strategy.reduce_strategy != "Reduce", fuse_optimizer.run),

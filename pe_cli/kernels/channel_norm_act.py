@@ -29,6 +29,21 @@ def _relu_here(x, table, y, width):
         y[j] = T(0) if v <= T(0) else v
 
 
+@apart
+def _relu_some(x, table, y, width, count):
+    """Do the first count elements of `_relu_row`."""
+    for j in range(count):
+        v = (x[j] - table[j]) * table[width + j] + table[2 * width + j]
+        y[j] = T(0) if v <= T(0) else v
+
+
+@helper
+def normalise_relu_run(x, table, width, y, count):
+    """Write y = relu(normalised x), count elements that begin with a row's first; x and y are addresses, table is of `fill_table`."""
+    for at in range(0, count, width):
+        _relu_some(pointer(x + SIZE * at), table, pointer(y + SIZE * at), width, min(width, count - at))
+
+
 @kernel
 def normalise_relu_last(
     x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int, channels: Int

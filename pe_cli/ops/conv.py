@@ -297,10 +297,10 @@ def conv2d_grad_cpu(o: Lowering) -> None:
             own = scratch or images.filter_scratch(w)
             o.call(chosen, source, upstream, dw, own, images.geometry, images.n, *rows, part=number)
     if o.has("Input@GRAD"):
-        _image_gradient(o, images, upstream, w)
+        image_gradient(o, images, upstream, w)
 
 
-def _image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) -> None:
+def image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) -> None:
     """Append the gradient of the images: added by the kernel itself where images lie as it wants them and channels mix."""
     dx = o.output("Input@GRAD")
     sizes = (images.image[2], images.out[2], *w.shape[2:], o.attrs["groups"])

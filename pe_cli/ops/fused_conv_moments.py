@@ -34,7 +34,7 @@ READ = 32
 
 
 @helper
-def _take(y, done, units, of, rows, width, means, squares, centre, part):
+def take_moments(y, done, units, of, rows, width, means, squares, centre, part):
     """Join the pieces of the first `units` of so many equal parts of y, but for those that are done; return how many rows are."""
     return join_pieces(pointer(y), done, rows * units // of, rows, width, means, squares, centre, part)
 
@@ -46,7 +46,7 @@ def _by_blocks(convolve, x, w, y, scratch, means, squares, centre, part, moments
     for first in range(0, n, block):
         last = min(first + block, n)
         convolve(x, w, y, scratch, first, last, g)
-        done = _take(y, done, last, n, rows, width, means, squares, centre, part)
+        done = take_moments(y, done, last, n, rows, width, means, squares, centre, part)
     write_moments(means, squares, moments, rows, width, g[5])
 
 
@@ -112,7 +112,7 @@ def forward_pointwise_moments(
         last = first + block if first + 2 * block <= pixels else pixels
         to = y + SIZE * first * g[5]
         gemm(0, 1, last - first, g[5], g[2], x + SIZE * first * g[2], g[2], w, g[2], 0, to, g[5], filters)
-        done = _take(y, done, last, pixels, rows, width, means, squares, centre, part)
+        done = take_moments(y, done, last, pixels, rows, width, means, squares, centre, part)
         first = last
     write_moments(means, squares, moments, rows, width, g[5])
 

@@ -21,7 +21,7 @@ from tests.graph.passes.support import MODELS, built, minimise, same, startup, t
 discover()
 PASSES = [
     "fuse_bn_add_act_ops", "fuse_bn_act_ops", "fuse_relu_depthwise_conv", "fuse_elewise_add_act_ops", "fuse_gemm_epilogue",
-    "enable_addto", "enable_auto_fusion", "simplify", "fuse_bn_statistics",
+    "enable_addto", "enable_auto_fusion", "simplify", "fuse_bn_statistics", "fuse_bn_conv",
 ]  # fmt: skip
 OFF = dict.fromkeys(PASSES, False)
 CHOICES = [*([p] for p in PASSES), *(list(c) for c in itertools.combinations(PASSES, 2)), PASSES]
