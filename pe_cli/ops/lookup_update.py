@@ -13,74 +13,17 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.far import AHEAD, prefetch_row
-from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI32, PtrI64, PtrU, Real, T, address, helper, kernel, pointer
+from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI32, PtrI64, PtrU, T, address, kernel, pointer
 from pe_cli.kernels.vecmath import absolute
-from pe_cli.ops.areas import thread_parts
+from pe_cli.ops.adam_kernels import move_on
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.optimizer import check_update, descend, in_place, rate
-from pe_cli.ops.optimizer_moments import adam, adam_corrected, adam_where_needed, move_on
+from pe_cli.ops.optimizer_moments import adam
 from pe_cli.ops.registry import Attr, Sample, op
+from pe_cli.ops.table_rows import adam_by_places, ask_ahead, by_places, prepare, row_gradient
 
 _ATTRS = {"padding_idx": Attr(-1, "id whose row gets no gradient; -1 for none")}
 _STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
-
-
-@helper
-def list_places(ids, count, begin, end, padding, first, after):
-    """Make a list of the places of the ids of every row from begin to end, in order.
-
-    first[row - begin] is the first place of a row, after[place] the next; -1 ends a list.
-    """
-    for row in range(end - begin):
-        first[row] = -1
-    for back in range(count):
-        place = count - 1 - back
-        k = ids[place]
-        if k != padding and k >= begin and k < end:
-            after[place] = first[k - begin]
-            first[k - begin] = place
-
-
-@helper
-def prepare(ids, count, begin, end, width, padding, first, after, room):
-    """Make the lists of places, and the row of zeros; see `row_gradient`."""
-    nothing = pointer(room)
-    for j in range(width):
-        nothing[j] = T(0)
-    list_places(ids, count, begin, end, padding, first, after)
-
-
-@helper
-def row_gradient(g, place, after, width, room):
-    """Return the address of a row's gradient: the sum over its places from the given one on, zeros where that is -1.
-
-    room: address of a row of zeros, and of one for the sum behind it.
-    """
-    if place < 0:
-        return room
-    at = address(g) + SIZE * place * width
-    place = after[place]
-    if place < 0:
-        return at
-    out = room + SIZE * width
-    one, other, total = pointer(at), pointer(address(g) + SIZE * place * width), pointer(out)
-    for j in range(width):
-        total[j] = one[j] + other[j]
-    place = after[place]
-    while place >= 0:
-        other = pointer(address(g) + SIZE * place * width)
-        for j in range(width):
-            total[j] += other[j]
-        place = after[place]
-    return out
-
-
-@helper
-def ask_ahead(g, first, row, rows, width):
-    """Ask for the gradient of a row that is soon to come."""
-    if row + AHEAD < rows:
-        prefetch_row(g, first[row + AHEAD], width)
 
 
 @kernel(exact=True)
@@ -99,22 +42,6 @@ def lookup_sgd_rows(
             slope = pointer(row_gradient(g, first[row], after, width, room))
             for j in range(width):
                 own[j] = descend(own[j], step, slope[j])
-
-
-@kernel
-def lookup_adam_rows(
-    p: Ptr, g: Ptr, ids: PtrI64, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, first: PtrI32, after: PtrI32, room: Addr,
-    count: Int, begin: Int, end: Int, width: Int, padding: Int, b1: Real, b2: Real, eps: Real,
-):  # fmt: skip
-    """adam_step in the rows from begin to end, but for the powers; room: address of two rows."""
-    step = T(adam_corrected(rate, pow1, pow2))
-    prepare(ids, count, begin, end, width, padding, first, after, room)
-    for row in range(end - begin):
-        ask_ahead(g, first, row, end - begin, width)
-        at = SIZE * (begin + row) * width
-        slope = pointer(row_gradient(g, first[row], after, width, room))
-        one, two = pointer(address(m) + at), pointer(address(v) + at)
-        adam_where_needed(pointer(address(p) + at), slope, one, two, 0, width, step, b1, b2, eps)
 
 
 def _check(name: str, table: TensorType, gradient: TensorType, rate: TensorType, ids: TensorType, *states: TensorType) -> None:
@@ -140,17 +67,6 @@ def _samples(*slots: str) -> list[Sample]:
         Sample({**given, "Grad": (0, 3), "Ids": _ids(0, 1)}, name="empty batch"),
         Sample({**given, "Grad": (2, 3), "Ids": lambda rng: np.array([4, 4])}, name="one row"),
     ]
-
-
-def _parts(o: Lowering, kernel_: object, before: tuple[object, ...], settings: tuple[object, ...]) -> None:
-    """Call a kernel for every thread's rows of the table: buffers, lists of places, sizes, settings."""
-    table, ids = o.output("ParamOut"), o.input("Ids")
-    (rows, width), count = table.shape, product(ids.shape)
-    for part, begin, end in thread_parts(rows, o.threads, table.type.nbytes):
-        first, after, room = o.scratch(end - begin, "int32"), o.scratch(count, "int32"), o.scratch(2 * width, table.dtype)
-        o.call(
-            kernel_, *before, first, after, room, count, begin, end, width, o.attrs["padding_idx"], *settings, part=part  # type: ignore[arg-type]
-        )  # fmt: skip
 
 
 @op(
@@ -192,7 +108,8 @@ def lookup_sgd(
 def lookup_sgd_cpu(o: Lowering) -> None:
     """A part of the rows a thread."""
     (p,) = in_place(o, "Param")
-    _parts(o, lookup_sgd_rows, (p, o.input("Grad"), o.input("Ids"), o.input("LearningRate")), ())
+    ids = o.input("Ids")
+    by_places(o, lookup_sgd_rows, (p, o.input("Grad"), ids, o.input("LearningRate")), ids, o.attrs["padding_idx"], ())
 
 
 @op(
@@ -245,6 +162,7 @@ def lookup_adam_cpu(o: Lowering) -> None:
     """A part of the rows a thread; the powers move on when all of them are done."""
     p, m, v, pow1, pow2 = in_place(o, "Param", *_STATE)
     b1, b2, eps = (float(o.attrs[a]) for a in ("beta1", "beta2", "epsilon"))
-    before = p, o.input("Grad"), o.input("Ids"), m, v, pow1, pow2, o.input("LearningRate")
-    _parts(o, lookup_adam_rows, before, (b1, b2, eps))
+    ids = o.input("Ids")
+    before = p, o.input("Grad"), ids, m, v, pow1, pow2, o.input("LearningRate")
+    by_places(o, adam_by_places, before, ids, o.attrs["padding_idx"], (b1, b2, eps))
     o.call(move_on, pow1, pow2, b1, b2)

@@ -6,13 +6,15 @@ import math
 
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Real, T, apart, helper, kernel, pointer
-from pe_cli.kernels.vecmath import absolute, square_root
+from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, kernel
+from pe_cli.kernels.vecmath import square_root
+from pe_cli.ops.adam_kernels import adam_step, move_on
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.optimizer import check_update, in_place, row_sample, state_samples, sum_of_squares
 from pe_cli.ops.optimizer_rows import adam_every_row, adam_rows
 from pe_cli.ops.registry import Attr, op
+from pe_cli.ops.table_rows import adam_by_places, by_places
 
 _BETA1 = Attr(0.9, "decay of the first moment a step, no unit")
 _BETA2 = Attr(0.999, "decay of the second moment a step, no unit")
@@ -20,69 +22,6 @@ _ADAM_STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
 
 
 # --- adam and adamax --------------------------------------------------------------------------------------------------
-
-
-@helper
-def adam_corrected(rate, pow1, pow2):
-    """Return the learning rate with both moments' corrections for the first steps."""
-    return rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0])
-
-
-@apart
-def adam_span(p, g, m, v, begin, end, step, b1, b2, eps):
-    """Both moments, then the parameter, of elements from begin to end; step: see `adam_corrected`."""
-    one = T(1)
-    for i in range(begin, end):
-        first = b1 * m[i] + (one - b1) * g[i]
-        second = b2 * v[i] + (one - b2) * g[i] * g[i]
-        m[i] = first
-        v[i] = second
-        p[i] -= step * first / (square_root(second) + eps)
-
-
-@helper
-def all_zero(g, m, v, begin, end):
-    """Whether elements from begin to end are 0 in all three; mostly the first tells."""
-    if g[begin] != T(0) or v[begin] != T(0):
-        return False
-    total = T(0)
-    for i in range(begin, end):
-        total += absolute(g[i]) + absolute(m[i]) + absolute(v[i])
-    return total == T(0)
-
-
-@helper
-def adam_where_needed(p, g, m, v, begin, end, step, b1, b2, eps):
-    """adam_span, but for elements without gradient and moments: the step is 0 / eps, and nothing is computed or written.
-
-    Words that no batch has had yet are most of a large embedding.
-    """
-    if not (eps > T(0) and absolute(step) < T(math.inf) and all_zero(g, m, v, begin, end)):
-        adam_span(p, g, m, v, begin, end, step, b1, b2, eps)
-
-
-@kernel
-def move_on(pow1: Ptr, pow2: Ptr, b1: Real, b2: Real):
-    """Move the powers of both decays on to the next step."""
-    pow1[0] *= b1
-    pow2[0] *= b2
-
-
-@kernel
-def move_powers(powers1: PtrI64, powers2: PtrI64, count: Int, b1: Real, b2: Real):
-    """move_on for every pair of powers."""
-    for k in range(count):
-        pow1, pow2 = pointer(powers1[k]), pointer(powers2[k])
-        pow1[0] *= b1
-        pow2[0] *= b2
-
-
-@kernel
-def adam_step(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
-    """Both moments, then p -= corrected rate * m / (sqrt(v) + eps); the powers move on to the next step."""
-    adam_span(p, g, m, v, 0, n, T(adam_corrected(rate, pow1, pow2)), b1, b2, eps)
-    pow1[0] *= b1
-    pow2[0] *= b2
 
 
 @op(
@@ -146,18 +85,31 @@ def adam(
 
 @adam.lower("cpu")
 def adam_cpu(o: Lowering) -> None:
-    """One pass; of given rows a part a thread, and the powers move on when all of them are done."""
+    """One pass, with rows cut for threads; the powers move on when all of them are done."""
     p, m, v, pow1, pow2 = in_place(o, "Param", "Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
     a = o.attrs
     g, rate, settings = o.input("Grad"), o.input("LearningRate"), (a["beta1"], a["beta2"], a["epsilon"])
     if not o.has("Rows"):
         o.call(adam_step, p, g, m, v, pow1, pow2, rate, p.size, *settings)
-    elif a["lazy_mode"]:
-        for part, *rows in o.row_parts(g.shape[0], g.type.nbytes):
-            o.call(adam_rows, p, g, o.input("Rows"), m, v, pow1, pow2, rate, *rows, g.shape[1], *settings, part=part)
-        o.call(move_on, pow1, pow2, *settings[:2])
+        return
+    rows = o.input("Rows")
+    if a["lazy_mode"]:
+        for part, *some in o.row_parts(g.shape[0], g.type.nbytes):
+            o.call(adam_rows, p, g, rows, m, v, pow1, pow2, rate, *some, g.shape[1], *settings, part=part)
     else:
-        o.call(adam_every_row, p, g, o.input("Rows"), m, v, pow1, pow2, rate, *g.shape, p.size, *settings)
+        by_places(o, adam_by_places, (p, g, rows, m, v, pow1, pow2, rate), rows, -1, settings)
+    o.call(move_on, pow1, pow2, *settings[:2])
+
+
+@adam.lower("cuda")
+def adam_cuda(o: Lowering) -> None:
+    """The same, but for rows without lazy_mode: all decay, some get their gradients, all move."""
+    if not o.has("Rows") or o.attrs["lazy_mode"]:
+        adam_cpu(o)
+        return
+    p, m, v, pow1, pow2 = in_place(o, "Param", "Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
+    g, rest = o.input("Grad"), [o.attrs[name] for name in ("beta1", "beta2", "epsilon")]
+    o.call(adam_every_row, p, g, o.input("Rows"), m, v, pow1, pow2, o.input("LearningRate"), *g.shape, p.size, *rest)
 
 
 @kernel
@@ -329,26 +281,6 @@ def lamb_cpu(o: Lowering) -> None:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-@on_cuda(adam_step)
-def adam_values(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
-    """The same, one thread an element, without the powers."""
-    one = T(1)
-    step = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0]))
-    for i in range(n):
-        first = b1 * m[i] + (one - b1) * g[i]
-        second = b2 * v[i] + (one - b2) * g[i] * g[i]
-        m[i] = first
-        v[i] = second
-        p[i] -= step * first / (square_root(second) + eps)
-
-
-@on_cuda(adam_step)
-def adam_powers(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
-    """The powers, when every thread has read them."""
-    pow1[0] *= b1
-    pow2[0] *= b2
-
-
 @on_cuda(adamax_step)
 def adamax_values(p: Ptr, g: Ptr, m: Ptr, u: Ptr, pow1: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
     """The same, one thread an element, without the power."""
@@ -370,4 +302,4 @@ def adamax_power(p: Ptr, g: Ptr, m: Ptr, u: Ptr, pow1: Ptr, rate: PtrU, n: Int, 
     pow1[0] *= b1
 
 
-also_on_cuda(adam, adamax)
+also_on_cuda(adamax)

@@ -9,6 +9,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Spot, Work, device
 from pe_cli.kernels.calls import Buffer
+from pe_cli.ops import areas
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.registry import find
 from pe_cli.ops.selected_rows import merge_shard
@@ -155,6 +156,27 @@ def test_updates_by_rows_agree_with_their_definition(name, slots, attrs, rng):
     found = found if isinstance(found, dict) else {"ParamOut": found}
     for slot, value in expected.items():
         np.testing.assert_allclose(found[f"{slot}Out"], value, rtol=1e-13, err_msg=slot)
+
+
+@pytest.mark.parametrize("width", [1, 3, 16, 100, 200])
+def test_adam_gives_the_bits_of_a_dense_gradient_whatever_the_width_and_the_threads(width, rng, monkeypatch):
+    monkeypatch.setattr(areas, "ENOUGH_BYTES", 8)
+    height = 700
+    state = {"Param": rng.standard_normal((height, width)), "Moment1": rng.standard_normal((height, width))}
+    state["Moment2"] = rng.uniform(0.1, 1.0, (height, width))
+    for moment in ("Moment1", "Moment2"):
+        state[moment][100:500] = 0  # rows that never had a gradient
+    rows = np.concatenate([rng.permutation(height)[:90], [-1, -1]])
+    values = rng.standard_normal((92, width)) * (rows >= 0)[:, None]
+    given = {s: a.astype("float32") for s, a in state.items()} | {"LearningRate": np.ones(1, "float32") * 0.1}
+    given |= {"Beta1Pow": np.full(1, 0.9, "float32"), "Beta2Pow": np.full(1, 0.999, "float32")}
+    whole = np.zeros((height, width))
+    whole[rows[:90]] = values[:90]
+    expected = run_op("adam", given | {"Grad": whole.astype("float32")})
+    for threads in (1, 3):
+        found = run_op("adam", given | {"Grad": values.astype("float32"), "Rows": rows}, threads=threads)
+        for slot, value in expected.items():
+            np.testing.assert_array_equal(found[slot], value, err_msg=slot)
 
 
 @pytest.mark.parametrize("name", ["l1_decay", "l2_decay"])

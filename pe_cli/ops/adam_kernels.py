@@ -1,0 +1,95 @@
+"""Adam's arithmetic, for the ops that update one parameter, many, or the rows of a table."""
+
+from __future__ import annotations
+
+import math
+
+from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Real, T, apart, helper, kernel, pointer
+from pe_cli.kernels.vecmath import absolute, square_root
+
+
+@helper
+def adam_corrected(rate, pow1, pow2):
+    """Return the learning rate with both moments' corrections for the first steps."""
+    return rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0])
+
+
+@apart
+def adam_span(p, g, m, v, begin, end, step, b1, b2, eps):
+    """Both moments, then the parameter, of elements from begin to end; step: see `adam_corrected`."""
+    one = T(1)
+    for i in range(begin, end):
+        first = b1 * m[i] + (one - b1) * g[i]
+        second = b2 * v[i] + (one - b2) * g[i] * g[i]
+        m[i] = first
+        v[i] = second
+        p[i] -= step * first / (square_root(second) + eps)
+
+
+@helper
+def all_zero(g, m, v, begin, end):
+    """Whether elements from begin to end are 0 in all three; mostly the first tells."""
+    if g[begin] != T(0) or v[begin] != T(0):
+        return False
+    total = T(0)
+    for i in range(begin, end):
+        total += absolute(g[i]) + absolute(m[i]) + absolute(v[i])
+    return total == T(0)
+
+
+@helper
+def adam_where_needed(p, g, m, v, begin, end, step, b1, b2, eps):
+    """adam_span, but for elements without gradient and moments: the step is 0 / eps, and nothing is computed or written.
+
+    Words that no batch has had yet are most of a large embedding.
+    """
+    if not (eps > T(0) and absolute(step) < T(math.inf) and all_zero(g, m, v, begin, end)):
+        adam_span(p, g, m, v, begin, end, step, b1, b2, eps)
+
+
+@kernel
+def move_on(pow1: Ptr, pow2: Ptr, b1: Real, b2: Real):
+    """Move the powers of both decays on to the next step."""
+    pow1[0] *= b1
+    pow2[0] *= b2
+
+
+@kernel
+def move_powers(powers1: PtrI64, powers2: PtrI64, count: Int, b1: Real, b2: Real):
+    """move_on for every pair of powers."""
+    for k in range(count):
+        pow1, pow2 = pointer(powers1[k]), pointer(powers2[k])
+        pow1[0] *= b1
+        pow2[0] *= b2
+
+
+@kernel
+def adam_step(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
+    """Both moments, then p -= corrected rate * m / (sqrt(v) + eps); the powers move on to the next step."""
+    adam_span(p, g, m, v, 0, n, T(adam_corrected(rate, pow1, pow2)), b1, b2, eps)
+    pow1[0] *= b1
+    pow2[0] *= b2
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@on_cuda(adam_step)
+def adam_values(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
+    """The same, one thread an element, without the powers."""
+    one = T(1)
+    step = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0]))
+    for i in range(n):
+        first = b1 * m[i] + (one - b1) * g[i]
+        second = b2 * v[i] + (one - b2) * g[i] * g[i]
+        m[i] = first
+        v[i] = second
+        p[i] -= step * first / (square_root(second) + eps)
+
+
+@on_cuda(adam_step)
+def adam_powers(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
+    """The powers, when every thread has read them."""
+    pow1[0] *= b1
+    pow2[0] *= b2
