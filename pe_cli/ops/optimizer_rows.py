@@ -94,7 +94,7 @@ def adam_every_row(
     p: Ptr, g: Ptr, rows: PtrI64, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, width: Int, size: Int,
     b1: Real, b2: Real, eps: Real,
 ):
-    """As adam_step where the gradient is 0 in all other rows: their moments decay, and they go on moving. CPUs do it row by row, `table_rows`."""
+    """As adam_step where the gradient is 0 in all other rows: their moments decay, and they go on moving. CPUs have `table_rows`."""
     one = T(1)
     step = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0]))
     for i in range(size):
