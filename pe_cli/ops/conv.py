@@ -8,12 +8,10 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.conv import adds_images_at_once, conv_backward_data_scratch, conv_forward_scratch
-from pe_cli.kernels.gemm import DEPTH, NARROW, adds_at_once, gemm_scratch
-from pe_cli.kernels.lang import Kernel
-from pe_cli.kernels.winograd import suits, winograd_scratch
+from pe_cli.kernels.conv import adds_images_at_once, conv_backward_data_scratch
+from pe_cli.kernels.gemm import adds_at_once
 from pe_cli.ops.addto import beside, preload
-from pe_cli.ops.areas import COLUMNS, ENOUGH, Pair, pairs
+from pe_cli.ops.conv_images import Images
 from pe_cli.ops.conv_kernels import (
     backward_data,
     backward_data_depthwise,
@@ -27,16 +25,12 @@ from pe_cli.ops.conv_kernels import (
     forward_depthwise,
     forward_pointwise,
     forward_winograd,
-    pick,
     place,
-    turn,
 )
 from pe_cli.ops.cuda import also_on_cuda
-from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset
+from pe_cli.ops.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.registry import Attr, Sample, op
 
-#: Operations that are worth bringing one element of the filters into another order.
-FILTER_WORK = 400
 IMAGES = {"attr": "data_format", "slots": ("Input", "Output")}
 ATTRS = {
     "strides": Attr([1, 1], "steps of the window down and right, pixels"),
@@ -175,99 +169,6 @@ def flops(x: TensorType, w: TensorType, *, data_format: str, **attrs: object) ->
     return 2 * out.size * w.shape[1] * w.shape[2] * w.shape[3]
 
 
-class Images:
-    """Sizes of one convolution, and its images in channels-last order.
-
-    A 1x1 convolution without padding is one product of pixels and filters. With a stride, those pixels that it sees are picked first.
-
-    Attributes:
-        depthwise, pointwise, winograd: which kernels it has, if not those for any.
-        picks: pixels are picked.
-        image, out: [height, width, channels] of the input and of the output.
-        seen: of what kernels take for the input.
-        whole, geometry: see `pe_cli.kernels.conv`; of the convolution, and of what kernels do.
-        work: operations.
-    """
-
-    def __init__(self, o: Lowering, x: Buffer, w: Buffer, y: Buffer) -> None:
-        self.o = o
-        self.last = o.attrs["data_format"] == "NHWC"
-        order = (1, 2, 3) if self.last else (2, 3, 1)
-        self.n = x.shape[0]
-        self.depthwise = 1 < o.attrs["groups"] == x.shape[order[2]]
-        self.image, self.out = (tuple(b.shape[i] for i in order) for b in (x, y))
-        self.filters = w.shape
-        attrs = o.attrs
-        self.pointwise = w.shape[2:] == (1, 1) and attrs["paddings"] == [0, 0] and attrs["groups"] == 1
-        self.winograd = suits(w.shape, self.out, attrs["strides"], attrs["paddings"], attrs["dilations"], attrs["groups"])
-        self.picks = self.pointwise and attrs["strides"] != [1, 1]
-        self.seen = (*self.out[:2], self.image[2]) if self.picks else self.image
-        rest = (*attrs["paddings"], *attrs["dilations"], attrs["groups"])
-        self.whole = Numbers((*self.image, *self.out, *w.shape[2:], *attrs["strides"], *rest))
-        steps = (1, 1) if self.picks else attrs["strides"]
-        self.geometry = Numbers((*self.seen, *self.out, *w.shape[2:], *steps, *rest))
-        self.work = 2 * self.n * math.prod(self.out) * math.prod(w.shape[1:])
-
-    def parts(self) -> list[Pair]:
-        """Return the images of every part that a thread is worth waking for: each brings the filters into order for itself."""
-        each = max(ENOUGH, FILTER_WORK * math.prod(self.filters))
-        pixels = self.n * math.prod(self.out[:2])  # no part of a product is so low that `gemm` does it in another way
-        return pairs(self.n, min(self.o.threads, self.work // each, pixels // (4 * NARROW)))
-
-    def rows(self) -> list[Pair]:
-        """Return the rows of filters, or the filters of 1x1, whose gradients a part computes: each part reads all images."""
-        parts = 1 if self.o.helped else min(self.o.threads, self.work // ENOUGH)
-        if self.pointwise:
-            return pairs(self.filters[0], min(parts, self.filters[0] // COLUMNS))
-        if self.winograd:
-            return [(0, self.filters[2])]
-        return pairs(self.filters[2], parts)
-
-    def kernel(self, *choices: Kernel) -> Kernel:
-        """Return which of the kernels for any, for depthwise, for 1x1 convolutions and by Winograd's way is to be called."""
-        return choices[1 if self.depthwise else 2 if self.pointwise else 3 if self.winograd else 0]
-
-    def filter_scratch(self, w: Buffer) -> Buffer:
-        """Return scratch for filters with their output channels last, and behind them what `conv_forward` wants.
-
-        1x1 convolutions want a product's scratch there; in the gradients m, n and k stand for each other.
-        """
-        if self.pointwise:
-            most = max(gemm_scratch(self.out[2], self.image[2]), gemm_scratch(self.image[2], max(self.out[2], DEPTH)))
-            return self.o.scratch(max(w.size, most), w.dtype)
-        if self.winograd:
-            return self.o.scratch(winograd_scratch(self.image[2], self.out[2]), w.dtype)
-        sizes = (self.image[2], self.out[2], *w.shape[2:], self.o.attrs["groups"])
-        extra = 0 if self.depthwise else conv_forward_scratch(*sizes)
-        return self.o.scratch(w.size + extra, w.dtype)
-
-    def inward(self, b: Buffer) -> Buffer:
-        """Return an image buffer with channels last."""
-        if self.last or not b.size:
-            return b
-        made = self.o.scratch(b.size, b.dtype)
-        self.o.call(turn, b, made, b.shape[0], b.shape[1], b.shape[2] * b.shape[3])
-        return made
-
-    def source(self, x: Buffer) -> Buffer:
-        """Return what kernels take for the input."""
-        held = self.inward(x)
-        if not self.picks:
-            return held
-        made = self.o.scratch(self.n * math.prod(self.seen), x.dtype)
-        self.o.call(pick, held, made, self.whole, self.n)
-        return made
-
-    def target(self, b: Buffer) -> Buffer:
-        """Return where to write an image with channels last."""
-        return b if self.last else self.o.scratch(b.size, b.dtype)
-
-    def outward(self, made: Buffer, b: Buffer) -> None:
-        """Bring a written image into the order of its variable."""
-        if made is not b and b.size:
-            self.o.call(turn, made, b, b.shape[0], b.shape[2] * b.shape[3], b.shape[1])
-
-
 @conv2d.lower("cpu")
 @depthwise_conv2d.lower("cpu")
 def conv2d_cpu(o: Lowering) -> None:
@@ -275,10 +176,10 @@ def conv2d_cpu(o: Lowering) -> None:
     x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
     images = Images(o, x, w, y)
     source, target = images.source(x), images.target(y)
-    for number, (first, last) in enumerate(images.parts()):
-        at_x, at_y = Offset(source, first * math.prod(images.seen)), Offset(target, first * math.prod(images.out))
-        chosen = images.kernel(forward, forward_depthwise, forward_pointwise, forward_winograd)
-        o.call(chosen, at_x, w, at_y, images.filter_scratch(w), images.geometry, last - first, part=number)
+    chosen = images.kernel(forward, forward_depthwise, forward_pointwise, forward_winograd)
+    for piece in images.pieces():
+        at_x, at_y = Offset(source, piece.x), Offset(target, piece.y)
+        o.call(chosen, at_x, w, at_y, images.filter_scratch(w), piece.geometry, piece.images, part=piece.number)
     images.outward(target, y)
 
 
@@ -309,12 +210,12 @@ def image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) -> 
     def write(into: Buffer, acc: int = 0) -> None:
         target = images.target(into)
         made = o.scratch(images.n * math.prod(images.seen), into.dtype) if images.picks else target
-        for number, (first, last) in enumerate(images.parts(), o.threads):  # beside the parts of the filters' gradient
-            at_y = Offset(upstream, first * math.prod(images.out))
-            at_x = Offset(made, first * math.prod(images.seen))
+        chosen = images.kernel(backward_data, backward_data_depthwise, backward_data_pointwise, backward_data_winograd)
+        for piece in images.pieces(back=True):
+            at_y, at_x = Offset(upstream, piece.y), Offset(made, piece.x)
             scratch = (images.filter_scratch(w), o.scratch(extra, w.dtype))
-            chosen = images.kernel(backward_data, backward_data_depthwise, backward_data_pointwise, backward_data_winograd)
-            o.call(chosen, at_y, w, at_x, *scratch, images.geometry, last - first, acc, part=number)
+            number = o.threads + piece.number  # beside the parts of the filters' gradient
+            o.call(chosen, at_y, w, at_x, *scratch, piece.geometry, piece.images, acc, part=number)
         if images.picks:
             o.call(place, made, target, images.whole, images.n)
         images.outward(target, into)

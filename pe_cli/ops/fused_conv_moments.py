@@ -15,7 +15,8 @@ from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrF64, PtrI64, helper, ke
 from pe_cli.kernels.transpose import oihw_to_hwio
 from pe_cli.kernels.winograd import winograd_images
 from pe_cli.ops.batch_norm import fold, sums
-from pe_cli.ops.conv import ATTRS, Images, conv2d, flops
+from pe_cli.ops.conv import ATTRS, conv2d, flops
+from pe_cli.ops.conv_images import Images
 from pe_cli.ops.conv_kernels import (
     filters_in_order,
     forward,
@@ -173,14 +174,14 @@ def fused_conv2d_moments_cpu(o: Lowering) -> None:
     """
     x, w, y, moments = o.input("Input"), o.input("Filter"), o.output("Output"), o.output("Moments")
     images = Images(o, x, w, y)
-    source, parts = images.source(x), images.parts()
+    source, pieces = images.source(x), images.pieces()
     rows, width = fold(images.n * math.prod(images.out[:2]), images.out[2])
     scratch = sums(o, width, x)
-    if len(parts) > 1:
+    if len(pieces) > 1:
         chosen = images.kernel(forward, forward_depthwise, forward_pointwise, forward_winograd)
-        for number, (first, last) in enumerate(parts):
-            at_x, at_y = Offset(source, first * math.prod(images.seen)), Offset(y, first * math.prod(images.out))
-            o.call(chosen, at_x, w, at_y, images.filter_scratch(w), images.geometry, last - first, part=number)
+        for piece in pieces:
+            at_x, at_y = Offset(source, piece.x), Offset(y, piece.y)
+            o.call(chosen, at_x, w, at_y, images.filter_scratch(w), piece.geometry, piece.images, part=piece.number)
         o.call(moments_last, y, *scratch, moments, rows, width, images.out[2])
         return
     size = w.type.numpy.itemsize * (images.out[2] if images.pointwise else math.prod(images.out))

@@ -12,7 +12,8 @@ from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, T, helper, kernel, pointer
 from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio
 from pe_cli.ops.activation import relu
-from pe_cli.ops.conv import ATTRS, IMAGES, Images, depthwise_conv2d
+from pe_cli.ops.conv import ATTRS, IMAGES, depthwise_conv2d
+from pe_cli.ops.conv_images import Images
 from pe_cli.ops.conv_kernels import backward_data, backward_weight, forward, geometry_of
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.registry import Sample, op

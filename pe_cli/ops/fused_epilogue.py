@@ -16,7 +16,8 @@ from pe_cli.ops.activation import relu
 from pe_cli.ops.areas import areas
 from pe_cli.ops.broadcast import WIDE, call_binary
 from pe_cli.ops.conv import ATTRS as CONV_ATTRS
-from pe_cli.ops.conv import IMAGES, Images, conv2d
+from pe_cli.ops.conv import IMAGES, conv2d
+from pe_cli.ops.conv_images import Images
 from pe_cli.ops.conv_kernels import filters_in_order, geometry_of
 from pe_cli.ops.elementwise import ADD
 from pe_cli.ops.lowering import Buffer, Lowering, Offset
@@ -243,16 +244,16 @@ def conv2d_fusion_cpu(o: Lowering) -> None:
     cut = int(o.attrs["activation"] == "relu")
     each = max(1, y.type.nbytes // max(images.n, 1))
     width = max(1, WIDE // w.shape[0]) * w.shape[0]
-    for number, (first, last) in enumerate(images.parts()):
+    chosen = images.kernel(convolution_bias, convolution_bias, pointwise_bias, winograd_bias)
+    for piece in images.pieces():
         filters, row = images.filter_scratch(w), o.scratch(width, w.dtype)
         # packed filters and 1x1 convolutions pass over all images at once
         whole = not images.winograd and (filters.size > w.size or w.shape[2] * w.shape[3] == 1)
-        chosen = images.kernel(convolution_bias, convolution_bias, pointwise_bias, winograd_bias)
-        block = max(1, last - first if whole else BLOCK // each)
-        at_x, at_y = Offset(source, first * math.prod(images.seen)), Offset(target, first * math.prod(images.out))
+        block = max(1, piece.images if whole else BLOCK // each)
+        at_x, at_y = Offset(source, piece.x), Offset(target, piece.y)
         o.call(
-            chosen, at_x, w, o.input("Bias"), at_y, filters, row, width, images.geometry, last - first, block, cut,
-            part=number,
+            chosen, at_x, w, o.input("Bias"), at_y, filters, row, width, piece.geometry, piece.images, block, cut,
+            part=piece.number,
         )  # fmt: skip
     images.outward(target, y)
 

@@ -20,7 +20,8 @@ from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrF64, PtrI64, helper, ke
 from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio
 from pe_cli.ops.batch_norm import ATTRS as NORM_ATTRS
 from pe_cli.ops.batch_norm import WIDEST, batch_norm, fold, sums
-from pe_cli.ops.conv import ATTRS, Images, conv2d, flops, image_gradient
+from pe_cli.ops.conv import ATTRS, conv2d, flops, image_gradient
+from pe_cli.ops.conv_images import Images
 from pe_cli.ops.cross_entropy import same_sizes
 from pe_cli.ops.fused_conv_moments import BLOCK, READ, take_moments
 from pe_cli.ops.lowering import Buffer, Lowering, Offset
@@ -353,10 +354,10 @@ def fused_norm_conv2d_cpu(o: Lowering) -> None:
     blocks = _Blocks(o, x, w, y)
     images = blocks.images
     rows, width = fold(images.n * math.prod(images.out[:2]), images.out[2])
-    scratch, parts = sums(o, width, x), images.parts()
+    scratch, pieces = sums(o, width, x), images.pieces()
     bytes_ = w.type.numpy.itemsize * max(images.image[2], images.out[2])
-    for number, (first, last) in enumerate(parts):
-        alone = len(parts) == 1
+    alone = len(pieces) == 1
+    for piece in pieces:
         if images.depthwise:
             block, seen = blocks.rows()
         else:
@@ -365,11 +366,11 @@ def fused_norm_conv2d_cpu(o: Lowering) -> None:
         own = scratch if alone else sums(o, width, x)
         into = moments if alone else o.scratch(2 * images.out[2], "float64")
         o.call(
-            norm_depthwise if images.depthwise else norm_pointwise, Offset(x, first * math.prod(images.seen)), w,
-            Offset(y, first * math.prod(images.out)), images.filter_scratch(w), *own, into, images.geometry, last - first, block,
-            rows if alone else 0, width, blocks.table, blocks.wide, seen, part=number,
+            norm_depthwise if images.depthwise else norm_pointwise, Offset(x, piece.x), w, Offset(y, piece.y),
+            images.filter_scratch(w), *own, into, piece.geometry, piece.images, block, rows if alone else 0, width,
+            blocks.table, blocks.wide, seen, part=piece.number,
         )  # fmt: skip
-    if len(parts) > 1:
+    if not alone:
         o.call(moments_last, y, *scratch, moments, rows, width, images.out[2])
 
 

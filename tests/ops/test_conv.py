@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from pe_cli.ops import conv_images
 from tests.ops.support import run_gradient, run_op
 
 CASES = [
@@ -86,3 +87,48 @@ def test_filters_that_do_not_fit_into_cache_agree_with_pytorch():
     x, w = rng.standard_normal((1, 128, 4, 4)), rng.standard_normal((112, 128, 3, 3))  # beyond kernels.conv.LARGE
     expected = torch.nn.functional.conv2d(torch.tensor(x), torch.tensor(w), padding=1).numpy()
     np.testing.assert_allclose(run_op("conv2d", {"Input": x, "Filter": w}, {"paddings": [1, 1]}), expected, rtol=1e-9, atol=1e-9)
+
+
+def geometries():
+    """Every kind of convolution of few images, some drawn: sizes that do not divide, windows that see padding alone, steps over them."""
+    yield from (
+        ((1, 40, 18, 13), (33, 40, 3, 3), {"paddings": [1, 1]}),
+        ((1, 32, 15, 16), (48, 32, 3, 3), {"paddings": [2, 0]}),
+        ((2, 32, 9, 9), (32, 32, 3, 3), {}),
+        ((1, 6, 11, 7), (6, 1, 3, 3), {"groups": 6, "paddings": [1, 1]}),
+        ((1, 4, 9, 9), (8, 1, 2, 3), {"groups": 4, "strides": [3, 2], "dilations": [2, 1], "paddings": [5, 1]}),
+        ((3, 9, 7, 5), (17, 9, 1, 1), {}),
+        ((1, 5, 12, 9), (7, 5, 1, 1), {"strides": [3, 2]}),
+        ((1, 3, 2, 40), (4, 3, 1, 5), {"strides": [4, 1]}),
+    )
+    rng = np.random.default_rng(11)
+    for _ in range(24):
+        groups = int(rng.choice([1, 1, 2]))
+        channels, filters, taps = groups * int(rng.integers(1, 6)), groups * int(rng.integers(1, 20)), rng.integers(1, 5, 2)
+        dilations, paddings = rng.integers(1, 4, 2), rng.integers(0, 6, 2)
+        size = np.maximum((taps - 1) * dilations + 1 - 2 * paddings, 1) + rng.integers(0, 20, 2)
+        attrs = {"groups": groups, "strides": rng.integers(1, 5, 2).tolist()}
+        attrs |= {"paddings": paddings.tolist(), "dilations": dilations.tolist()}
+        yield (int(rng.integers(1, 3)), channels, *size.tolist()), (filters, channels // groups, *taps.tolist()), attrs
+
+
+@pytest.mark.parametrize(("images", "filters", "given"), list(geometries()))
+def test_images_that_threads_share_have_the_same_bits(images, filters, given, rng, monkeypatch):
+    monkeypatch.setattr(conv_images, "ENOUGH", 1)
+    for work in ("FILTER_WORK", "PACK_WORK"):
+        monkeypatch.setattr(conv_images, work, 0)
+    x, w = rng.standard_normal(images).astype("float32"), rng.standard_normal(filters).astype("float32")
+    bias = rng.standard_normal(filters[0]).astype("float32")
+    for data_format in ("NCHW", "NHWC"):
+        given = {**given, "data_format": data_format}
+        inputs = {"Input": x if data_format == "NCHW" else np.ascontiguousarray(x.transpose(0, 2, 3, 1)), "Filter": w}
+        alone = run_op("conv2d", inputs, given)
+        upstream = rng.standard_normal(alone.shape).astype("float32")
+        gradients = run_gradient("conv2d", inputs, given, upstream=upstream)
+        biased = run_op("conv2d_fusion", {**inputs, "Bias": bias}, given)
+        for threads in (2, 5):
+            np.testing.assert_array_equal(run_op("conv2d", inputs, given, threads=threads), alone)
+            np.testing.assert_array_equal(run_op("conv2d_fusion", {**inputs, "Bias": bias}, given, threads=threads), biased)
+            found = run_gradient("conv2d", inputs, given, upstream=upstream, threads=threads)
+            for slot, value in gradients.items():
+                np.testing.assert_array_equal(found[slot], value, err_msg=slot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli.ops import areas, conv, matrix_product
+from pe_cli.ops import areas, conv_images, matrix_product
 from pe_cli.ops.registry import OPS, discover
 from tests.ops.support import directional_error, run_gradient, run_op, sample_arrays
 
@@ -53,9 +53,10 @@ def test_float32_agrees_with_float64(definition, sample):
 def smallest_parts(monkeypatch):
     """Let any work be worth a thread."""
     monkeypatch.setattr(areas, "ENOUGH_BYTES", 8)
-    for module in (areas, conv, matrix_product):
+    for module in (areas, conv_images, matrix_product):
         monkeypatch.setattr(module, "ENOUGH", 1)
-    monkeypatch.setattr(conv, "FILTER_WORK", 0)
+    for work in ("FILTER_WORK", "PACK_WORK"):
+        monkeypatch.setattr(conv_images, work, 0)
 
 
 @pytest.mark.usefixtures("smallest_parts")
