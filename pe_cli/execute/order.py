@@ -37,11 +37,18 @@ def dependencies(
     roles: Sequence[Role],
     ranges: Callable[[Task], tuple[list[Range], list[Range]]],
     rules: Rules,
+    joins: Container[int] = (),
 ) -> list[set[int]]:
     """Return for every task the tasks that must be done before it.
 
     A task waits for the last writers of what it reads, and for the readers and writers of what it overwrites; by bytes, so that reuse of
     memory is safe. The rules add to that.
+
+    Args:
+        tasks, roles: in the program's order.
+        ranges: what a task reads and what it writes.
+        rules: of the strategy.
+        joins: nodes that join rows of gradients which are there: no other update waits for them.
     """
     bytes_ = _Bytes()
     waits: list[set[int]] = []
@@ -64,8 +71,9 @@ def dependencies(
             previous[task.home] = i
         found.discard(i)
         if not update:
-            open_work -= found
-            open_work.add(i)
+            if task.node not in joins:
+                open_work -= found
+                open_work.add(i)
             if not collective:
                 computing -= found
                 computing.add(i)

@@ -290,3 +290,21 @@ def test_threads_share_the_rows_of_a_table_that_devices_share():
     kinds = [plan.graph.nodes[t.node].op.type for t in plan.tasks]
     homes = [t.home for t, kind in zip(plan.tasks, kinds, strict=True) if kind == "adagrad"]
     assert homes == [0, 1]
+
+
+def test_an_update_waits_for_all_gradients_but_for_no_other_table_s_rows_to_be_joined():
+    executor = executor_of(named("Adagrad"), threads=2, tables=TABLES)
+    executor.run(batch(6, 1, 3), ["loss"])
+    plan = executor.newest
+    kinds = [plan.graph.nodes[task.node].op.type for task in plan.tasks]
+    waits = plan.waits(2)
+
+    def before(i, found=frozenset()):
+        new = waits[i] - found
+        return frozenset.union(found | new, *(before(j, found | new) for j in new))
+
+    merges, updates = ({i for i, kind in enumerate(kinds) if kind == wanted} for wanted in ("merge_selected_rows", "adagrad"))
+    gradients_ = {i for i, kind in enumerate(kinds) if kind.endswith("_grad")}
+    assert len(merges) == 2
+    assert {before(i) & merges for i in updates} == {frozenset([i]) for i in merges}
+    assert all(before(i) >= gradients_ for i in updates)
