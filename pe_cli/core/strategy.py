@@ -38,8 +38,8 @@ class BuildStrategy:
         enable_inplace: ops may overwrite inputs that nobody needs any more.
         sync_batch_norm: statistics over the samples of all devices.
         enable_sequential_execution: every device runs its ops in the program's order.
-        enable_backward_optimizer_op_deps: no parameter is updated before all gradients are there, but those of fuse_grad_update. The rows of a
-            table's gradient may be joined while others are updated.
+        enable_backward_optimizer_op_deps: no parameter is updated before all gradients are there, but those of fuse_grad_update. Rows
+            of a table's gradient may be joined while others are updated.
         remove_unnecessary_lock: if not, steps of different executors of the process never run at the same time.
         cache_runtime_context: keep what was prepared for batch shapes that are not in use when temporaries are dropped.
         data_layout: `auto` runs image operators channels-last inside, `keep` as the model writes them.

@@ -48,7 +48,7 @@ def dependencies(
         tasks, roles: in the program's order.
         ranges: what a task reads and what it writes.
         rules: of the strategy.
-        joins: nodes that join rows of gradients which are there: no other update waits for them.
+        joins: nodes that join rows of gradients which are there, or take the step of a table with them: no other update waits for them.
     """
     bytes_ = _Bytes()
     waits: list[set[int]] = []

@@ -33,7 +33,7 @@ from pe_cli.kernels.codes import NOT_FINITE
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.nothing import nothing
 from pe_cli.ops.status import failure, not_finite
-from pe_cli.program.sparse import MERGE, table_of
+from pe_cli.program.sparse import OF_TABLES, table_of
 
 #: A feed of fewer bytes is copied: that takes no longer than to put its address into the tape.
 LEND_BYTES = 16384
@@ -228,7 +228,7 @@ class Plan:
             collectives_last=self._execution.allow_op_delay,
         )
         roles = [self.graph.nodes[t.node].op.role for t in self.tasks]
-        joins = {node.index for node in self.graph.nodes if node.op.type == MERGE}
+        joins = {node.index for node in self.graph.nodes if node.op.type in OF_TABLES}
         return dependencies(self.tasks, roles, self._ranges, rules, joins)
 
     def watch(self, seconds: float) -> None:

@@ -8,6 +8,8 @@ from pe_cli.program.ir import Block, Operator, Program, Variable
 
 #: The op that makes a row-sparse gradient: values and row numbers.
 MERGE = "merge_selected_rows"
+#: Ops of the backward pass that are a part of a table's own update.
+OF_TABLES = (MERGE, "lookup_sgd", "lookup_adam")
 #: Ops that may take the values of such a gradient for a tensor: places without a row hold 0, and stay without one.
 BY_VALUE = ("clip", "clip_by_norm", "scale_by", "squared_l2_norm")
 
