@@ -16,6 +16,7 @@ NAME = "fuse_bn_conv"
 NORM, CONV = "fused_batch_norm_act", "fused_conv2d_moments"
 GRADS = ("conv2d_grad", "depthwise_conv2d_grad")
 EACH = ("SavedMean", "SavedVariance", "Scale", "Bias")
+GIVEN = ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance")
 
 
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
@@ -48,6 +49,8 @@ def _refused(r: Rewriter, place: int, norm: Operator, convs: list[int], grads: l
     (name,) = norm.outputs["Y"]
     if "Moments" not in norm.inputs:
         return "no convolution takes the statistics before batch_norm"
+    if not all(norm.outputs.get(slot) for slot in GIVEN):
+        return "batch_norm does not give all its statistics"
     if len(convs) != 1:
         return f"the result is read by {len(convs) or 'no'} convolutions that take statistics"
     readers = (*convs, *grads)

@@ -88,6 +88,10 @@ def test_the_convolution_takes_the_norm_and_so_does_its_gradient():
             "1 x no convolution takes the statistics before batch_norm", id="no statistics",
         ),
         pytest.param(
+            VARS + FIRST + NORM.replace("MeanOut=mean, ", "") + CONV, [], "1 x batch_norm does not give all its statistics",
+            id="statistics that nobody keeps",
+        ),
+        pytest.param(
             (VARS + FIRST + NORM + CONV).replace("4, 3, 1, 1", "4, 3, 3, 3").replace("6, 6, 4", "4, 4, 4"), [],
             "1 x the result goes to a convolution that is neither 1x1 nor depthwise", id="three by three",
         ),
