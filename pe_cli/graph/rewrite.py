@@ -77,8 +77,7 @@ class Rewriter:
         others = sorted({self.op(p).type for p in self.readers(name) if p not in places})
         if others:
             return f"is also read by {' and '.join(others)}"
-        gradients = (n for n in self._writers if n != name and forward_name(n) == name)
-        if not stays and any(self._writers[n] for n in gradients):
+        if not stays and any(self._writers.get(n) for n in self._typed_after(name)):
             return "has a gradient that is not fused"
         return ""
 

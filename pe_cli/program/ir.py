@@ -164,7 +164,8 @@ class Block:
         for op in self.ops[first:]:
             for slots in (op.inputs, op.outputs):
                 for slot, names in slots.items():
-                    slots[slot] = [new if n == old else n for n in names]
+                    if old in names:
+                        slots[slot] = [new if n == old else n for n in names]
 
     def append_op(
         self,
