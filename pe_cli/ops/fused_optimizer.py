@@ -9,12 +9,12 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, PtrU, Real, T, helper, kernel, pointer
-from pe_cli.ops.adam_kernels import adam_corrected, adam_step, adam_where_needed, move_powers
 from pe_cli.ops.decay import add_l2, with_l2
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers, Offset, Table
-from pe_cli.ops.optimizer import accelerate, descend, lists_in_place, momentum, momentum_step, rate, sgd_step
+from pe_cli.ops.optimizer import lists_in_place, momentum, momentum_step, rate, sgd_step
 from pe_cli.ops.optimizer_moments import adam
 from pe_cli.ops.registry import Attr, Sample, op
+from pe_cli.ops.update_kernels import accelerate, adam_corrected, adam_step, adam_where_needed, descend, move_powers
 
 #: Elements at a time: their gradients stay in the first cache while they are added up.
 BLOCK = 2048

@@ -15,12 +15,12 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI32, PtrI64, PtrU, T, address, kernel, pointer
 from pe_cli.kernels.vecmath import absolute
-from pe_cli.ops.adam_kernels import move_on
 from pe_cli.ops.lowering import Lowering
-from pe_cli.ops.optimizer import check_update, descend, in_place, rate
+from pe_cli.ops.optimizer import check_update, in_place, rate
 from pe_cli.ops.optimizer_moments import adam
 from pe_cli.ops.registry import Attr, Sample, op
 from pe_cli.ops.table_rows import adam_by_places, ask_ahead, by_places, prepare, row_gradient
+from pe_cli.ops.update_kernels import descend, move_on
 
 _ATTRS = {"padding_idx": Attr(-1, "id whose row gets no gradient; -1 for none")}
 _STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")

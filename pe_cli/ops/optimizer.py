@@ -16,12 +16,13 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, helper, kernel
-from pe_cli.kernels.vecmath import fma
 from pe_cli.ops.assign import copy
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.optimizer_rows import momentum_rows, sgd_rows
 from pe_cli.ops.registry import Attr, Sample, Scalar, op
+from pe_cli.ops.table_rows import by_places, momentum_by_places
+from pe_cli.ops.update_kernels import accelerate, descend
 
 #: Squares summed in the element type before float64 takes over.
 CHUNK = 1024
@@ -111,16 +112,6 @@ def lists_in_place(o: Lowering, *slots: str | tuple[str, str]) -> list[Sequence[
 
 
 # --- sgd --------------------------------------------------------------------------------------------------------------
-
-
-@helper
-def descend(p, step, g):
-    return fma(-step, g, p)
-
-
-@helper
-def accelerate(v, g, mu):
-    return fma(mu, v, g)
 
 
 @kernel(each=descend)
@@ -253,13 +244,24 @@ def momentum(
 
 @momentum.lower("cpu")
 def momentum_cpu(o: Lowering) -> None:
-    """One pass."""
+    """One pass, with rows cut for threads."""
     p, v = in_place(o, "Param", "Velocity")
     g, rate, settings = o.input("Grad"), o.input("LearningRate"), (o.attrs["mu"], int(o.attrs["use_nesterov"]))
     if o.has("Rows"):
-        o.call(momentum_rows, p, g, o.input("Rows"), v, rate, *g.shape, p.size, *settings)
+        by_places(o, momentum_by_places, (p, g, o.input("Rows"), v, rate), o.input("Rows"), -1, settings)
     else:
         o.call(momentum_step, p, g, v, rate, p.size, *settings)
+
+
+@momentum.lower("cuda")
+def momentum_cuda(o: Lowering) -> None:
+    """The same, but for rows: all slow down, some get their gradients, all move."""
+    if not o.has("Rows"):
+        momentum_cpu(o)
+        return
+    p, v = in_place(o, "Param", "Velocity")
+    g, settings = o.input("Grad"), (o.attrs["mu"], int(o.attrs["use_nesterov"]))
+    o.call(momentum_rows, p, g, o.input("Rows"), v, o.input("LearningRate"), *g.shape, p.size, *settings)
 
 
 def _momentum_scalars(attrs: Mapping[str, Any], _: Mapping[str, Sequence[Any]]) -> list[Scalar]:
@@ -378,4 +380,4 @@ def lars_momentum_cpu(o: Lowering) -> None:
 
 
 deal(sgd_step, sgd_rows, momentum_step)
-also_on_cuda(sgd, momentum)
+also_on_cuda(sgd)

@@ -8,13 +8,13 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, kernel
 from pe_cli.kernels.vecmath import square_root
-from pe_cli.ops.adam_kernels import adam_step, move_on
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import Lowering
 from pe_cli.ops.optimizer import check_update, in_place, row_sample, state_samples, sum_of_squares
 from pe_cli.ops.optimizer_rows import adam_every_row, adam_rows
 from pe_cli.ops.registry import Attr, op
 from pe_cli.ops.table_rows import adam_by_places, by_places
+from pe_cli.ops.update_kernels import adam_step, move_on
 
 _BETA1 = Attr(0.9, "decay of the first moment a step, no unit")
 _BETA2 = Attr(0.999, "decay of the second moment a step, no unit")

@@ -31,7 +31,7 @@ def sgd_rows(p: Ptr, g: Ptr, rows: PtrI64, rate: PtrU, begin: Int, end: Int, wid
 def momentum_rows(
     p: Ptr, g: Ptr, rows: PtrI64, v: Ptr, rate: PtrU, n: Int, width: Int, size: Int, mu: Real, nesterov: Int
 ):
-    """As momentum_step where the gradient is 0 in all other rows: their velocity goes on."""
+    """As momentum_step where the gradient is 0 in all other rows: their velocity goes on. CPUs have `table_rows`."""
     step = T(rate[0])
     for i in range(size):
         v[i] = mu * v[i]

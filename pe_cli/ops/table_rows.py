@@ -1,4 +1,4 @@
-"""Updates of all rows of a table by gradients for some of them: lists of the places where a row's gradients are, and adam by such lists."""
+"""Updates of all rows of a table by gradients for some: lists of the places where a row's gradients are, and momentum and adam by those."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pe_cli.kernels.lang import (
     kernel,
     pointer,
 )
-from pe_cli.ops.adam_kernels import adam_corrected, adam_where_needed
 from pe_cli.ops.areas import thread_parts
 from pe_cli.ops.lowering import Buffer, Lowering
+from pe_cli.ops.update_kernels import accelerate, adam_corrected, adam_where_needed, descend
 
 #: Elements of narrow rows that are updated at a time: vectors of a row alone would be mostly empty.
 TOGETHER = 128
@@ -86,8 +86,11 @@ def ask_ahead(g, first, row, rows, width):
 
 
 @helper
-def _gradients(g, first, after, row, count, rows, width, room):
-    """Return the address of the gradients of some rows from one on, one after the other: zeros where none of them has any."""
+def gradients_of(g, first, after, row, count, rows, width, room):
+    """Return the address of the gradients of some rows from one on, one after the other: zeros where none of them has any.
+
+    room: see `adam_by_places`, as `prepare` left it.
+    """
     found = 0
     for r in range(row, row + count):
         ask_ahead(g, first, r, rows, width)
@@ -121,9 +124,29 @@ def adam_by_places(
     for row in range(0, end - begin, together):
         some = min(together, end - begin - row)
         at = SIZE * (begin + row) * width
-        slope = pointer(_gradients(g, first, after, row, some, end - begin, width, room))
+        slope = pointer(gradients_of(g, first, after, row, some, end - begin, width, room))
         one, two = pointer(address(m) + at), pointer(address(v) + at)
         adam_where_needed(pointer(address(p) + at), slope, one, two, 0, some * width, step, b1, b2, eps)
+
+
+@kernel
+def momentum_by_places(
+    p: Ptr, g: Ptr, ids: PtrI64, v: Ptr, rate: PtrU, first: PtrI32, after: PtrI32, room: Addr, count: Int, begin: Int, end: Int,
+    width: Int, padding: Int, mu: Real, nesterov: Int,
+):  # fmt: skip
+    """momentum_step in the rows from begin to end of a table; see `adam_by_places`."""
+    step = T(rate[0])
+    together = max(1, TOGETHER // width)
+    prepare(ids, count, begin, end, together * width, padding, first, after, room)
+    for row in range(0, end - begin, together):
+        some = min(together, end - begin - row)
+        slope = pointer(gradients_of(g, first, after, row, some, end - begin, width, room))
+        at = SIZE * (begin + row) * width
+        own, speed = pointer(address(p) + at), pointer(address(v) + at)
+        for i in range(some * width):
+            now = accelerate(speed[i], slope[i], mu)
+            speed[i] = now
+            own[i] = descend(own[i], step, accelerate(now, slope[i], mu) if nesterov else now)
 
 
 def by_places(

@@ -158,6 +158,24 @@ def test_updates_by_rows_agree_with_their_definition(name, slots, attrs, rng):
         np.testing.assert_allclose(found[f"{slot}Out"], value, rtol=1e-13, err_msg=slot)
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("width", [1, 16, 200])
+def test_momentum_gives_the_bits_of_a_dense_gradient_whatever_the_width_and_the_threads(width, nesterov, rng, monkeypatch):
+    monkeypatch.setattr(areas, "ENOUGH_BYTES", 8)
+    height, attrs = 700, {"mu": 0.9, "use_nesterov": nesterov}
+    state = {s: rng.standard_normal((height, width)).astype("float32") for s in ("Param", "Velocity")}
+    given = state | {"LearningRate": np.full(1, 0.1, "float32")}
+    rows = np.concatenate([rng.permutation(height)[:90], [-1, -1]])
+    values = (rng.standard_normal((92, width)) * (rows >= 0)[:, None]).astype("float32")
+    whole = np.zeros((height, width), "float32")
+    whole[rows[:90]] = values[:90]
+    expected = run_op("momentum", given | {"Grad": whole}, attrs)
+    for threads in (1, 3):
+        found = run_op("momentum", given | {"Grad": values, "Rows": rows}, attrs, threads=threads)
+        for slot, value in expected.items():
+            np.testing.assert_array_equal(found[slot], value, err_msg=slot)
+
+
 @pytest.mark.parametrize("width", [1, 3, 16, 100, 200])
 def test_adam_gives_the_bits_of_a_dense_gradient_whatever_the_width_and_the_threads(width, rng, monkeypatch):
     monkeypatch.setattr(areas, "ENOUGH_BYTES", 8)

@@ -1,4 +1,4 @@
-"""Adam's arithmetic, for the ops that update one parameter, many, or the rows of a table."""
+"""The arithmetic of sgd, momentum and adam, for the ops that update one parameter, many, or the rows of a table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ import math
 
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Real, T, apart, helper, kernel, pointer
-from pe_cli.kernels.vecmath import absolute, square_root
+from pe_cli.kernels.vecmath import absolute, fma, square_root
+
+
+@helper
+def descend(p, step, g):
+    return fma(-step, g, p)
+
+
+@helper
+def accelerate(v, g, mu):
+    return fma(mu, v, g)
 
 
 @helper
