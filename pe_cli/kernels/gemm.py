@@ -114,7 +114,18 @@ def make_strips(tb, b, ldb, depth, columns, scratch, ahead):
 
 
 @helper
-def strips_product(m, n, k, a, xr, xk, strips, acc, c, ldc):
+def last_strip(n):
+    """Return the columns of the last strip of a matrix of n columns, those included that fill it up."""
+    left = (n + UNIT - 1) // UNIT
+    d = 0
+    while left > 0:
+        d = block_units(left)
+        left -= d
+    return d * UNIT
+
+
+@helper
+def strips_product(m, n, k, a, xr, xk, strips, acc, c, ldc, ahead):
     """Write C[m, n] (+)= A[m, k] B[k, n] with B in strips; for a k of hundreds, so that a strip stays in cache.
 
     Args:
@@ -128,13 +139,14 @@ def strips_product(m, n, k, a, xr, xk, strips, acc, c, ldc):
         acc: 1 to add to C, 0 to overwrite it.
         c: address of C.
         ldc: elements between rows of C.
+        ahead: address of what is wanted next, where xk is 1; k times `last_strip` elements are asked for. 0: nothing.
     """
     left = (n + UNIT - 1) // UNIT
     j = 0
     while left > 0:
         d = block_units(left)
         w, y = strips + SIZE * j * k, c + SIZE * j
-        panel(d, m, n - j, a, w, y, 1, 0, 0, 1, 0, 0, k, xk, d * UNIT, xr, ldc, acc, 0, 0)
+        panel(d, m, n - j, a, w, y, 1, 0, 0, 1, 0, 0, k, xk, d * UNIT, xr, ldc, acc, ahead if left == d else 0, d * UNIT)
         j += d * UNIT
         left -= d
 

@@ -10,7 +10,7 @@ A group's facts are a record of integers (see `GROUP`); its arrays begin at its 
 # ruff: noqa: C901, PLR0912 - kernels loop in loops
 from __future__ import annotations
 
-from pe_cli.kernels.gemm import gemm, strips_product
+from pe_cli.kernels.gemm import gemm, last_strip, strips_product
 from pe_cli.kernels.lang import SIZE, Ptr, PtrI64, T, address, apart, helper, kernel, pointer
 from pe_cli.kernels.vecmath import sigmoid, tanh
 
@@ -108,7 +108,7 @@ def forward_steps(
         _move(x, lengths, taken, begin, count, record, 0)
         chunk_at = address(gates) + SIZE * (gates_at + begin * rows * 4 * wide)
         strips_product(
-            count * rows, 4 * wide, inputs, address(taken), inputs, 1, address(packed_ih), 0, chunk_at, 4 * wide
+            count * rows, 4 * wide, inputs, address(taken), inputs, 1, address(packed_ih), 0, chunk_at, 4 * wide, 0
         )
         for s in range(begin, begin + count):
             old = states_at + s * rows * wide
@@ -116,7 +116,7 @@ def forward_steps(
             if s > 0 or given & 1:  # else there is no state yet
                 strips_product(
                     rows, 4 * wide, wide, address(states) + SIZE * old, wide, 1, address(packed_hh), 1,
-                    address(gates) + SIZE * at, 4 * wide,
+                    address(gates) + SIZE * at, 4 * wide, 0,
                 )  # fmt: skip
             for r in range(rows):
                 length = lengths[first + r] if given & 4 else steps
@@ -172,7 +172,8 @@ def backward_steps(
 ):  # fmt: skip
     """All steps of a group, backwards; dw_ih, dw_hh and dbias are the group's own, everything from dgates on is scratch.
 
-    Each chunk of steps gives its part of the weights' gradients while its gates are still in L2.
+    Each chunk of steps gives its part of the weights' gradients while its gates are still in L2. Products with states ask
+    for the activations of the steps that come next: they were kept by the forward pass, and have left it since.
     """
     record = _record(g)
     first, rows, steps, inputs, units, wide, chunk, reverse, given, _, _, out_sample, out_step = record
@@ -183,6 +184,7 @@ def backward_steps(
     _pad_state(dlast_c, given & 32, first, rows, units, wide, dc, 0)
     for i in range(row):
         dbias[i] = T(0)
+    asked = max(1, last_strip(wide) // rows)  # steps whose gates a product asks for
     again = 0
     for c in range((steps + chunk - 1) // chunk - 1, -1, -1):
         begin = c * chunk
@@ -208,8 +210,11 @@ def backward_steps(
                     for j in range(row):
                         dgates[to + r * row + j] = T(0)
             if s > 0 or given & 128:
+                soon = 0
+                if s % asked == 0 and s >= asked:
+                    soon = address(gates) + SIZE * (gates_at + (s - asked) * rows * row)
                 strips_product(
-                    rows, wide, row, address(dgates) + SIZE * to, row, 1, address(packed_hh), 1, address(dh), wide
+                    rows, wide, row, address(dgates) + SIZE * to, row, 1, address(packed_hh), 1, address(dh), wide, soon
                 )
         for r in range(count * rows):
             for j in range(row):
@@ -222,7 +227,7 @@ def backward_steps(
         again = 1
         if given & 64:
             strips_product(
-                count * rows, inputs, row, address(dgates), row, 1, address(packed_ih), 0, address(taken), inputs
+                count * rows, inputs, row, address(dgates), row, 1, address(packed_ih), 0, address(taken), inputs, 0
             )
             _move(dx, lengths, taken, begin, count, record, 1)
     if given & 128:
