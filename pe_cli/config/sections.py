@@ -280,6 +280,10 @@ class BuildSection(Section):
         default=True,
         description="1x1 and depthwise convolutions apply the batch_norm and relu before them; on CPUs, after fuse_bn_statistics",
     )
+    fuse_conv_bn: StrictBool = Field(
+        default=True,
+        description="in evaluation, convolutions apply the batch_norm after them, with relu and what is added before that; on CPUs",
+    )
     fuse_relu_depthwise_conv: StrictBool = Field(default=False, description="relu and depthwise_conv2d become one op")
     fuse_elewise_add_act_ops: StrictBool = Field(
         default=False, description="elementwise_add and the activation after it become one op"

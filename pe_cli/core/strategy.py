@@ -26,6 +26,8 @@ class BuildStrategy:
         fuse_bn_statistics: a convolution takes the statistics for the batch_norm after it, where CPU devices run the program; our own.
         fuse_bn_conv: a 1x1 or depthwise convolution that takes statistics applies the batch_norm and relu before it itself, so that
             their result is not kept; our own.
+        fuse_conv_bn: a convolution applies the batch_norm after it, by running statistics, with relu and what is added before that, where
+            CPU devices run the program; our own.
         fuse_relu_depthwise_conv: depthwise_conv2d cuts negative numbers of its input off itself.
         fuse_elewise_add_act_ops: elementwise_add and the activation of its result are one op, as are their gradients.
         simplify: constants are computed once, repeated ops once, and ops without effect not at all; our own.
@@ -55,6 +57,7 @@ class BuildStrategy:
     fuse_bn_act_ops: bool = True
     fuse_bn_statistics: bool = True
     fuse_bn_conv: bool = True
+    fuse_conv_bn: bool = True
     fuse_relu_depthwise_conv: bool = False
     fuse_elewise_add_act_ops: bool = False
     simplify: bool = True

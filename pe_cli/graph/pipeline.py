@@ -3,7 +3,7 @@
 The order is fixed: what need not be computed goes first; then the layout of images, so that patterns are matched once images are
 channels-last; then fusions, those that take the most operators first: batch_norm + sum + relu, batch_norm + relu, relu +
 depthwise_conv2d (a relu between batch_norm and a depthwise_conv2d goes to batch_norm, where it costs nothing), elementwise_add +
-activation, mul or conv2d + bias, conv2d + the statistics of the batch_norm after it and then the batch_norm + relu before it;
+activation, mul or conv2d + bias, conv2d + the batch_norm after it, or + the statistics of that and then the batch_norm + relu before it;
 gradients that are added in place, by whatever operators make them now; then updates, first those that gradients do themselves, and
 last the pointwise operators that are left.
 """
@@ -26,6 +26,7 @@ from pe_cli.graph.passes import (
     fuse_bn_add_act,
     fuse_bn_conv,
     fuse_bn_statistics,
+    fuse_conv_bn,
     fuse_elewise_add_act,
     fuse_epilogue,
     fuse_grad_update,
@@ -75,6 +76,7 @@ def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:
         (strategy.fuse_relu_depthwise_conv, fuse_relu_depthwise.run),
         (strategy.fuse_elewise_add_act_ops, fuse_elewise_add_act.run),
         (strategy.fuse_gemm_epilogue, fuse_epilogue.run),
+        (strategy.fuse_conv_bn and target.cpu, _unless_synchronised(strategy, fuse_conv_bn)),
         (strategy.fuse_bn_statistics and target.cpu, _unless_synchronised(strategy, fuse_bn_statistics)),
         (strategy.fuse_bn_conv and target.cpu, _unless_synchronised(strategy, fuse_bn_conv)),
         (strategy.enable_addto, addto.run),

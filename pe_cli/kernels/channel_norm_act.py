@@ -44,6 +44,45 @@ def normalise_relu_run(x, table, width, y, count):
         _relu_some(pointer(x + SIZE * at), table, pointer(y + SIZE * at), width, min(width, count - at))
 
 
+@apart
+def _finish_plain(table, y, width, count):
+    for j in range(count):
+        y[j] = (y[j] - table[j]) * table[width + j] + table[2 * width + j]
+
+
+@apart
+def _finish_relu(table, y, width, count):
+    for j in range(count):
+        v = (y[j] - table[j]) * table[width + j] + table[2 * width + j]
+        y[j] = T(0) if v <= T(0) else v
+
+
+@apart
+def _finish_add_relu(z, table, y, width, count):
+    for j in range(count):
+        v = (y[j] - table[j]) * table[width + j] + table[2 * width + j]
+        v = v + z[j]
+        y[j] = T(0) if v <= T(0) else v
+
+
+#: What `finish_run` does: normalise; and cut off below 0; and add another image before that.
+PLAIN, RELU, ADD_RELU = 0, 1, 2
+
+
+@helper
+def finish_run(kind, z, table, width, y, count):
+    """Normalise count elements of y in place, that begin with a row's first; z: address of as many others, for `ADD_RELU`."""
+    for at in range(0, count, width):
+        some = min(width, count - at)
+        out = pointer(y + SIZE * at)
+        if kind == PLAIN:
+            _finish_plain(table, out, width, some)
+        elif kind == RELU:
+            _finish_relu(table, out, width, some)
+        else:
+            _finish_add_relu(pointer(z + SIZE * at), table, out, width, some)
+
+
 @kernel
 def normalise_relu_last(
     x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int, channels: Int

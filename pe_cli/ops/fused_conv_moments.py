@@ -52,7 +52,7 @@ def _by_blocks(convolve, x, w, y, scratch, means, squares, centre, part, moments
 
 
 @helper
-def _direct(x, w, y, scratch, first, last, g):
+def convolve_direct(x, w, y, scratch, first, last, g):
     conv_forward(x, w, y, first, last, geometry_of(g), scratch)
 
 
@@ -63,7 +63,7 @@ def _depthwise(x, w, y, scratch, first, last, g):
 
 
 @helper
-def _winograd(x, w, y, scratch, first, last, g):
+def convolve_winograd(x, w, y, scratch, first, last, g):
     from_, to = x + SIZE * first * g[0] * g[1] * g[2], y + SIZE * first * g[3] * g[4] * g[5]
     winograd_images(from_, w, to, last - first, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, scratch)
 
@@ -77,7 +77,7 @@ def forward_moments(
     per = g[2] // g[14]
     oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
     scratch = filters + SIZE * g[5] * per * g[6] * g[7]
-    _by_blocks(_direct, x, filters, y, scratch, means, squares, centre, part, moments, g, n, block, rows, width)
+    _by_blocks(convolve_direct, x, filters, y, scratch, means, squares, centre, part, moments, g, n, block, rows, width)
 
 
 @kernel
@@ -97,7 +97,7 @@ def forward_winograd_moments(
 ):
     """Do `forward_winograd` and `moments_last` likewise."""
     u, scratch = filters_in_order(w, filters, g)
-    _by_blocks(_winograd, x, u, y, scratch, means, squares, centre, part, moments, g, n, block, rows, width)
+    _by_blocks(convolve_winograd, x, u, y, scratch, means, squares, centre, part, moments, g, n, block, rows, width)
 
 
 @kernel

@@ -37,7 +37,7 @@ def norm_pointwise(
 
 
 @helper
-def _seen_rows(g, first, last):
+def seen_rows(g, first, last):
     """Return the first row of an image that output rows first <= i < last see, and the one past the last."""
     low = min(max(0, first * g[8] - g[10]), g[0])
     high = min((last - 1) * g[8] - g[10] + (g[6] - 1) * g[12] + 1, g[0])
@@ -45,7 +45,7 @@ def _seen_rows(g, first, last):
 
 
 @helper
-def _part_of(g, low, high, first, last):
+def part_of(g, low, high, first, last):
     """Return the geometry of output rows first <= i < last as an image of its own, of rows low <= r < high of the whole one."""
     padding = g[10] + low - first * g[8]
     return high - low, g[1], g[2], last - first, g[4], g[5], g[6], g[7], g[8], g[9], padding, g[11], g[12], g[13], g[14]
@@ -63,10 +63,10 @@ def norm_depthwise(
     for image in range(n):
         for first in range(0, g[3], block):
             last = min(first + block, g[3])
-            low, high = _seen_rows(g, first, last)
+            low, high = seen_rows(g, first, last)
             normalise_relu_run(x + SIZE * (image * g[0] + low) * row, table, wide, seen, (high - low) * row)
             to = y + SIZE * (image * g[3] + first) * g[4] * g[5]
-            depthwise_forward(seen, filters, to, 1, _part_of(g, low, high, first, last))
+            depthwise_forward(seen, filters, to, 1, part_of(g, low, high, first, last))
             done = take_moments(y, done, image * g[3] + last, n * g[3], rows, width, means, squares, centre, part)
     write_moments(means, squares, moments, rows, width, g[5])
 
@@ -101,13 +101,13 @@ def norm_depthwise_weight(
     seen: Addr,
 ):
     """dw = gradient of the filters of `norm_depthwise`, of their rows from low to high; block counts rows of output."""
-    depthwise_backward_weight(seen, dy, filters, 0, low, high, 0, _part_of(g, 0, g[0], 0, g[3]))  # of no images: zeros
+    depthwise_backward_weight(seen, dy, filters, 0, low, high, 0, part_of(g, 0, g[0], 0, g[3]))  # of no images: zeros
     row = g[1] * g[2]
     for image in range(n):
         for first in range(0, g[3], block):
             last = min(first + block, g[3])
-            top, end = _seen_rows(g, first, last)
+            top, end = seen_rows(g, first, last)
             normalise_relu_run(x + SIZE * (image * g[0] + top) * row, table, wide, seen, (end - top) * row)
             upstream = dy + SIZE * (image * g[3] + first) * g[4] * g[5]
-            depthwise_backward_weight(seen, upstream, filters, 1, low, high, 1, _part_of(g, top, end, first, last))
+            depthwise_backward_weight(seen, upstream, filters, 1, low, high, 1, part_of(g, top, end, first, last))
     hwio_to_oihw(filters, dw, g[5], 1, g[6], g[7], low, high)
