@@ -129,14 +129,14 @@ def product(  # noqa: PLR0913, PLR0917 - BLAS's arguments
 def forward(x: Addr, w: Addr, y: Addr, n: Int, g: Addr, scratch: Addr):
     a = pointer_i64(g)
     geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
-    conv_forward(x, w, y, 0, n, geometry, scratch)
+    conv_forward(x, w, y, 0, n, geometry, a[5], scratch)
 
 
 @kernel
 def backward_data(x: Addr, w: Addr, y: Addr, n: Int, g: Addr, scratch: Addr):
     a = pointer_i64(g)
     geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
-    conv_backward_data(y, w, x, 0, n, 0, geometry, scratch)
+    conv_backward_data(y, w, x, 0, n, 0, geometry, a[2], scratch)
 
 
 @kernel

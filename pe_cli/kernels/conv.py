@@ -215,7 +215,7 @@ def convolve(
 
 
 @helper
-def conv_forward(x, w, y, n0, n1, geometry, scratch):
+def conv_forward(x, w, y, n0, n1, geometry, pixel, scratch):
     """Write y[n0:n1] = convolution of x[n0:n1] with w.
 
     Args:
@@ -225,17 +225,18 @@ def conv_forward(x, w, y, n0, n1, geometry, scratch):
         n0: first image.
         n1: past the last image.
         geometry: see the module.
+        pixel: elements from pixel to pixel of y: more than OC where it has other channels too.
         scratch: address of `conv_forward_scratch` elements.
     """
     H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, groups = geometry
     x += SIZE * n0 * H * W * C
-    y += SIZE * n0 * OH * OW * OC
+    y += SIZE * n0 * OH * OW * pixel
     c, o = C // groups, OC // groups
-    past = is_far(y, OC, (n1 - n0) * OH * OW * OC)
+    past = is_far(y, pixel, (n1 - n0) * OH * OW * OC)
     for g in range(groups):
         convolve(
             x + SIZE * g * c, w + SIZE * g * o, y + SIZE * g * o, n1 - n0, H, W, OH, OW, kh, kw, c, o,
-            sh, sw, ph, pw, dh, dw, C, OC, OC, OW * OC, OH * OW * OC,
+            sh, sw, ph, pw, dh, dw, C, OC, pixel, OW * pixel, OH * OW * pixel,
             PAST if past and SIZE * o % LINE == 0 else 0, scratch,
         )  # fmt: skip
     if past:
@@ -286,7 +287,7 @@ def adds_images_at_once(size: int, taps: int, outputs: int, stride: int, pad: in
 
 
 @helper
-def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
+def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, pixel, scratch):
     """Write dx[n0:n1] (+)= the gradient of the images.
 
     The positions of dx fall into sh*sw phases by their remainder; each is a stride-1 convolution of dy with the taps
@@ -301,13 +302,14 @@ def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
         acc: 1 to add to dx, each element's whole sum at once; 0 to overwrite it. Where
             `adds_images_at_once` does not hold, 0 sums in another order.
         geometry: see the module.
+        pixel: elements from pixel to pixel of dx: more than C where it has other channels too.
         scratch: address of `conv_backward_data_scratch` elements.
     """
     H, W, C, OH, OW, OC, kh, kw, sh, sw, ph, pw, dh, dw, groups = geometry
     dy += SIZE * n0 * OH * OW * OC
-    dx += SIZE * n0 * H * W * C
+    dx += SIZE * n0 * H * W * pixel
     c, o = C // groups, OC // groups
-    past = acc == 0 and SIZE * c % LINE == 0 and is_far(dx, C, (n1 - n0) * H * W * C)
+    past = acc == 0 and SIZE * c % LINE == 0 and is_far(dx, pixel, (n1 - n0) * H * W * C)
     for g in range(groups):
         for a in range(min(sh, H)):
             na, la, ta, oa = phase(a, kh, sh, ph, dh)
@@ -318,10 +320,10 @@ def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch):
                         tap = (la - i * ta) * kw + lb - j * tb
                         transpose(w + SIZE * (tap * c * OC + g * o), OC, scratch + SIZE * (i * nb + j) * c * o, c, c, o)
                 convolve(
-                    dy + SIZE * g * o, scratch, dx + SIZE * ((a * W + b) * C + g * c), n1 - n0,
+                    dy + SIZE * g * o, scratch, dx + SIZE * ((a * W + b) * pixel + g * c), n1 - n0,
                     OH, OW, (H - a + sh - 1) // sh, (W - b + sw - 1) // sw, na, nb, o, c,
                     1, 1, -oa, -ob, max(1, dh * ta // sh), max(1, dw * tb // sw),
-                    OC, c, sw * C, sh * W * C, H * W * C, PAST if past else acc, scratch + SIZE * na * nb * c * o,
+                    OC, c, sw * pixel, sh * W * pixel, H * W * pixel, PAST if past else acc, scratch + SIZE * na * nb * c * o,
                 )  # fmt: skip
     if past:
         fence_past()

@@ -169,16 +169,22 @@ def transpose_batch(x, y, batch, rows, columns):
 @helper
 def oihw_to_hwio(source, target, o, i, h, w):
     """Copy filters [o, i, h, w] to [h, w, i, o]; addresses, no overlap."""
+    some_to_hwio(source, i * h * w, target, o, i, h, w)
+
+
+@helper
+def some_to_hwio(source, stride, target, o, i, h, w):
+    """Do `oihw_to_hwio` with filters that begin stride elements one after the other: for some of their inputs."""
     taps, row = h * w, i * h * w
     if o < TILE or row < TILE:
         for q in range(i):
-            transpose(source + SIZE * q * taps, row, target + SIZE * q * o, i * o, o, taps)
+            transpose(source + SIZE * q * taps, stride, target + SIZE * q * o, i * o, o, taps)
     else:
         for begin in range(0, row, TILE):
             k = min(begin, row - TILE)
             for first in range(0, o, TILE):
                 top = min(first, o - TILE)
-                _taps_outside(source + SIZE * (top * row + k), row, target + SIZE * top, o, k, taps, i)
+                _taps_outside(source + SIZE * (top * stride + k), stride, target + SIZE * top, o, k, taps, i)
 
 
 @helper

@@ -126,12 +126,15 @@ def _take_tiles(x, H, W, C, ph, pw, high, wide, begin, count, v, plane, window):
 
 
 @helper
-def _places(y, OH, OW, OC, high, wide, tile, beside):
-    """Return the addresses of a tile's 2 x 2 outputs, of those that are not there another; and how many tiles on are like it."""
+def _places(y, OH, OW, pixel, high, wide, tile, beside):
+    """Return the addresses of a tile's 2 x 2 outputs, of those that are not there another; and how many tiles on are like it.
+
+    pixel: elements from pixel to pixel of y.
+    """
     i = 2 * (tile // wide % high)
     j = 2 * (tile % wide)
-    first = y + SIZE * ((tile // (high * wide) * OH + i) * OW + j) * OC
-    below, right = SIZE * OW * OC, SIZE * OC
+    first = y + SIZE * ((tile // (high * wide) * OH + i) * OW + j) * pixel
+    below, right = SIZE * OW * pixel, SIZE * pixel
     down, across = i + 1 < OH, j + 1 < OW
     corner = first + below + right if down and across else beside
     alike = max(1, OW // 2 - tile % wide) if down else 1
@@ -139,7 +142,7 @@ def _places(y, OH, OW, OC, high, wide, tile, beside):
 
 
 @shared
-def winograd_images(x, u, y, images, H, W, C, OH, OW, OC, ph, pw, acc, scratch):
+def winograd_images(x, u, y, images, H, W, C, OH, OW, OC, ph, pw, acc, pixel, scratch):
     """Write y (+)= the convolution of images with transformed taps.
 
     Args:
@@ -150,6 +153,7 @@ def winograd_images(x, u, y, images, H, W, C, OH, OW, OC, ph, pw, acc, scratch):
         H, W, C, OH, OW, OC: sizes.
         ph, pw: padding above and left.
         acc: 1 to add each output's whole sum to y, 0 to overwrite it.
+        pixel: elements from pixel to pixel of y: more than OC where it has other channels too.
         scratch: address of `images_scratch(C)` elements.
     """
     high, wide = (OH + 1) // 2, (OW + 1) // 2
@@ -177,9 +181,9 @@ def winograd_images(x, u, y, images, H, W, C, OH, OW, OC, ph, pw, acc, scratch):
                 )  # fmt: skip
             t = 0
             while t < count:
-                y00, y01, y10, y11, alike = _places(y + SIZE * column, OH, OW, OC, high, wide, begin + t, beside)
+                y00, y01, y10, y11, alike = _places(y + SIZE * column, OH, OW, pixel, high, wide, begin + t, beside)
                 alike = min(alike, count - t)
-                pair_out(m + SIZE * t * width, plane, width, y00, y01, y10, y11, OC, used, acc, alike)
+                pair_out(m + SIZE * t * width, plane, width, y00, y01, y10, y11, pixel, used, acc, alike)
                 t += alike
             column += width
             left -= d

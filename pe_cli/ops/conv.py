@@ -178,8 +178,8 @@ def conv2d_cpu(o: Lowering) -> None:
     source, target = images.source(x), images.target(y)
     chosen = images.kernel(forward, forward_depthwise, forward_pointwise, forward_winograd)
     for piece in images.pieces():
-        at_x, at_y = Offset(source, piece.x), Offset(target, piece.y)
-        o.call(chosen, at_x, w, at_y, images.filter_scratch(w), piece.geometry, piece.images, part=piece.number)
+        at_x, at_w, at_y = Offset(source, piece.x), Offset(w, piece.w), Offset(target, piece.y)
+        o.call(chosen, at_x, at_w, at_y, images.filter_scratch(w), piece.geometry, piece.images, part=piece.number)
     images.outward(target, y)
 
 
@@ -212,10 +212,10 @@ def image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) -> 
         made = o.scratch(images.n * math.prod(images.seen), into.dtype) if images.picks else target
         chosen = images.kernel(backward_data, backward_data_depthwise, backward_data_pointwise, backward_data_winograd)
         for piece in images.pieces(back=True):
-            at_y, at_x = Offset(upstream, piece.y), Offset(made, piece.x)
+            at_y, at_w, at_x = Offset(upstream, piece.y), Offset(w, piece.w), Offset(made, piece.x)
             scratch = (images.filter_scratch(w), o.scratch(extra, w.dtype))
             number = o.threads + piece.number  # beside the parts of the filters' gradient
-            o.call(chosen, at_y, w, at_x, *scratch, piece.geometry, piece.images, acc, part=number)
+            o.call(chosen, at_y, at_w, at_x, *scratch, piece.geometry, piece.images, acc, part=number)
         if images.picks:
             o.call(place, made, target, images.whole, images.n)
         images.outward(target, into)

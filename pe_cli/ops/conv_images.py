@@ -9,7 +9,7 @@ from pe_cli.kernels.conv import conv_forward_scratch
 from pe_cli.kernels.gemm import DEPTH, NARROW, gemm_scratch
 from pe_cli.kernels.lang import Kernel
 from pe_cli.kernels.winograd import suits, winograd_scratch
-from pe_cli.ops.areas import COLUMNS, ENOUGH, Pair, pairs
+from pe_cli.ops.areas import COLUMNS, ENOUGH, Pair, column_pairs, pairs
 from pe_cli.ops.conv_kernels import pick, turn
 from pe_cli.ops.lowering import Buffer, Lowering, Numbers
 
@@ -19,13 +19,14 @@ FILTER_WORK, PACK_WORK = 400, 100
 
 @dataclass(frozen=True)
 class Piece:
-    """What one call convolves: some images, or a part of one as an image of its own.
+    """What one call convolves: some images, a part of one as an image of its own, or some channels of what is made.
 
     Attributes:
         number: of the part for threads.
         x, y: elements before it in what kernels take for the input, and in the output.
-        geometry: see `pe_cli.kernels.conv`.
+        geometry: as of `Images`.
         images: how many.
+        channel, w: channels of what is made before those that it makes, and elements of the filters.
     """
 
     number: int
@@ -33,6 +34,8 @@ class Piece:
     y: int
     geometry: Numbers
     images: int
+    channel: int = 0
+    w: int = 0
 
 
 class Images:
@@ -45,7 +48,8 @@ class Images:
         picks: pixels are picked.
         image, out: [height, width, channels] of the input and of the output.
         seen: of what kernels take for the input.
-        whole, geometry: see `pe_cli.kernels.conv`; of the convolution, and of what kernels do.
+        whole, geometry: see `pe_cli.kernels.conv`; of the convolution, and of what kernels do. Behind it: elements from pixel to pixel of
+            what is made.
         work: operations.
     """
 
@@ -62,7 +66,7 @@ class Images:
         self.winograd = suits(w.shape, self.out, attrs["strides"], attrs["paddings"], attrs["dilations"], attrs["groups"])
         self.picks = self.pointwise and attrs["strides"] != [1, 1]
         self.seen = (*self.out[:2], self.image[2]) if self.picks else self.image
-        rest = (*attrs["paddings"], *attrs["dilations"], attrs["groups"])
+        rest = (*attrs["paddings"], *attrs["dilations"], attrs["groups"], self.out[2])
         self.whole = Numbers((*self.image, *self.out, *w.shape[2:], *attrs["strides"], *rest))
         steps = (1, 1) if self.picks else attrs["strides"]
         self.geometry = Numbers((*self.seen, *self.out, *w.shape[2:], *steps, *rest))
@@ -72,28 +76,48 @@ class Images:
         """Return the images of every part that a thread is worth waking for: each brings the filters into order for itself.
 
         Of 1x1 convolutions parts are some pixels where images do not divide evenly; of others some rows of an image where there are
-        fewer images than threads: of the output, or back of the input, whose gradient is wanted.
+        fewer images than threads: of the output, or back of the input, whose gradient is wanted. Some channels of that each are parts
+        where the filters are too large for more of the others.
         """
+        others = self._parts(back)
+        channels = self._channels(back)
+        return channels if len(channels) > len(others) else others
+
+    def _channels(self, back: bool) -> list[Piece]:
+        """Cut the channels of what is made: no part is as narrow as a product that `gemm` does in another way."""
+        g, total = self.geometry.values, (self.image if back else self.out)[2]
+        parts = min(self.o.threads, self.work // ENOUGH, total // COLUMNS)
+        if parts < 2 or self.o.attrs["groups"] > 1:
+            return []
+        found = []
+        for k, (first, last) in enumerate(column_pairs(total, parts)):
+            own = (*g[:2], last - first, *g[3:15], total) if back else (*g[:5], last - first, *g[6:])
+            before = first * math.prod(self.filters[2 if back else 1 :])
+            found.append(Piece(k, first if back else 0, 0 if back else first, Numbers(own), self.n, first, before))
+        return found
+
+    def _parts(self, back: bool) -> list[Piece]:
+        """Cut the images, the pixels of 1x1 convolutions, or images."""
         each = max(ENOUGH, (PACK_WORK if self.pointwise else FILTER_WORK) * math.prod(self.filters))
         pixels = self.n * math.prod(self.out[:2])  # no part of a product is so low that `gemm` does it in another way
         parts = min(self.o.threads, self.work // each, pixels // (4 * NARROW))
-        g = self.geometry.values
+        geometry = Numbers((*self.geometry.values[:15], self.image[2])) if back else self.geometry
+        g = geometry.values
         if parts > 1 and self.pointwise and self.n % parts:
             return [
                 Piece(k, p * g[2], p * g[5], Numbers((1, q - p, g[2], 1, q - p, *g[5:])), 1)
                 for k, (p, q) in enumerate(pairs(pixels, parts))
             ]
         if 0 < 2 * self.n <= parts:
-            return self._rows_of_images(parts // self.n, back)
+            return self._rows_of_images(g, parts // self.n, back)
         whole, made = math.prod(self.seen), math.prod(self.out)
         return [
-            Piece(k, first * whole, first * made, self.geometry, last - first)
+            Piece(k, first * whole, first * made, geometry, last - first)
             for k, (first, last) in enumerate(pairs(self.n, parts))
         ]
 
-    def _rows_of_images(self, parts: int, back: bool) -> list[Piece]:
-        """Cut every image into so many pieces, with an even number of rows each where two are computed at a time."""
-        g = self.geometry.values
+    def _rows_of_images(self, g: tuple[int, ...], parts: int, back: bool) -> list[Piece]:
+        """Cut every image into so many pieces, with an even number of rows each where two are computed at a time; g: of an image."""
         high, out, taps, step, padding, dilation = g[0], g[3], g[6], g[8], g[10], g[12]
         unit = 2 if self.winograd else 1
         total, found = high if back else out, list[Piece]()

@@ -10,7 +10,7 @@ from pe_cli.kernels.cuda import Tuned, cuda, on_cuda, same_on_cuda
 from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
 from pe_cli.kernels.gemm import gemm
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, T, helper, kernel
-from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio, transpose, transpose_batch
+from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio, some_to_hwio, transpose, transpose_batch
 from pe_cli.kernels.winograd import winograd_filters, winograd_filters_back, winograd_images, winograd_taps
 
 
@@ -24,7 +24,7 @@ def forward(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     """y = convolution of x with w; filters is scratch for w with its output channels last, and for what `conv_forward` wants."""
     per = g[2] // g[14]
     oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
-    conv_forward(x, filters, y, 0, n, geometry_of(g), filters + SIZE * g[5] * per * g[6] * g[7])
+    conv_forward(x, filters, y, 0, n, geometry_of(g), g[15], filters + SIZE * g[5] * per * g[6] * g[7])
 
 
 @kernel
@@ -37,8 +37,8 @@ def forward_depthwise(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: In
 @kernel
 def backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
     """dx (+)= gradient of the images."""
-    oihw_to_hwio(w, filters, g[5], g[2] // g[14], g[6], g[7])
-    conv_backward_data(dy, filters, dx, 0, n, acc, geometry_of(g), scratch)
+    some_to_hwio(w, g[15] // g[14] * g[6] * g[7], filters, g[5], g[2] // g[14], g[6], g[7])
+    conv_backward_data(dy, filters, dx, 0, n, acc, geometry_of(g), g[15], scratch)
 
 
 @kernel
@@ -65,13 +65,13 @@ def backward_weight_depthwise(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: Ptr
 @kernel
 def forward_pointwise(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     """Do `forward` for a 1x1 convolution of whole images: one product [pixels, channels] [channels, filters]."""
-    gemm(0, 1, n * g[0] * g[1], g[5], g[2], x, g[2], w, g[2], 0, y, g[5], filters)
+    gemm(0, 1, n * g[0] * g[1], g[5], g[2], x, g[2], w, g[2], 0, y, g[15], filters)
 
 
 @kernel
 def backward_data_pointwise(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
     """Do `backward_data` for a 1x1 convolution of whole images."""
-    gemm(0, 0, n * g[0] * g[1], g[2], g[5], dy, g[5], w, g[2], acc, dx, g[2], filters)
+    gemm(0, 0, n * g[0] * g[1], g[2], g[5], dy, g[5], w, g[15], acc, dx, g[15], filters)
 
 
 @kernel
@@ -95,7 +95,7 @@ def filters_in_order(w, filters, g):
 def forward_winograd(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     """Do `forward` where `winograd.suits`; filters is scratch for w in order, transformed, and for what `winograd_images` wants."""
     u, scratch = filters_in_order(w, filters, g)
-    winograd_images(x, u, y, n, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, scratch)
+    winograd_images(x, u, y, n, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, g[15], scratch)
 
 
 @kernel
@@ -103,9 +103,12 @@ def backward_data_winograd(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: 
     """Do `backward_data` where `winograd.suits`: a convolution of dy with the taps in reverse order."""
     size = g[2] * g[5]
     u = filters + SIZE * 9 * size
-    transpose(w, 9, filters, size, size, 9)
+    some, count = (size, 1) if g[2] == g[15] else (g[2], g[5])
+    for o in range(count):
+        transpose(w + SIZE * 9 * o * g[15], 9, filters + SIZE * o * g[2], size, some, 9)
     winograd_filters(filters, u, size, 1)
-    winograd_images(dy, u, dx, n, g[3], g[4], g[5], g[0], g[1], g[2], 2 - g[10], 2 - g[11], acc, u + SIZE * 16 * size)
+    scratch = u + SIZE * 16 * size
+    winograd_images(dy, u, dx, n, g[3], g[4], g[5], g[0], g[1], g[2], 2 - g[10], 2 - g[11], acc, g[15], scratch)
 
 
 @kernel

@@ -53,7 +53,7 @@ def _by_blocks(convolve, x, w, y, scratch, means, squares, centre, part, moments
 
 @helper
 def convolve_direct(x, w, y, scratch, first, last, g):
-    conv_forward(x, w, y, first, last, geometry_of(g), scratch)
+    conv_forward(x, w, y, first, last, geometry_of(g), g[15], scratch)
 
 
 @helper
@@ -64,8 +64,8 @@ def _depthwise(x, w, y, scratch, first, last, g):
 
 @helper
 def convolve_winograd(x, w, y, scratch, first, last, g):
-    from_, to = x + SIZE * first * g[0] * g[1] * g[2], y + SIZE * first * g[3] * g[4] * g[5]
-    winograd_images(from_, w, to, last - first, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, scratch)
+    from_, to = x + SIZE * first * g[0] * g[1] * g[2], y + SIZE * first * g[3] * g[4] * g[15]
+    winograd_images(from_, w, to, last - first, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, g[15], scratch)
 
 
 @kernel
@@ -180,8 +180,8 @@ def fused_conv2d_moments_cpu(o: Lowering) -> None:
     if len(pieces) > 1:
         chosen = images.kernel(forward, forward_depthwise, forward_pointwise, forward_winograd)
         for piece in pieces:
-            at_x, at_y = Offset(source, piece.x), Offset(y, piece.y)
-            o.call(chosen, at_x, w, at_y, images.filter_scratch(w), piece.geometry, piece.images, part=piece.number)
+            at_x, at_w, at_y = Offset(source, piece.x), Offset(w, piece.w), Offset(y, piece.y)
+            o.call(chosen, at_x, at_w, at_y, images.filter_scratch(w), piece.geometry, piece.images, part=piece.number)
         o.call(moments_last, y, *scratch, moments, rows, width, images.out[2])
         return
     size = w.type.numpy.itemsize * (images.out[2] if images.pointwise else math.prod(images.out))

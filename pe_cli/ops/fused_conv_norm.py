@@ -27,14 +27,24 @@ from pe_cli.ops.registry import Attr, Sample, op
 
 
 @helper
+def _finish(kind, z, table, wide, y, pixels, g):
+    """Do `finish_run` for pixels, one by one where y has other channels too."""
+    if g[15] == g[5]:
+        finish_run(kind, z, table, wide, y, pixels * g[5])
+    else:
+        for at in range(0, SIZE * pixels * g[15], SIZE * g[15]):
+            finish_run(kind, z + at, table, wide, y + at, g[5])
+
+
+@helper
 def _images(convolve, x, w, y, scratch, z, table, wide, kind, g, n, block):
     """Do `convolve(x, w, y, scratch, first, last, g)` a block of images at a time, and `finish_run` after each."""
-    made = g[3] * g[4] * g[5]
+    pixels = g[3] * g[4]
     for first in range(0, n, block):
         last = min(first + block, n)
         convolve(x, w, y, scratch, first, last, g)
-        at = SIZE * first * made
-        finish_run(kind, z + at, table, wide, y + at, (last - first) * made)
+        at = SIZE * first * pixels * g[15]
+        _finish(kind, z + at, table, wide, y + at, (last - first) * pixels, g)
 
 
 @kernel
@@ -80,9 +90,9 @@ def forward_pointwise_norm(
     first = 0
     while first < pixels:
         last = first + block if first + 2 * block <= pixels else pixels
-        at = SIZE * first * g[5]
-        gemm(0, 1, last - first, g[5], g[2], x + SIZE * first * g[2], g[2], w, g[2], 0, y + at, g[5], filters)
-        finish_run(kind, z + at, table, wide, y + at, (last - first) * g[5])
+        at = SIZE * first * g[15]
+        gemm(0, 1, last - first, g[5], g[2], x + SIZE * first * g[2], g[2], w, g[2], 0, y + at, g[15], filters)
+        _finish(kind, z + at, table, wide, y + at, last - first, g)
         first = last
 
 
@@ -180,5 +190,5 @@ def fused_conv2d_norm_cpu(o: Lowering) -> None:
         unit = bytes_ * channels * (1 if images.pointwise else columns if images.depthwise else high * columns)
         least = 4 * NARROW if images.pointwise else 1
         block = max(BLOCK // unit, 0 if images.depthwise else w.size * READ // unit, least)
-        at = Offset(source, piece.x), w, Offset(y, piece.y), images.filter_scratch(w), Offset(z, piece.y)
-        o.call(chosen, *at, table, wide, kind, piece.geometry, piece.images, block, part=piece.number)
+        at = Offset(source, piece.x), Offset(w, piece.w), Offset(y, piece.y), images.filter_scratch(w), Offset(z, piece.y)
+        o.call(chosen, *at, Offset(table, piece.channel), wide, kind, piece.geometry, piece.images, block, part=piece.number)

@@ -43,8 +43,12 @@ def _repeat(bias, row, width, channels):
 
 
 @helper
-def _add_row(y, size, row, width, cut):
-    """Add a row of width again and again to size elements; addresses."""
+def _add_row(y, pixels, g, row, width, cut):
+    """Add a row of width again and again to pixels, or where they have other channels too its beginning to each; addresses."""
+    if g[15] > g[5]:
+        add_bias(y, g[15], pixels, g[5], row, cut)
+        return
+    size = pixels * g[5]
     add_bias(y, width, size // width, width, row, cut)
     rest = size % width
     add_bias(y + SIZE * (size - rest), rest, 1, rest, row, cut)
@@ -61,11 +65,11 @@ def convolution_bias(
     _repeat(bias, row, width, g[5])
     per = g[2] // g[14]
     oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
-    image = g[3] * g[4] * g[5]
+    pixels = g[3] * g[4]
     for first in range(0, n, block):
         last = min(n, first + block)
-        conv_forward(x, filters, y, first, last, geometry_of(g), filters + SIZE * g[5] * per * g[6] * g[7])
-        _add_row(y + SIZE * first * image, (last - first) * image, address(row), width, cut)
+        conv_forward(x, filters, y, first, last, geometry_of(g), g[15], filters + SIZE * g[5] * per * g[6] * g[7])
+        _add_row(y + SIZE * first * pixels * g[15], (last - first) * pixels, g, address(row), width, cut)
 
 
 @kernel
@@ -75,14 +79,14 @@ def winograd_bias(
     """Do `convolution_bias` where `winograd.suits`."""
     _repeat(bias, row, width, g[5])
     u, scratch = filters_in_order(w, filters, g)
-    from_x, image = g[0] * g[1] * g[2], g[3] * g[4] * g[5]
+    from_x, pixels = g[0] * g[1] * g[2], g[3] * g[4]
     for first in range(0, n, block):
         many = min(n - first, block)
-        begin = y + SIZE * first * image
+        begin = y + SIZE * first * pixels * g[15]
         winograd_images(
-            x + SIZE * first * from_x, u, begin, many, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, scratch
+            x + SIZE * first * from_x, u, begin, many, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, g[15], scratch
         )
-        _add_row(begin, many * image, address(row), width, cut)
+        _add_row(begin, many * pixels, g, address(row), width, cut)
 
 
 @kernel
@@ -90,7 +94,7 @@ def pointwise_bias(
     x: Addr, w: Addr, bias: Addr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
 ):
     """Do `convolution_bias` for a 1x1 convolution of whole images."""
-    gemm_bias(0, 1, n * g[0] * g[1], g[5], g[2], x, g[2], w, g[2], 0, y, g[5], filters, bias, cut)
+    gemm_bias(0, 1, n * g[0] * g[1], g[5], g[2], x, g[2], w, g[2], 0, y, g[15], filters, bias, cut)
 
 
 def _biased(kind: OpDef, out: TensorType, bias: TensorType, channels: int) -> TensorType:
@@ -250,9 +254,9 @@ def conv2d_fusion_cpu(o: Lowering) -> None:
         # packed filters and 1x1 convolutions pass over all images at once
         whole = not images.winograd and (filters.size > w.size or w.shape[2] * w.shape[3] == 1)
         block = max(1, piece.images if whole else BLOCK // each)
-        at_x, at_y = Offset(source, piece.x), Offset(target, piece.y)
+        at_x, at_w, at_y = Offset(source, piece.x), Offset(w, piece.w), Offset(target, piece.y)
         o.call(
-            chosen, at_x, w, o.input("Bias"), at_y, filters, row, width, piece.geometry, piece.images, block, cut,
+            chosen, at_x, at_w, Offset(o.input("Bias"), piece.channel), at_y, filters, row, width, piece.geometry, piece.images, block, cut,
             part=piece.number,
         )  # fmt: skip
     images.outward(target, y)

@@ -264,7 +264,7 @@ def fused_norm_conv2d_cpu(o: Lowering) -> None:
         own = scratch if alone else sums(o, width, x)
         into = moments if alone else o.scratch(2 * images.out[2], "float64")
         o.call(
-            norm_depthwise if images.depthwise else norm_pointwise, Offset(x, piece.x), w, Offset(y, piece.y),
+            norm_depthwise if images.depthwise else norm_pointwise, Offset(x, piece.x), Offset(w, piece.w), Offset(y, piece.y),
             images.filter_scratch(w), *own, into, piece.geometry, piece.images, block, rows if alone else 0, width,
             blocks.table, blocks.wide, seen, part=piece.number,
         )  # fmt: skip

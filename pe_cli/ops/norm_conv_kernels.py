@@ -28,9 +28,9 @@ def norm_pointwise(
     first = 0
     while first < pixels:
         last = first + block if first + 2 * block <= pixels else pixels
-        to = y + SIZE * first * g[5]
+        to = y + SIZE * first * g[15]
         normalise_relu_run(x + SIZE * first * g[2], table, wide, seen, (last - first) * g[2])
-        gemm(0, 1, last - first, g[5], g[2], seen, g[2], w, g[2], 0, to, g[5], filters)
+        gemm(0, 1, last - first, g[5], g[2], seen, g[2], w, g[2], 0, to, g[15], filters)
         done = take_moments(y, done, last, pixels, rows, width, means, squares, centre, part)
         first = last
     write_moments(means, squares, moments, rows, width, g[5])

@@ -23,14 +23,14 @@ from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio
 def forward(x: Addr, w: Addr, y: Addr, n0: Int, n1: Int, g: Addr, scratch: Addr):
     a = pointer_i64(g)
     geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
-    conv_forward(x, w, y, n0, n1, geometry, scratch)
+    conv_forward(x, w, y, n0, n1, geometry, a[5], scratch)
 
 
 @kernel
 def backward_data(dy: Addr, w: Addr, dx: Addr, n0: Int, n1: Int, acc: Int, g: Addr, scratch: Addr):
     a = pointer_i64(g)
     geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
-    conv_backward_data(dy, w, dx, n0, n1, acc, geometry, scratch)
+    conv_backward_data(dy, w, dx, n0, n1, acc, geometry, a[2], scratch)
 
 
 @kernel

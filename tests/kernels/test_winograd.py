@@ -31,24 +31,25 @@ def close(found: np.ndarray, expected: np.ndarray) -> None:
 
 
 def made(case: Case, dtype: str, guarded, rng):
-    """Return images, taps [OC, C, 3, 3], gradients of outputs, the facts of the convolution, and scratch."""
+    """Return images, taps [OC, C, 3, 3], gradients of outputs, the facts of the convolution to y and to dx, and scratch."""
     x, w, dy = arrays(case, dtype, guarded, rng)
     taps = np.ascontiguousarray(w.transpose(3, 2, 0, 1))
     scratch = guarded((winograd_scratch(case.x[3], case.out_channels),), dtype)
     scratch[:] = np.nan
-    return x, w, taps, dy, case.geometry, scratch
+    forth, back = (np.append(case.geometry, pixel) for pixel in (case.out_channels, case.x[3]))
+    return x, w, taps, dy, forth, back, scratch
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("case", CASES)
 def test_all_three_products_match_torch_inside_their_buffers(call, guarded, rng, case, dtype):
-    x, w, taps, dy, g, scratch = made(case, dtype, guarded, rng)
+    x, w, taps, dy, g, b, scratch = made(case, dtype, guarded, rng)
     y, dx, dw = guarded(dy.shape, dtype), guarded(x.shape, dtype), guarded(taps.shape, dtype)
     for array in (y, dx, dw):
         array[:] = np.nan
     n = case.x[0]
     call(forward_winograd, dtype, x, taps, y, scratch, g, n)
-    call(backward_data_winograd, dtype, dy, taps, dx, scratch, scratch, g, n, 0)
+    call(backward_data_winograd, dtype, dy, taps, dx, scratch, scratch, b, n, 0)
     call(backward_weight_winograd, dtype, x, dy, dw, scratch, g, n, 0, 3)
     for found, expected in zip((y, dx, dw.transpose(2, 3, 1, 0)), case.reference(x, w, dy), strict=True):
         close(found, expected)
@@ -57,7 +58,7 @@ def test_all_three_products_match_torch_inside_their_buffers(call, guarded, rng,
 @pytest.mark.parametrize("dtype", TYPES)
 def test_an_image_has_the_same_bits_in_any_batch_and_gradients_are_added_to_the_bit(call, guarded, rng, dtype):
     case = Case((5, 9, 10, 34), 33, (3, 3), pads=ONE)
-    x, _, taps, dy, g, scratch = made(case, dtype, guarded, rng)
+    x, _, taps, dy, g, b, scratch = made(case, dtype, guarded, rng)
     y, one = np.empty(case.output, dtype), np.empty(case.output, dtype)
     call(forward_winograd, dtype, x, taps, y, scratch, g, 5)
     for i in range(5):
@@ -66,7 +67,7 @@ def test_an_image_has_the_same_bits_in_any_batch_and_gradients_are_added_to_the_
     start = rng.standard_normal(case.x).astype(dtype)
     alone, total = np.empty(case.x, dtype), start.copy()
     for dx, acc in ((alone, 0), (total, 1)):
-        call(backward_data_winograd, dtype, dy, taps, dx, scratch, scratch, g, 5, acc)
+        call(backward_data_winograd, dtype, dy, taps, dx, scratch, scratch, b, 5, acc)
     np.testing.assert_array_equal(total, start + alone)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli.core.strategy import BuildStrategy
+from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
@@ -42,22 +42,21 @@ def backward(definition, sample, dtype, rng) -> tuple[Program, dict[str, np.ndar
     return program, values
 
 
-def run(program: Program, values, fetches, **strategy) -> dict[str, np.ndarray]:
+def run(program: Program, values, fetches, threads=0, **strategy) -> dict[str, np.ndarray]:
     scope = Scope([support.PLACE])
-    executor = Executor(program, scope, build=BuildStrategy(**strategy), seed=7)
+    execution = ExecutionStrategy(num_threads=threads)
+    executor = Executor(program, scope, build=BuildStrategy(**strategy), execution=execution, seed=7)
     for name, value in values.items():
         scope.set(name, value)
     return executor.run({}, fetches)[0][0]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("definition", "sample"), CASES)
-def test_an_added_gradient_has_the_bits_of_the_sum(definition, sample, dtype, rng):
+def check_bits_of_the_sum(definition, sample, dtype, rng, threads=0) -> None:
     program, values = backward(definition, sample, dtype, rng)
     (op,) = [op for op in program.global_block().ops if op.type == f"{definition.name}_grad"]
     slots = [s for s in op.definition.adds if op.outputs.get(s, [EMPTY]) != [EMPTY]]
     names = {s: op.outputs[s][0] for s in slots}
-    alone = run(program, values, list(names.values()))
+    alone = run(program, values, list(names.values()), threads)
     block = program.global_block()
     at = block.ops.index(op)
     for slot, name in names.items():
@@ -68,15 +67,21 @@ def test_an_added_gradient_has_the_bits_of_the_sum(definition, sample, dtype, rn
         op.inputs[added_slot(slot)] = [f"total {slot}"]
     for slot, name in names.items():  # one after the other: what is fetched is written where it lies
         for strategy in ({}, {"enable_inplace": False}):
-            found = run(program, values, [name], **strategy)[name]
+            found = run(program, values, [name], threads, **strategy)[name]
             np.testing.assert_array_equal(found, values[f"start {slot}"] + alone[name])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("definition", "sample"), CASES)
+def test_an_added_gradient_has_the_bits_of_the_sum(definition, sample, dtype, rng):
+    check_bits_of_the_sum(definition, sample, dtype, rng)
 
 
 @pytest.mark.parametrize("shapes", [((3, 20), (20, 700)), ((40, 9), (9, 512)), ((600, 70), (70, 3)), ((1, 30), (30, 40))], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_products_of_any_length_and_width_are_added_to_the_bit(shapes, dtype, rng):
     sample = Sample(dict(zip("XY", shapes, strict=True)), name="")
-    test_an_added_gradient_has_the_bits_of_the_sum(OPS["mul"], sample, dtype, rng)
+    check_bits_of_the_sum(OPS["mul"], sample, dtype, rng)
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["may go", "is fetched too"])

@@ -7,7 +7,9 @@ import pytest
 
 from pe_cli.core.errors import PeError
 from pe_cli.ops import conv_images
+from pe_cli.ops.registry import OPS, Sample
 from tests.ops.support import run_gradient, run_op
+from tests.ops.test_addto import check_bits_of_the_sum
 
 CASES = [
     pytest.param({"c": 1, "size": (28, 28), "o": 20, "k": 5}, id="LeNet's first layer"),
@@ -110,6 +112,78 @@ def geometries():
         attrs = {"groups": groups, "strides": rng.integers(1, 5, 2).tolist()}
         attrs |= {"paddings": paddings.tolist(), "dilations": dilations.tolist()}
         yield (int(rng.integers(1, 3)), channels, *size.tolist()), (filters, channels // groups, *taps.tolist()), attrs
+
+
+def large_filters():
+    """Convolutions whose output channels, or input channels of the gradient, threads share; of every kernel."""
+    yield from (
+        ((1, 70, 9, 8), (131, 70, 3, 3), {"paddings": [1, 1]}),  # by Winograd's way
+        ((3, 96, 7, 6), (64, 96, 3, 3), {"paddings": [2, 1]}),
+        ((1, 80, 5, 5), (65, 80, 3, 3), {"paddings": [1, 1]}),
+        ((1, 96, 11, 9), (70, 96, 3, 3), {"strides": [2, 2], "paddings": [1, 1]}),
+        ((2, 64, 9, 9), (100, 64, 2, 5), {"dilations": [3, 1], "paddings": [2, 2]}),
+        ((1, 66, 6, 5), (130, 66, 1, 1), {}),
+        ((3, 129, 5, 3), (67, 129, 1, 1), {}),
+        ((1, 64, 9, 8), (96, 64, 1, 1), {"strides": [2, 2]}),
+        ((1, 64, 8, 8), (95, 64, 1, 1), {"paddings": [1, 1]}),
+    )
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Let threads share channels, and list the pieces that convolutions are cut into."""
+    monkeypatch.setattr(conv_images, "ENOUGH", 1)
+    for work in ("FILTER_WORK", "PACK_WORK"):
+        monkeypatch.setattr(conv_images, work, 10**9)
+    made: list[conv_images.Piece] = []
+    pieces = conv_images.Images.pieces
+    monkeypatch.setattr(conv_images.Images, "pieces", lambda self, **how: made.extend(found := pieces(self, **how)) or found)
+    return made
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("images", "filters", "given"), list(large_filters()))
+def test_channels_that_threads_share_have_the_same_bits(images, filters, given, dtype, rng, made):
+    last = {**given, "data_format": "NHWC"}
+    n, channels, *size = images
+    x, w = rng.standard_normal((n, *size, channels)).astype(dtype), rng.standard_normal(filters).astype(dtype)
+    each = {s: rng.uniform(0.5, 1.5, filters[0]).astype(dtype) for s in ("Scale", "Bias", "Mean", "Variance")}
+    conv = {"Input": x, "Filter": w}
+    y = run_op("conv2d", conv, last)
+    upstream = rng.standard_normal(y.shape).astype(dtype)
+    runs = [
+        ("conv2d", conv, last),
+        ("conv2d_fusion", {**conv, "Bias": each["Bias"]}, {**last, "activation": "relu"}),
+        ("fused_conv2d_moments", conv, last),
+        ("fused_conv2d_norm", {**conv, **each}, last),
+        ("fused_conv2d_norm", {**conv, **each, "Z": y}, {**last, "activation": "relu"}),
+    ]
+    if filters[2:] == (1, 1) and not given:
+        norm = dict(zip(("SavedMean", "SavedVariance", "Scale", "Bias"), rng.uniform(0.5, 1.5, (4, channels)).astype(dtype), strict=True))
+        runs += [("fused_norm_conv2d", {**conv, **norm}, last), ("fused_norm_conv2d_back", {**conv, **norm, "Output@GRAD": upstream}, last)]
+    for kind, inputs, attrs in runs:
+        expected = run_op(kind, inputs, attrs)
+        for threads in (2, 3):
+            del made[:]
+            found = run_op(kind, inputs, attrs, threads=threads)
+            assert made[-1].channel > 0
+            for slot, value in expected.items() if isinstance(expected, dict) else [("", expected)]:
+                np.testing.assert_array_equal(found[slot] if slot else found, value, err_msg=f"{kind} {slot} {threads}")
+    expected = run_gradient("conv2d", conv, last, upstream=upstream)
+    for threads in (2, 3):
+        del made[:]
+        found = run_gradient("conv2d", conv, last, upstream=upstream, threads=threads)
+        assert made[-1].channel > 0
+        for slot, value in expected.items():
+            np.testing.assert_array_equal(found[slot], value, err_msg=f"{slot} {threads}")
+
+
+@pytest.mark.parametrize(("images", "filters", "given"), list(large_filters()))
+def test_gradients_of_some_channels_are_added_to_the_bit(images, filters, given, rng, made):
+    n, channels, *size = images
+    sample = Sample({"Input": (n, *size, channels), "Filter": filters}, {**given, "data_format": "NHWC"})
+    check_bits_of_the_sum(OPS["conv2d"], sample, "float32", rng, threads=2)
+    assert made[-1].channel > 0
 
 
 @pytest.mark.parametrize(("images", "filters", "given"), list(geometries()))
