@@ -17,7 +17,7 @@ LEAST = 50_000_000
 
 
 def late_nodes(graph: Graph, types: Sequence[Mapping[str, TensorType]]) -> frozenset[int]:
-    """Return the nodes whose parts any thread may do: the last of every device's backward pass that can be cut.
+    """Return the nodes whose parts any thread may do: the last of every device's backward pass that can be cut, and count operations.
 
     Args:
         graph: over several devices, each with a thread of its own.
@@ -34,7 +34,7 @@ def late_nodes(graph: Graph, types: Sequence[Mapping[str, TensorType]]) -> froze
             if left <= 0 or node.op.role is not Role.BACKWARD:
                 break
             definition = node.op.definition
-            if (find(definition.is_grad_of) if definition.is_grad_of else definition).cut:
+            if n and (find(definition.is_grad_of) if definition.is_grad_of else definition).cut:
                 found.add(node.index)
             left -= n
     return frozenset(found)

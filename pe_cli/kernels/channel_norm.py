@@ -31,17 +31,19 @@ def finish(
 
 
 @helper
-def no_moments(means, squares, width):
-    """Begin with no rows; return how many were joined."""
-    for c in range(width):
+def no_moments(means, squares, low, high):
+    """Begin with no rows, for columns low <= c < high; return how many were joined."""
+    for c in range(low, high):
         means[c] = 0.0
         squares[c] = 0.0
     return 0
 
 
 @helper
-def join_pieces(x, first, ready, rows, width, means, squares, centre, part):
+def join_pieces(x, first, ready, rows, width, low, high, means, squares, centre, part):
     """Join the pieces from row first on to means and squares, those of which all rows are ready; return where the next one begins.
+
+    Done are the columns low <= c < high, in the order that all of them would be.
 
     Args:
         x: [rows, width].
@@ -56,14 +58,14 @@ def join_pieces(x, first, ready, rows, width, means, squares, centre, part):
     while first < rows and min(first + step, rows) <= ready:
         size = min(step, rows - first)
         if first == 0:
-            column_sums(x, 0, size, width, centre)
-            for c in range(width):
+            column_sums(x, 0, size, width, low, high, centre)
+            for c in range(low, high):
                 centre[c] = centre[c] / T(size)
         else:
-            for c in range(width):
+            for c in range(low, high):
                 centre[c] = T(means[c])
-        column_moments(x, first, size, width, four, centre, part, pointer(address(part) + SIZE * width))
-        for c in range(width):
+        column_moments(x, first, size, width, low, high, four, centre, part, pointer(address(part) + SIZE * width))
+        for c in range(low, high):
             off = part[c] / size
             means[c], squares[c] = join(first, means[c], squares[c], size, centre[c] + off, part[width + c] - part[c] * off)
         first += size
@@ -87,7 +89,7 @@ def statistics_last(
     epsilon: Real,
 ):
     """Statistics of [rows, width] whose columns are the channels over and over; means to centre hold width numbers, part twice as many."""
-    join_pieces(x, no_moments(means, squares, width), rows, rows, width, means, squares, centre, part)
+    join_pieces(x, no_moments(means, squares, 0, width), rows, rows, width, 0, width, means, squares, centre, part)
     for c in range(channels):
         mean, square = of_channel(means, squares, rows, width, channels, c)
         finish(
@@ -104,11 +106,16 @@ def write_moments(means, squares, moments, rows, width, channels):
 
 
 @kernel
-def moments_last(
-    x: Ptr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64, rows: Int, width: Int, channels: Int
+def moments_of_columns(
+    x: Ptr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, rows: Int, width: Int, low: Int, high: Int
 ):
-    """moments = means and sums of squared deviations, [2, channels], that `statistics_last` would go by."""
-    join_pieces(x, no_moments(means, squares, width), rows, rows, width, means, squares, centre, part)
+    """Means and sums of squared deviations that `statistics_last` would go by, of the columns from low to high."""
+    join_pieces(x, no_moments(means, squares, low, high), rows, rows, width, low, high, means, squares, centre, part)
+
+
+@kernel
+def moments_of_channels(means: PtrF64, squares: PtrF64, moments: PtrF64, rows: Int, width: Int, channels: Int):
+    """moments = means and sums of squared deviations, [2, channels], from those of the columns."""
     write_moments(means, squares, moments, rows, width, channels)
 
 
@@ -188,7 +195,13 @@ def each_row(row, here, x, g, table, y, rows, width, spare):
 @helper
 def fill_table(mean, inverse, scale, bias, table, width, channels):
     """Write the mean, the factor and the bias of every column, one after the other."""
-    for j in range(width):
+    fill_columns(mean, inverse, scale, bias, table, width, 0, width, channels)
+
+
+@helper
+def fill_columns(mean, inverse, scale, bias, table, width, low, high, channels):
+    """Do `fill_table` for the columns from low to high."""
+    for j in range(low, high):
         c = j % channels
         table[j] = mean[c]
         table[width + j] = inverse[c] * scale[c]
@@ -242,6 +255,12 @@ def join_columns(sums, inverse, dscale, dbias, width, channels):
             sums[width + c] += sums[width + j]
         dbias[c] = T(sums[c])
         dscale[c] = T(sums[width + c] * inverse[c])
+
+
+@kernel
+def sums_of_channels(sums: PtrF64, inverse: Ptr, dscale: Ptr, dbias: Ptr, width: Int, channels: Int):
+    """Do `join_columns` where threads share the columns."""
+    join_columns(sums, inverse, dscale, dbias, width, channels)
 
 
 @kernel
@@ -324,10 +343,10 @@ def _slope_here(x, table, dx, width):
 @kernel
 def gradient_last(
     x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, table: Ptr, rows: Int,
-    width: Int, channels: Int, batch: Int,
+    width: Int, channels: Int, count: Int,
 ):
-    """dx on [rows, width]; batch: the statistics depend on x; dx may be g; table holds 5 * width numbers."""
-    share = T(batch / max(1, rows * (width // channels)))
+    """dx on [rows, width]; the statistics depend on count values of each channel; dx may be g; table holds 5 * width numbers."""
+    share = T(min(1, count) / max(1, count))
     gradient_table(mean, inverse, scale, dscale, dbias, table, width, channels, share)
     spare = pointer(address(table) + SIZE * 4 * width)
     each_row(_slope, _slope_here, x, g, table, dx, rows, width, spare)

@@ -6,7 +6,7 @@ With a sum it reads the values. Memory as in `channel_norm`: channels last in ro
 
 from __future__ import annotations
 
-from pe_cli.kernels.channel_norm import each_row, fill_table, gradient_table, join_columns, slope
+from pe_cli.kernels.channel_norm import each_row, fill_columns, fill_table, gradient_table, slope
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrF64, T, address, apart, helper, kernel, pointer
 from pe_cli.kernels.moments import piece_rows, together
 from pe_cli.kernels.vecmath import add, fma
@@ -175,33 +175,38 @@ def _add_let(x, g, table, part, at, j, width, rows):
 
 @kernel
 def relu_sums_last(
-    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, table: Ptr,
-    part: Ptr, rows: Int, width: Int, channels: Int,
+    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, sums: PtrF64, table: Ptr, part: Ptr, rows: Int,
+    width: Int, low: Int, high: Int, channels: Int,
 ):
-    """dbias and dscale, as `gradient_sums_last` of g where relu let x through; sums and part hold 2 * width, table 3 * width."""
-    fill_table(mean, inverse, scale, bias, table, width, channels)
-    for j in range(2 * width):
+    """The sums that `gradient_sums_last` joins, of g where relu let x through, in columns from low to high.
+
+    sums and part hold 2 * width numbers, table 3 * width.
+    """
+    fill_columns(mean, inverse, scale, bias, table, width, low, high, channels)
+    for j in range(low, high):
         sums[j] = 0.0
+        sums[width + j] = 0.0
     step = piece_rows(width)
     four = together(rows, width) == 4
     for first in range(0, rows, step):
-        for j in range(2 * width):
+        for j in range(low, high):
             part[j] = T(0)
+            part[width + j] = T(0)
         last = min(rows, first + step)
         r = first
         while r < last:
             at = r * width
             if four and r + 4 <= last:
-                for j in range(width):
+                for j in range(low, high):
                     _add_let(x, g, table, part, at, j, width, 4)
                 r += 4
             else:
-                for j in range(width):
+                for j in range(low, high):
                     _add_let(x, g, table, part, at, j, width, 1)
                 r += 1
-        for j in range(2 * width):
+        for j in range(low, high):
             sums[j] += part[j]
-    join_columns(sums, inverse, dscale, dbias, width, channels)
+            sums[width + j] += part[width + j]
 
 
 @apart
@@ -225,10 +230,10 @@ def _let_slope_here(x, table, dx, width):
 @kernel
 def relu_gradient_last(
     x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, table: Ptr,
-    rows: Int, width: Int, channels: Int, batch: Int,
+    rows: Int, width: Int, channels: Int, count: Int,
 ):
     """dx, as `gradient_last` of g where relu let x through; dx may be g; table holds 6 * width numbers."""
-    share = T(batch / max(1, rows * (width // channels)))
+    share = T(min(1, count) / max(1, count))
     gradient_table(mean, inverse, scale, dscale, dbias, table, width, channels, share)
     for j in range(width):
         table[4 * width + j] = bias[j % channels]
@@ -277,27 +282,32 @@ def _cut_here(x, y, dz, centre, total, inner, width):
 
 @kernel
 def add_relu_sums_last(
-    x: Ptr, y: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, dz: Ptr, sums: PtrF64, table: Ptr,
-    rows: Int, width: Int, channels: Int,
+    x: Ptr, y: Ptr, g: Ptr, mean: Ptr, dz: Ptr, sums: PtrF64, table: Ptr, rows: Int, width: Int, low: Int, high: Int,
+    channels: Int,
 ):
-    """dz = g where y > 0, else 0, with its dbias and dscale; dz may be g; sums hold 2 * width numbers, table 3 * width."""
-    for j in range(width):
+    """dz = g where y > 0, else 0, and the sums of it that `gradient_sums_last` joins, in columns from low to high.
+
+    dz may be g; sums hold 2 * width numbers, table 3 * width.
+    """
+    for j in range(low, high):
         table[2 * width + j] = mean[j % channels]
-    for j in range(2 * width):
         sums[j] = 0.0
+        sums[width + j] = 0.0
     step = piece_rows(width)
     same = address(g) == address(dz)
-    centre, inner = pointer(address(table) + SIZE * 2 * width), pointer(address(table) + SIZE * width)
+    total = pointer(address(table) + SIZE * low)
+    inner, centre = pointer(address(total) + SIZE * width), pointer(address(total) + SIZE * 2 * width)
     for first in range(0, rows, step):
-        for j in range(2 * width):
+        for j in range(low, high):
             table[j] = T(0)
+            table[width + j] = T(0)
         for r in range(first, min(rows, first + step)):
-            at = SIZE * r * width
+            at = SIZE * (r * width + low)
             row, seen, out = pointer(address(x) + at), pointer(address(y) + at), pointer(address(dz) + at)
             if same:
-                _cut_here(row, seen, out, centre, table, inner, width)
+                _cut_here(row, seen, out, centre, total, inner, high - low)
             else:
-                _cut(row, seen, pointer(address(g) + at), out, centre, table, inner, width)
-        for j in range(2 * width):
+                _cut(row, seen, pointer(address(g) + at), out, centre, total, inner, high - low)
+        for j in range(low, high):
             sums[j] += table[j]
-    join_columns(sums, inverse, dscale, dbias, width, channels)
+            sums[width + j] += table[width + j]

@@ -32,31 +32,31 @@ def together(rows, columns):
 
 
 @helper
-def column_sums(x, first, rows, columns, out):
-    """out[c] = sum of x[first + r, c] over rows, four rows at a time."""
-    for c in range(columns):
+def column_sums(x, first, rows, columns, low, high, out):
+    """out[c] = sum of x[first + r, c] over rows, four rows at a time, for low <= c < high."""
+    for c in range(low, high):
         out[c] = T(0)
     r = first
     last = first + rows
     while r + 4 <= last:
         a = r * columns
-        for c in range(columns):
+        for c in range(low, high):
             k = a + c
             out[c] += (x[k] + x[k + columns]) + (x[k + 2 * columns] + x[k + 3 * columns])
         r += 4
     while r < last:
-        for c in range(columns):
+        for c in range(low, high):
             out[c] += x[r * columns + c]
         r += 1
 
 
 @helper
-def column_moments(x, first, rows, columns, four, centre, rest, squares):
-    """rest[c], squares[c] = sums of x[first + r, c] - centre[c], and of its square, over rows.
+def column_moments(x, first, rows, columns, low, high, four, centre, rest, squares):
+    """rest[c], squares[c] = sums of x[first + r, c] - centre[c], and of its square, over rows, for low <= c < high.
 
     What is summed is small where the centre is near the mean, which rest then tells to all digits.
     """
-    for c in range(columns):
+    for c in range(low, high):
         rest[c] = T(0)
         squares[c] = T(0)
     r = first
@@ -64,7 +64,7 @@ def column_moments(x, first, rows, columns, four, centre, rest, squares):
     while r < last:
         a = r * columns
         if four and r + 4 <= last:
-            for c in range(columns):
+            for c in range(low, high):
                 k = a + c
                 d, e = x[k] - centre[c], x[k + columns] - centre[c]
                 f, g = x[k + 2 * columns] - centre[c], x[k + 3 * columns] - centre[c]
@@ -72,7 +72,7 @@ def column_moments(x, first, rows, columns, four, centre, rest, squares):
                 squares[c] += (d * d + e * e) + (f * f + g * g)
             r += 4
         else:
-            for c in range(columns):
+            for c in range(low, high):
                 d = x[a + c] - centre[c]
                 rest[c] += d
                 squares[c] += d * d

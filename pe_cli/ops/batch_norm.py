@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.channel_norm import (
@@ -10,6 +12,8 @@ from pe_cli.kernels.channel_norm import (
     gradient_last,
     gradient_sums_first,
     gradient_sums_last,
+    moments_of_channels,
+    moments_of_columns,
     normalise_first,
     normalise_last,
     statistics_first,
@@ -17,8 +21,10 @@ from pe_cli.kernels.channel_norm import (
     statistics_given,
     statistics_last,
 )
+from pe_cli.kernels.moments import NEAR
+from pe_cli.ops.areas import column_pairs, thread_parts, worth
 from pe_cli.ops.cross_entropy import same_sizes
-from pe_cli.ops.lowering import Buffer, Lowering
+from pe_cli.ops.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.registry import Attr, Sample, op
 
 #: Columns that short rows are joined to.
@@ -45,6 +51,7 @@ ATTRS = {
 
 @op(
     "batch_norm",
+    cut=True,
     inputs="X Scale Bias Mean Variance Moments?",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,
@@ -132,6 +139,30 @@ def sums(o: Lowering, width: int, x: Buffer) -> list[Buffer]:
     return [*doubles, o.scratch(width, x.dtype), o.scratch(2 * width, x.dtype)]
 
 
+def columns_of(o: Lowering, x: Buffer, width: int) -> list[tuple[int | None, int, int]]:
+    """Cut the columns of [rows, width] into parts that threads share, as `thread_parts`: each sums its own over all rows, in order.
+
+    Large arrays are not cut: memory gives parts of rows more slowly than whole ones, to all threads together.
+    """
+    found = column_pairs(width, worth(o.threads, x.type.nbytes) if x.type.nbytes <= NEAR else 1)
+    return [(number if len(found) > 1 else None, low, high) for number, (low, high) in enumerate(found)]
+
+
+def rows_of(o: Lowering, x: Buffer, width: int, *along: Buffer) -> Iterator[tuple[int | None, int, list[Offset]]]:
+    """Cut x, of rows so wide, into parts that threads share: yield number, rows, and where these begin in x and others like it."""
+    for number, first, last in thread_parts(x.size // max(1, width), o.threads, x.type.nbytes):
+        yield number, last - first, [Offset(b, first * width) for b in (x, *along)]
+
+
+def take_shared_moments(o: Lowering, x: Buffer, scratch: list[Buffer], moments: Buffer, channels: int) -> None:
+    """Append the calls that find the moments of [..., channels], made by parts that come before; scratch is of `sums`."""
+    rows, width = fold(x.size // max(1, channels), channels)
+    o.wait()
+    for part, low, high in columns_of(o, x, width):
+        o.call(moments_of_columns, x, *scratch, rows, width, low, high, part=part)
+    o.call(moments_of_channels, *scratch[:2], moments, rows, width, channels, dtype=x.dtype)
+
+
 def output_or_scratch(o: Lowering, slot: str, like: Buffer) -> Buffer:
     return o.output(slot) if o.has(slot) else o.scratch(like.size, like.dtype)
 
@@ -167,9 +198,10 @@ def batch_norm_cpu(o: Lowering) -> None:
     n, channels, size = sizes_of(o, x)
     scale, bias = o.input("Scale"), o.input("Bias")
     if size == 1:
-        rows, width = fold(n, channels)
-        table = o.scratch(4 * width, x.dtype)
-        o.call(normalise_last, x, saved, inverse, scale, bias, y, table, rows, width, channels)
+        _, width = fold(n, channels)
+        for part, rows, (from_x, to_y) in rows_of(o, x, width, y):
+            table = o.scratch(4 * width, x.dtype)
+            o.call(normalise_last, from_x, saved, inverse, scale, bias, to_y, table, rows, width, channels, part=part)
     else:
         o.call(normalise_first, x, saved, inverse, scale, bias, y, n, channels, size)
 
@@ -193,7 +225,8 @@ def batch_norm_grad_cpu(o: Lowering) -> None:
         return
     dx = o.output("X@GRAD")
     if size == 1:
-        table = o.scratch(5 * width, x.dtype)
-        o.call(gradient_last, x, g, saved, inverse, scale, dscale, dbias, dx, table, rows, width, channels, batch)
+        for part, some, (from_x, from_g, to_dx) in rows_of(o, x, width, g, dx):
+            own = (dscale, dbias, to_dx, o.scratch(5 * width, x.dtype), some, width, channels, n * batch)
+            o.call(gradient_last, from_x, from_g, saved, inverse, scale, *own, part=part)
     else:
         o.call(gradient_first, x, g, saved, inverse, scale, dscale, dbias, dx, n, channels, size, batch)

@@ -199,10 +199,10 @@ def gradient_first_cuda(
 @on_cuda(gradient_last)
 def gradient_last_cuda(
     x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, table: Ptr, rows: Int,
-    width: Int, channels: Int, batch: Int,
+    width: Int, channels: Int, count: Int,
 ):  # fmt: skip
     """One thread an element, without the table."""
-    share = T(batch / max(1, rows * (width // channels)))
+    share = T(min(1, count) / max(1, count))
     for i in range(rows * width):
         c = i % channels
         f = scale[c] * inverse[c]

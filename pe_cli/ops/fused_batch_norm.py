@@ -9,7 +9,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.channel_norm import gradient_first, gradient_last, gradient_sums_first
+from pe_cli.kernels.channel_norm import gradient_first, gradient_last, gradient_sums_first, sums_of_channels
 from pe_cli.kernels.channel_norm_act import (
     add_relu_sums_last,
     normalise_add_relu_first,
@@ -22,7 +22,7 @@ from pe_cli.kernels.channel_norm_act import (
 )
 from pe_cli.ops.activation import relu
 from pe_cli.ops.batch_norm import ATTRS as PLAIN_ATTRS
-from pe_cli.ops.batch_norm import batch_norm, fold, output_or_scratch, sizes_of, statistics
+from pe_cli.ops.batch_norm import batch_norm, columns_of, fold, output_or_scratch, rows_of, sizes_of, statistics
 from pe_cli.ops.cross_entropy import same_sizes
 from pe_cli.ops.lowering import Buffer, Lowering
 from pe_cli.ops.registry import Attr, Sample, op
@@ -111,6 +111,7 @@ _infer_act.__doc__ = _DOC.format(
 )
 fused_batch_norm_act = op(
     "fused_batch_norm_act",
+    cut=True,
     inputs="X Scale Bias Mean Variance Moments?",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,
@@ -128,9 +129,10 @@ def fused_batch_norm_act_cpu(o: Lowering) -> None:
     saved, inverse = statistics(o, x)
     n, channels, size = sizes_of(o, x)
     if size == 1:
-        rows, width = fold(n, channels)
-        table = o.scratch(4 * width, x.dtype)
-        o.call(normalise_relu_last, x, saved, inverse, scale, bias, y, table, rows, width, channels)
+        _, width = fold(n, channels)
+        for part, rows, (from_x, to_y) in rows_of(o, x, width, y):
+            table = o.scratch(4 * width, x.dtype)
+            o.call(normalise_relu_last, from_x, saved, inverse, scale, bias, to_y, table, rows, width, channels, part=part)
     else:
         o.call(normalise_relu_first, x, saved, inverse, scale, bias, y, n, channels, size)
 
@@ -149,13 +151,15 @@ def fused_batch_norm_act_grad_cpu(o: Lowering) -> None:
         _back_first(o, x, cut, sums, (n, channels, size))
         return
     rows, width = fold(n, channels)
-    table, part = o.scratch(6 * width, x.dtype), o.scratch(2 * width, x.dtype)
     if _needs_sums(o):
-        doubles = o.scratch(2 * width, "float64")
-        o.call(relu_sums_last, x, g, *each, *sums, doubles, table, part, rows, width, channels)
+        scratch = o.scratch(2 * width, "float64"), o.scratch(3 * width, x.dtype), o.scratch(2 * width, x.dtype)
+        for part, low, high in columns_of(o, x, width):
+            o.call(relu_sums_last, x, g, *each, *scratch, rows, width, low, high, channels, part=part)
+        o.call(sums_of_channels, scratch[0], inverse, *sums, width, channels)
     if o.has("X@GRAD"):
-        dx = o.output("X@GRAD")
-        o.call(relu_gradient_last, x, g, *each, *sums, dx, table, rows, width, channels, _batch(o))
+        for part, some, (from_x, from_g, to_dx) in rows_of(o, x, width, g, o.output("X@GRAD")):
+            own = (to_dx, o.scratch(6 * width, x.dtype), some, width, channels, n * _batch(o))
+            o.call(relu_gradient_last, from_x, from_g, *each, *sums, *own, part=part)
 
 
 def _batch(o: Lowering) -> int:
@@ -203,6 +207,7 @@ _infer_add.__doc__ = _DOC.format(
 )
 fused_bn_add_activation = op(
     "fused_bn_add_activation",
+    cut=True,
     inputs="X Z Scale Bias Mean Variance Moments?",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,
@@ -221,9 +226,10 @@ def fused_bn_add_activation_cpu(o: Lowering) -> None:
     saved, inverse = statistics(o, x)
     n, channels, size = sizes_of(o, x)
     if size == 1:
-        rows, width = fold(n, channels)
-        table = o.scratch(4 * width, x.dtype)
-        o.call(normalise_add_relu_last, x, z, saved, inverse, scale, bias, y, table, rows, width, channels)
+        _, width = fold(n, channels)
+        for part, rows, (from_x, from_z, to_y) in rows_of(o, x, width, z, y):
+            own = (to_y, o.scratch(4 * width, x.dtype), rows, width, channels)
+            o.call(normalise_add_relu_last, from_x, from_z, saved, inverse, scale, bias, *own, part=part)
     else:
         row = o.scratch(size, x.dtype)
         o.call(normalise_add_relu_first, x, z, saved, inverse, scale, bias, y, row, n, channels, size)
@@ -243,8 +249,11 @@ def fused_bn_add_activation_grad_cpu(o: Lowering) -> None:
         _back_first(o, x, cut, sums, (n, channels, size))
         return
     rows, width = fold(n, channels)
-    doubles, table = o.scratch(2 * width, "float64"), o.scratch(5 * width, x.dtype)
-    o.call(add_relu_sums_last, x, y, g, saved, inverse, *sums, cut, doubles, table, rows, width, channels)
+    doubles, table = o.scratch(2 * width, "float64"), o.scratch(3 * width, x.dtype)
+    for part, low, high in columns_of(o, x, width):
+        o.call(add_relu_sums_last, x, y, g, saved, cut, doubles, table, rows, width, low, high, channels, part=part)
+    o.call(sums_of_channels, doubles, inverse, *sums, width, channels)
     if o.has("X@GRAD"):
-        last = (saved, inverse, scale, *sums, o.output("X@GRAD"), table, rows, width, channels, _batch(o))
-        o.call(gradient_last, x, cut, *last)
+        for part, some, (from_x, from_cut, to_dx) in rows_of(o, x, width, cut, o.output("X@GRAD")):
+            own = (to_dx, o.scratch(5 * width, x.dtype), some, width, channels, n * _batch(o))
+            o.call(gradient_last, from_x, from_cut, saved, inverse, scale, *sums, *own, part=part)

@@ -6,7 +6,7 @@ import math
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.channel_norm import join_pieces, moments_last, no_moments, write_moments
+from pe_cli.kernels.channel_norm import join_pieces, no_moments, write_moments
 from pe_cli.kernels.conv import conv_forward
 from pe_cli.kernels.depthwise import depthwise_forward
 from pe_cli.kernels.far import FAR
@@ -14,7 +14,7 @@ from pe_cli.kernels.gemm import NARROW, gemm
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrF64, PtrI64, helper, kernel, pointer
 from pe_cli.kernels.transpose import oihw_to_hwio
 from pe_cli.kernels.winograd import winograd_images
-from pe_cli.ops.batch_norm import fold, sums
+from pe_cli.ops.batch_norm import fold, sums, take_shared_moments
 from pe_cli.ops.conv import ATTRS, conv2d, flops
 from pe_cli.ops.conv_images import Images
 from pe_cli.ops.conv_kernels import (
@@ -37,13 +37,13 @@ READ = 32
 @helper
 def take_moments(y, done, units, of, rows, width, means, squares, centre, part):
     """Join the pieces of the first `units` of so many equal parts of y, but for those that are done; return how many rows are."""
-    return join_pieces(pointer(y), done, rows * units // of, rows, width, means, squares, centre, part)
+    return join_pieces(pointer(y), done, rows * units // of, rows, width, 0, width, means, squares, centre, part)
 
 
 @helper
 def _by_blocks(convolve, x, w, y, scratch, means, squares, centre, part, moments, g, n, block, rows, width):
-    """Do `convolve(x, w, y, scratch, first, last, g)` a block of images at a time, and `moments_last` of each block after it."""
-    done = no_moments(means, squares, width)
+    """Do `convolve(x, w, y, scratch, first, last, g)` a block of images at a time, and `moments_of_columns` of each block after it."""
+    done = no_moments(means, squares, 0, width)
     for first in range(0, n, block):
         last = min(first + block, n)
         convolve(x, w, y, scratch, first, last, g)
@@ -73,7 +73,7 @@ def forward_moments(
     x: Addr, w: Addr, y: Addr, filters: Addr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64,
     g: PtrI64, n: Int, block: Int, rows: Int, width: Int,
 ):
-    """Do `forward` and `moments_last`, see `_by_blocks`."""
+    """Do `forward` and `moments_of_columns`, see `_by_blocks`."""
     per = g[2] // g[14]
     oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
     scratch = filters + SIZE * g[5] * per * g[6] * g[7]
@@ -85,7 +85,7 @@ def forward_depthwise_moments(
     x: Addr, w: Addr, y: Addr, filters: Addr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64,
     g: PtrI64, n: Int, block: Int, rows: Int, width: Int,
 ):
-    """Do `forward_depthwise` and `moments_last` likewise."""
+    """Do `forward_depthwise` and `moments_of_columns` likewise."""
     oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
     _by_blocks(_depthwise, x, filters, y, 0, means, squares, centre, part, moments, g, n, block, rows, width)
 
@@ -95,7 +95,7 @@ def forward_winograd_moments(
     x: Addr, w: Addr, y: Addr, filters: Addr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64,
     g: PtrI64, n: Int, block: Int, rows: Int, width: Int,
 ):
-    """Do `forward_winograd` and `moments_last` likewise."""
+    """Do `forward_winograd` and `moments_of_columns` likewise."""
     u, scratch = filters_in_order(w, filters, g)
     _by_blocks(convolve_winograd, x, u, y, scratch, means, squares, centre, part, moments, g, n, block, rows, width)
 
@@ -105,9 +105,9 @@ def forward_pointwise_moments(
     x: Addr, w: Addr, y: Addr, filters: Addr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64,
     g: PtrI64, n: Int, block: Int, rows: Int, width: Int,
 ):
-    """Do `forward_pointwise` and `moments_last` likewise; block counts pixels, and the last of them are not fewer."""
+    """Do `forward_pointwise` and `moments_of_columns` likewise; block counts pixels, and the last of them are not fewer."""
     pixels = n * g[0] * g[1]
-    done = no_moments(means, squares, width)
+    done = no_moments(means, squares, 0, width)
     first = 0
     while first < pixels:
         last = first + block if first + 2 * block <= pixels else pixels
@@ -182,7 +182,7 @@ def fused_conv2d_moments_cpu(o: Lowering) -> None:
         for piece in pieces:
             at_x, at_w, at_y = Offset(source, piece.x), Offset(w, piece.w), Offset(y, piece.y)
             o.call(chosen, at_x, at_w, at_y, images.filter_scratch(w), piece.geometry, piece.images, part=piece.number)
-        o.call(moments_last, y, *scratch, moments, rows, width, images.out[2])
+        take_shared_moments(o, y, scratch, moments, images.out[2])
         return
     size = w.type.numpy.itemsize * (images.out[2] if images.pointwise else math.prod(images.out))
     far = y.type.nbytes >= FAR  # then what was written last is in no cache either

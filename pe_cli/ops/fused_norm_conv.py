@@ -12,10 +12,10 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.channel_norm import moments_last, statistics_found
+from pe_cli.kernels.channel_norm import statistics_found
 from pe_cli.kernels.gemm import DEPTH, DEPTH_TRANSPOSED, NARROW
 from pe_cli.ops.batch_norm import ATTRS as NORM_ATTRS
-from pe_cli.ops.batch_norm import WIDEST, batch_norm, fold, sums
+from pe_cli.ops.batch_norm import WIDEST, batch_norm, fold, sums, take_shared_moments
 from pe_cli.ops.conv import ATTRS, conv2d, flops, image_gradient
 from pe_cli.ops.conv_images import Images
 from pe_cli.ops.cross_entropy import same_sizes
@@ -269,7 +269,7 @@ def fused_norm_conv2d_cpu(o: Lowering) -> None:
             blocks.table, blocks.wide, seen, part=piece.number,
         )  # fmt: skip
     if not alone:
-        o.call(moments_last, y, *scratch, moments, rows, width, images.out[2])
+        take_shared_moments(o, y, scratch, moments, images.out[2])
 
 
 @fused_norm_conv2d_back.lower("cpu")

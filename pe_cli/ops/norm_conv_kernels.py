@@ -24,7 +24,7 @@ def norm_pointwise(
 ):
     """y = 1x1 convolution of relu(normalised x), and its moments; block counts pixels, of which seen holds less than two."""
     pixels = n * g[0] * g[1]
-    done = no_moments(means, squares, width)
+    done = no_moments(means, squares, 0, width)
     first = 0
     while first < pixels:
         last = first + block if first + 2 * block <= pixels else pixels
@@ -58,7 +58,7 @@ def norm_depthwise(
 ):
     """Do the same for a depthwise convolution; block counts rows of output, and seen holds what these see."""
     oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
-    done = no_moments(means, squares, width)
+    done = no_moments(means, squares, 0, width)
     row = g[1] * g[2]
     for image in range(n):
         for first in range(0, g[3], block):

@@ -368,7 +368,7 @@ def gradient_cpu(o: Lowering) -> None:
     if last:
         table = o.scratch(5 * channels, x.dtype)
         o.call(
-            gradient_last, x, g, mean, inverse, scale, dscale, dbias, dx, table, samples * size, channels, channels, 1
+            gradient_last, x, g, mean, inverse, scale, dscale, dbias, dx, table, samples * size, channels, channels, samples * size
         )
     else:
         o.call(gradient_first, x, g, mean, inverse, scale, dscale, dbias, dx, samples, channels, size, 1)

@@ -174,7 +174,7 @@ def sync_batch_norm_grad_cuda(o: Lowering) -> None:
     o.call(share_sums, sums, inverse, dscale, dbias, channels, samples * size)
     each = (x, o.input("Y@GRAD"), o.input("SavedMean"), inverse, o.input("Scale"), dscale, dbias, o.output("X@GRAD"))
     if last:
-        o.call(gradient_last, *each, o.scratch(1, x.dtype), samples * size, channels, channels, 1)
+        o.call(gradient_last, *each, o.scratch(1, x.dtype), samples * size, channels, channels, samples * size)
     else:
         o.call(gradient_first, *each, samples, channels, size, 1)
 

@@ -9,6 +9,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
+from pe_cli.ops import areas
 from pe_cli.program.ir import Program
 from tests.ops.support import run_gradient, run_op
 
@@ -133,6 +134,29 @@ def test_running_statistics_are_updated_in_place_step_by_step_and_inference_leav
     (values,), _ = evaluate.run({"x": x}, ["y"])
     np.testing.assert_allclose(values["y"], (x - mean) / np.sqrt(variance + 1e-5), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(scope.get("mean"), mean, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("phase", ["training", "inference"])
+@pytest.mark.parametrize("name", ["batch_norm", "fused_batch_norm_act", "fused_bn_add_activation"])
+@pytest.mark.parametrize("shape", [(4, 6, 5, 96), (2, 8, 8, 16), (3, 7, 5, 71), (310, 260), (16, 30, 20, 130)])
+def test_threads_share_rows_and_columns_and_change_no_bit(shape, name, phase, dtype, rng, monkeypatch):
+    monkeypatch.setattr(areas, "ENOUGH_BYTES", 8)
+    attrs = {"data_layout": "NHWC", "is_test": phase == "inference"}
+    given = {slot: rng.uniform(0.5, 1.5, shape[-1:]).astype(dtype) for slot in ("Scale", "Bias", "Mean", "Variance")}
+    given["X"] = rng.standard_normal(shape).astype(dtype)
+    if name == "fused_bn_add_activation":
+        given["Z"] = rng.standard_normal(shape).astype(dtype)
+    upstream = rng.standard_normal(shape).astype(dtype)
+    values, gradients = run_op(name, given, attrs), run_gradient(name, given, attrs, upstream=upstream)
+    for threads in (2, 5):
+        for found, expected in (
+            (run_op(name, given, attrs, threads=threads), values),
+            (run_gradient(name, given, attrs, upstream=upstream, threads=threads), gradients),
+        ):
+            assert found.keys() == expected.keys()
+            for slot, value in expected.items():
+                np.testing.assert_array_equal(found[slot], value, err_msg=f"{slot} {threads}")
 
 
 def test_parameters_of_another_size_are_refused_with_their_types(rng):

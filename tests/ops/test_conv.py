@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.ops import conv_images
+from pe_cli.ops import areas, conv_images
 from pe_cli.ops.registry import OPS, Sample
 from tests.ops.support import run_gradient, run_op
 from tests.ops.test_addto import check_bits_of_the_sum
@@ -131,7 +131,8 @@ def large_filters():
 
 @pytest.fixture
 def made(monkeypatch):
-    """Let threads share channels, and list the pieces that convolutions are cut into."""
+    """Let threads share channels, and the sums over what they make, and list the pieces that convolutions are cut into."""
+    monkeypatch.setattr(areas, "ENOUGH_BYTES", 8)
     monkeypatch.setattr(conv_images, "ENOUGH", 1)
     for work in ("FILTER_WORK", "PACK_WORK"):
         monkeypatch.setattr(conv_images, work, 10**9)
