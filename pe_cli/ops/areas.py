@@ -72,7 +72,8 @@ def areas(m: int, n: int, k: int, threads: int, *, by_columns: bool | None = Non
         threads: most parts.
         by_columns: whether columns are divided, and not rows; default: the longer side, so that all together they read the least.
     """
-    parts = max(1, min(threads, 2 * m * n * k // ENOUGH))
+    touched = 4 * (m * k + k * n + m * n)  # of few rows, bringing weights near takes longer than computing with them
+    parts = max(1, min(threads, max(2 * m * n * k // ENOUGH, touched // ENOUGH_BYTES)))
     if (n > m if by_columns is None else by_columns) and n // parts >= COLUMNS:
         return [Area((0, m), pair) for pair in column_pairs(n, parts)]
     return [Area(pair, (0, n)) for pair in pairs(m, min(parts, m // (4 * NARROW)))]
