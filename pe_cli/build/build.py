@@ -20,7 +20,8 @@ from pe_cli.optim.accumulate import Parts, add_up
 from pe_cli.optim.average import MovingAverage, append_moving_average
 from pe_cli.optim.norms import gradient_norms
 from pe_cli.optim.optimizer import Optimizer
-from pe_cli.program.ir import Program, Variable, default_startup_program, program_guard
+from pe_cli.program.defaults import default_startup_program, program_guard
+from pe_cli.program.ir import Program, Variable
 
 
 @dataclass(frozen=True)

@@ -211,6 +211,27 @@ def told(name: str, did: str, reasons: Counter[str], nothing: str) -> str:
     return f"{name}: {did}" + (f"; not {why}" if why else "")
 
 
+def fuse_each(
+    name: str, program: Program, fetches: Collection[str], types: Sequence[str], take: Callable[[Rewriter, int, Operator], str], did: str,
+    nothing: str,
+) -> tuple[Program, str]:
+    """Return the program after a pass that does `take_each` for all operators of some types, and what it did, as `told` has it.
+
+    Args:
+        name: of the pass.
+        program: not changed.
+        fetches: variables that stay.
+        types: of the operators.
+        take: see `take_each`.
+        did: what became of so many of them.
+        nothing: why, where there is none.
+    """
+    r = Rewriter(program, fetches)
+    found = r.places(*types)
+    done = take_each(r, found, take)
+    return (r.finish() if done else program), told(name, f"{done} of {len(found)} {did}" if done else "", r.reasons, nothing)
+
+
 def take_each(r: Rewriter, found: Sequence[tuple[int, Operator]], take: Callable[[Rewriter, int, Operator], str]) -> int:
     """Let `take` fuse every one of some operators, which returns why it does not; return how many it did, and count the reasons."""
     whys = [take(r, place, op) for place, op in found]

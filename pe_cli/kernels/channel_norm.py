@@ -171,10 +171,11 @@ def copy_two(a: Ptr, b: Ptr, c: Ptr, d: Ptr, n: Int):
 
 @helper
 def each_row(row, here, x, g, table, y, rows, width, spare):
-    """Do `row(x, g, table, y, width)` for all rows of [rows, width], or, where y is g, `here(x, table, y, width)`.
+    """Do `row(x, g, table, y, width, width)` for all rows of [rows, width], or, where y is g, `here(x, table, y, width, width)`.
 
-    Both are `apart`; table holds what they need of every column. The last run of rows comes first: the sums before were taken in
-    order, and left it in the caches. Large results are written past these, from spare, a row of scratch.
+    Both are `apart`, and do as many elements of a row as the last argument says; table holds what they need of every column. The last
+    run of rows comes first: the sums before were taken in order, and left it in the caches. Large results are written past these, from
+    spare, a row of scratch.
     """
     same = address(g) == address(y)
     far = not same and is_far(address(y), width, rows * width)
@@ -184,9 +185,9 @@ def each_row(row, here, x, g, table, y, rows, width, spare):
             at = SIZE * r * width
             source, target = pointer(address(x) + at), pointer(address(y) + at)
             if same:
-                here(source, table, target, width)
+                here(source, table, target, width, width)
             else:
-                row(source, pointer(address(g) + at), table, spare if far else target, width)
+                row(source, pointer(address(g) + at), table, spare if far else target, width, width)
                 if far:
                     store_row(address(spare), address(target), width)
     fence_past()
@@ -209,15 +210,15 @@ def fill_columns(mean, inverse, scale, bias, table, width, low, high, channels):
 
 
 @apart
-def _normalise_row(x, g, table, y, width):
-    for j in range(width):
+def _normalise_row(x, g, table, y, width, count):
+    for j in range(count):
         y[j] = (x[j] - table[j]) * table[width + j] + table[2 * width + j]
 
 
 @apart
-def _normalise_here(x, table, y, width):
+def normalise_here(x, table, y, width, count):
     """Do `_normalise_row` where y is x."""
-    for j in range(width):
+    for j in range(count):
         y[j] = (y[j] - table[j]) * table[width + j] + table[2 * width + j]
 
 
@@ -228,7 +229,7 @@ def normalise_last(
     """y = (x - mean) * inverse * scale + bias on [rows, width]; y may be x; table holds 4 * width numbers."""
     fill_table(mean, inverse, scale, bias, table, width, channels)
     spare = pointer(address(table) + SIZE * 3 * width)
-    each_row(_normalise_row, _normalise_here, x, x, table, y, rows, width, spare)
+    each_row(_normalise_row, normalise_here, x, x, table, y, rows, width, spare)
 
 
 @kernel
@@ -327,16 +328,16 @@ def slope(g, d, f, k, b):
 
 
 @apart
-def _slope(x, g, table, dx, width):
+def _slope(x, g, table, dx, width, count):
     """Write a row of dx."""
-    for j in range(width):
+    for j in range(count):
         dx[j] = slope(g[j], x[j] - table[j], table[width + j], table[2 * width + j], table[3 * width + j])
 
 
 @apart
-def _slope_here(x, table, dx, width):
+def _slope_here(x, table, dx, width, count):
     """Do `_slope` where dx is g."""
-    for j in range(width):
+    for j in range(count):
         dx[j] = slope(dx[j], x[j] - table[j], table[width + j], table[2 * width + j], table[3 * width + j])
 
 

@@ -6,7 +6,7 @@ With a sum it reads the values. Memory as in `channel_norm`: channels last in ro
 
 from __future__ import annotations
 
-from pe_cli.kernels.channel_norm import each_row, fill_columns, fill_table, gradient_table, slope
+from pe_cli.kernels.channel_norm import each_row, fill_columns, fill_table, gradient_table, normalise_here, slope
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrF64, T, address, apart, helper, kernel, pointer
 from pe_cli.kernels.moments import piece_rows, together
 from pe_cli.kernels.vecmath import add, fma
@@ -15,25 +15,17 @@ from pe_cli.kernels.vecmath import add, fma
 
 
 @apart
-def _relu_row(x, g, table, y, width):
-    for j in range(width):
-        v = (x[j] - table[j]) * table[width + j] + table[2 * width + j]
-        y[j] = T(0) if v <= T(0) else v
-
-
-@apart
-def _relu_here(x, table, y, width):
-    """Do `_relu_row` where y is x."""
-    for j in range(width):
-        v = (y[j] - table[j]) * table[width + j] + table[2 * width + j]
-        y[j] = T(0) if v <= T(0) else v
-
-
-@apart
-def _relu_some(x, table, y, width, count):
-    """Do the first count elements of `_relu_row`."""
+def _relu_row(x, g, table, y, width, count):
     for j in range(count):
         v = (x[j] - table[j]) * table[width + j] + table[2 * width + j]
+        y[j] = T(0) if v <= T(0) else v
+
+
+@apart
+def _relu_here(x, table, y, width, count):
+    """Do `_relu_row` where y is x."""
+    for j in range(count):
+        v = (y[j] - table[j]) * table[width + j] + table[2 * width + j]
         y[j] = T(0) if v <= T(0) else v
 
 
@@ -41,24 +33,13 @@ def _relu_some(x, table, y, width, count):
 def normalise_relu_run(x, table, width, y, count):
     """Write y = relu(normalised x), count elements that begin with a row's first; x and y are addresses, table is of `fill_table`."""
     for at in range(0, count, width):
-        _relu_some(pointer(x + SIZE * at), table, pointer(y + SIZE * at), width, min(width, count - at))
-
-
-@apart
-def _finish_plain(table, y, width, count):
-    for j in range(count):
-        y[j] = (y[j] - table[j]) * table[width + j] + table[2 * width + j]
-
-
-@apart
-def _finish_relu(table, y, width, count):
-    for j in range(count):
-        v = (y[j] - table[j]) * table[width + j] + table[2 * width + j]
-        y[j] = T(0) if v <= T(0) else v
+        source = pointer(x + SIZE * at)
+        _relu_row(source, source, table, pointer(y + SIZE * at), width, min(width, count - at))
 
 
 @apart
 def _finish_add_relu(z, table, y, width, count):
+    """Do `_add_relu_row` where y is x."""
     for j in range(count):
         v = (y[j] - table[j]) * table[width + j] + table[2 * width + j]
         v = v + z[j]
@@ -76,9 +57,9 @@ def finish_run(kind, z, table, width, y, count):
         some = min(width, count - at)
         out = pointer(y + SIZE * at)
         if kind == PLAIN:
-            _finish_plain(table, out, width, some)
+            normalise_here(out, table, out, width, some)
         elif kind == RELU:
-            _finish_relu(table, out, width, some)
+            _relu_here(out, table, out, width, some)
         else:
             _finish_add_relu(pointer(z + SIZE * at), table, out, width, some)
 
@@ -94,17 +75,17 @@ def normalise_relu_last(
 
 
 @apart
-def _add_relu_row(x, z, table, y, width):
-    for j in range(width):
+def _add_relu_row(x, z, table, y, width, count):
+    for j in range(count):
         v = (x[j] - table[j]) * table[width + j] + table[2 * width + j]
         v = v + z[j]
         y[j] = T(0) if v <= T(0) else v
 
 
 @apart
-def _add_relu_here(x, table, y, width):
+def _add_relu_here(x, table, y, width, count):
     """Do `_add_relu_row` where y is z."""
-    for j in range(width):
+    for j in range(count):
         v = (x[j] - table[j]) * table[width + j] + table[2 * width + j]
         v = v + y[j]
         y[j] = T(0) if v <= T(0) else v
@@ -210,18 +191,18 @@ def relu_sums_last(
 
 
 @apart
-def _let_slope(x, g, table, dx, width):
+def _let_slope(x, g, table, dx, width, count):
     """Write a row of dx, of g where relu let x through."""
-    for j in range(width):
+    for j in range(count):
         d = x[j] - table[j]
         u = g[j] if d * table[width + j] + table[4 * width + j] > T(0) else T(0)
         dx[j] = slope(u, d, table[width + j], table[2 * width + j], table[3 * width + j])
 
 
 @apart
-def _let_slope_here(x, table, dx, width):
+def _let_slope_here(x, table, dx, width, count):
     """Do `_let_slope` where dx is g."""
-    for j in range(width):
+    for j in range(count):
         d = x[j] - table[j]
         u = dx[j] if d * table[width + j] + table[4 * width + j] > T(0) else T(0)
         dx[j] = slope(u, d, table[width + j], table[2 * width + j], table[3 * width + j])

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.layers.registry import layer
-from pe_cli.program.ir import Variable, default_main_program
+from pe_cli.program.defaults import default_main_program
+from pe_cli.program.ir import Variable
 
 
 @layer

@@ -9,15 +9,9 @@ from typing import Any
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.layers.weight_norm import weight_norm
+from pe_cli.program.defaults import default_main_program, default_startup_program
 from pe_cli.program.initializer import Constant, Initializer, Xavier
-from pe_cli.program.ir import (
-    Block,
-    Parameter,
-    Program,
-    Variable,
-    default_main_program,
-    default_startup_program,
-)
+from pe_cli.program.ir import Block, Parameter, Program, Variable
 from pe_cli.program.param_attr import ParamAttr, WeightNormParamAttr
 
 #: Ops that are activations: `act` takes their names, and `activations.py` makes a layer of each.

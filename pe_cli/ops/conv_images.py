@@ -97,7 +97,7 @@ class Images:
         return found
 
     def _parts(self, back: bool) -> list[Piece]:
-        """Cut the images, the pixels of 1x1 convolutions, or images."""
+        """Cut the images, the pixels of 1x1 convolutions, or the rows of single images."""
         each = max(ENOUGH, (PACK_WORK if self.pointwise else FILTER_WORK) * math.prod(self.filters))
         pixels = self.n * math.prod(self.out[:2])  # no part of a product is so low that `gemm` does it in another way
         parts = min(self.o.threads, self.work // each, pixels // (4 * NARROW))

@@ -16,6 +16,7 @@ from pe_cli.kernels.winograd import winograd_filters, winograd_filters_back, win
 
 @helper
 def geometry_of(g):
+    """Return the geometry of `pe_cli.kernels.conv`; g[15], behind it, is the elements from pixel to pixel of what a kernel writes."""
     return g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9], g[10], g[11], g[12], g[13], g[14]
 
 
@@ -103,6 +104,7 @@ def backward_data_winograd(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: 
     """Do `backward_data` where `winograd.suits`: a convolution of dy with the taps in reverse order."""
     size = g[2] * g[5]
     u = filters + SIZE * 9 * size
+    # Filters for all inputs lie side by side: they are one matrix.
     some, count = (size, 1) if g[2] == g[15] else (g[2], g[5])
     for o in range(count):
         transpose(w + SIZE * 9 * o * g[15], 9, filters + SIZE * o * g[2], size, some, 9)

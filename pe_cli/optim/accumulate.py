@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from pe_cli.ops.registry import grad_name
 from pe_cli.optim.optimizer import Pairs
+from pe_cli.program.defaults import default_startup_program
 from pe_cli.program.initializer import Constant
-from pe_cli.program.ir import Program, Role, Variable, default_startup_program
+from pe_cli.program.ir import Program, Role, Variable
 
 #: Feed of both programs, [1]: the part's share of the samples of the whole batch.
 SHARE = "@SHARE_OF_BATCH@"

@@ -14,8 +14,9 @@ from pe_cli.optim.clip import GradientClip, clip_gradients
 from pe_cli.optim.regularizer import Regularizer, regularize
 from pe_cli.optim.schedule import Schedule
 from pe_cli.program.backward import append_backward
+from pe_cli.program.defaults import default_startup_program
 from pe_cli.program.initializer import Constant
-from pe_cli.program.ir import Operator, Parameter, Program, Role, Variable, default_startup_program
+from pe_cli.program.ir import Operator, Parameter, Program, Role, Variable
 from pe_cli.program.sparse import rows_of
 
 Pairs = list[tuple[Parameter, Variable]]

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from pe_cli.core.types import TensorType
+from pe_cli.program.defaults import default_main_program, default_startup_program
 from pe_cli.program.initializer import Constant
-from pe_cli.program.ir import Program, Role, Variable, default_main_program, default_startup_program
+from pe_cli.program.ir import Program, Role, Variable
 
 #: Counts steps: 0 in the first. All schedules of a program read the same one.
 COUNTER = "@LR_DECAY_COUNTER@"

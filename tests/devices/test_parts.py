@@ -21,7 +21,8 @@ from pe_cli.layers.registry import find
 from pe_cli.ops.areas import HELP, HIGH, WIDE, areas, pairs, quarters
 from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.backward import gradients
-from pe_cli.program.ir import Program, program_guard
+from pe_cli.program.defaults import program_guard
+from pe_cli.program.ir import Program
 
 
 def calls(*parts):

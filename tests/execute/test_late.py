@@ -14,7 +14,8 @@ from pe_cli.execute.late import LEAST, SHARE
 from pe_cli.execute.operations import operations
 from pe_cli.layers.registry import find
 from pe_cli.optim.rules import OPTIMIZERS
-from pe_cli.program.ir import Program, Role, program_guard
+from pe_cli.program.defaults import program_guard
+from pe_cli.program.ir import Program, Role
 
 WIDTH = 256
 

@@ -14,7 +14,8 @@ from pe_cli.execute.merge import merge
 from pe_cli.execute.split import cut_sequences
 from pe_cli.layers.registry import find
 from pe_cli.optim.rules import OPTIMIZERS
-from pe_cli.program.ir import Program, program_guard
+from pe_cli.program.defaults import program_guard
+from pe_cli.program.ir import Program
 from pe_cli.session.averages import Averages
 
 LENGTHS = (3, 1, 7, 2, 2, 5, 1)

@@ -15,7 +15,8 @@ from pe_cli.ops.fused_optimizer import LINE, MIN_SHARE, shares_of
 from pe_cli.optim.regularizer import L2Decay
 from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.optim.schedule import SCHEDULES
-from pe_cli.program.ir import Program, program_guard
+from pe_cli.program.defaults import program_guard
+from pe_cli.program.ir import Program
 
 SETTINGS = {
     "SGD": {"regularization": L2Decay(0.01)},

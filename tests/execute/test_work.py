@@ -13,7 +13,8 @@ from pe_cli.execute.operations import operations
 from pe_cli.execute.work import Layout, best_layout, step_costs
 from pe_cli.layers.registry import find
 from pe_cli.optim.rules import OPTIMIZERS
-from pe_cli.program.ir import Program, program_guard
+from pe_cli.program.defaults import program_guard
+from pe_cli.program.ir import Program
 
 
 def network(width: int, train: bool = True, batched: bool = True) -> Program:

@@ -8,7 +8,8 @@ import pytest
 from pe_cli.core.errors import PeError, Span
 from pe_cli.graph.sequences import resolve
 from pe_cli.layers.registry import find
-from pe_cli.program.ir import Program, program_guard
+from pe_cli.program.defaults import program_guard
+from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.program.serialize import from_json, to_json
 

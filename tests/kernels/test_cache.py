@@ -62,7 +62,8 @@ from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.layers.registry import find
-from pe_cli.program.ir import Program, program_guard
+from pe_cli.program.defaults import program_guard
+from pe_cli.program.ir import Program
 program = Program("products")
 with program_guard(program, Program("startup")):
     x = find("data").fn("x", [40])

@@ -14,7 +14,8 @@ from pe_cli.execute.startup import run_startup
 from pe_cli.optim import schedule
 from pe_cli.optim.rules import SGD
 from pe_cli.optim.schedule import COUNTER, SCHEDULES, CosineDecay, LinearLrWarmup, NoamDecay
-from pe_cli.program.ir import Program, Role, program_guard
+from pe_cli.program.defaults import program_guard
+from pe_cli.program.ir import Program, Role
 from tests.optim.support import Training
 
 ARGUMENTS = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pe_cli.core.types import TensorType
-from pe_cli.graph.rewrite import Rewriter, joined, take_each, told
+from pe_cli.graph.rewrite import Rewriter, fuse_each, joined
 from pe_cli.program.ir import Operator, Program
 
 NAME = "fuse_bn_statistics"
@@ -19,11 +19,7 @@ FUSED = "fused_conv2d_moments"
 
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with convolutions that take statistics, and a sentence on what was done."""
-    r = Rewriter(program, fetches)
-    norms = r.places(*NORMS)
-    done = take_each(r, norms, _take)
-    did = f"{done} of {len(norms)} statistics are taken by convolutions" if done else ""
-    return (r.finish() if done else program), told(NAME, did, r.reasons, "the program has no batch_norm")
+    return fuse_each(NAME, program, fetches, NORMS, _take, "statistics are taken by convolutions", "the program has no batch_norm")
 
 
 def _take(r: Rewriter, place: int, norm: Operator) -> str:

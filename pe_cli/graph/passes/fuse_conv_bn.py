@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pe_cli.graph.passes.fuse_bn_statistics import NORMS
-from pe_cli.graph.rewrite import Rewriter, joined, take_each, told
+from pe_cli.graph.rewrite import Rewriter, fuse_each, joined
 from pe_cli.program.ir import Operator, Program
 
 NAME = "fuse_conv_bn"
@@ -19,11 +19,7 @@ CONVS = ("conv2d", "depthwise_conv2d")
 
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with convolutions that normalise, and a sentence on what was done."""
-    r = Rewriter(program, fetches)
-    norms = r.places(*NORMS)
-    done = take_each(r, norms, _take)
-    did = f"{done} of {len(norms)} batch_norms are applied by convolutions" if done else ""
-    return (r.finish() if done else program), told(NAME, did, r.reasons, "the program has no batch_norm")
+    return fuse_each(NAME, program, fetches, NORMS, _take, "batch_norms are applied by convolutions", "the program has no batch_norm")
 
 
 def _take(r: Rewriter, place: int, norm: Operator) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 from pe_cli.core.types import FLOATS
 from pe_cli.layers.helper import LayerHelper
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
-from pe_cli.program.ir import Variable, program_guard
+from pe_cli.program.defaults import program_guard
+from pe_cli.program.ir import Variable
 
 
 def _filled(like: Variable, value: Any) -> Variable:

@@ -12,7 +12,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import unique_name
 from pe_cli.paddle.fluid.variable import Operator, Parameter, Variable, as_dtype, as_sizes
-from pe_cli.program import ir
+from pe_cli.program import defaults, ir
 from pe_cli.program.ir import Role
 
 
@@ -228,22 +228,22 @@ def ensure_defaults() -> None:
     """Make the process-wide default programs this thread's, unless it has its own."""
     if not _DEFAULTS:
         _DEFAULTS.extend((Program("main"), Program("startup")))
-    if ir._MAIN.get() is None:
-        ir._MAIN.set(_DEFAULTS[0])
-    if ir._STARTUP.get() is None:
-        ir._STARTUP.set(_DEFAULTS[1])
+    if defaults._MAIN.get() is None:
+        defaults._MAIN.set(_DEFAULTS[0])
+    if defaults._STARTUP.get() is None:
+        defaults._STARTUP.set(_DEFAULTS[1])
 
 
 def default_main_program() -> Any:
     """Return the program that layers append to."""
     ensure_defaults()
-    return ir.default_main_program()
+    return defaults.default_main_program()
 
 
 def default_startup_program() -> Any:
     """Return the program that initializers append to."""
     ensure_defaults()
-    return ir.default_startup_program()
+    return defaults.default_startup_program()
 
 
 @contextlib.contextmanager
@@ -257,7 +257,7 @@ def program_guard(main_program: Any, startup_program: Any = None) -> Iterator[No
         if given is not None and not isinstance(given, ir.Program):
             raise FluidTypeError(f"program_guard needs programs, got {type(given).__name__}")
     ensure_defaults()
-    with ir.program_guard(main_program, startup_program):
+    with defaults.program_guard(main_program, startup_program):
         yield
 
 

@@ -11,7 +11,8 @@ from pe_cli.core.types import TensorType
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.decorators import batch
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
-from pe_cli.program.ir import Program, Variable, default_main_program
+from pe_cli.program.defaults import default_main_program
+from pe_cli.program.ir import Program, Variable
 
 
 class EOFException(Exception):

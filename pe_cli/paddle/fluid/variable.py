@@ -11,7 +11,7 @@ from pe_cli.core.errors import did_you_mean
 from pe_cli.layers.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.arithmetic import Arithmetic
-from pe_cli.program import ir
+from pe_cli.program import defaults, ir
 from pe_cli.program.text import print_op
 
 
@@ -47,7 +47,7 @@ class Variable(Arithmetic, ir.Variable):
 
     def astype(self, dtype: Any) -> ir.Variable:
         """Append a cast to another element type."""
-        with ir.program_guard(self.block.program):
+        with defaults.program_guard(self.block.program):
             attrs = {"in_dtype": self.dtype, "out_dtype": as_dtype(dtype)}
             return LayerHelper("cast").one("cast", {"X": self}, attrs)
 

@@ -15,7 +15,8 @@ from pe_cli.layers.registry import find
 from pe_cli.optim.clip import GradientClipByGlobalNorm
 from pe_cli.optim.regularizer import L2Decay
 from pe_cli.optim.rules import OPTIMIZERS
-from pe_cli.program.ir import Program, program_guard
+from pe_cli.program.defaults import program_guard
+from pe_cli.program.ir import Program
 from tests.graph.passes.test_text import text
 
 ROWS, WIDTH = 300, 20
