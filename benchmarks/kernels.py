@@ -190,6 +190,7 @@ def aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 def call_of(target: Kernel, dtype: str, *arguments: Any) -> Callable[[], object]:
     """Return what calls a kernel with arrays, which the caller keeps alive, and whole numbers."""
+    assert len(arguments) == len(target.params), f"{target} takes {len(target.params)} arguments, not {len(arguments)}"
     instance = cache.Instance(target, dtype)
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(cache.addresses([instance])[instance])
     words = [int(a.ctypes.data) if isinstance(a, np.ndarray) else int(a) for a in arguments]
@@ -265,12 +266,13 @@ def winograd(dtype: str, top: float) -> None:
     """Print rates of operations that a plain sum would take, with bringing filters into order."""
     for name, (n, c, side, o) in WINOGRAD.items():
         x, y, w = aligned((n, side, side, c), dtype), aligned((n, side, side, o), dtype), aligned((o, c, 3, 3), dtype)
-        geometry = np.array([side, side, c, side, side, o, 3, 3, 1, 1, 1, 1, 1, 1, 1], np.int64)
+        geometry = [side, side, c, side, side, o, 3, 3, 1, 1, 1, 1, 1, 1, 1]
+        into_y, into_x = (np.array([*geometry, pixel], np.int64) for pixel in (o, c))
         scratch = aligned((winograd_scratch(c, o),), dtype)
         times = (
-            seconds(forward_winograd, dtype, x, w, y, scratch, geometry, n),
-            seconds(backward_data_winograd, dtype, y, w, x, scratch, scratch, geometry, n, 0),
-            seconds(backward_weight_winograd, dtype, x, y, w, scratch, geometry, n, 0, 3),
+            seconds(forward_winograd, dtype, x, w, y, scratch, into_y, n),
+            seconds(backward_data_winograd, dtype, y, w, x, scratch, scratch, into_x, n, 0),
+            seconds(backward_weight_winograd, dtype, x, y, w, scratch, into_y, n, 0, 3),
         )
         print(f"{name:<24}{''.join(rate(2 * y.size * 9 * c, t, top) for t in times)}")
 
