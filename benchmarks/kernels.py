@@ -1,7 +1,8 @@
-"""Measure one thread: peak, memory bandwidth, GEMM, convolution and vector functions.
+"""Measure kernels against the machine's limits: products, convolutions, functions, ops that memory bounds, and all ops of steps.
 
-Run `python benchmarks/kernels.py [float32|float64] [gemm conv math]`. It prints the best of several repetitions and
-their share of the measured peak, so that a busy machine shows as a low peak instead of a wrong conclusion.
+Run `python benchmarks/kernels.py [float32|float64] [gemm conv math memory ops]`; all of them by default, of float32. It prints the best of
+several repetitions and their share of the measured peak, so that a busy machine shows as a low peak instead of a wrong conclusion. The last
+two are `memory.py` and `ops.py`, which take names of their own.
 """
 
 from __future__ import annotations
@@ -286,12 +287,35 @@ def functions(dtype: str, top: float) -> None:
         print(f"{name:<12} {seconds(math_loop(name), dtype, x, y, 4096) / 4096 * 1e9:.2f}")
 
 
-PARTS: dict[str, Callable[[str, float], None]] = {"gemm": products, "conv": convolutions, "math": functions}
+def bound_by_memory(dtype: str, top: float) -> None:
+    """Print the ops that memory bounds."""
+    import memory
+
+    del dtype, top
+    print()
+    memory.main([])
+
+
+def of_steps(dtype: str, top: float) -> None:
+    """Print the ops of whole steps."""
+    import ops
+
+    del dtype, top
+    print()
+    ops.main([])
+
+
+PARTS: dict[str, Callable[[str, float], None]] = {
+    "gemm": products, "conv": convolutions, "math": functions, "memory": bound_by_memory, "ops": of_steps,
+}  # fmt: skip
 
 
 def main() -> None:
     """Print everything, or what the command line names."""
-    dtype = next((a for a in sys.argv[1:] if a.startswith("float")), "float32")
+    known = {*PARTS, "float32", "float64"}
+    if unknown := [word for word in sys.argv[1:] if word not in known]:
+        sys.exit(f"{', '.join(unknown)}: expected names out of {', '.join(sorted(known))}")
+    dtype = "float64" if "float64" in sys.argv else "float32"
     top = machine(dtype)
     for name, part in PARTS.items():
         if name in sys.argv or not set(PARTS) & set(sys.argv):

@@ -14,7 +14,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
@@ -171,14 +171,16 @@ def on_all_cores(case: str, cores: int) -> tuple[float, float]:
     return sum(one for one, _ in found), sum(other for _, other in found)
 
 
-def main() -> None:
-    """Print every case, or those that the command line names."""
+def main(names: Sequence[str]) -> None:
+    """Print the cases that are named, or all."""
+    if unknown := [name for name in names if name not in CASES]:
+        sys.exit(f"{', '.join(unknown)}: expected names out of {', '.join(CASES)}")
     cores = len(os.sched_getaffinity(0))
     print(f"{'op':<24}{'GB/s':>9}{'triad':>9}   share{f'GB/s on {cores}':>15}{'triad':>9}   share")
-    for case in sys.argv[1:] or CASES:
+    for case in names or CASES:
         (alone, one), (beside, every) = measure(case), on_all_cores(case, cores)
         print(f"{case:<24}{alone:9.1f}{one:9.1f}{alone / one:8.0%}{beside:15.1f}{every:9.1f}{beside / every:8.0%}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
