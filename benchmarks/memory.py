@@ -25,6 +25,7 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
+from pe_cli.ops.registry import find
 from pe_cli.program.ir import Program
 
 BIG = (24_000_000,)
@@ -32,13 +33,14 @@ ROWS = (24_000, 1000)
 IMAGES = (128, 56, 56, 64)
 CHANNELS = (64,)
 #: Inputs that an op has to read twice.
-TWICE = {"batch_norm": "X"}
+TWICE = {"batch_norm": ("X",), "batch_norm_grad": ("X", "Y@GRAD")}
 #: Turns of an op and of the triad, and how long each lasts, in seconds.
 ROUNDS, TURN = 5, 0.2
 NHWC = {"data_format": "NHWC"}
 LAYOUT = {"data_layout": "NHWC"}
 
-#: Name -> (op, inputs, outputs, attributes). An output that is called like an input is that variable.
+#: Name -> (op, inputs, outputs, attributes). An output that is called like an input is that variable. What an op does not take is there
+#: for its gradient's shape.
 CASES: dict[str, tuple[str, Mapping[str, Any], Mapping[str, str], Mapping[str, Any]]] = {
     "relu": ("relu", {"X": BIG}, {"Out": "y"}, {}),
     "scale": ("scale", {"X": BIG}, {"Out": "y"}, {"scale": 2.0}),
@@ -84,6 +86,26 @@ CASES: dict[str, tuple[str, Mapping[str, Any], Mapping[str, str], Mapping[str, A
         {"Out": "y"},
         {},
     ),
+    "relu_grad": ("relu_grad", {"Out": BIG, "Out@GRAD": BIG, "X": BIG}, {"X@GRAD": "X@GRAD"}, {}),
+    "softmax_grad": ("softmax_grad", {"Out": ROWS, "Out@GRAD": ROWS, "X": ROWS}, {"X@GRAD": "X@GRAD"}, {}),
+    "cross-entropy's gradient": (
+        "softmax_with_cross_entropy_grad",
+        {"Label": np.arange(ROWS[0]).reshape(-1, 1) % ROWS[1], "Softmax": ROWS, "Loss@GRAD": (ROWS[0], 1), "Logits": ROWS},
+        {"Logits@GRAD": "Logits@GRAD"},
+        {},
+    ),
+    "layer_norm_grad": (
+        "layer_norm_grad",
+        {"X": ROWS, "Scale": ROWS[1:], "Mean": ROWS[:1], "Variance": ROWS[:1], "Y@GRAD": ROWS, "Bias": ROWS[1:]},
+        {s: s for s in ("X@GRAD", "Scale@GRAD", "Bias@GRAD")},
+        {"begin_norm_axis": 1},
+    ),
+    "batch_norm_grad": (
+        "batch_norm_grad",
+        {"X": IMAGES, "Scale": CHANNELS, "SavedMean": CHANNELS, "SavedVariance": CHANNELS, "Y@GRAD": IMAGES, "Bias": CHANNELS},
+        {s: s for s in ("X@GRAD", "Scale@GRAD", "Bias@GRAD")},
+        LAYOUT,
+    ),
     "sgd": ("sgd", {"Param": BIG, "Grad": BIG, "LearningRate": (1,)}, {"ParamOut": "Param"}, {}),
     "momentum": (
         "momentum",
@@ -112,7 +134,8 @@ def build(case: str) -> tuple[Executor, int]:
         block.create_var(slot, TensorType(value.shape, str(value.dtype)), persistable=True, stop_gradient=True)
         values[slot] = value
     ops = {name for name in outputs.values() if name not in inputs}
-    block.append_op(kind, {s: s for s in inputs}, dict(outputs), dict(attrs))
+    taken = [slot.name for slot in find(kind).inputs if slot.name in inputs]
+    block.append_op(kind, {s: s for s in taken}, dict(outputs), dict(attrs))
     for name in ops:  # results in the scope, too: a temporary's pages may not be there yet
         block.vars[name].persistable = True
     strategy = BuildStrategy(simplify=False, enable_auto_fusion=False, data_layout="keep")
@@ -123,8 +146,8 @@ def build(case: str) -> tuple[Executor, int]:
     size = {name: v.type.nbytes for name, v in block.vars.items()}
     if "Ids" in inputs:
         size["W"] = min(size["W"], size["y"])  # the rows that are looked up
-    again = size[TWICE[case]] if case in TWICE else 0
-    return executor, sum(size[s] for s in inputs) + sum(size[name] for name in outputs.values()) + again
+    again = sum(size[s] for s in TWICE.get(case, ()))
+    return executor, sum(size[s] for s in taken) + sum(size[name] for name in outputs.values()) + again
 
 
 def prepared(case: str) -> tuple[Callable[[], object], int]:

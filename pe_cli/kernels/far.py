@@ -21,6 +21,8 @@ TOUCHED = 64 * 1024
 AHEAD = 16
 #: Most elements of a row that are asked for.
 BEGINNING = 64
+#: Elements from what is computed with to what is asked for, where computing takes so long that the processor itself reads too little ahead.
+DISTANCE = 1024
 
 
 def store_past(env: Any, value: Any, at: Any, builder: Any = None) -> None:
@@ -141,4 +143,18 @@ def prefetch_row(x, row, width):
     """Ask for the beginning of a row of a table; the processor itself goes on with longer ones. Rows below 0 do no harm."""
     first = address(x) + SIZE * row * width
     for byte in range(0, SIZE * min(width, BEGINNING), LINE):
+        prefetch(first + byte)
+
+
+@helper
+def is_large(count):
+    """Return whether so many elements in all are read from memory, and not from a cache."""
+    return SIZE * count >= FAR
+
+
+@helper
+def prefetch_run(x, at, count):
+    """Ask for count elements of x from at on. What lies behind its end does no harm."""
+    first = address(x) + SIZE * at
+    for byte in range(0, SIZE * count, LINE):
         prefetch(first + byte)

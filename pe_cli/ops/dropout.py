@@ -8,6 +8,7 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal, on_cuda
+from pe_cli.kernels.far import DISTANCE, is_large, prefetch_run
 from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, PtrU8, Real, T, helper, kernel
 from pe_cli.kernels.random import WORD_BLOCKS, fill_words, philox
 from pe_cli.ops.cuda import also_on_cuda
@@ -27,11 +28,15 @@ def drop(
     first is the number of the first element in the whole batch; words holds 4 * WORD_BLOCKS numbers.
     """
     at = 0 if fixed else step[0]
+    ahead = is_large(n)
     begin = 0
     while begin < n:
         block = (first + begin) >> 2
         skip = (first + begin) & 3
         size = min(n - begin, 4 * WORD_BLOCKS - skip)
+        if ahead:
+            prefetch_run(x, begin + DISTANCE, size)
+            prefetch_run(out, begin + DISTANCE, size)
         fill_words(words, seed, at, block, (skip + size + 3) >> 2)
         for i in range(size):
             kept = words[skip + i] >= limit

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal, on_cuda
@@ -64,12 +66,10 @@ def normalise_rows(
                     y[at + i] += bias[i]
 
 
-@kernel
-def normalise_rows_back(
-    x: Ptr, g: Ptr, scale: Ptr, mean: Ptr, variance: Ptr, dx: Ptr, rows: Int, n: Int, epsilon: Real, weights: Int
-):
-    """dx = f (s - mean(s) - z mean(s z)) with s = g scale, z the normalised x and f = 1 / sqrt(variance + epsilon)."""
-    for r in range(rows):
+@helper
+def _rows_back(x, g, scale, mean, variance, dx, first, last, n, epsilon, weights):
+    """Do `normalise_rows_back` for rows from first to last."""
+    for r in range(first, last):
         at = r * n
         m, f = mean[r], T(1.0 / (variance[r] + epsilon) ** 0.5)
         total = 0.0
@@ -95,35 +95,68 @@ def normalise_rows_back(
             dx[at + i] = f * s - level - k * (x[at + i] - m)
 
 
+@helper
+def _add_positions(x, g, mean, variance, sums, part, first, last, n, epsilon):
+    """Add the sums of `position_sums` over a piece of rows to sums."""
+    for i in range(2 * n):
+        part[i] = T(0)
+    whole = first + (last - first) // 4 * 4
+    for r in range(first, whole, 4):
+        a, b, c, d = r * n, (r + 1) * n, (r + 2) * n, (r + 3) * n
+        ma, mb, mc, md = mean[r], mean[r + 1], mean[r + 2], mean[r + 3]
+        fa, fb = T(1.0 / (variance[r] + epsilon) ** 0.5), T(1.0 / (variance[r + 1] + epsilon) ** 0.5)
+        fc, fd = T(1.0 / (variance[r + 2] + epsilon) ** 0.5), T(1.0 / (variance[r + 3] + epsilon) ** 0.5)
+        for i in range(n):
+            ga, gb, gc, gd = g[a + i], g[b + i], g[c + i], g[d + i]
+            part[i] += (ga + gb) + (gc + gd)
+            low = ga * ((x[a + i] - ma) * fa) + gb * ((x[b + i] - mb) * fb)
+            part[n + i] += low + (gc * ((x[c + i] - mc) * fc) + gd * ((x[d + i] - md) * fd))
+    for r in range(whole, last):
+        at = r * n
+        m, f = mean[r], T(1.0 / (variance[r] + epsilon) ** 0.5)
+        for i in range(n):
+            part[i] += g[at + i]
+            part[n + i] += g[at + i] * ((x[at + i] - m) * f)
+    for i in range(2 * n):
+        sums[i] += part[i]
+
+
+@kernel
+def normalise_rows_back(
+    x: Ptr, g: Ptr, scale: Ptr, mean: Ptr, variance: Ptr, dx: Ptr, rows: Int, n: Int, epsilon: Real, weights: Int
+):
+    """dx = f (s - mean(s) - z mean(s z)) with s = g scale, z the normalised x and f = 1 / sqrt(variance + epsilon)."""
+    _rows_back(x, g, scale, mean, variance, dx, 0, rows, n, epsilon, weights)
+
+
 @kernel
 def position_sums(
-    x: Ptr,
-    g: Ptr,
-    mean: Ptr,
-    variance: Ptr,
-    dscale: Ptr,
-    dbias: Ptr,
-    sums: PtrF64,
-    part: Ptr,
-    rows: Int,
-    n: Int,
-    epsilon: Real,
+    x: Ptr, g: Ptr, mean: Ptr, variance: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, part: Ptr, rows: Int, n: Int, epsilon: Real
 ):
     """dbias = sum of g, dscale = sum of g times the normalised x; sums and part hold two numbers a position."""
     for i in range(2 * n):
         sums[i] = 0.0
     step = piece_rows(n)
     for first in range(0, rows, step):
-        for i in range(2 * n):
-            part[i] = T(0)
-        for r in range(first, min(rows, first + step)):
-            at = r * n
-            m, f = mean[r], T(1.0 / (variance[r] + epsilon) ** 0.5)
-            for i in range(n):
-                part[i] += g[at + i]
-                part[n + i] += g[at + i] * ((x[at + i] - m) * f)
-        for i in range(2 * n):
-            sums[i] += part[i]
+        _add_positions(x, g, mean, variance, sums, part, first, min(rows, first + step), n, epsilon)
+    for i in range(n):
+        dbias[i] = T(sums[i])
+        dscale[i] = T(sums[n + i])
+
+
+@kernel
+def normalise_back(
+    x: Ptr, g: Ptr, scale: Ptr, mean: Ptr, variance: Ptr, dx: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, part: Ptr, rows: Int, n: Int,
+    epsilon: Real, weights: Int,
+):  # fmt: skip
+    """Do both, piece by piece, so that x and g are read from memory once."""
+    for i in range(2 * n):
+        sums[i] = 0.0
+    step = piece_rows(n)
+    for first in range(0, rows, step):
+        last = min(rows, first + step)
+        _rows_back(x, g, scale, mean, variance, dx, first, last, n, epsilon, weights)
+        _add_positions(x, g, mean, variance, sums, part, first, last, n, epsilon)
     for i in range(n):
         dbias[i] = T(sums[i])
         dscale[i] = T(sums[n + i])
@@ -213,18 +246,34 @@ def layer_norm_cpu(o: Lowering) -> None:
 
 @layer_norm.grad(uses="X Scale Mean Variance").lower("cpu")
 def layer_norm_grad_cpu(o: Lowering) -> None:
-    """Row by row for X, then sums over rows for Scale and Bias."""
-    x, g, mean, variance = o.input("X"), o.input("Y@GRAD"), o.input("Mean"), o.input("Variance")
-    rows, n = _sizes(o, x)
-    epsilon = o.attrs["epsilon"]
-    scaled = bool(o.inputs("Scale"))
+    """Some rows for X, then their sums for Scale and Bias, and so on."""
+    if not (o.has("X@GRAD") and (o.has("Scale@GRAD") or o.has("Bias@GRAD"))):
+        layer_norm_grad_apart(o)
+        return
+    x, g, scale, mean, variance, rows, n, epsilon, weights = _given(o)
+    o.call(normalise_back, x, g, scale, mean, variance, o.output("X@GRAD"), *_sums(o, n, x.dtype), rows, n, epsilon, weights)
+
+
+def layer_norm_grad_apart(o: Lowering) -> None:
+    """Lower the gradient row by row for X, then as sums over rows for Scale and Bias."""
+    x, g, scale, mean, variance, rows, n, epsilon, weights = _given(o)
     if o.has("X@GRAD"):
-        scale = o.input("Scale") if scaled else x
-        o.call(normalise_rows_back, x, g, scale, mean, variance, o.output("X@GRAD"), rows, n, epsilon, int(scaled))
+        o.call(normalise_rows_back, x, g, scale, mean, variance, o.output("X@GRAD"), rows, n, epsilon, weights)
     if o.has("Scale@GRAD") or o.has("Bias@GRAD"):
-        dscale, dbias = (_output(o, slot, n, x.dtype) for slot in ("Scale@GRAD", "Bias@GRAD"))
-        sums, part = o.scratch(2 * n, "float64"), o.scratch(2 * n, x.dtype)
-        o.call(position_sums, x, g, mean, variance, dscale, dbias, sums, part, rows, n, epsilon)
+        o.call(position_sums, x, g, mean, variance, *_sums(o, n, x.dtype), rows, n, epsilon)
+
+
+def _given(o: Lowering) -> tuple[Any, ...]:
+    """Return the arguments that the gradient's kernels share: x, g, scale, mean, variance, rows, n, epsilon, weights."""
+    x, scaled = o.input("X"), bool(o.inputs("Scale"))
+    scale = o.input("Scale") if scaled else x
+    rows, n = _sizes(o, x)
+    return x, o.input("Y@GRAD"), scale, o.input("Mean"), o.input("Variance"), rows, n, o.attrs["epsilon"], int(scaled)
+
+
+def _sums(o: Lowering, n: int, dtype: str) -> tuple[Buffer, ...]:
+    """Return where the sums over rows go, and room for them meanwhile."""
+    return *(_output(o, slot, n, dtype) for slot in ("Scale@GRAD", "Bias@GRAD")), o.scratch(2 * n, "float64"), o.scratch(2 * n, dtype)
 
 
 # --- CUDA -------------------------------------------------------------------------------------------------------------
@@ -250,4 +299,5 @@ def position_sums_cuda(
         dscale[i] = T(b)
 
 
+layer_norm.grad_op.lower("cuda")(layer_norm_grad_apart)  # type: ignore[union-attr]
 also_on_cuda(layer_norm)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-from pe_cli.kernels.cuda_math import replaces
 from pe_cli.kernels.far import AHEAD, prefetch_row
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Real, T, kernel
 from pe_cli.kernels.vecmath import square_root
@@ -111,11 +110,3 @@ def adam_every_row(
         p[i] -= step * m[i] / (square_root(v[i]) + eps)
     pow1[0] *= b1
     pow2[0] *= b2
-
-
-# --- CUDA -------------------------------------------------------------------------------------------------------------
-
-
-@replaces(prefetch_row)
-def _no_prefetch(x, row, width):
-    """Do nothing: other threads compute while one waits."""

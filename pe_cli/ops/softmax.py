@@ -10,6 +10,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.cuda_math import replaces
+from pe_cli.kernels.far import DISTANCE, is_large, prefetch_run
 from pe_cli.kernels.lang import Int, Ptr, T, address, helper, intrinsic, kernel
 from pe_cli.kernels.vecmath import exp, log
 from pe_cli.ops.cuda import also_on_cuda
@@ -18,6 +19,8 @@ from pe_cli.ops.registry import Attr, Sample, op
 
 #: Terms of one float32 partial sum.
 CHUNK = 1024
+#: Exponentials between two requests for what comes later.
+PIECE = 256
 
 
 @intrinsic("T", "T", "T")
@@ -37,18 +40,27 @@ def row_max(x, at, n):
 
 
 @helper
-def row_exp(x, out, at, n, m):
-    """Write exp(x - m) to out, which may be x, and return its sum, in chunks that are added in float64."""
+def row_exp(x, out, at, n, m, ahead):
+    """Write exp(x - m) to out, which may be x, and return its sum, in chunks that are added in float64.
+
+    ahead: whether what comes later is asked for meanwhile.
+    """
     total = 0.0
+    size = PIECE if ahead else CHUNK
     for begin in range(at, at + n, CHUNK):
         end = min(at + n, begin + CHUNK)
         # In place there is one pointer, and the sum has a loop of its own: so both vectorise, and add up alike, wherever out lies.
-        if address(x) == address(out):
-            for j in range(begin, end):
-                out[j] = exp(out[j] - m)
-        else:
-            for j in range(begin, end):
-                out[j] = exp(x[j] - m)
+        for piece in range(begin, end, size):
+            stop = min(end, piece + size)
+            if ahead:
+                prefetch_run(x, piece + max(n, DISTANCE), size)  # the maximum of a row is known when all of it was read
+                prefetch_run(out, piece + DISTANCE, size)
+            if address(x) == address(out):
+                for j in range(piece, stop):
+                    out[j] = exp(out[j] - m)
+            else:
+                for j in range(piece, stop):
+                    out[j] = exp(x[j] - m)
         part = T(0)
         for j in range(begin, end):
             part += out[j]
@@ -59,9 +71,10 @@ def row_exp(x, out, at, n, m):
 @kernel
 def softmax_rows(x: Ptr, out: Ptr, rows: Int, n: Int):
     """Softmax of contiguous rows; out may be x."""
+    ahead = is_large(rows * n)
     for r in range(rows):
         at = r * n
-        total = row_exp(x, out, at, n, row_max(x, at, n))
+        total = row_exp(x, out, at, n, row_max(x, at, n), ahead)
         share = T(1.0 / total)
         for j in range(at, at + n):
             out[j] *= share
@@ -70,10 +83,11 @@ def softmax_rows(x: Ptr, out: Ptr, rows: Int, n: Int):
 @kernel
 def log_softmax_rows(x: Ptr, out: Ptr, rows: Int, n: Int):
     """Logarithm of the softmax of contiguous rows; out is not x."""
+    ahead = is_large(rows * n)
     for r in range(rows):
         at = r * n
         m = row_max(x, at, n)
-        level = m + log(T(row_exp(x, out, at, n, m)))
+        level = m + log(T(row_exp(x, out, at, n, m, ahead)))
         for j in range(at, at + n):
             out[j] = x[j] - level
 
@@ -301,7 +315,7 @@ def _larger(a, b):
 
 
 @replaces(row_exp)
-def _row_exp(x, out, at, n, m):
+def _row_exp(x, out, at, n, m, ahead):
     total = 0.0
     for j in range(at, at + n):
         out[j] = exp(x[j] - m)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal
+from pe_cli.kernels.far import is_large
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
 from pe_cli.kernels.vecmath import exp, log
 from pe_cli.ops.cross_entropy import (
@@ -27,6 +28,7 @@ def softmax_loss(
     x: Ptr, label: PtrI64, p: Ptr, loss: Ptr, rows: Int, n: Int, ignored: Int, per: Int, status: Status
 ):
     """Probabilities and loss of contiguous rows in one pass; p may be x."""
+    ahead = is_large(rows * n)
     for r in range(rows):
         k = label[r]
         at = r * n
@@ -35,7 +37,7 @@ def softmax_loss(
             return
         m = row_max(x, at, n)
         picked = T(0) if k == ignored else x[at + k] - m
-        total = T(row_exp(x, p, at, n, m))
+        total = T(row_exp(x, p, at, n, m, ahead))
         loss[r] = T(0) if k == ignored else log(total) - picked
         share = T(1) / total
         for j in range(at, at + n):
