@@ -16,6 +16,7 @@ elements.
 
 from __future__ import annotations
 
+from pe_cli.kernels.dots import MOST, dots
 from pe_cli.kernels.far import LINE, TOUCHED, fence_past, is_far, touch
 from pe_cli.kernels.lang import SIZE, UNIT, T, helper, pointer, shared
 from pe_cli.kernels.micro import PAST, block_units, panel
@@ -28,14 +29,25 @@ PIXELS = 192
 LARGE = 96 * 1024
 #: Most columns in a block of vectors: three registers of 16 float32.
 BLOCK_COLUMNS = 48
+#: Terms of a sum, and of a row of taps, from which on few output channels that leave most of a unit empty are dot products.
+APART, APART_ROW = 128, 32
 
 
-def _packed(channels: int, out_channels: int, taps: int) -> int:
-    return taps * channels * BLOCK_COLUMNS if taps * channels * out_channels >= LARGE else 0
+@helper
+def _apart_room(terms, columns):
+    """Return the elements of scratch for the filters of the columns that are dot products, in whole lines."""
+    return (MOST * terms + 15) // 16 * 16 if columns % 16 else 0
+
+
+def _convolve_scratch(channels: int, out_channels: int, taps: int) -> int:
+    """Return the elements of scratch of `convolve`: for columns that are dot products, and for a block of columns of large filters."""
+    terms = taps * channels
+    assert _apart_room.fn is not None
+    return int(_apart_room.fn(terms, out_channels)) + (terms * BLOCK_COLUMNS if terms * out_channels >= LARGE else 0)
 
 
 def conv_forward_scratch(channels: int, out_channels: int, kh: int, kw: int, groups: int = 1) -> int:
-    """Return the elements of scratch of `conv_forward`: a block of columns of large filters, else none.
+    """Return the elements of scratch of `conv_forward`: for channels left over, and for a block of columns of large filters.
 
     Args:
         channels: of the image, all groups.
@@ -44,11 +56,11 @@ def conv_forward_scratch(channels: int, out_channels: int, kh: int, kw: int, gro
         kw: width of the filter.
         groups: number of groups.
     """
-    return _packed(channels // groups, out_channels // groups, kh * kw)
+    return _convolve_scratch(channels // groups, out_channels // groups, kh * kw)
 
 
 def conv_backward_data_scratch(channels: int, out_channels: int, kh: int, kw: int, groups: int = 1) -> int:
-    """Return the elements of scratch of `conv_backward_data`: the filters transposed, and a block of their columns.
+    """Return the elements of scratch of `conv_backward_data`: the filters transposed, and what `conv_forward` has, for them.
 
     Args:
         channels: of the image, all groups.
@@ -58,7 +70,8 @@ def conv_backward_data_scratch(channels: int, out_channels: int, kh: int, kw: in
         groups: number of groups.
     """
     inputs, outputs = channels // groups, out_channels // groups
-    return kh * kw * inputs * outputs + _packed(outputs, inputs, kh * kw)
+    assert _row_of_filters.fn is not None
+    return kh * kw * int(_row_of_filters.fn(inputs)) * outputs + _convolve_scratch(outputs, inputs, kh * kw)
 
 
 @helper
@@ -96,7 +109,16 @@ def _by_taps(d, used, image, w, out, shape, filters, steps, xp, wk, yp, yr):
 
 
 @helper
-def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
+def _left_over(filters, dense):
+    """Return how many last output channels are dot products, because they would leave a unit mostly empty; dense: as in `_convolve`."""
+    kh, kw, C, OC = filters
+    extra = OC % UNIT
+    few = extra <= MOST and 2 * extra <= UNIT
+    return extra if dense and few and kw * C >= APART_ROW and kh * kw * C >= APART else 0
+
+
+@helper
+def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc, scratch):
     """Write y[n*yn + i*yr + j*yp + o] (+)= sum over taps and channels, for one group.
 
     Args:
@@ -113,6 +135,7 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
         yr: elements from row to row in y.
         yn: elements from image to image in y.
         acc: 1 to add each output's whole sum to y, 0 to overwrite it, PAST to do so past the caches.
+        scratch: address of `_apart_room` elements.
     """
     H, W, OH, OW = shape
     kh, kw, C, OC = filters
@@ -120,21 +143,26 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
     h0, h1 = outputs_inside(OH, H, kh, sh, ph, dh)
     w0, w1 = outputs_inside(OW, W, kw, sw, pw, dw)
     dense = dw == 1 and xp == C
-    by_taps = acc != 1 and 2 * (w1 - w0) < OW
+    few_inside = acc != 1 and 2 * (w1 - w0) < OW
+    terms = kh * kw * C
+    extra = _left_over(filters, dense)
+    if extra > 0:
+        transpose(w + SIZE * (OC - extra), wk, scratch, terms, terms, extra)
     for n in range(images):
         image = x + SIZE * n * H * W * xp
         if xp == C and H * W * C <= TOUCHED and gains_by_touch(C, sw):
             touch(image, W * C, H, W * C)
-        left = (OC + UNIT - 1) // UNIT
+        left = (OC - extra + UNIT - 1) // UNIT
         column = 0
-        while left > 0:
+        while column < OC:
             d = block_units(left)
+            by_taps = few_inside and d > 0
             filters_at = w + SIZE * column
             out = y + SIZE * (n * yn + column)
             # Segments of work: the inner columns of each row, then each border column: its inner rows, then each other
             # row.
             if by_taps:
-                _by_taps(d, OC - column, image, filters_at, out, shape, filters, steps, xp, wk, yp, yr)
+                _by_taps(d, OC - extra - column, image, filters_at, out, shape, filters, steps, xp, wk, yp, yr)
             for column_at in range(-1, -1 if by_taps else OW):
                 if column_at >= 0 and w0 <= column_at < w1:
                     continue
@@ -148,18 +176,23 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
                     rows = w1 - w0 if along else (h1 - h0 if group else 1)
                     ix = i * sh - ph
                     a0, a1 = taps_inside(ix, H, kh, dh)
-                    panel(
-                        d, rows, OC - column,
-                        image + SIZE * ((ix + a0 * dh) * W + jx + b0 * dw) * xp,
-                        filters_at + SIZE * (a0 * kw + b0) * C * wk,
-                        out + SIZE * (i * yr + j * yp),
-                        a1 - a0, dh * W * xp, kw * C * wk,
-                        1 if dense else b1 - b0, dw * xp, C * wk,
-                        (b1 - b0) * C if dense else C, 1, wk,
-                        sw * xp if along else sh * W * xp, yp if along else yr, acc, 0, 0,
-                    )  # fmt: skip
+                    inside = image + SIZE * ((ix + a0 * dh) * W + jx + b0 * dw) * xp
+                    first = out + SIZE * (i * yr + j * yp)
+                    from_x, from_y = (sw * xp, yp) if along else (sh * W * xp, yr)
+                    if d > 0:
+                        panel(
+                            d, rows, OC - extra - column, inside, filters_at + SIZE * (a0 * kw + b0) * C * wk, first,
+                            a1 - a0, dh * W * xp, kw * C * wk,
+                            1 if dense else b1 - b0, dw * xp, C * wk,
+                            (b1 - b0) * C if dense else C, 1, wk, from_x, from_y, acc, 0, 0,
+                        )  # fmt: skip
+                    else:
+                        dots(
+                            rows, extra, inside, from_x, scratch + SIZE * (a0 * kw + b0) * C, terms,
+                            a1 - a0, dh * W * xp, kw * C, (b1 - b0) * C, first, from_y, 1, acc,
+                        )  # fmt: skip
                     i += h1 - h0 if group else 1
-            column += d * UNIT
+            column += d * UNIT if d > 0 else extra
             left -= d
 
 
@@ -167,6 +200,7 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc):
 def _convolve_large(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc, scratch):
     """Do `_convolve` with filters beyond L2: a packed block of columns passes over all images before the next."""
     kh, kw, C, OC = filters
+    packed = scratch + SIZE * _apart_room(kh * kw * C, OC)
     left = (OC + UNIT - 1) // UNIT
     column = 0
     while left > 0:
@@ -174,12 +208,12 @@ def _convolve_large(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, 
         wide = d * UNIT
         used = min(wide, OC - column)
         source = pointer(w + SIZE * column)
-        target = pointer(scratch)
+        target = pointer(packed)
         for k in range(kh * kw * C):
             for j in range(used):
                 target[k * wide + j] = source[k * wk + j]
         _convolve(
-            x, scratch, y + SIZE * column, images, shape, (kh, kw, C, used), steps, xp, wide, yp, yr, yn, acc
+            x, packed, y + SIZE * column, images, shape, (kh, kw, C, used), steps, xp, wide, yp, yr, yn, acc, scratch
         )  # fmt: skip
         column += wide
         left -= d
@@ -192,7 +226,7 @@ def convolve(
     """Do `_convolve`; a 1x1 filter without stride takes all pixels of all images as rows of blocks.
 
     Args:
-        scratch: address of room for packed filters, see `conv_forward_scratch`.
+        scratch: address of room, see `conv_forward_scratch`.
         others: as for `_convolve`.
     """
     shape, filters, steps = (H, W, OH, OW), (kh, kw, C, OC), (sh, sw, ph, pw, dh, dw)
@@ -205,13 +239,13 @@ def convolve(
             blocks = (pixels - done) // size
             _convolve(
                 x + SIZE * done * xp, w, y + SIZE * done * yp, blocks, (1, size, 1, size), filters, steps,
-                xp, wk, yp, size * yp, size * yp, acc,
+                xp, wk, yp, size * yp, size * yp, acc, scratch,
             )  # fmt: skip
             done += blocks * size
     elif kh * kw * C * OC >= LARGE and images > 0:
         _convolve_large(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc, scratch)
     else:
-        _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc)
+        _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc, scratch)
 
 
 @helper
@@ -287,6 +321,12 @@ def adds_images_at_once(size: int, taps: int, outputs: int, stride: int, pad: in
 
 
 @helper
+def _row_of_filters(channels):
+    """Return how many elements a row of transposed filters takes: whole lines, unless it is short."""
+    return (channels + 15) // 16 * 16 if channels > 16 else channels
+
+
+@helper
 def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, pixel, scratch):
     """Write dx[n0:n1] (+)= the gradient of the images.
 
@@ -309,6 +349,7 @@ def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, pixel, scratch):
     dy += SIZE * n0 * OH * OW * OC
     dx += SIZE * n0 * H * W * pixel
     c, o = C // groups, OC // groups
+    wk = _row_of_filters(c)
     past = acc == 0 and SIZE * c % LINE == 0 and is_far(dx, pixel, (n1 - n0) * H * W * C)
     for g in range(groups):
         for a in range(min(sh, H)):
@@ -318,12 +359,12 @@ def conv_backward_data(dy, w, dx, n0, n1, acc, geometry, pixel, scratch):
                 for i in range(na):
                     for j in range(nb):
                         tap = (la - i * ta) * kw + lb - j * tb
-                        transpose(w + SIZE * (tap * c * OC + g * o), OC, scratch + SIZE * (i * nb + j) * c * o, c, c, o)
+                        transpose(w + SIZE * (tap * c * OC + g * o), OC, scratch + SIZE * (i * nb + j) * wk * o, wk, c, o)
                 convolve(
                     dy + SIZE * g * o, scratch, dx + SIZE * ((a * W + b) * pixel + g * c), n1 - n0,
                     OH, OW, (H - a + sh - 1) // sh, (W - b + sw - 1) // sw, na, nb, o, c,
                     1, 1, -oa, -ob, max(1, dh * ta // sh), max(1, dw * tb // sw),
-                    OC, c, sw * pixel, sh * W * pixel, H * W * pixel, PAST if past else acc, scratch + SIZE * na * nb * c * o,
+                    OC, wk, sw * pixel, sh * W * pixel, H * W * pixel, PAST if past else acc, scratch + SIZE * na * nb * wk * o,
                 )  # fmt: skip
     if past:
         fence_past()

@@ -1,8 +1,8 @@
 """Products with one to four columns as dot products: vectors along the sums, which a vector of columns would leave mostly empty.
 
-`dots(rows, columns, x, xr, w, wr, depth, y, yr, yc, acc)` computes for rows r and at most `MOST` columns j
+`dots(rows, columns, x, xr, w, wr, parts, xs, ws, depth, y, yr, yc, acc)` computes for rows r and at most `MOST` columns j
 
-    y[r*yr + j*yc] (+)= sum over k < depth of x[r*xr + k] * w[j*wr + k]
+    y[r*yr + j*yc] (+)= sum over p < parts and k < depth of x[r*xr + p*xs + k] * w[j*wr + p*ws + k]
 
 x, w and y are addresses, strides are in elements. acc is as for `micro.panel`, but nothing is written past the caches. Every sum has the
 same bits wherever its row stands.
@@ -20,7 +20,7 @@ from pe_cli.kernels.vectors import VectorCode, call_routine
 MOST = 4
 #: Rows of a block, by (vector registers, columns): every row and column has a sum of vectors in a register.
 ROWS = {(32, 1): 8, (32, 2): 8, (32, 4): 4, (16, 1): 8, (16, 2): 4, (16, 4): 2}
-NAMES = ("rows", "columns", "x", "xr", "w", "wr", "depth", "y", "yr", "yc", "acc")
+NAMES = ("rows", "columns", "x", "xr", "w", "wr", "parts", "xs", "ws", "depth", "y", "yr", "yc", "acc")
 
 
 class _Emitter(VectorCode):
@@ -41,7 +41,7 @@ class _Emitter(VectorCode):
         from pe_cli.kernels.target import vector_registers
 
         b, a = self.b, self.a
-        for stride in ("xr", "wr", "yr", "yc"):
+        for stride in ("xr", "wr", "xs", "ws", "yr", "yc"):
             a[stride] = b.mul(a[stride], self.constant(self.size))
         lanes = self.constant(self.lanes)
         a["whole"], a["rest"] = b.udiv(a["depth"], lanes), b.urem(a["depth"], lanes)
@@ -71,20 +71,27 @@ class _Emitter(VectorCode):
         xs = [b.inttoptr(b.add(x, b.mul(a["xr"], self.constant(r))), self.byte_pointer) for r in range(rows)]
         ws = [b.inttoptr(b.add(a["w"], b.mul(a["wr"], self.column(j))), self.byte_pointer) for j in range(self.width)]
 
-        def body(values: list[Any]) -> list[Any]:
-            at, *sums = values
-            columns = [self.load(self.at(w, at), 0) for w in ws]
+        def vectors(values: list[Any]) -> list[Any]:
+            x_at, w_at, *sums = values
+            columns = [self.load(self.at(w, w_at), 0) for w in ws]
             found = []
             for r, row in enumerate(xs):
-                value = self.load(self.at(row, at), 0)
+                value = self.load(self.at(row, x_at), 0)
                 found += [self.multiply_add(value, w, sums[r * self.width + j]) for j, w in enumerate(columns)]
-            return [b.add(at, self.constant(self.lanes * self.size)), *found]
+            step = self.constant(self.lanes * self.size)
+            return [b.add(x_at, step), b.add(w_at, step), *found]
 
-        self.mask = None
-        values = self.some(a["whole"], [self.constant(0), *[self.zero] * (rows * self.width)], body)
-        self.mask = self.last
-        few = b.zext(b.icmp_signed(">", a["rest"], self.constant(0)), self.i64)
-        _, *sums = self.some(few, values, body)
+        def part(values: list[Any]) -> list[Any]:
+            x_at, w_at, *_ = values
+            self.mask = None
+            values = self.some(a["whole"], values, vectors)
+            self.mask = self.last
+            few = b.zext(b.icmp_signed(">", a["rest"], self.constant(0)), self.i64)
+            _, _, *sums = self.some(few, values, vectors)
+            return [b.add(x_at, a["xs"]), b.add(w_at, a["ws"]), *sums]
+
+        start = [self.constant(0), self.constant(0), *[self.zero] * (rows * self.width)]
+        _, _, *sums = self.some(a["parts"], start, part)
         totals = self.totals(sums)
         for j in range(self.width):
             if j < MOST - 1:

@@ -159,10 +159,10 @@ def _narrow(transposed, m, n, k, a, lda, b, ldb, acc, c, cr, cc, scratch):
         depth = min(DEPTH * 4 // SIZE, k - done)
         add = 1 if done > 0 else acc
         if transposed:
-            dots(m, n, a + SIZE * done, lda, b + SIZE * done, ldb, depth, c, cr, cc, add)
+            dots(m, n, a + SIZE * done, lda, b + SIZE * done, ldb, 1, 0, 0, depth, c, cr, cc, add)
         else:
             transpose(b + SIZE * done * ldb, ldb, scratch, depth, depth, n)
-            dots(m, n, a + SIZE * done, lda, scratch, depth, depth, c, cr, cc, add)
+            dots(m, n, a + SIZE * done, lda, scratch, depth, 1, 0, 0, depth, c, cr, cc, add)
         done += depth
         if done >= k:
             break
@@ -194,7 +194,7 @@ def _apart(ta, tb, m, n, k, a, lda, b, ldb, add, c, ldc, scratch, row):
         transpose(b, ldb, scratch, k, k, n)
     w, wr = (b, ldb) if tb else (scratch, k)
     for j in range(0, n, MOST):
-        dots(m, min(MOST, n - j), a, lda, w + SIZE * j * wr, wr, k, c + SIZE * j, ldc, 1, add)
+        dots(m, min(MOST, n - j), a, lda, w + SIZE * j * wr, wr, 1, 0, 0, k, c + SIZE * j, ldc, 1, add)
 
 
 @helper
