@@ -144,7 +144,7 @@ def backward_data(x: Addr, w: Addr, y: Addr, n: Int, g: Addr, scratch: Addr):
 def backward_weight(x: Addr, w: Addr, y: Addr, n: Int, g: Addr, scratch: Addr):
     a = pointer_i64(g)
     geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
-    conv_backward_weight(x, y, w, 0, n, 0, a[6], 0, geometry)
+    conv_backward_weight(x, y, w, 0, n, 0, a[6], 0, geometry, scratch)
 
 
 @kernel

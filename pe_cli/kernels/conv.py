@@ -29,13 +29,13 @@ PIXELS = 192
 LARGE = 96 * 1024
 #: Most columns in a block of vectors: three registers of 16 float32.
 BLOCK_COLUMNS = 48
-#: Terms of a sum, and of a row of taps, from which on few output channels that leave most of a unit empty are dot products.
+#: Terms of a sum, and of a row of taps, from which on few output channels that leave most of a unit empty are done apart.
 APART, APART_ROW = 128, 32
 
 
 @helper
 def _apart_room(terms, columns):
-    """Return the elements of scratch for the filters of the columns that are dot products, in whole lines."""
+    """Return the elements of scratch for the filters of the columns that are done apart, in whole lines."""
     return (MOST * terms + 15) // 16 * 16 if columns % 16 else 0
 
 
@@ -109,8 +109,13 @@ def _by_taps(d, used, image, w, out, shape, filters, steps, xp, wk, yp, yr):
 
 
 @helper
-def _left_over(filters, dense):
-    """Return how many last output channels are dot products, because they would leave a unit mostly empty; dense: as in `_convolve`."""
+def left_over(filters, dense):
+    """Return how many last output channels are done apart, because they would leave a unit mostly empty.
+
+    Args:
+        filters: (kh, kw, C, OC).
+        dense: whether the taps of a row see pixels that lie side by side, with all of their channels.
+    """
     kh, kw, C, OC = filters
     extra = OC % UNIT
     few = extra <= MOST and 2 * extra <= UNIT
@@ -145,7 +150,7 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc, s
     dense = dw == 1 and xp == C
     few_inside = acc != 1 and 2 * (w1 - w0) < OW
     terms = kh * kw * C
-    extra = _left_over(filters, dense)
+    extra = left_over(filters, dense)
     if extra > 0:
         transpose(w + SIZE * (OC - extra), wk, scratch, terms, terms, extra)
     for n in range(images):

@@ -52,7 +52,8 @@ def backward_data_depthwise(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch:
 @kernel
 def backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
     """dw = gradient of the filters, of their rows from low to high."""
-    conv_backward_weight(x, dy, filters, 0, n, low, high, 0, geometry_of(g))
+    scratch = filters + SIZE * g[5] * (g[2] // g[14]) * g[6] * g[7]
+    conv_backward_weight(x, dy, filters, 0, n, low, high, 0, geometry_of(g), scratch)
     hwio_to_oihw(filters, dw, g[5], g[2] // g[14], g[6], g[7], low, high)
 
 

@@ -37,7 +37,7 @@ def backward_data(dy: Addr, w: Addr, dx: Addr, n0: Int, n1: Int, acc: Int, g: Ad
 def backward_weight(x: Addr, dy: Addr, dw: Addr, n0: Int, n1: Int, a0: Int, a1: Int, acc: Int, g: Addr, scratch: Addr):
     a = pointer_i64(g)
     geometry = (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14])
-    conv_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry)
+    conv_backward_weight(x, dy, dw, n0, n1, a0, a1, acc, geometry, scratch)
 
 
 @kernel
@@ -167,6 +167,13 @@ CASES = [
     pytest.param(Case((2, 40, 56, 40), 24, (3, 3), pads=ONE), id="an image larger than a block of the filter gradient"),
     pytest.param(Case((2, 5, 5, 130), 90, (3, 3), pads=ONE), id="filters that are packed"),
     pytest.param(Case((2, 5, 5, 260), 180, (3, 3), (2, 2), ONE, groups=2), id="filters of two groups that are packed"),
+    pytest.param(Case((2, 12, 12, 20), 50, (5, 5)), id="5x5 of 20 channels to 50: 2 and 4 are left over"),
+    pytest.param(Case((2, 9, 7, 35), 33, (3, 3), pads=ONE), id="1 and 3 channels left over"),
+    pytest.param(Case((2, 12, 11, 20), 18, (3, 3), (2, 1), (2, 1, 1, 0), (2, 1)), id="left over, stride and dilation along the height"),
+    pytest.param(Case((2, 40, 56, 34), 36, (3, 3), pads=ONE), id="left over, an image larger than a block of the filter gradient"),
+    pytest.param(Case((2, 5, 5, 130), 98, (3, 3), pads=ONE), id="left over, filters that are packed"),
+    pytest.param(Case((2, 4, 3, 34), 20, (5, 5), pads=(2, 2, 2, 2)), id="left over, no inner outputs"),
+    pytest.param(Case((2, 7, 6, 34), 3, (3, 3), pads=ONE), id="three channels"),
     pytest.param(Case((2, 8, 8, 6), 9, (3, 3), pads=ONE, groups=3), id="three groups"),
     pytest.param(Case((1, 6, 6, 8), 8, (1, 1), groups=2), id="1x1 in two groups"),
     pytest.param(Case((2, 8, 8, 6), 6, (3, 3), pads=ONE, groups=6), id="depthwise"),
@@ -242,6 +249,22 @@ def test_a_gradient_of_images_that_is_added_has_the_bits_of_a_sum(call, guarded,
 )
 def test_small_images_go_by_taps(size, taps, outputs, pad, once):
     assert adds_images_at_once(size, taps, outputs, 1, pad, 1) is once
+
+
+@pytest.mark.parametrize("cut", range(1, 5))
+def test_channels_left_over_have_the_same_bits_however_work_is_split(call, guarded, rng, cut):
+    case = Case((5, 12, 9, 20), 34, (3, 3), pads=ONE)
+    x, w, dy = arrays(case, "float32", guarded, rng)
+    scratch = guarded((case.scratch(conv_backward_data_scratch),), "float32")
+    whole, parts = ([np.full_like(a, np.nan) for a in (dy, x, w)] for _ in range(2))
+    for (y, dx, dw), images, taps in ((whole, [(0, 5)], [(0, 3)]), (parts, [(0, cut), (cut, 5)], [(0, cut % 3), (cut % 3, 3)])):
+        for n0, n1 in images:
+            call(forward, "float32", x, w, y, n0, n1, case.geometry, scratch)
+            call(backward_data, "float32", dy, w, dx, n0, n1, 0, case.geometry, scratch)
+        for a0, a1 in taps:
+            call(backward_weight, "float32", x, dy, dw, 0, 5, a0, a1, 0, case.geometry, scratch)
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("groups", [pytest.param(1, id="one group"), pytest.param(6, id="depthwise")])
