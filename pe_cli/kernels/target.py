@@ -20,8 +20,12 @@ def cpu_name() -> str:
 
 @functools.cache
 def features() -> str:
-    """Return LLVM's feature string, such as `+avx2,+fma,...`; sorted, so that it can key a cache."""
-    return ",".join(sorted(f"{'+' if on else '-'}{name}" for name, on in llvm.get_host_cpu_features().items()))
+    """Return LLVM's feature string, such as `+avx2,+fma,...`; sorted, so that it can key a cache.
+
+    For Intel's processors LLVM makes vectors of half a register, against lower clocks of some; where kernels' own are whole, it shall not.
+    """
+    found = llvm.get_host_cpu_features() | ({"prefer-256-bit": False} if vector_bytes() == 64 else {})
+    return ",".join(sorted(f"{'+' if on else '-'}{name}" for name, on in found.items()))
 
 
 @functools.cache
