@@ -26,7 +26,7 @@ _BLOCK = re.compile(r"(?:<!-- (?P<word>file|needs|measured)(?:: (?P<name>\S+))? 
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w])")
 _VOLATILE = (
     (re.compile(r"-\d{8}-\d{6}(-\d+)?"), "-TIME"),
-    (re.compile(r"(on|auto) +(\d+) cpu \([^)]*\)"), r"\1 \2 cpu (WHY)"),
+    (re.compile(r"(on|auto) +\d+ cpu \([^)]*\)"), r"\1 N cpu (WHY)"),
     (re.compile(r"[\d,.]+(e-?\d+)? ?(s|ms|samples/s|%|B|KiB|MiB|KB|kernels)(?![\w/])"), r"N \2"),
 )
 #: How far a number with a point may be off, by itself and in relation to what is shown.
