@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pe_cli.core.types import TensorType
-from pe_cli.execute.operations import operations
+from pe_cli.execute.operations import most_parts, operations
 from pe_cli.ops.areas import ENOUGH, ENOUGH_BYTES
 from pe_cli.ops.registry import find
 from pe_cli.program.ir import Block, Operator, Role
 
 #: What one core does, roughly: operations and bytes a microsecond; bytes that another core has just written take longer.
 OPERATIONS, BYTES, MOVED = 100_000, 40_000, 10_000
-#: Microseconds that a cut op takes longer, because its threads wait for each other; and by how much, because they never take equally long.
-BARRIER, UNEVEN = 2.0, 1.02
+#: Microseconds that a cut op takes longer, because its threads wait for each other; and how much longer for every further thread,
+#: because they never take equally long.
+BARRIER, UNEVEN = 2.0, 0.02
 #: More threads than any op has parts: for what becomes a part of a product, and waits for nobody.
 MAX_PARTS = 1 << 30
 #: How many times the longest way through its ops a thread has to do before ops are left whole.
@@ -43,7 +44,12 @@ class Cost:
         parts = min(threads, self.parts)
         if parts < 2:
             return self.time + self.touched * (threads - 1) / threads / MOVED
-        return UNEVEN * self.time / parts + BARRIER * (self.parts < MAX_PARTS)
+        return shared_time(self.time, parts) + BARRIER * (self.parts < MAX_PARTS)
+
+
+def shared_time(time: float, threads: int) -> float:
+    """Return what takes so long on one thread where several share it: the last of them counts."""
+    return time / threads * (1 + UNEVEN * (threads - 1))
 
 
 def costs(ops: Iterable[Operator], block: Block, type_of: Callable[[str], TensorType | None]) -> list[Cost]:
@@ -65,7 +71,8 @@ def costs(ops: Iterable[Operator], block: Block, type_of: Callable[[str], Tensor
         bias = of.name == "elementwise_add" and any(block.var(n).persistable for n in op.inputs.get("Y", ()))
         update = op.role is Role.OPTIMIZE and not op.inputs.get("Rows")
         if of.cut:
-            parts = counted // ENOUGH if counted else touched // ENOUGH_BYTES
+            most = most_parts(op, type_of)  # type: ignore[arg-type]
+            parts = min(counted // ENOUGH if counted else touched // ENOUGH_BYTES, MAX_PARTS if most is None else most)
         else:
             parts = MAX_PARTS if update or bias or of.name == "relu" else 1
         found.append(Cost((counted or 0) / OPERATIONS + touched / BYTES, touched, parts, reads, writes))
@@ -101,5 +108,5 @@ def on_threads(ops: Sequence[Cost], threads: int) -> float:
     if threads == 1:
         return alone
     if wide(ops, threads):
-        return alone * UNEVEN / threads
-    return max(alone * UNEVEN / threads, longest(ops, lambda op: op.on(threads)))
+        return shared_time(alone, threads)
+    return max(shared_time(alone, threads), longest(ops, lambda op: op.on(threads)))

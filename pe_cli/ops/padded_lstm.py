@@ -136,6 +136,11 @@ def padded_lstm(
     )
 
 
+def groups_of(batch: int) -> int:
+    """Return how many groups so many samples make."""
+    return max(1, min(MOST_GROUPS, batch // GROUP_ROWS))
+
+
 def _fits(got: Sequence[int], wanted: Sequence[int]) -> bool:
     """Whether shapes agree, where both are known."""
     return len(got) == len(wanted) and all(a == b or -1 in (a, b) for a, b in zip(got, wanted, strict=True))
@@ -152,7 +157,7 @@ class Sizes:
         self.inputs = x.shape[2]
         self.units = o.input("WeightHh").shape[0]
         self.wide = wide_of(self.units)
-        count = max(1, min(MOST_GROUPS, self.batch // GROUP_ROWS))
+        count = groups_of(self.batch)
         ends = [self.batch * i // count for i in range(count + 1)]
         self.groups = [(a, b - a) for a, b in itertools.pairwise(ends) if b > a]
 
@@ -220,6 +225,13 @@ def padded_lstm_flops(x: TensorType, w_ih: TensorType, w_hh: TensorType, *others
     """Return those of the products with both weights, for every step of every sample."""
     del others, attrs
     return 2 * x.shape[0] * x.shape[1] * (product(w_ih.shape) + product(w_hh.shape))
+
+
+@padded_lstm.most_parts
+def padded_lstm_parts(x: TensorType, *others: TensorType | None, time_major: bool, **attrs: object) -> int:
+    """Return the groups: they are cut by the shapes alone."""
+    del others, attrs
+    return groups_of(x.shape[1 if time_major else 0])
 
 
 @padded_lstm.grad(uses="Input WeightIh WeightHh Lengths Gates Cells States").lower("cpu")

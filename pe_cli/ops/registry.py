@@ -161,6 +161,7 @@ class OpDef:
         by_rows: with an input Rows, what it does for one of them touches nothing else, so that several threads may share them.
         spreads: an update whose CPU lowering does it in `Lowering.shares` parts, and adds up the gradients of several devices itself.
         cut: its CPU lowering, and that of its gradient, are cut into parts that `Lowering.threads` share.
+        parts: how many parts at most, of types as `infer` has them, where that is not a matter of how much there is to do.
         adds: outputs of a gradient op that it adds to what `X@ADDTO` holds, where that is given.
         descends: outputs of a gradient op, among `adds`, of which it subtracts `X@RATE` times the gradient, where that is given, too.
         overwrites: attributes -> why it had better not with these; empty where it may.
@@ -191,6 +192,7 @@ class OpDef:
         self.descends: tuple[str, ...] = ()
         self.overwrites: Callable[[Mapping[str, Any]], str] | None = None
         self.flops: Callable[..., int] | None = None
+        self.parts: Callable[..., int] | None = None
         self.module = ""
         self.layout: Any = None
         self.reports = False
@@ -295,6 +297,11 @@ class OpDef:
     def count(self, fn: Callable[..., int]) -> Callable[..., int]:
         """Register floating-point operations of one call: called like `infer`."""
         self.flops = fn
+        return fn
+
+    def most_parts(self, fn: Callable[..., int]) -> Callable[..., int]:
+        """Register `parts`: called like `infer`."""
+        self.parts = fn
         return fn
 
     def check_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from pe_cli.build.build import load_and_build
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.cost import BARRIER, OPERATIONS, UNEVEN, Cost, on_threads, wide
+from pe_cli.execute.cost import BARRIER, OPERATIONS, UNEVEN, Cost, costs, on_threads, wide
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.operations import operations
 from pe_cli.execute.work import Layout, best_layout, step_costs
@@ -15,6 +18,8 @@ from pe_cli.layers.registry import find
 from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program
+
+CONFIGS = Path(__file__).parents[2] / "configs" / "bench"
 
 
 def network(width: int, train: bool = True, batched: bool = True) -> Program:
@@ -108,7 +113,8 @@ def test_threads_take_no_less_than_their_share_and_the_longest_way():
     ops = [Cost(30.0, 0, 1, (), ("a",)), Cost(30.0, 0, 1, (), ("b",)), Cost(10.0, 0, 1, ("a", "b"), ("c",))]
     assert on_threads(ops, 1) == 70
     assert on_threads(ops, 2) == 40  # one of the first two beside the other
-    assert on_threads([Cost(100.0, 0, 4, (), ("a",))], 2) == UNEVEN * 50 + BARRIER
+    assert on_threads([Cost(100.0, 0, 4, (), ("a",))], 2) == (1 + UNEVEN) * 50 + BARRIER
+    assert on_threads([Cost(100.0, 0, 4, (), ("a",))], 4) == pytest.approx((1 + 3 * UNEVEN) * 25 + BARRIER)
 
 
 def test_ops_are_left_whole_where_threads_have_enough_side_by_side():
@@ -126,7 +132,31 @@ def test_ops_are_left_whole_where_threads_have_enough_side_by_side():
     tower = [Cost(50.0, 0, 4, (f"{i}",), (f"{i}",)) for i in range(4)]
     assert wide(tower, 2)
     assert not wide(tower, 3)
-    assert on_threads(tower, 2) == UNEVEN * 100
+    assert on_threads(tower, 2) == (1 + UNEVEN) * 100
+
+
+def test_a_recurrence_has_as_many_parts_as_groups_of_samples():
+    def of(batch: int, time_major: bool) -> set[int]:
+        block = Program("lstm").global_block()
+        shapes = {"Input": (7, batch, 300) if time_major else (batch, 7, 300), "WeightIh": (300, 2048), "WeightHh": (512, 2048)}
+        for name, shape in shapes.items():
+            block.create_var(name, TensorType(shape))
+        outs = ["Out", "LastH", "LastC", "Gates", "Cells", "States"]
+        op = block.append_op("padded_lstm", {s: s for s in shapes}, {s: s for s in outs}, {"time_major": time_major})
+        return {c.parts for c in costs([op], block, lambda name: block.var(name).type)}
+
+    assert [of(batch, time_major) for batch in (8, 16, 32, 200) for time_major in (False, True)] == [{1}, {1}, {1}, {1}, {2}, {2}, {4}, {4}]
+
+
+@pytest.mark.parametrize(("name", "batch", "two", "four"), [
+    pytest.param("lstm", 32, Layout(1, 2), Layout(4, 4), id="a recurrence of two groups of samples"),
+    pytest.param("mlp", 64, Layout(1, 2), Layout(1, 4), id="few rows, many weights"),
+    pytest.param("branches", 128, Layout(1, 2), Layout(1, 4), id="towers"),
+    pytest.param("mobilenet_v1", 16, Layout(2, 2), Layout(4, 4), id="images"),
+])  # fmt: skip
+def test_workloads_are_shared_as_was_fastest_on_machines_with_two_and_four_cores(name, batch, two, four):
+    _, built = load_and_build(CONFIGS / f"{name}.yaml", ())
+    assert [best_layout(built.train, batch, cores) for cores in (2, 4)] == [two, four]
 
 
 def test_a_step_counts_its_products_and_bytes():
