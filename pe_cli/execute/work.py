@@ -13,6 +13,8 @@ from pe_cli.program.ir import Program, Role
 
 #: Microseconds that a step takes longer for every further thread: to wake it, wait for it, and feed its device.
 THREAD = 60
+#: Samples that a device has at least where a layer takes statistics of its batch: of fewer they are too rough to train with.
+LEAST = 4
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ def best_layout(program: Program, samples: int, most: int) -> Layout:
     def shared(n: int) -> float:
         return on_threads(ops, n) + THREAD * (n - 1) + weights * (n - 1) / n
 
-    devices = min(range(1, min(most, samples) + 1), key=data)
+    own = any(op.type == "batch_norm" and not op.attrs["is_test"] for op in block.ops)  # statistics of a device's own samples
+    devices = min(range(1, min(most, max(1, samples // LEAST) if own else samples) + 1), key=data)
     threads = min(range(1, most + 1), key=shared)
     if shared(threads) < data(devices):
         return Layout(1, threads)

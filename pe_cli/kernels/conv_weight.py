@@ -104,6 +104,14 @@ def _weights(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc, scra
 
 
 @helper
+def _rows_seen(a, r0, r1, H, OH, sh, ph, dh):
+    """Return from which row to which, of outputs r0 to r1, row a of taps lies on the image, and the image's row under it at the first."""
+    low, high = outputs_inside(OH, H, 1, sh, ph - a * dh, 1)
+    low = max(low, r0)
+    return low, max(min(high, r1), low), low * sh + a * dh - ph
+
+
+@helper
 def _left_over_block(x, dy, sums, images, shape, filters, steps, xp, yp, a0, a1, acc, r0, r1, extra):
     """Do `_weights_block` for the channels that are left over: sums are [extra, kh, kw, C]."""
     H, W, OH, OW = shape
@@ -112,10 +120,7 @@ def _left_over_block(x, dy, sums, images, shape, filters, steps, xp, yp, a0, a1,
     terms = kh * kw * C
     w0, w1 = outputs_inside(OW, W, kw, sw, pw, 1)
     for a in range(a0, a1):
-        low, high = outputs_inside(OH, H, 1, sh, ph - a * dh, 1)
-        low = max(low, r0)
-        high = max(min(high, r1), low)
-        top = low * sh + a * dh - ph
+        low, high, top = _rows_seen(a, r0, r1, H, OH, sh, ph, dh)
         for j in range(-1, OW):
             if j >= 0 and w0 <= j < w1:
                 continue
@@ -162,10 +167,7 @@ def _weights_block(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc
         _touch_images(x, images, H, W, C, xp, sw)
         _touch_images(dy, images, OH, OW, OC + extra, yp, 1)
     for a in range(a0, a1):
-        low, high = outputs_inside(OH, H, 1, sh, ph - a * dh, 1)
-        low = max(low, r0)
-        high = max(min(high, r1), low)
-        top = low * sh + a * dh - ph
+        low, high, top = _rows_seen(a, r0, r1, H, OH, sh, ph, dh)
         left = (OC + UNIT - 1) // UNIT
         column = 0
         while left > 0:

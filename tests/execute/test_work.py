@@ -153,6 +153,8 @@ def test_a_recurrence_has_as_many_parts_as_groups_of_samples():
     pytest.param("mlp", 64, Layout(1, 2), Layout(1, 4), id="few rows, many weights"),
     pytest.param("branches", 128, Layout(1, 2), Layout(1, 4), id="towers"),
     pytest.param("mobilenet_v1", 16, Layout(2, 2), Layout(4, 4), id="images"),
+    pytest.param("resnet50", 8, Layout(2, 2), Layout(1, 4), id="images, too few for the statistics of four devices"),
+    pytest.param("resnet50", 6, Layout(1, 2), Layout(1, 4), id="images, too few for those of two"),
 ])  # fmt: skip
 def test_workloads_are_shared_as_was_fastest_on_machines_with_two_and_four_cores(name, batch, two, four):
     _, built = load_and_build(CONFIGS / f"{name}.yaml", ())
