@@ -10,7 +10,7 @@ from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.far import DISTANCE, is_large, prefetch_run
 from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, PtrU8, Real, T, helper, kernel
-from pe_cli.kernels.random import WORD_BLOCKS, fill_words, philox
+from pe_cli.kernels.random import WORD_BLOCKS, fill_words, philox_7
 from pe_cli.ops.cuda import also_on_cuda
 from pe_cli.ops.lowering import STEP, Lowering
 from pe_cli.ops.registry import Attr, Sample, Scalar, op
@@ -95,7 +95,7 @@ def dropout(
 
     Training: Out = X where Mask, else 0; with upscale_in_train divided by (1 - dropout_prob).
     Inference (is_test): Out = X (1 - dropout_prob); with upscale_in_train Out = X.
-    Value i of the whole batch is kept where word i of Philox4x32-10, keyed by the seed and counted by (i, step), is at
+    Value i of the whole batch is kept where word i of Philox4x32-7, keyed by the seed and counted by (i, step), is at
     least dropout_prob * 2**32; so neither threads nor devices change a mask.
 
     Args:
@@ -164,7 +164,7 @@ def drop_cuda(
     """The same mask, one thread an element, each with its own block of four words."""
     at = 0 if fixed else step[0]
     for i in range(n):
-        a, b, c, d = philox(seed, at, (first + i) >> 2)
+        a, b, c, d = philox_7(seed, at, (first + i) >> 2)
         which = (first + i) & 3
         word = (a if which == 0 else b) if which < 2 else (c if which == 2 else d)
         kept = word - 0x80000000 >= limit

@@ -60,9 +60,17 @@ def test_the_share_of_dropped_values_is_the_chance(p):
     assert stats.binomtest(int(mask.size - mask.sum()), mask.size, p).pvalue > 1e-3
 
 
+def test_neighbours_and_steps_are_dropped_independently():
+    x = np.ones((500, 400), np.float32)
+    flat, other = masks(1, x).ravel() - 0.5, masks(1, x, step=1).ravel() - 0.5
+    for lag in (1, 2, 3, 4, 5, 8, 16, 400):
+        assert abs(np.corrcoef(flat[:-lag], flat[lag:])[0, 1]) < 4 / np.sqrt(x.size)
+    assert abs(np.corrcoef(flat, other)[0, 1]) < 4 / np.sqrt(x.size)
+
+
 def test_value_i_is_kept_where_word_i_is_at_least_the_chance():
     mask = run_op("dropout", {"X": np.ones((3, 7))}, {"dropout_prob": 0.3, "seed": 11})["Mask"].ravel()
-    words = [w for block in range(6) for w in philox([block, 0, 0, 0], [11 & MASK, 0])]
+    words = [w for block in range(6) for w in philox([block, 0, 0, 0], [11 & MASK, 0], rounds=7)]
     assert list(mask) == [int(w >= 0.3 * 2**32) for w in words[:21]]
 
 
