@@ -98,7 +98,7 @@ def _measure(job: Job, steps: int, warmup: int, max_seconds: float | None) -> di
             "nothing to read: the model fetches no single number", at=job.run.model.at, hint="add fetches: [loss]"
         )
     name = next(iter(names.values()))
-    feed = next(iter(job.loader(split, program, job.batch_size).epoch(0)))
+    feed = job.loader(split, program, job.batch_size).first()
     executor = job.executor(program)
     number = 0
 

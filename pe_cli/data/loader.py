@@ -110,6 +110,10 @@ class Loader:
         batches = self._batches(e, start_batch)
         return Prefetch(batches, self._prefetch, f"prefetch epoch {e}") if self._prefetch else batches
 
+    def first(self) -> Batch:
+        """Return the first batch, without a thread that makes those after it; see `epoch` for what it is and raises."""
+        return next(iter(self._batches(0, 0)))
+
     def _batches(self, e: int, start_batch: int) -> Iterator[Batch]:
         order = self.order(e)
         for start in range(start_batch * self.batch_size, len(order), self.batch_size):

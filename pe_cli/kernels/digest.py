@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import sys
 import types
 from typing import Any
@@ -15,33 +16,34 @@ from pe_cli.kernels.lang import Helper, Intrinsic, Kernel, PerType, Routine, Sha
 ROUTINE = "routine "
 
 
-def _code(code: types.CodeType, out: list[str]) -> None:
-    out.append(code.co_code.hex())
-    out.append(repr(code.co_names) + repr(code.co_varnames) + repr(code.co_freevars))
+@functools.cache
+def _code(code: types.CodeType) -> tuple[str, ...]:
+    """Return what a function's code says; many kernels reach the same helpers."""
+    out = [code.co_code.hex(), repr(code.co_names) + repr(code.co_varnames) + repr(code.co_freevars)]
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
-            _code(const, out)
+            out += _code(const)
         elif isinstance(const, frozenset):
             out.append(repr(sorted(map(repr, const))))
         else:
             out.append(repr(const))
+    return tuple(out)
 
 
-def _names(code: types.CodeType) -> set[str]:
-    found = set(code.co_names)
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            found |= _names(const)
-    return found
+@functools.cache
+def _names(code: types.CodeType) -> tuple[str, ...]:
+    """Return the names that a function's code has, in order."""
+    inner = (_names(const) for const in code.co_consts if isinstance(const, types.CodeType))
+    return tuple(sorted({*code.co_names, *itertools.chain.from_iterable(inner)}))
 
 
 def _function(fn: types.FunctionType, dtype: str, out: list[str], seen: set[int]) -> None:
     if id(fn) in seen:
         return
     seen.add(id(fn))
-    _code(fn.__code__, out)
+    out += _code(fn.__code__)
     cells = [cell.cell_contents for cell in fn.__closure__ or ()]
-    reached = [(name, fn.__globals__[name]) for name in sorted(_names(fn.__code__)) if name in fn.__globals__]
+    reached = [(name, fn.__globals__[name]) for name in _names(fn.__code__) if name in fn.__globals__]
     for name, value in [*zip(fn.__code__.co_freevars, cells, strict=True), *reached]:
         out.append(name)
         _value(value, dtype, out, seen)

@@ -21,7 +21,7 @@ def profile_job(job: Job, steps: int) -> Profile:
     program = job.built.train or job.built.eval
     split = "train" if job.built.train is not None else "eval"
     executor = job.executor(program)
-    feed = next(iter(job.loader(split, program, job.batch_size).epoch(0)))
+    feed = job.loader(split, program, job.batch_size).first()
     return run_profile(executor, feed, list(dict.fromkeys(job.numbers(program).values())), steps)
 
 

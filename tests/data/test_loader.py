@@ -110,6 +110,13 @@ def test_what_a_reader_raises_arrives_once_after_the_batches_before_it(prefetch)
     assert list(batches) == []
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_the_first_batch_is_that_of_the_first_epoch_and_needs_no_other_sample(shuffle):
+    load = loader(20, 4, shuffle=shuffle)
+    assert labels([load.first()]) == labels(load.epoch(0))[:1]
+    assert labels([Loader(Numbers(10, fail_at=4), FEEDS, TYPES, 4).first()]) == [[0, 1, 2, 3]]
+
+
 def test_leaving_the_loop_early_ends_the_thread():
     for _ in loader(1000, 1).epoch(0):
         break
