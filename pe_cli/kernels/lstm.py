@@ -10,6 +10,7 @@ A group's facts are a record of integers (see `GROUP`); its arrays begin at its 
 # ruff: noqa: C901, PLR0912 - kernels loop in loops
 from __future__ import annotations
 
+from pe_cli.kernels.far import prefetch_run
 from pe_cli.kernels.gemm import gemm, last_strip, strips_product
 from pe_cli.kernels.lang import SIZE, Ptr, PtrI64, T, address, apart, helper, kernel, pointer
 from pe_cli.kernels.vecmath import sigmoid, tanh
@@ -173,7 +174,8 @@ def backward_steps(
     """All steps of a group, backwards; dw_ih, dw_hh and dbias are the group's own, everything from dgates on is scratch.
 
     Each chunk of steps gives its part of the weights' gradients while its gates are still in L2. Products with states ask
-    for the activations of the steps that come next: they were kept by the forward pass, and have left it since.
+    for the activations of the steps that come next, and each sample's step for the cell and the gradient of the one before: all have left
+    L2 since they were made.
     """
     record = _record(g)
     first, rows, steps, inputs, units, wide, chunk, reverse, given, _, _, out_sample, out_step = record
@@ -209,6 +211,10 @@ def backward_steps(
                 else:
                     for j in range(row):
                         dgates[to + r * row + j] = T(0)
+                if s > 0:
+                    prefetch_run(cells, states_at + ((s - 1) * rows + r) * wide, wide)
+                    if given & 8:
+                        prefetch_run(dout, (first + r) * out_sample + _time(s - 1, length, reverse) * out_step, units)
             if s > 0 or given & 128:
                 soon = 0
                 if s % asked == 0 and s >= asked:
