@@ -112,7 +112,7 @@ class Loader:
 
     def first(self) -> Batch:
         """Return the first batch, without a thread that makes those after it; see `epoch` for what it is and raises."""
-        return next(iter(self._batches(0, 0)))
+        return next(self._batches(0, 0))
 
     def _batches(self, e: int, start_batch: int) -> Iterator[Batch]:
         order = self.order(e)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import TensorType, check_dtype
@@ -14,7 +14,6 @@ from pe_cli.ops.registry import OpDef, find, infer_types
 
 #: Stands for a variable that a list slot leaves out.
 EMPTY = "@EMPTY@"
-Part = TypeVar("Part", "Variable", "Operator")
 
 
 class Role(StrEnum):
@@ -108,13 +107,6 @@ class Operator:
     def output_names(self) -> list[str]:
         """Return every variable written, in slot order."""
         return [n for names in self.outputs.values() for n in names if n != EMPTY]
-
-
-def _twin(of: Part, **other: Any) -> Part:
-    """Return a variable or operator that has all that another one has, but for some fields; in a third of a constructor's time."""
-    made = object.__new__(type(of))
-    vars(made).update(vars(of), **other)
-    return made
 
 
 class Block:
@@ -395,10 +387,11 @@ class Program:
             copy = type(block)(made, block.index)
             made.blocks.append(copy)
             for v in block.vars.values():
-                copy.vars[v.name] = _twin(v, block=copy)
+                fields = {k: val for k, val in vars(v).items() if k != "block"}
+                copy.vars[v.name] = type(v)(copy, **fields)
             for o in block.ops:
                 attrs = {**o.attrs, "is_test": True} if for_test and "is_test" in o.attrs else dict(o.attrs)
                 ins = {s: list(n) for s, n in o.inputs.items()}
                 outs = {s: list(n) for s, n in o.outputs.items()}
-                copy.ops.append(_twin(o, inputs=ins, outputs=outs, attrs=attrs, role_vars=list(o.role_vars)))
+                copy.ops.append(type(o)(o.type, ins, outs, attrs, o.role, list(o.role_vars), o.at, o.scope))
         return made
