@@ -26,8 +26,8 @@ GROUPS = {
     "Look up": ("ops", "schema", "devices", "completion"),
 }
 
-#: Objects that may be made before the collector looks for cycles among them. Making a program and its plan makes some 200,000, of a
-#: large model 600,000, all of which stay: to look at them again and again is a tenth of the time to the first step.
+#: Objects that may be made before the collector looks for cycles among them. Making a program and its plan makes 225,000 of
+#: MobileNet and 330,000 of ResNet-50, all of which stay: to look at them again and again is a tenth of the time to the first step.
 GARBAGE = 1_000_000
 
 WELCOME = """pe trains neural networks that are declared in YAML.
