@@ -16,7 +16,7 @@ from pe_cli.devices.loans import Loans
 from pe_cli.devices.memory import Arena
 from pe_cli.devices.parts import in_order, pieces, settle
 from pe_cli.devices.pool import runners
-from pe_cli.devices.protocol import Progress, Spot, Stalled, Takers, Timeline, Work
+from pe_cli.devices.protocol import Loan, Progress, Spot, Stalled, Takers, Timeline, Work
 from pe_cli.devices.stall import StampedStep
 from pe_cli.devices.stamps import StampedTape
 from pe_cli.devices.tape import Chain, Instruction, Tape, word
@@ -81,6 +81,7 @@ class CpuStep:
             instructions += [self._instruction(i, c, instance, room) for c, instance in zip(row, of, strict=True)]
         joined = self._chains(works, calls, threads) if threads > 1 else []
         self.tape = Tape(instructions, found, joined, threads)
+        self._loans.renew(self.tape)
         self._waits = [w.waits for w in works]
         self._parts = found, joined, threads
         self._stamped: StampedTape | None = None
@@ -139,7 +140,7 @@ class CpuStep:
         for work, row in rows.items():
             self._real[work] = [c is not NOTHING for c in row]
         tapes = self._tapes()
-        self._loans.end(tapes)
+        self._loans.end()
         self._spot = spot
         places = (i for work in rows for i in range(self._first[work], self._first[work + 1]))
         for i, (work, call, instance) in zip(places, made, strict=True):
@@ -155,9 +156,9 @@ class CpuStep:
     def _tapes(self) -> list[Tape]:
         return [tape for tape in (self.tape, self._stamped) if tape is not None]
 
-    def lend(self, spot: Spot, array: np.ndarray[Any, Any] | None) -> bool:
-        """Read an array in the place of what lies at a spot, from the next step on; see `Step.lend`."""
-        return self._loans.lend(self._tapes(), spot, array)
+    def loan(self, spot: Spot) -> Loan | None:
+        """Return what lets the step read arrays in the place of what lies at a spot; see `Step.loan`."""
+        return self._loans.loan(spot)
 
     def watch(self, seconds: float, tell: Callable[[Stalled], PeError]) -> None:
         """Watch every step from now on.

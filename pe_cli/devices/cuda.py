@@ -258,10 +258,9 @@ class CudaStep:
         del calls, spot
         return False
 
-    def lend(self, spot: Spot, array: np.ndarray[Any, Any] | None) -> bool:
-        """Return False: the device has memory of its own."""
-        del spot, array
-        return False
+    def loan(self, spot: Spot) -> None:
+        """Return None: the device has memory of its own."""
+        del spot
 
     def run_timed(self, step: int) -> tuple[tuple[int, list[int]] | None, Timeline]:
         """Run like `run`, but wait for each launch, so that the host's clock sees how long it takes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,14 +15,61 @@ Array = np.ndarray[Any, Any]
 Key = tuple[int, int]
 
 
+def address(array: Array) -> int:
+    """Return where a contiguous array begins."""
+    try:  # NumPy's own ways to say it describe the whole array, which takes ten times as long
+        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
+    except (TypeError, ValueError):  # it must not be written, or is empty
+        return int(array.ctypes.data)
+
+
+class SpotLoan:
+    """What stands in the place of a spot; see `Loan`.
+
+    Args:
+        spot: that others stand in for.
+        tapes: all that may run, also later ones.
+    """
+
+    __slots__ = ("_spot", "_tapes", "_words", "array", "records", "tables")
+
+    def __init__(self, spot: Spot, tapes: list[Tape]) -> None:
+        self.array: Array | None = None
+        self.records: dict[int, int] = {}  # word of the records -> bytes after the spot's start
+        self.tables: dict[tuple[int, int], tuple[Array, int]] = {}  # word of the records, index in its table -> table, bytes
+        self._spot = spot
+        self._tapes = tapes
+        self._words: tuple[Array, Array] | None = None
+
+    def changed(self) -> None:
+        """Say that `records` is another."""
+        self._words = None
+
+    def lend(self, array: Array | None) -> None:
+        """Read an array from the next step on; None: the spot itself again."""
+        if array is not None or self.array is not None:
+            self.write(self._tapes, array)
+        self.array = array
+
+    def write(self, tapes: Iterable[Tape], array: Array | None) -> None:
+        """Write where an array lies into tapes and tables."""
+        if self._words is None:
+            pairs = np.array([*self.records.items()], np.int64).reshape(-1, 2)
+            self._words = pairs[:, 0].copy(), pairs[:, 1].copy()
+        words, offsets = self._words
+        base = self._spot.memory.address + self._spot.offset if array is None else address(array)
+        for tape in tapes:
+            tape.records[words] = base + offsets
+        for (_, index), (table, offset) in self.tables.items():
+            table[index] = base + offset
+
+
 class Loans:
     """The words of a step's records and tables that are addresses in memory for which another may stand in."""
 
     def __init__(self) -> None:
-        self._records: dict[Key, dict[int, int]] = {}
-        self._tables: dict[Key, dict[tuple[int, int], tuple[Array, int]]] = {}
-        self._arrays: dict[Key, tuple[Array, Array]] = {}
-        self._held: dict[Key, tuple[Spot, Array]] = {}
+        self._tapes: list[Tape] = []
+        self._loans: dict[Key, SpotLoan] = {}
         self._fixed: set[Key] = set()
         # by word of the records: the spots whose addresses are in it, or in the table that it points to
         self._spots: dict[int, Key] = {}
@@ -31,71 +79,52 @@ class Loans:
     def _key(spot: Spot) -> Key:
         return id(spot.memory), spot.offset
 
+    def _of(self, spot: Spot) -> SpotLoan:
+        key = self._key(spot)
+        if key not in self._loans:
+            self._loans[key] = SpotLoan(spot, self._tapes)
+        return self._loans[key]
+
     def note(self, spot: Spot, word: int, offset: int) -> None:
         """Say that a word of the records is the address of a spot, plus bytes."""
-        key = self._key(spot)
-        self._records.setdefault(key, {})[word] = offset
-        self._arrays.pop(key, None)
-        self._spots[word] = key
+        found = self._of(spot)
+        found.records[word] = offset
+        found.changed()
+        self._spots[word] = id(spot.memory), spot.offset
 
     def note_table(self, spot: Spot, word: int, table: Array, index: int, offset: int) -> None:
         """Say the same of a word of a table, whose address a word of the records is."""
-        key = self._key(spot)
-        self._tables.setdefault(key, {})[word, index] = table, offset
-        self._table_spots.setdefault(word, set()).add(key)
+        self._of(spot).tables[word, index] = table, offset
+        self._table_spots.setdefault(word, set()).add(self._key(spot))
 
     def forget(self, words: Iterable[int]) -> None:
         """Say that words of the records will be something else; nothing is lent now."""
-        assert not self._held
+        assert all(found.array is None for found in self._loans.values())
         for word in words:
             spot = self._spots.pop(word, None)
             if spot is not None:
-                del self._records[spot][word]
-                self._arrays.pop(spot, None)
+                del self._loans[spot].records[word]
+                self._loans[spot].changed()
             for spot in self._table_spots.pop(word, ()):
-                self._tables[spot] = {at: place for at, place in self._tables[spot].items() if at[0] != word}
+                found = self._loans[spot]
+                found.tables = {at: place for at, place in found.tables.items() if at[0] != word}
 
     def forbid(self, spot: Spot) -> None:
         """Say that a spot's address stands elsewhere, too: it can't be lent."""
         self._fixed.add(self._key(spot))
 
-    def lend(self, tapes: list[Tape], spot: Spot, array: Array | None) -> bool:
-        """Make a step read an array in the place of a spot; None: the spot itself again.
+    def loan(self, spot: Spot) -> SpotLoan | None:
+        """Return what stands in for a spot; None where its address can't be replaced."""
+        return None if self._key(spot) in self._fixed else self._of(spot)
 
-        Args:
-            tapes: all that may run next.
-            array: of the spot's type, contiguous; held until the next loan for this spot.
-
-        Returns:
-            Whether that is possible.
-        """
-        key = self._key(spot)
-        if key in self._fixed:
-            return False
-        if array is None and key not in self._held:
-            return True
-        if key not in self._arrays:
-            pairs = np.array([*self._records.get(key, {}).items()], np.int64).reshape(-1, 2)
-            self._arrays[key] = pairs[:, 0].copy(), pairs[:, 1].copy()
-        words, offsets = self._arrays[key]
-        base = spot.memory.address + spot.offset if array is None else array.__array_interface__["data"][0]
-        for tape in tapes:
-            tape.records[words] = base + offsets
-        for (_, index), (table, offset) in self._tables.get(key, {}).items():
-            table[index] = base + offset
-        if array is None:
-            del self._held[key]
-        else:
-            self._held[key] = spot, array
-        return True
-
-    def end(self, tapes: list[Tape]) -> None:
+    def end(self) -> None:
         """Make a step read every spot itself again."""
-        for spot, _ in [*self._held.values()]:
-            self.lend(tapes, spot, None)
+        for found in self._loans.values():
+            found.lend(None)
 
     def renew(self, tape: Tape) -> None:
-        """Write the loans that run into a further tape."""
-        for key, (_, array) in self._held.items():
-            words, offsets = self._arrays[key]
-            tape.records[words] = array.ctypes.data + offsets
+        """Write the loans that run into a further tape, and all later ones."""
+        self._tapes.append(tape)
+        for found in self._loans.values():
+            if found.array is not None:
+                found.write([tape], found.array)

@@ -91,6 +91,7 @@ class Pool:
             self._threads.append(thread.native_id or 0)
         self._record = np.array([self.block.ctypes.data, 0, size - 1], np.int64)
         self._record_at = int(self._record.ctypes.data)
+        self._words = self._record.data
 
     def run(self, schedule: int) -> None:
         """Run one step of a schedule (its address) on all threads and return when every thread has left it."""
@@ -99,7 +100,7 @@ class Pool:
                 "a step with several threads cannot run inside a py_func of another", hint="set num_threads to 1"
             )
         try:
-            self._record[1] = schedule
+            self._words[1] = schedule
             self._run(self._record_at)
             self._steps += 1
             if self._steps % LOOK == 0 and self._core is not None:

@@ -133,19 +133,32 @@ class Step(Protocol):
             False where that can't be done; then nothing has changed.
         """
 
-    def lend(self, spot: Spot, array: np.ndarray[Any, Any] | None) -> bool:
-        """Read an array in the place of what lies at a spot, from the next step on; None: no longer.
+    def loan(self, spot: Spot) -> Loan | None:
+        """Return what lets the step read arrays in the place of what lies at a spot; None where it can't: write a copy to the spot.
 
         Args:
             spot: where a buffer starts that no other shares bytes with, and that no call writes.
-            array: contiguous, of the buffer's type, and unchanged as long as steps read it.
-
-        Returns:
-            False where that can't be done: write a copy to the spot.
         """
 
     def watch(self, seconds: float, tell: Callable[[Stalled], PeError]) -> None:
         """End every later step that makes no progress for so long, with the error that `tell` makes."""
+
+
+class Loan(Protocol):
+    """What stands in the place of a spot.
+
+    Attributes:
+        array: what steps read; None: the spot itself.
+    """
+
+    array: np.ndarray[Any, Any] | None
+
+    def lend(self, array: np.ndarray[Any, Any] | None) -> None:
+        """Read an array from the next step on; None: the spot itself again.
+
+        Args:
+            array: contiguous, of the buffer's type, and unchanged as long as steps read it; it is held until the next loan.
+        """
 
 
 class Device(Protocol):

@@ -127,7 +127,7 @@ class StampedTape(Tape):
         """Make the instructions that have not begun do nothing, and the threads leave the schedule."""
         self.halt[0] = 1
         if self.threads > 1 and not (self.stamps[:, BEGIN] > self.stamps[:, END]).any():
-            self._flags[1, 0] = 1  # nobody runs: the schedule itself hangs
+            self._aborted[0] = 1  # nobody runs: the schedule itself hangs
 
     def recover(self) -> None:
         """Make the tape runnable again after `abort`."""

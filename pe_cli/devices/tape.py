@@ -148,7 +148,7 @@ class Tape:
         self._tails, tails = self._lines(self.threads)
         self._kept, kept = self._lines(self.threads, [-1] * self.threads)
         flags, flags_at = self._lines(2)
-        self._flags = flags
+        self._aborted = flags[1].data
         roots = [i for i in range(n) if waits[i] == 0]
         head = np.zeros(32, np.int64)
         head[native.TAPE] = self._rows.ctypes.data
@@ -182,7 +182,7 @@ class Tape:
             failed = bool(self._failed[0])
         else:
             pool(self.threads).run(self._head_at)
-            failed = bool(self._flags[1, 0])
+            failed = self._aborted[0] != 0
         if not failed:
             return None
         rows = np.flatnonzero(self.status[:, 0])

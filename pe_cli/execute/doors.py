@@ -8,7 +8,7 @@ import numpy as np
 
 from pe_cli.core.types import TensorType
 from pe_cli.devices.memory import Arena
-from pe_cli.devices.protocol import Spot, Step
+from pe_cli.devices.protocol import Loan, Spot
 
 Array = np.ndarray[Any, Any]
 
@@ -19,25 +19,27 @@ class Door:
     Args:
         spot: where it starts.
         kind: its type.
-        lendable: a feed that a step can read where the caller has it, see `Step.lend`.
+        loan: of a feed that a step can read where the caller has it, see `Step.loan`.
     """
 
-    def __init__(self, spot: Spot, kind: TensorType, lendable: bool = False) -> None:
+    def __init__(self, spot: Spot, kind: TensorType, loan: Loan | None = None) -> None:
         self._spot = spot
         self._kind = kind
         self._dtype = kind.numpy
-        self._lendable = lendable
+        self._loan = loan
         self._view = spot.memory.view(spot.offset, kind) if isinstance(spot.memory, Arena) else None
 
-    def feed(self, step: Step, value: Array) -> None:
+    def feed(self, value: Array) -> None:
         """Make a step read a value: where it lies, or a copy."""
-        if self._lendable:
+        loan = self._loan
+        if loan is not None:
+            if loan.array is value:  # as in the step before
+                return
             flags = value.flags
             if flags.c_contiguous and flags.aligned and value.dtype == self._dtype:
-                if step.lend(self._spot, value):
-                    return
-            else:
-                step.lend(self._spot, None)
+                loan.lend(value)
+                return
+            loan.lend(None)
         if self._view is None:
             self._spot.memory.write(self._spot.offset, self._kind, value)
         else:

@@ -167,7 +167,7 @@ class Plan:
                 b = self._lowering.buffers[name, d]
                 spot = self._spot(b)
                 lendable = kind.nbytes >= LEND_BYTES and (id(spot.memory), spot.offset) not in self._unlendable
-                self._inlets[name, d] = Door(spot, b.type, lendable)
+                self._inlets[name, d] = Door(spot, b.type, self.step.loan(spot) if lendable else None)
 
     def fit(self, request: Request) -> bool:
         """Serve another request of the same graph from now on, where that takes the same tasks in the same memory; see `correspond`.
@@ -288,7 +288,7 @@ class Plan:
                     raise PeError(what, hint="the lengths of all sequences add up to the rows", code=ExitCode.DATA)
         for d, given in enumerate(feeds):
             for name, value in given.items():
-                self._inlets[name, d].feed(self.step, value)
+                self._inlets[name, d].feed(value)
 
     def _raise(self, failed: tuple[int, list[int]] | None, step: int) -> None:
         if failed is not None:

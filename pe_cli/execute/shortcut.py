@@ -32,6 +32,8 @@ class Shortcut:
         self.request = plan.request
         self.sizes = list(sizes)
         ends = list(itertools.accumulate(sizes, initial=0))
+        self._fed: list[tuple[str, Array]] = []
+        self._parts: list[dict[str, Array]] = []
         names = [name for name, _ in plan.request.feeds[0]]
         self._cuts = [
             [(name, slice(begin, end) if name in batched and len(sizes) > 1 else None) for name in names]
@@ -39,8 +41,13 @@ class Shortcut:
         ]
 
     def parts(self, feed: Mapping[str, Array]) -> list[dict[str, Array]]:
-        """Return every device's part of a batch; views."""
-        return [{name: feed[name] if cut is None else feed[name][cut] for name, cut in row} for row in self._cuts]
+        """Return every device's part of a batch; views, those of the call before where the batch is in the same arrays."""
+        if not self._fed or any(feed[name] is not array for name, array in self._fed):
+            self._parts = [
+                {name: feed[name] if cut is None else feed[name][cut] for name, cut in row} for row in self._cuts
+            ]
+            self._fed = [(name, feed[name]) for name in feed]
+        return self._parts
 
 
 class Shortcuts:

@@ -100,3 +100,23 @@ def test_a_profiled_step_reads_the_newest_array():
         np.testing.assert_array_equal(out["y"], k * x)
     (out,), _ = step.run({"x": 7 * x}, ["y"], 4)
     np.testing.assert_array_equal(out["y"], 7 * x)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("rows", [4, SHAPE[0]])
+def test_arrays_that_are_fed_again_are_read_again(devices, rows):
+    """Small arrays are copied, large ones read where they lie; their numbers may have changed since."""
+    step = executor(program(("relu", {"X": "x"}, {"Out": "y"}, {})), devices)
+    first, second = np.ones((rows, SHAPE[1]), "float32"), np.full((rows, SHAPE[1]), 5, "float32")
+    for k, x in enumerate((first, first, second, second, first, first)):
+        x += k
+        out, _ = step.run({"x": x}, ["y"], k)
+        np.testing.assert_array_equal(np.concatenate([v["y"] for v in out]), x)
+
+
+def test_an_array_that_is_another_by_its_strides_is_read_as_it_is():
+    step = executor(program(("scale", {"X": "x"}, {"Out": "y"}, {"scale": 1.0})), 2)
+    x = np.arange(SHAPE[0] * SHAPE[1], dtype="float32").reshape(SHAPE)
+    for k, value in enumerate((x, x, x[::-1], x, x[::-1])):
+        out, _ = step.run({"x": value}, ["y"], k)
+        np.testing.assert_array_equal(np.concatenate([v["y"] for v in out]), value)
