@@ -17,8 +17,8 @@ from pe_cli.kernels.cache import Instance, addresses
 from pe_cli.kernels.host import inside_host
 
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-#: Pauses before a worker parks: about 0.1 ms, long enough to bridge the gap between two steps of a training loop. Waking costs far more.
-SPIN = 5000
+#: Pauses before a worker parks: 0.1 ms or more, long enough to bridge the gap between two steps of a training loop. Waking costs far more.
+SPIN = 10_000
 #: Steps between two looks at which cores the threads are on.
 LOOK = 16
 
