@@ -10,9 +10,10 @@ A group's facts are a record of integers (see `GROUP`); its arrays begin at its 
 # ruff: noqa: C901, PLR0912 - kernels loop in loops
 from __future__ import annotations
 
+from pe_cli.kernels.atomics import atomic_add, atomic_load, atomic_store, pause
 from pe_cli.kernels.far import prefetch_run
 from pe_cli.kernels.gemm import gemm, last_strip, strips_product
-from pe_cli.kernels.lang import SIZE, Ptr, PtrI64, T, address, apart, helper, kernel, pointer
+from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, T, address, apart, helper, kernel, pointer, pointer_i64
 from pe_cli.kernels.vecmath import sigmoid, tanh
 
 #: A group's record: samples before it and in it, steps, inputs, units, wide, steps of a chunk, whether time runs
@@ -22,6 +23,16 @@ GROUP = (
     "first", "rows", "steps", "inputs", "units", "wide", "chunk", "reverse", "given",
     "x_sample", "x_step", "out_sample", "out_step",
 )  # fmt: skip
+#: Words before the groups' records of `backward_steps`: which of them, how many there are, rows of a chunk at most.
+HEAD = 3
+#: Pieces of the products that groups share, of each kind: gates of both weights' gradients, runs of steps of the inputs' gradients.
+PIECES = 4
+#: Words of what groups tell each other, for each: a line of how far it is, and a line that counts the pieces taken.
+TOLD = 16
+#: How far a group is: in its last chunk of steps, or done with all of them.
+LAST, DONE = 1, 2
+#: Pauses for which a group waits for another in its last chunk, about half a millisecond.
+PATIENCE = 20_000
 GIVEN = {"h0": 1, "c0": 2, "lengths": 4, "dout": 8, "dlast_h": 16, "dlast_c": 32, "dx": 64, "dh0": 128, "dc0": 256}
 
 
@@ -166,20 +177,84 @@ def _cell_back(gates, old, cell, dh, dc, di, df, du, do, wide):
 
 
 @kernel
+def nothing_told(told: PtrI64, groups: Int):
+    """Say that no group has begun its last chunk."""
+    for i in range(groups * TOLD):
+        told[i] = 0
+
+
+@helper
+def _piece(piece, which, record, most, lengths, states, packed_ih, dx, dw_ih, dw_hh, dgates, taken, dtaken, room):
+    """Do a piece of the products of a group's last chunk, whose first step is 0: a gate of a weight's gradient, or steps of the inputs'."""
+    first, rows, steps, inputs, _, wide, chunk, _, _, _, _, _, _ = record
+    row = 4 * wide
+    count = min(chunk, steps)
+    grads = address(dgates) + SIZE * which * most * row
+    again = 1 if steps > chunk else 0
+    if piece < PIECES:
+        held = address(taken) + SIZE * which * most * inputs
+        at = address(dw_ih) + SIZE * (which * inputs * row + piece * wide)
+        gemm(1, 0, inputs, wide, count * rows, held, inputs, grads + SIZE * piece * wide, row, again, at, row, address(room))
+    elif piece < 2 * PIECES:
+        gate = (piece - PIECES) * wide
+        before = address(states) + SIZE * (steps + 1) * first * wide
+        at = address(dw_hh) + SIZE * (which * wide * row + gate)
+        gemm(1, 0, wide, wide, count * rows, before, wide, grads + SIZE * gate, row, again, at, row, address(room))
+    else:
+        begin = count * (piece - 2 * PIECES) // PIECES
+        many = count * (piece - 2 * PIECES + 1) // PIECES - begin
+        to = address(dtaken) + SIZE * (which * most + begin * rows) * inputs
+        strips_product(
+            many * rows, inputs, row, grads + SIZE * begin * rows * row, row, 1, address(packed_ih), 0, to, inputs, 0
+        )
+        _move(dx, lengths, pointer(to), begin, many, record, 1)
+
+
+@helper
+def _share(which, groups, g, most, given, lengths, states, packed_ih, dx, dw_ih, dw_hh, dgates, taken, dtaken, told, room):
+    """Do pieces of all last chunks until none is left, own ones first; wait for groups that are about to be there, not for others."""
+    pieces = (3 if given & 64 else 2) * PIECES
+    for turn in range(groups):
+        other = (which + turn) % groups
+        line = told + 8 * TOLD * other
+        pauses = 0
+        while atomic_load(line) == LAST and pauses < PATIENCE:
+            pause()
+            pauses += 1
+        if atomic_load(line) != DONE:
+            continue
+        record = _record(pointer_i64(g + 8 * (HEAD + other * len(GROUP))))
+        piece = atomic_add(line + 4 * TOLD, 1)
+        while piece < pieces:
+            _piece(piece, other, record, most, lengths, states, packed_ih, dx, dw_ih, dw_hh, dgates, taken, dtaken, room)
+            piece = atomic_add(line + 4 * TOLD, 1)
+
+
+@kernel
 def backward_steps(
     x: Ptr, lengths: PtrI64, dout: Ptr, dlast_h: Ptr, dlast_c: Ptr, gates: Ptr, cells: Ptr, states: Ptr,
-    packed_ih: Ptr, packed_hh: Ptr, dx: Ptr, dh0: Ptr, dc0: Ptr, dw_ih: Ptr, dw_hh: Ptr, dbias: Ptr, dgates: Ptr,
-    room: Ptr, taken: Ptr, dh: Ptr, dc: Ptr, g: PtrI64,
+    packed_ih: Ptr, packed_hh: Ptr, dx: Ptr, dh0: Ptr, dc0: Ptr, dw_ih: Ptr, dw_hh: Ptr, all_dbias: Ptr, all_dgates: Ptr,
+    all_taken: Ptr, dtaken: Ptr, told: Addr, room: Ptr, dh: Ptr, dc: Ptr, g: Addr,
 ):  # fmt: skip
-    """All steps of a group, backwards; dw_ih, dw_hh and dbias are the group's own, everything from dgates on is scratch.
+    """All steps of a group, backwards; from dw_ih to told are all groups' arrays, one after the other, from all_dgates on scratch.
 
     Each chunk of steps gives its part of the weights' gradients while its gates are still in L2. Products with states ask
     for the activations of the steps that come next, and each sample's step for the cell and the gradient of the one before: all have left
     L2 since they were made.
+
+    The products of the last chunk are pieces that all groups share, since their threads are never equally fast. Pieces are cut by the
+    shapes alone, and each is one thread's, so that no bit depends on whose.
     """
-    record = _record(g)
+    head = pointer_i64(g)
+    which, groups, most = head[0], head[1], head[2]
+    record = _record(pointer_i64(g + 8 * (HEAD + which * len(GROUP))))
     first, rows, steps, inputs, units, wide, chunk, reverse, given, _, _, out_sample, out_step = record
     row = 4 * wide
+    dbias = pointer(address(all_dbias) + SIZE * which * row)
+    dgates = pointer(address(all_dgates) + SIZE * which * most * row)
+    taken = pointer(address(all_taken) + SIZE * which * most * inputs)
+    own_ih = address(dw_ih) + SIZE * which * inputs * row
+    own_hh = address(dw_hh) + SIZE * which * wide * row
     gates_at = steps * first * row
     states_at = (steps + 1) * first * wide
     _pad_state(dlast_h, given & 16, first, rows, units, wide, dh, 0)
@@ -191,6 +266,8 @@ def backward_steps(
     for c in range((steps + chunk - 1) // chunk - 1, -1, -1):
         begin = c * chunk
         count = min(chunk, steps - begin)
+        if c == 0:
+            atomic_store(told + 8 * TOLD * which, LAST)
         for s in range(begin + count - 1, begin - 1, -1):
             to = (s - begin) * rows * row
             for r in range(rows):
@@ -226,10 +303,12 @@ def backward_steps(
             for j in range(row):
                 dbias[j] += dgates[r * row + j]
         _move(x, lengths, taken, begin, count, record, 0)
+        if c == 0:
+            break
         many, grads = count * rows, address(dgates)
-        gemm(1, 0, inputs, row, many, address(taken), inputs, grads, row, again, address(dw_ih), row, address(room))
+        gemm(1, 0, inputs, row, many, address(taken), inputs, grads, row, again, own_ih, row, address(room))
         before = address(states) + SIZE * (states_at + begin * rows * wide)
-        gemm(1, 0, wide, row, many, before, wide, grads, row, again, address(dw_hh), row, address(room))
+        gemm(1, 0, wide, row, many, before, wide, grads, row, again, own_hh, row, address(room))
         again = 1
         if given & 64:
             strips_product(
@@ -240,3 +319,7 @@ def backward_steps(
         _store_state(dh, 0, first, rows, units, wide, dh0)
     if given & 256:
         _store_state(dc, 0, first, rows, units, wide, dc0)
+    atomic_store(told + 8 * TOLD * which, DONE)
+    _share(
+        which, groups, g, most, given, lengths, states, packed_ih, dx, dw_ih, dw_hh, all_dgates, all_taken, dtaken, told, room
+    )

@@ -9,10 +9,10 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.gemm import gemm_scratch, strips_size
 from pe_cli.kernels.lang import Int, PtrI64, Status, kernel
-from pe_cli.kernels.lstm import GIVEN, backward_steps, forward_steps
+from pe_cli.kernels.lstm import GIVEN, TOLD, backward_steps, forward_steps, nothing_told
 from pe_cli.kernels.lstm_weights import narrow_gradients, pack_weights, wide_of, widen_biases, widen_weights
 from pe_cli.ops.cross_entropy import classes, report
-from pe_cli.ops.lowering import STATUS, Buffer, Lowering, Numbers, Offset
+from pe_cli.ops.lowering import STATUS, Buffer, Lowering, Numbers
 from pe_cli.ops.registry import Attr, Sample, op
 
 #: Samples of a group at least: fewer make matrix products slow. Groups are cut by the shapes alone, so that no number of
@@ -165,12 +165,12 @@ class Sizes:
         """Return the steps that a group of so many samples does at once."""
         return max(1, min(self.steps, CHUNK_ROWS // rows))
 
-    def record(self, first: int, rows: int, given: int) -> Numbers:
+    def record(self, first: int, rows: int, given: int) -> tuple[int, ...]:
         """Return a group's facts; see `kernels.lstm.GROUP`."""
         strides = [(n, self.batch * n) if self.time_major else (self.steps * n, n) for n in (self.inputs, self.units)]
-        return Numbers(
-            (first, rows, self.steps, self.inputs, self.units, self.wide, self.chunk(rows), int(self.o.attrs["is_reverse"]),
-             given, *strides[0], *strides[1])
+        return (
+            first, rows, self.steps, self.inputs, self.units, self.wide, self.chunk(rows), int(self.o.attrs["is_reverse"]),
+            given, *strides[0], *strides[1],
         )  # fmt: skip
 
     def weights(self, transposed: bool) -> list[Buffer]:
@@ -216,7 +216,7 @@ def padded_lstm_cpu(o: Lowering) -> None:
     for part, (first, rows) in enumerate(s.groups):
         taken = o.scratch(s.chunk(rows) * rows * s.inputs, s.x.dtype)
         o.call(
-            forward_steps, s.x, *optional, bias, *packed, *outputs, taken, s.record(first, rows, given), part=part
+            forward_steps, s.x, *optional, bias, *packed, *outputs, taken, Numbers(s.record(first, rows, given)), part=part
         )
 
 
@@ -236,7 +236,7 @@ def padded_lstm_parts(x: TensorType, *others: TensorType | None, time_major: boo
 
 @padded_lstm.grad(uses="Input WeightIh WeightHh Lengths Gates Cells States").lower("cpu")
 def padded_lstm_grad_cpu(o: Lowering) -> None:
-    """A call for each group of samples, then the sum of the groups' gradients of weights."""
+    """A call for each group of samples, which share the last of their products, then the sum of the groups' gradients of weights."""
     s = Sizes(o)
     row, dtype = 4 * s.wide, s.x.dtype
     count = len(s.groups)
@@ -246,22 +246,22 @@ def padded_lstm_grad_cpu(o: Lowering) -> None:
     parts = {slot: direct.get(slot) or o.scratch(max(1, count) * n, dtype) for slot, n in sizes.items()}
     if s.groups:
         packed = s.weights(transposed=True)
+        told = o.scratch(count * TOLD, "int64")
+        o.call(nothing_told, told, count, part=len(packed))
         o.wait()
         given, (lengths, *optional) = s.optional(
             lengths="Lengths", dout="Out@GRAD", dlast_h="LastH@GRAD", dlast_c="LastC@GRAD"
         )
         wanted, gradients = s.optional(dx="Input@GRAD", dh0="InitH@GRAD", dc0="InitC@GRAD")
         saved = [o.input(slot) for slot in ("Gates", "Cells", "States")]
-        for part, (first, rows) in enumerate(s.groups):
-            most = s.chunk(rows) * rows
-            scratch = [
-                o.scratch(n, dtype)
-                for n in (most * row, gemm_scratch(row, most), most * s.inputs, rows * s.wide, rows * s.wide)
-            ]
-            own = [Offset(parts[slot], part * n) for slot, n in sizes.items()]
+        most = max(s.chunk(rows) * rows for _, rows in s.groups)
+        every = [o.scratch(count * most * n, dtype) for n in (row, s.inputs, s.inputs if wanted & GIVEN["dx"] else 0)]
+        records = [n for first, rows in s.groups for n in s.record(first, rows, given + wanted)]
+        for part, (_, rows) in enumerate(s.groups):
+            own = [o.scratch(n, dtype) for n in (gemm_scratch(row, most), rows * s.wide, rows * s.wide)]
             o.call(
-                backward_steps, s.x, lengths, *optional, *saved, *packed, *gradients, *own, *scratch,
-                s.record(first, rows, given + wanted), part=part,
+                backward_steps, s.x, lengths, *optional, *saved, *packed, *gradients, *parts.values(), *every, told, *own,
+                Numbers((part, count, most, *records)), part=part,
             )  # fmt: skip
     narrow = [("WeightIh", "WeightIh", s.inputs, s.inputs), ("WeightHh", "WeightHh", s.units, s.wide)]
     narrow += [("BiasIh", "BiasIh", 1, 1), ("BiasHh", "BiasIh", 1, 1)]

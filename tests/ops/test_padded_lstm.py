@@ -132,3 +132,18 @@ def test_a_wrong_length_is_an_error_with_its_row(rng, length):
 def test_wrong_arguments_are_refused_with_their_values(rng, change, text):
     with pytest.raises(PeError, match=text):
         run_op("padded_lstm", {**arrays(rng), **change})
+
+
+@pytest.mark.parametrize(("batch", "steps"), [(64, 40), (33, 5), (70, 1)], ids=["three chunks", "one", "one step"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_however_many_threads_share_the_last_chunk_no_bit_changes(rng, batch, steps, reverse):
+    given = {slot: a.astype("float32") for slot, a in arrays(rng, batch=batch, steps=steps, inputs=5, units=20).items()}
+    given["Lengths"] = rng.integers(0, steps + 1, batch)
+    attrs = {"is_reverse": reverse}
+    alone = run_gradient("padded_lstm", given, attrs, threads=1)
+    for threads in (2, 3, 4, 9):
+        for _ in range(3):
+            found = run_gradient("padded_lstm", given, attrs, threads=threads)
+            assert found.keys() == alone.keys()
+            for slot in alone:
+                np.testing.assert_array_equal(found[slot], alone[slot], err_msg=f"{slot}, {threads} threads")
