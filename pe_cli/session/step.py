@@ -68,6 +68,8 @@ class Stepper:
         section = self._job.run.executor
         devices = len(self._job.places) * self._job.team.size
         shares = devices * self._count
+        if shares == 1:
+            return feed
         samples = self._samples(feed)
         rest = samples % shares
         if not rest or section.uneven_batch == "weighted":

@@ -230,11 +230,11 @@ class Trainer:
             section = self.run.fetches.get(name)
             how = (section.merge if section else None) or "mean"
             found = [(v[variable], n) for v, n in zip(values, shares(variable), strict=True) if variable in v]
-            joined = np.asarray(merge([v for v, _ in found], [n for _, n in found], how), np.float64)
+            value = _mean(merge([v for v, _ in found], [n for _, n in found], how))
             whole = len(found) == len(values)  # else it is the whole batch's, and known with its last part
-            self.averages.add(name, float(joined.mean()), sum(n for _, n in found) if whole else samples)
+            self.averages.add(name, value, sum(n for _, n in found) if whole else samples)
             if name == self.loss:
-                loss = float(joined.mean())
+                loss = value
         for name, length in zip(
             self.norms, values[-1][self.job.built.norms_name].tolist() if self.norms else (), strict=True
         ):
@@ -349,3 +349,10 @@ class Trainer:
         )
         self.observer.started(start)
         self.keeper.log(f"devices: {self.job.resources.text}")
+
+
+def _mean(values: Array | list[Array]) -> float:
+    """Return the mean of all numbers in float64; mostly there is one, and nothing to compute."""
+    if isinstance(values, np.ndarray) and values.size == 1:
+        return float(values.item())
+    return float(np.asarray(values, np.float64).mean())
