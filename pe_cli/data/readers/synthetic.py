@@ -182,8 +182,11 @@ class _Noise:
         width = self._high - self._low
 
         def numbers(what: str, count: int, share: float, low: float = 0.0) -> NDArray[np.float32]:
-            draws = uniform(stream_key(seed, name, what), np.arange(count, dtype=np.int64))
-            return (draws * share * width + low).astype(np.float32)
+            key, out = stream_key(seed, name, what), np.empty(count, np.float32)
+            for begin in range(0, count, _BLOCK):
+                counters = np.arange(begin, min(begin + _BLOCK, count), dtype=np.int64)
+                out[begin : begin + _BLOCK] = uniform(key, counters) * share * width + low
+            return out
 
         detail = min(self._size, _DETAIL)
         self._prototypes = numbers("prototype", prototypes * detail, 1 - field.noise, self._low)
