@@ -47,7 +47,7 @@ class SpotLoan:
 
     def lend(self, array: Array | None) -> None:
         """Read an array from the next step on; None: the spot itself again."""
-        if array is not None or self.array is not None:
+        if array is not self.array:
             self.write(self._tapes, array)
         self.array = array
 
@@ -98,8 +98,7 @@ class Loans:
         self._table_spots.setdefault(word, set()).add(self._key(spot))
 
     def forget(self, words: Iterable[int]) -> None:
-        """Say that words of the records will be something else; nothing is lent now."""
-        assert all(found.array is None for found in self._loans.values())
+        """Say that words of the records will be something else; nothing is lent now, see `end`."""
         for word in words:
             spot = self._spots.pop(word, None)
             if spot is not None:
@@ -120,7 +119,8 @@ class Loans:
     def end(self) -> None:
         """Make a step read every spot itself again."""
         for found in self._loans.values():
-            found.lend(None)
+            if found.array is not None:
+                found.lend(None)
 
     def renew(self, tape: Tape) -> None:
         """Write the loans that run into a further tape, and all later ones."""

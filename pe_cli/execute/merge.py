@@ -26,7 +26,7 @@ def merge(values: Sequence[Array], sizes: Sequence[int], how: str) -> Array | li
         return np.asarray(sum(values))
     if len(values) == 1:
         return values[0]
-    if values[0].size == 1 and values[0].dtype.kind == "f":
+    if values[0].dtype.kind == "f" and all(v.size == 1 for v in values):
         return _mean_number(values, sizes)
     weights = np.asarray(sizes, np.float64) / max(1, sum(sizes))
     total = sum(w * v.astype(np.float64) for w, v in zip(weights, values, strict=True))

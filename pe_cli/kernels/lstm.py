@@ -23,6 +23,7 @@ GROUP = (
     "first", "rows", "steps", "inputs", "units", "wide", "chunk", "reverse", "given",
     "x_sample", "x_step", "out_sample", "out_step",
 )  # fmt: skip
+GIVEN = {"h0": 1, "c0": 2, "lengths": 4, "dout": 8, "dlast_h": 16, "dlast_c": 32, "dx": 64, "dh0": 128, "dc0": 256}
 #: Words before the groups' records of `backward_steps`: which of them, how many there are, rows of a chunk at most.
 HEAD = 3
 #: Pieces of the products that groups share, of each kind: gates of both weights' gradients, runs of steps of the inputs' gradients.
@@ -31,9 +32,8 @@ PIECES = 4
 TOLD = 16
 #: How far a group is: in its last chunk of steps, or done with all of them.
 LAST, DONE = 1, 2
-#: Pauses for which a group waits for another in its last chunk, about half a millisecond.
+#: Pauses for which a group waits at most for another in its last chunk: 0.2 ms or more.
 PATIENCE = 20_000
-GIVEN = {"h0": 1, "c0": 2, "lengths": 4, "dout": 8, "dlast_h": 16, "dlast_c": 32, "dx": 64, "dh0": 128, "dc0": 256}
 
 
 @helper
