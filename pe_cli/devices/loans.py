@@ -90,7 +90,7 @@ class Loans:
         found = self._of(spot)
         found.records[word] = offset
         found.changed()
-        self._spots[word] = id(spot.memory), spot.offset
+        self._spots[word] = self._key(spot)
 
     def note_table(self, spot: Spot, word: int, table: Array, index: int, offset: int) -> None:
         """Say the same of a word of a table, whose address a word of the records is."""
