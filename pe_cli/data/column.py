@@ -1,0 +1,152 @@
+"""Column types: what a column of a table means, what it learns from the training rows, and the field that it becomes.
+
+A type is one file in `pe_cli/data/columns/`, found by discovery. What it learns is its *state*: a dictionary of JSON values,
+kept in the checkpoint (`data.json`), from which evaluation, prediction, reports and exports encode every later row alike.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from pe_cli.core.errors import PeError, Span
+from pe_cli.data.cells import Cells, Table
+from pe_cli.data.fields import Field, Rows
+
+State = dict[str, Any]
+
+
+class ColumnOptions(BaseModel):
+    """What every column type understands; `type` itself is read before."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass
+class Context:
+    """What a column is fitted and encoded with.
+
+    Args:
+        table: the rows.
+        name: of the column, in the config and in messages.
+        target: whether the model is taught this column: it is a layer's `label`. A target has no index for unknown or missing.
+        dtype: element type of the model's feed that takes the column; None where no feed does, or several that differ.
+        at: place of the column in the config, where it is written.
+        base: folder that paths in cells start from.
+        notes: sentences for the log, added to: cells that were unknown, and the like.
+    """
+
+    table: Table
+    name: str
+    target: bool = False
+    dtype: str | None = None
+    at: Span | None = None
+    base: Path = Path()
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def cells(self) -> Cells:
+        """The column of the table that has this column's name."""
+        return self.table.cells(self.name)
+
+    def error(self, row: int, message: str, hint: str | None = None, name: str | None = None) -> PeError:
+        """Return a data error at a cell of this column, or of another that belongs to it."""
+        return self.table.error(row, name or self.name, message, hint)
+
+
+AnyOptions = TypeVar("AnyOptions", bound=ColumnOptions)
+
+
+class ColumnType(Generic[AnyOptions]):
+    """A kind of column; a subclass says what it is called and what it does.
+
+    Class attributes:
+        name: what a config writes as `type: name`.
+        options: pydantic model of its options.
+        learned: pydantic model of its state, for checks of a `data.json` from elsewhere.
+        view: how it reads its cells, so that one pass over a file can read all columns: numbers, codes, or neither.
+    """
+
+    name: ClassVar[str]
+    options: ClassVar[type[ColumnOptions]]
+    learned: ClassVar[type[BaseModel] | None] = None
+    view: ClassVar[Literal["numbers", "codes", ""]] = ""
+
+    def sources(self, name: str, options: AnyOptions) -> tuple[str, ...]:
+        """Return the names of the table's columns that it reads: its own, unless the options name others."""
+        return (name,)
+
+    def fit(self, options: AnyOptions, context: Context, rows: Rows | None) -> State:
+        """Learn from the training rows.
+
+        Args:
+            options: checked.
+            context: the table and the column's name.
+            rows: int64, sorted, the training rows; all rows when None.
+
+        Returns:
+            JSON values; equal for any number of threads.
+
+        Raises:
+            PeError: DATA; a cell that the column cannot take.
+        """
+        raise NotImplementedError
+
+    def encode(self, options: AnyOptions, state: State, context: Context) -> Field:
+        """Return all rows of a table as a field.
+
+        Args:
+            options: checked.
+            state: of `fit`.
+            context: the table, which may be another than the one that was fitted on.
+
+        Raises:
+            PeError: DATA; a cell that the column cannot take.
+        """
+        raise NotImplementedError
+
+    def classes(self, state: State) -> tuple[str, ...]:
+        """Return the names of its classes in the order of their indices; none for a column that has no classes."""
+        return ()
+
+    def decode(self, options: AnyOptions, state: State, values: NDArray[Any]) -> NDArray[Any]:
+        """Turn what a model predicts for this column back into its units.
+
+        Args:
+            values: [batch, ...], in the units of the field.
+
+        Returns:
+            The same shape, in the units of the file.
+        """
+        return values
+
+
+COLUMNS: dict[str, ColumnType[Any]] = {}
+AnyType = TypeVar("AnyType", bound=type[ColumnType[Any]])
+
+
+def column(cls: AnyType) -> AnyType:
+    """Register a class as the column type of its name."""
+    assert cls.name not in COLUMNS, f"two column types are named {cls.name}"
+    COLUMNS[cls.name] = cls()
+    return cls
+
+
+def discover() -> dict[str, ColumnType[Any]]:
+    """Import every module of column types once and return them."""
+    package = importlib.import_module("pe_cli.data.columns")
+    for info in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{info.name}")
+    return COLUMNS
+
+
+def selected(values: NDArray[Any], rows: Rows | None) -> NDArray[Any]:
+    """Return the training rows of a column."""
+    return values if rows is None else values[rows]
+

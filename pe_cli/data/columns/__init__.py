@@ -1,0 +1,1 @@
+"""Column types, one file each."""

@@ -1,0 +1,122 @@
+"""Fields: columns as the model will see them, and the data set that is made of some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.core.types import TensorType
+from pe_cli.data.dataset import Array, Batch
+from pe_cli.ops.lod import offsets_name
+
+Rows = NDArray[np.int64]
+
+
+class Field(Protocol):
+    """A column, encoded.
+
+    Attributes:
+        type: of one sample; of a field of sequences, of a row of it.
+        sequences: whether a sample is a sequence of any length.
+    """
+
+    type: TensorType
+    sequences: bool
+
+    def __len__(self) -> int:
+        """Number of rows of the table."""
+
+    def take(self, rows: Rows) -> tuple[Array, NDArray[np.int64] | None]:
+        """Return copies of some samples, from any thread.
+
+        Args:
+            rows: int64 [batch], of the table.
+
+        Returns:
+            A C-contiguous array [batch, *type.shape] of the field's type and None; or, of sequences, the rows of all samples and
+            their offsets, int64 [batch + 1].
+        """
+
+
+class ArrayField:
+    """A field of equal samples.
+
+    Args:
+        values: [rows, *shape] of any type that `dtype` holds; in memory or mapped.
+        dtype: element type of the field.
+    """
+
+    sequences = False
+
+    def __init__(self, values: Array, dtype: str) -> None:
+        self.values = values
+        self.type = TensorType(tuple(int(n) for n in values.shape[1:]), dtype)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, rows: Rows) -> tuple[Array, NDArray[np.int64] | None]:
+        """Return copies of some samples; see `Field.take`."""
+        return np.ascontiguousarray(self.values[rows], dtype=self.type.numpy), None
+
+
+class SequenceField:
+    """A field whose samples are sequences of rows.
+
+    Args:
+        values: [total, *shape], the rows of all samples.
+        offsets: int64 [rows + 1].
+        dtype: element type of the field.
+    """
+
+    sequences = True
+
+    def __init__(self, values: Array, offsets: NDArray[np.int64], dtype: str) -> None:
+        self.values, self.offsets = values, offsets
+        self.type = TensorType(tuple(int(n) for n in values.shape[1:]), dtype)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def take(self, rows: Rows) -> tuple[Array, NDArray[np.int64] | None]:
+        """Return the rows of some samples; see `Field.take`."""
+        starts, ends = self.offsets[rows], self.offsets[rows + 1]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(ends - starts, out=offsets[1:])
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
+        found = self.values[np.repeat(starts, np.diff(offsets)) + within]
+        return np.ascontiguousarray(found, dtype=self.type.numpy), offsets
+
+
+class FieldDataset:
+    """Samples made of fields; see `pe_cli.data.dataset.Dataset`.
+
+    Args:
+        fields: by name, all of one table.
+        rows: int64 [samples], the table's rows that are samples, in order; all of them when None.
+        classes: field -> names of its classes.
+    """
+
+    def __init__(
+        self, fields: Mapping[str, Field], rows: Rows | None = None, classes: Mapping[str, tuple[str, ...]] | None = None
+    ) -> None:
+        self._fields, self.rows = dict(fields), rows
+        self.fields = {name: field.type for name, field in fields.items()}
+        self.sequences = frozenset(name for name, field in fields.items() if field.sequences)
+        self.classes = dict(classes or {})
+
+    def __len__(self) -> int:
+        return len(next(iter(self._fields.values()))) if self.rows is None else len(self.rows)
+
+    def take(self, indices: Rows) -> Batch:
+        """Return copies of some samples; see `Dataset.take`."""
+        rows = indices if self.rows is None else self.rows[indices]
+        batch: Batch = {}
+        for name, field in self._fields.items():
+            batch[name], offsets = field.take(rows)
+            if offsets is not None:
+                batch[offsets_name(name, 0)] = offsets
+        return batch
