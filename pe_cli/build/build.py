@@ -239,7 +239,9 @@ class _References:
             return
         written = self.run.tree.get("feeds")
         for name in known:
-            if name not in getattr(written, "entries", {}):
+            declared = self.layers.model.feeds.get(name)
+            by_name = declared is not None and not declared.replicate
+            if name not in getattr(written, "entries", {}) and not by_name:
                 place = self.run.at_of("feeds") if written else self.run.at
                 notes = (
                     ((self.layers.model.feeds[name].at, "declared here"),) if name in self.layers.model.feeds else ()

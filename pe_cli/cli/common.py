@@ -169,7 +169,8 @@ def open_trained(
     Raises:
         PeError: a config without a checkpoint, a folder that is no run's, or values that do not fit.
     """
-    from pe_cli.io.checkpoint import load_arrays, resolve
+    from pe_cli.data.fitted import NAME, Fitted
+    from pe_cli.io.checkpoint import load_arrays, read_files, resolve
     from pe_cli.session.job import Job
 
     config = config_of(target)
@@ -185,9 +186,10 @@ def open_trained(
             f"{target} is a config, which has no values",
             hint="add --checkpoint FILE, or name the folder of a run instead",
         )
-    job = Job.open(config, overrides, observer)
     found = resolve(values)
-    arrays = load_arrays(found)
+    arrays, files = load_arrays(found), read_files(found)
+    fitted = Fitted.from_files(files, str(found)) if NAME in files else None
+    job = Job.open(config, overrides, observer, fitted=fitted)
     job.allocate()
     job.values.load(job.values.with_averages(arrays))
     return job, str(found)

@@ -55,4 +55,5 @@ def async_mistakes(
     if source is not None:
         what = f"reads files of reader {READER}, data.train has {source.reader}"
         checks.append((source.reader != READER, what, source.reader_at, f"reader: {READER}"))
+        checks.append((source.split, "takes whole files, not rows of a split source", source.at, "name train: and eval: apart"))
     yield from ((f"asynchronous training {what}", at, hint) for wrong, what, at, hint in checks if wrong)

@@ -7,18 +7,19 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pe_cli.config.asynchronous import async_mistakes
 from pe_cli.config.check import check
 from pe_cli.config.files import read_text
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.model import read_model
-from pe_cli.config.nodes import Entry, MapNode, Node, ScalarNode, describe
+from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe
 from pe_cli.config.overrides import apply_overrides
 from pe_cli.config.parse import Source, parse
 from pe_cli.config.processes import process_mistakes
 from pe_cli.config.sections import (
+    USES,
     BuildSection,
     DataSection,
     DataSections,
@@ -29,10 +30,13 @@ from pe_cli.config.sections import (
     ModelSection,
     OutputSection,
     RunFile,
+    SamplingSection,
     Section,
+    SplitSection,
     TrainSection,
 )
-from pe_cli.config.spec import DataSpec, ModelSpec, RunSpec
+from pe_cli.config.spec import ArgSpec, DataSpec, ModelSpec, Preparation, RunSpec
+from pe_cli.config.split import split_mistakes
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 
@@ -119,7 +123,8 @@ class _Run:
         execution = self.threads(self.section("exec_strategy", ExecSection), executor)
         wishes = self.section("build_strategy", BuildSection)
         build = self.strategy(wishes)
-        data, feeds, fetches = self.data(), self.each("feeds", FeedSection, "from"), self.each("fetches", FetchSection)
+        data, preparation = self.data()
+        feeds, fetches = self.each("feeds", FeedSection, "from"), self.each("fetches", FetchSection)
         train = self.train()
         output = self.section("output", OutputSection)
         for text, at, hint in async_mistakes(executor, train, execution, data, output):
@@ -137,8 +142,8 @@ class _Run:
         if model is None:
             return None
         return RunSpec(
-            self.path, self.text, self.tree, model_path, model_args, model, data, feeds, train, fetches, executor,
-            build, execution, output,
+            self.path, self.text, self.tree, model_path, model_args, model, data, preparation, feeds, train, fetches,
+            executor, build, execution, output,
         )  # fmt: skip
 
     def check_keys(self) -> None:
@@ -160,7 +165,7 @@ class _Run:
         found: dict[str, AnySection] = {}
         for name, entry in self.mapping(key).entries.items():
             node = _filled(entry)
-            if short and isinstance(node, ScalarNode) and isinstance(node.value, str):
+            if short and (isinstance(node, ListNode) or (isinstance(node, ScalarNode) and isinstance(node.value, str))):
                 node = MapNode({short: Entry(short, node.at, node)}, node.at)
             made = check(kind, node, (key, name), self.mistakes, entry.at)
             if made is not None:
@@ -204,26 +209,82 @@ class _Run:
             self.mistakes.say("train needs epochs or steps", entry.at, "add epochs: 10, or steps: 1000")
         return found
 
-    def data(self) -> dict[str, DataSpec]:
+    def data(self) -> tuple[dict[str, DataSpec], Preparation]:
         found: dict[str, DataSpec] = {}
-        uses = list(DataSections.model_fields)
-        for name, entry in self.mapping("data").entries.items():
-            if name not in uses:
+        known = list(DataSections.model_fields)
+        entries = self.mapping("data").entries
+        for name, entry in entries.items():
+            if name not in known:
                 self.mistakes.say(
-                    f"data has no key '{name}'", entry.at, did_you_mean(name, uses) or f"one of {', '.join(uses)}"
+                    f"data has no key '{name}'", entry.at, did_you_mean(name, known) or f"one of {', '.join(known)}"
                 )
-                continue
-            if _is_null(entry.value):
-                continue
-            made = check(DataSection, entry.value, ("data", name), self.mistakes, entry.at)
-            if made is None:
-                continue
-            assert isinstance(entry.value, MapNode)
-            options = entry.value.without(*DataSection.model_fields)
-            at = made.at_of("reader")
-            assert at
-            found[name] = DataSpec(name, made.reader, options, made, entry.at, at)
-        return found
+            elif name in (*USES, "source") and not _is_null(entry.value):
+                made = self.reader(name, entry)
+                if made is not None:
+                    found[name] = made
+        split = self.split(entries.get("split"), found)
+        return self.parts(found, split), self.preparation(entries, split)
+
+    def reader(self, name: str, entry: Entry) -> DataSpec | None:
+        """Return a section of `data` that names a reader."""
+        made = check(DataSection, entry.value, ("data", name), self.mistakes, entry.at)
+        if made is None:
+            return None
+        assert isinstance(entry.value, MapNode)
+        options = entry.value.without(*DataSection.model_fields)
+        at = made.at_of("reader")
+        assert at
+        return DataSpec(name, made.reader, options, made, entry.at, at)
+
+    def split(self, entry: Entry | None, found: Mapping[str, DataSpec]) -> SplitSection | None:
+        """Return how the source is divided; wishes that contradict each other are mistakes."""
+        if entry is None or _is_null(entry.value):
+            return None
+        section = check(SplitSection, entry.value, ("data", "split"), self.mistakes, entry.at)
+        if section is None:
+            return None
+        if "source" not in found:
+            self.mistakes.say("data.split divides data.source, and there is none", entry.at, "rename train: to source:")
+        for text, at, hint in split_mistakes(section):
+            self.mistakes.say(text, at, hint)
+        for name, asked in (("eval", section.eval or section.folds), ("test", section.test)):
+            if name in found and asked:
+                self.mistakes.say(f"data.{name} and data.split both say what is for {name}", found[name].at, "keep one")
+        return section
+
+    def parts(self, found: dict[str, DataSpec], split: SplitSection | None) -> dict[str, DataSpec]:
+        """Return the data by its use: a source stands for all parts that its split makes."""
+        source = found.pop("source", None)
+        if source is None:
+            return found
+        if "train" in found:
+            self.mistakes.say("data.source and data.train both say what is for training", found["train"].at, "keep one")
+        uses = ["train"]
+        uses += ["eval"] if split and (split.eval or split.folds) else []
+        uses += ["test"] if split and split.test else []
+        return {use: dataclasses.replace(source, name=use, split=True) for use in uses} | found
+
+    def preparation(self, entries: Mapping[str, Entry], split: SplitSection | None) -> Preparation:
+        """Return what is done with rows; column types and augmentations are checked where they are known."""
+        columns: dict[str, ArgSpec] = {}
+        entry = entries.get("columns")
+        node = _filled(entry) if entry else None
+        if isinstance(node, MapNode):
+            columns = {name: ArgSpec(inner.value, inner.at) for name, inner in node.entries.items()}
+        elif node is not None:
+            self.mistakes.say(f"data.columns must be a mapping, got {describe(node)}", node.at)
+        augment, sampling, weights = (_given(entries.get(key)) for key in ("augment", "sampling", "class_weights"))
+        if augment is not None and not isinstance(augment, ListNode):
+            self.mistakes.say(f"data.augment must be a list, got {describe(augment)}", augment.at, "for example [flip: {p: 0.5}]")
+        drawn: Literal["balanced"] | SamplingSection | None = None
+        if isinstance(sampling, ScalarNode) and sampling.value == "balanced":
+            drawn = "balanced"
+        elif sampling is not None:
+            drawn = check(SamplingSection, sampling, ("data", "sampling"), self.mistakes, entries["sampling"].at)
+        if weights is not None and not isinstance(weights, MapNode) and getattr(weights, "value", None) != "balanced":
+            hint = "write class_weights: balanced, or class_weights: {yes: 5, no: 1}"
+            self.mistakes.say(f"data.class_weights must be balanced or a mapping, got {describe(weights)}", weights.at, hint)
+        return Preparation(split, columns, augment, drawn, weights)
 
     def strategy(self, build: BuildSection) -> BuildStrategy:
         """Return the strategy; wishes that contradict each other are mistakes."""
@@ -254,6 +315,11 @@ class _Run:
 def _is_null(node: Node | None) -> bool:
     """Return whether a key is absent, or has nothing after it."""
     return node is None or (isinstance(node, ScalarNode) and node.value is None)
+
+
+def _given(entry: Entry | None) -> Node | None:
+    """Return the value of a key, None where it is absent or empty."""
+    return None if entry is None or _is_null(entry.value) else entry.value
 
 
 def _filled(entry: Entry) -> Node:

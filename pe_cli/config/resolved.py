@@ -10,6 +10,7 @@ import yaml
 
 from pe_cli.config.nodes import Node, to_data
 from pe_cli.config.scalars import resolve, write_float
+from pe_cli.config.sections import USES
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
@@ -33,13 +34,12 @@ def resolved_yaml(run: RunSpec, *, standalone: bool = False) -> str:
     args = {key: to_data(node) for key, node in run.model.args.items()}
     data: dict[str, Any] = {
         "model": {"file": model, **({"args": args} if args else {})},
-        "data": {name: {**_dump(spec.section), **to_data(spec.options)} for name, spec in run.data.items()},
+        "data": _sources(run) | _prepared(run),
         "feeds": {name: _dump(feed) for name, feed in run.feeds.items()},
     }
-    for section in data["data"].values() if standalone else ():
-        for key in ("file", "files"):
-            if key in section:
-                section[key] = _absolute(section[key], run.path.parent)
+    if standalone:
+        for section in (*_sections(data["data"]), *data["data"].get("columns", {}).values()):
+            _stand_alone(section, run.path.parent)
     if run.train:
         data["train"] = {**_dump(run.train), "optimizer": _data(run.optimizer)}
     data["fetches"] = {name: _dump(fetch) for name, fetch in run.fetches.items()}
@@ -49,6 +49,47 @@ def resolved_yaml(run: RunSpec, *, standalone: bool = False) -> str:
     output = _dump(run.output)
     data["output"] = output if run.output.checkpoint else {**output, "checkpoint": None}
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+#: Keys of readers and column types that hold paths.
+_PATHS = ("file", "files", "folder", "table")
+
+
+def _sources(run: RunSpec) -> dict[str, Any]:
+    """Return the sections that name readers; the parts of a split are one."""
+    found: dict[str, Any] = {}
+    for name, spec in run.data.items():
+        found.setdefault("source" if spec.split else name, {**_dump(spec.section), **to_data(spec.options)})
+    return found
+
+
+def _prepared(run: RunSpec) -> dict[str, Any]:
+    """Return the keys of `data` that say what is done with rows."""
+    wishes = run.preparation
+    sampling = wishes.sampling if wishes.sampling is None or isinstance(wishes.sampling, str) else _dump(wishes.sampling)
+    found = {
+        "split": _dump(wishes.split) if wishes.split else None,
+        "columns": {name: to_data(spec.value) for name, spec in wishes.columns.items()} or None,
+        "augment": _data(wishes.augment),
+        "sampling": sampling,
+        "class_weights": _data(wishes.class_weights),
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _sections(data: dict[str, Any]) -> list[Any]:
+    return [data[name] for name in ("source", *USES) if name in data]
+
+
+def _stand_alone(section: Any, base: Path) -> None:
+    """Make the paths in the options of a reader or of a column absolute."""
+    if not isinstance(section, dict):
+        return
+    for key, value in section.items():
+        if key in _PATHS and not (isinstance(value, dict) and key == "table"):
+            section[key] = _absolute(value, base)
+        else:
+            _stand_alone(value, base)
 
 
 def _executor(run: RunSpec) -> dict[str, Any]:

@@ -38,6 +38,14 @@ def _processes(value: object) -> Literal[1, "mpi"]:
     raise ValueError("must be 1 or mpi (mpiexec -n says how many)")
 
 
+def _fields(value: object) -> str | list[str]:
+    if isinstance(value, str) and value:
+        return value
+    if isinstance(value, list) and value and all(isinstance(name, str) and name for name in value):
+        return value
+    raise ValueError("must be the name of a field, or a list of names", "for example x: [age, hours]")
+
+
 def _always(value: object) -> bool:
     if value is True:
         return True
@@ -80,6 +88,12 @@ Devices = Annotated[
 Processes = Annotated[
     Literal[1, "mpi"], PlainValidator(_processes), WithJsonSchema({"anyOf": [{"const": 1}, {"const": "mpi"}]})
 ]
+Fields = Annotated[
+    str | list[str],
+    PlainValidator(_fields),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+Share = Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False)]
 Threads = Annotated[int, Field(strict=True, ge=0, le=MAX_DEVICES)]
 Always = Annotated[bool, PlainValidator(_always), WithJsonSchema({"const": True})]
 
@@ -124,23 +138,71 @@ class DataSection(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    reader: Name = Field(description="kind of file: npz, npy, csv, idx, multi_slot, synthetic")
-    shuffle: StrictBool = Field(default=False, description="another order of samples in every epoch")
+    reader: Name = Field(description="kind of file: table, images, text, windows, npz, npy, csv, idx, multi_slot, synthetic")
+    shuffle: StrictBool | None = Field(
+        default=None, description="another order of the training samples in every epoch; true for source, else false, when absent"
+    )
     prefetch: Natural = Field(default=2, description="batches made ahead by a thread")
 
 
-class DataSections(Section):
-    """Data by its use."""
+class SplitSection(Section):
+    """Which rows of `data.source` are for what; the rest is for training."""
 
+    eval: Share | None = Field(default=None, description="share of the rows for evaluation, above 0 and below 1")
+    test: Share | None = Field(default=None, description="share of the rows for `pe eval --split test`, above 0 and below 1")
+    stratify: Name | None = Field(default=None, description="column whose values have the same shares in every part")
+    group: Name | None = Field(default=None, description="column whose rows with the same value stay in one part")
+    time: Name | None = Field(
+        default=None, description="column of moments or numbers: the earliest rows train, the latest test"
+    )
+    order: Literal["random", "position"] = Field(
+        default="random", description="random: drawn by the seed; position: as stored, the last rows test"
+    )
+    folds: Annotated[int, Field(strict=True, ge=2, le=100)] | None = Field(
+        default=None, description="number of parts of equal size that take turns as evaluation; instead of eval"
+    )
+    fold: Count | None = Field(default=None, description="which of the folds is for evaluation, from 1; `pe train --folds` runs all")
+    seed: Natural = Field(default=0, description="another seed draws other parts")
+
+
+class SamplingSection(Section):
+    """How often rows are drawn for training: by their weight, with replacement."""
+
+    weights: Name = Field(description="column of numbers, at least 0: a row is drawn in proportion to its number")
+
+
+class DataSections(Section):
+    """Data by its use, or one source that is split; and what the columns of it mean."""
+
+    source: DataSection | None = Field(default=None, description="rows that `split` divides")
+    split: SplitSection | None = Field(default=None, description="which rows of the source are for evaluation and for the test")
     train: DataSection | None = None
     eval: DataSection | None = None
+    test: DataSection | None = None
     predict: DataSection | None = None
+    columns: dict[str, Any] = Field(
+        default_factory=dict, description="column -> type and its options; what a column learns, it learns from the training rows"
+    )
+    augment: list[Any] = Field(default_factory=list, description="changes of training samples, in order; never in evaluation")
+    sampling: Literal["balanced"] | SamplingSection | None = Field(
+        default=None, description="balanced: every class of the label is drawn as often; or weights: COLUMN; training only"
+    )
+    class_weights: Literal["balanced"] | dict[str, Any] | None = Field(
+        default=None,
+        description="class of the label -> factor of its samples' loss in training; balanced: in inverse proportion to its rows",
+    )
+
+
+#: What a split or a section of `data` is for.
+USES = ("train", "eval", "test", "predict")
 
 
 class FeedSection(Section):
     """How a field of the data becomes a feed of the model: one_hot(field * scale + shift), reshaped."""
 
-    from_: Name | None = Field(default=None, alias="from", description="field of the data")
+    from_: Fields | None = Field(
+        default=None, alias="from", description="field of the data, or several that are joined along their last axis"
+    )
     value: Number | list[Number] | None = Field(
         default=None, description="the same for every batch, instead of a field; for feeds with replicate: true"
     )

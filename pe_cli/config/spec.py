@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from pe_cli.config.nodes import MapNode, Node, ScalarNode, find, key_span
 from pe_cli.config.scope import Scope
-from pe_cli.config.sections import DataSection, ExecutorSection, FeedSection, FetchSection, OutputSection, TrainSection
+from pe_cli.config.sections import (
+    DataSection,
+    ExecutorSection,
+    FeedSection,
+    FetchSection,
+    OutputSection,
+    SamplingSection,
+    SplitSection,
+    TrainSection,
+)
 from pe_cli.core.errors import Span
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 
@@ -96,11 +106,12 @@ class DataSpec:
     """Where samples come from.
 
     Args:
-        name: train, eval or predict.
+        name: train, eval, test or predict.
         reader: kind of file.
         options: the reader's own, as written; they are checked where readers are known.
         section: the checked rest: shuffle, prefetch.
         at: place of the section.
+        split: whether it is a part of `data.source`, which `data.split` divides.
     """
 
     name: str
@@ -109,6 +120,31 @@ class DataSpec:
     section: DataSection
     at: Span
     reader_at: Span
+    split: bool = False
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether training takes the samples in another order in every epoch."""
+        return (self.split and self.name == "train") if self.section.shuffle is None else self.section.shuffle
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is done with rows before they become feeds.
+
+    Args:
+        split: how the source is divided.
+        columns: column -> its declaration as written, `type` and options; checked where column types are known.
+        augment: changes of training samples as written; checked where they are known.
+        sampling: how training samples are drawn.
+        class_weights: class -> factor, or `balanced`; as written.
+    """
+
+    split: SplitSection | None = None
+    columns: Mapping[str, ArgSpec] = field(default_factory=dict)
+    augment: Node | None = None
+    sampling: Literal["balanced"] | SamplingSection | None = None
+    class_weights: Node | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +159,7 @@ class RunSpec:
         model_args: constants of the model that differ from its own.
         model: what is computed.
         data: by use.
+        preparation: what is done with their rows.
         feeds: feed of the model -> field of the data.
         train: None when the file has no such section.
         fetches: variable -> what is kept of it.
@@ -136,6 +173,7 @@ class RunSpec:
     model_args: Mapping[str, Node]
     model: ModelSpec
     data: Mapping[str, DataSpec] = field(default_factory=dict)
+    preparation: Preparation = field(default_factory=Preparation)
     feeds: Mapping[str, FeedSection] = field(default_factory=dict)
     train: TrainSection | None = None
     fetches: Mapping[str, FetchSection] = field(default_factory=dict)

@@ -131,6 +131,7 @@ class ArrayDataset:
             raise origin.error(f"field '{empty[0]}' has shape {shape}: there is nothing in it", "check what wrote it")
         # a plain view: np.memmap's own indexing does Python work for every batch
         self._arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        self.arrays: Mapping[str, Array] = self._arrays
         self._maps = [(name, found, found.size()) for name, array in arrays.items() if (found := _map_of(array)) is not None]
         self._origin = origin
 

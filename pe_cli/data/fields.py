@@ -81,7 +81,7 @@ class SequenceField:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def take(self, rows: Rows) -> tuple[Array, NDArray[np.int64] | None]:
+    def take(self, rows: Rows) -> tuple[Array, NDArray[np.int64]]:
         """Return the rows of some samples; see `Field.take`."""
         starts, ends = self.offsets[rows], self.offsets[rows + 1]
         offsets = np.zeros(len(rows) + 1, np.int64)

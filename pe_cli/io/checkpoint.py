@@ -9,6 +9,8 @@ process writes at a time (a lock).
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +19,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.io import atomic, strict_json
-from pe_cli.io.description import FORMAT, META, META_LIMIT, PARAMS, Meta, check_file, read_meta
+from pe_cli.io.description import FILES_LIMIT, FORMAT, META, META_LIMIT, PARAMS, Meta, check_file, read_meta
 from pe_cli.io.steps import (
     another_whole,
     clean,
@@ -36,7 +38,8 @@ from pe_cli.io.steps import (
 from pe_cli.io.tensors import data_error, read_npz, read_safetensors, write_safetensors
 
 __all__ = [
-    "folder_of", "load", "load_arrays", "mark", "marked", "newest_whole", "prune", "resolve", "save", "set_aside",
+    "folder_of", "load", "load_arrays", "mark", "marked", "newest_whole", "prune", "read_files", "resolve", "save",
+    "set_aside",
     "steps", "tidy", "unmark",
 ]  # fmt: skip
 
@@ -47,6 +50,7 @@ def save(
     arrays: Mapping[str, np.ndarray],
     meta: Mapping[str, object],
     keep: int | None = None,
+    files: Mapping[str, bytes] | None = None,
 ) -> Path:
     """Write a checkpoint, then remove the oldest ones.
 
@@ -55,8 +59,9 @@ def save(
         step: number of steps done; an earlier checkpoint of the same step is replaced.
         arrays: name -> array, any shape, of an element type in `DTYPES`.
         meta: JSON values to keep beside (epoch, metrics, seed, ...); NaN comes back as "nan". The keys `format`,
-            `step`, `tensors`, `sha256` and `bytes` are ours.
+            `step`, `tensors`, `sha256`, `bytes` and `files` are ours.
         keep: number of checkpoints to keep, as for `prune`; None keeps all.
+        files: name -> content, kept beside as they are.
 
     Returns:
         The folder of the checkpoint, whole and flushed to the disk.
@@ -75,7 +80,7 @@ def save(
             draft = root / atomic.temporary_name()
             try:
                 draft.mkdir()
-                _write(draft, step, arrays, meta)
+                _write(draft, step, arrays, meta, files or {})
                 folder = _put(draft, root, step)
             finally:
                 shutil.rmtree(draft, ignore_errors=True)
@@ -86,10 +91,17 @@ def save(
     return folder
 
 
-def _write(folder: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, object]) -> None:
+def _write(
+    folder: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, object], files: Mapping[str, bytes]
+) -> None:
+    for name, content in files.items():
+        atomic.write_plain(folder / name, content)
+        atomic.sync_file(folder / name)
     digest, size = write_safetensors(folder / PARAMS, arrays)
     tensors = {name: {"dtype": array.dtype.name, "shape": array.shape} for name, array in arrays.items()}
     ours = {"format": FORMAT, "step": step, "sha256": digest, "bytes": size, "tensors": tensors}
+    if files:
+        ours["files"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     text = strict_json.dumps({**meta, **ours}, indent=1).encode()
     if len(text) > META_LIMIT:
         raise data_error(f"{folder.parent}: {META} would have {len(text)} bytes, more than {META_LIMIT}")
@@ -166,6 +178,41 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
     if file.suffix == ".safetensors":
         return read_safetensors(file)
     raise data_error(f"{path}: neither a checkpoint folder nor a .safetensors or .npz file")
+
+
+def read_files(path: Path) -> dict[str, bytes]:
+    """Return the files that a checkpoint keeps beside its arrays, checked against its description.
+
+    Args:
+        path: as for `resolve`; a tensor file alone has none.
+
+    Raises:
+        PeError: DATA; one is missing, too large, or changed since it was written.
+    """
+    folder = resolve(path)
+    if folder.is_file():
+        return {}
+    listed = read_meta(folder)[0].get("files", {})
+    if not isinstance(listed, Mapping) or not all(_is_plain(name) for name in listed):
+        raise data_error(f"{folder}: {META} lists no files as a run does", another_whole(folder.parent, but=folder))
+    found: dict[str, bytes] = {}
+    for name, digest in listed.items():
+        file = folder / name
+        try:
+            if file.stat().st_size > FILES_LIMIT:
+                raise data_error(f"{file}: more than {FILES_LIMIT} bytes, which no file of a checkpoint has")
+            found[name] = file.read_bytes()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise data_error(f"{file}: {reason}", "copy the whole folder of the checkpoint") from None
+        if hashlib.sha256(found[name]).hexdigest() != digest:
+            hint = another_whole(folder.parent, but=folder) or "put back the file that the run wrote"
+            raise data_error(f"{file}: changed since it was written: {META} says another sha256", hint)
+    return found
+
+
+def _is_plain(name: str) -> bool:
+    return re.fullmatch(r"[\w.-]{1,200}", name) is not None and not name.startswith(".")
 
 
 def _read(folder: Path) -> tuple[dict[str, np.ndarray], Meta]:

@@ -9,6 +9,8 @@ from pe_cli.io.tensors import data_error, sha256
 
 FORMAT = 1
 META_LIMIT = 16 * 2**20
+#: Bytes of one file beside the arrays.
+FILES_LIMIT = 1 << 30
 PARAMS = "params.safetensors"
 META = "meta.json"
 Meta = dict[str, object]

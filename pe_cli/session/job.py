@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from pe_cli.build.build import Built, build, load_and_build
-from pe_cli.config.nodes import to_data
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import Place, TensorType
 from pe_cli.data import Dataset, Feed, Loader, open_reader
+from pe_cli.data.fitted import Fitted
+from pe_cli.data.prepare import Prepared, select
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.executor import Executor, threads_of
@@ -29,6 +30,7 @@ from pe_cli.program.prune import prune
 from pe_cli.session.averages import Averages
 from pe_cli.session.devices import Resources
 from pe_cli.session.observer import Observer
+from pe_cli.session.targets import column_uses, sources
 from pe_cli.session.team import StepResult, Team, open_team
 from pe_cli.session.values import Values
 
@@ -53,6 +55,7 @@ class Job:
         built: its programs, where they are made already.
         places: devices; those that the run file asks for when None.
         team: processes that do this together; this one alone when None.
+        fitted: what the columns of the data have learned in training; they learn it from the training rows when None.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Job:
         built: Built | None = None,
         places: Sequence[Place] | None = None,
         team: Team | None = None,
+        fitted: Fitted | None = None,
     ) -> None:
         self.run = run
         self.team = team or Team()
@@ -80,6 +84,8 @@ class Job:
         self.scope.share(shared_variables(self.built.train or self.built.eval, self.places, run.build_strategy))
         self.values = Values(self.built, self.scope, self.team)
         self._datasets: dict[str, Dataset] = {}
+        self.sources = sources(run)
+        self.prepared = self._prepare(fitted)
         self._made_up: set[str] = set()
         self._executors: dict[str, Executor] = {}
         self._arenas = Arenas()
@@ -93,8 +99,9 @@ class Job:
         *,
         smoke: bool = False,
         join: bool = False,
+        fitted: Fitted | None = None,
     ) -> Job:
-        """Read a run file and prepare it; `join`: with the other processes that it asks for.
+        """Read a run file and prepare it; `join`: with the other processes that it asks for; `fitted`: see `Job`.
 
         Raises:
             PeError: any mistake in it or in its model, all of them in one; or a device that is not there.
@@ -102,7 +109,7 @@ class Job:
         run, built = load_and_build(path, overrides)
         team = open_team(run) if join else Team()
         with team.told():
-            return cls(run, observer, smoke=smoke, built=built, team=team)
+            return cls(run, observer, smoke=smoke, built=built, team=team, fitted=fitted)
 
     @property
     def program(self) -> Program:
@@ -133,6 +140,25 @@ class Job:
 
     # --- data ---------------------------------------------------------------------------------------------------------
 
+    def _prepare(self, fitted: Fitted | None) -> Prepared:
+        types = {name: TensorType(kind.shape[1:], kind.dtype) for name, kind in self.built.feeds.items()}
+        uses = column_uses(self.run, types)
+        return Prepared(self.run.data, self.run.preparation, self.run.path.parent, uses, fitted, self.observer.note)
+
+    def refit(self, fitted: Fitted) -> None:
+        """Use what the columns have learned in an earlier process; only before any data is opened."""
+        assert not self._datasets
+        self.prepared = self._prepare(fitted)
+
+    @property
+    def fitted(self) -> Fitted:
+        """What the columns of the data have learned from the training rows.
+
+        Raises:
+            PeError: the training rows cannot be read.
+        """
+        return self.prepared.fitted
+
     def dataset(self, split: str) -> Dataset:
         """Open the data of a use (train, eval, ...), once.
 
@@ -151,7 +177,7 @@ class Job:
             hint = did_you_mean(split, self.run.data) or f"the run file has {', '.join(self.run.data) or 'none'}"
             raise PeError(f"there is no data '{split}'", at=self.run.at_of("data"), hint=hint)
         try:
-            return open_reader(spec.reader, to_data(spec.options), self.run.path.parent, spec.reader_at)
+            return self.prepared.dataset(split)
         except PeError as error:
             if not self.smoke or error.code != ExitCode.DATA:
                 raise
@@ -202,12 +228,13 @@ class Job:
         return found
 
     def _feed(self, name: str, split: str) -> Feed:
-        section = None if split in self._made_up else self.run.feeds.get(name)
-        if section is None:
+        if split in self._made_up or name not in self.sources:
             return Feed(name)
+        source, section = self.sources[name], self.run.feeds.get(name)
+        if section is None:
+            return Feed(source.field, at=source.at)
         reshape = None if section.reshape is None else tuple(section.reshape)
-        assert section.from_ is not None, "a feed with a value has no batch axis"
-        return Feed(section.from_, section.scale, section.shift, reshape, section.one_hot, section.dtype, section.at)
+        return Feed(source.field, section.scale, section.shift, reshape, section.one_hot, section.dtype, section.at)
 
     def loader(
         self,
@@ -224,17 +251,19 @@ class Job:
         types = self._types(program)
         for v in (self.built.eval.global_block().var(name) for name in also):
             types[v.name] = TensorType(v.shape[1:], v.dtype)
-        section = self.run.data[split].section if split in self.run.data else None
+        spec = self.run.data.get(split)
         dataset = dataset or self.dataset(split)
+        if split not in self._made_up:
+            dataset = select(dataset, [self.sources[name] for name in types if name in self.sources])
         return Loader(
             dataset,
             {name: self._feed(name, split) for name in types},
             types,
             batch_size,
-            shuffle=section.shuffle if section and shuffle is None else bool(shuffle),
+            shuffle=spec.shuffle if spec and shuffle is None else bool(shuffle),
             seed=self.run.executor.seed,
             drop_last=drop_last,
-            prefetch=section.prefetch if section else 2,
+            prefetch=spec.section.prefetch if spec else 2,
             levels=declared_levels(self.built.eval),
         )
 

@@ -80,6 +80,7 @@ class Keeper:
         self._saver = Saver(folder.checkpoints, self._section.keep if self._section else 1, places)
         self._saved: tuple[int, int, int, bool] | None = None
         self._saved_at = time.monotonic()
+        self._learned: Mapping[str, bytes] | None = None
         job.team.watch_time(self._late)
 
     # --- beginning and end --------------------------------------------------------------------------------------------
@@ -250,7 +251,14 @@ class Keeper:
         }
         state = self._job.values.state()
         with self._job.team.busy():  # it may wait for the checkpoint before
-            self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths()))
+            self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths(), self._beside()))
+
+    def _beside(self) -> Mapping[str, bytes]:
+        """Return what the columns of the data have learned, as files; it never changes in a run."""
+        if self._learned is None:
+            fitted = self._job.fitted
+            self._learned = fitted.to_files() if fitted.columns or fitted.split else {}
+        return self._learned
 
 
 def _said(error: BaseException) -> str:

@@ -10,6 +10,8 @@ import numpy as np
 
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
+from pe_cli.core.errors import PeError
+from pe_cli.data.fitted import NAME, Fitted
 from pe_cli.io import checkpoint, strict_json
 from pe_cli.io.description import Meta
 from pe_cli.io.run_folder import RunFolder, environment
@@ -163,6 +165,26 @@ def read(folder: RunFolder, step: int) -> Restored:
     place = checkpoint.folder_of(folder.checkpoints, step)
     arrays, meta = checkpoint.load(place)
     return _restored(arrays, meta, str(place))
+
+
+def fitted_of(resume: Resume) -> Fitted | None:
+    """Return what the columns of the data had learned when a run was trained; None where it has no checkpoint, or no columns.
+
+    Raises:
+        PeError: DATA; it is damaged.
+    """
+    root = resume.folder.checkpoints
+    steps = checkpoint.steps(root) if resume.step is None else [resume.step]
+    for step in reversed(steps):
+        folder = checkpoint.folder_of(root, step)
+        try:
+            files = checkpoint.read_files(folder)
+        except PeError:
+            if step == steps[0]:
+                raise
+            continue  # a damaged checkpoint is told and put aside when its values are read
+        return Fitted.from_files(files, str(folder)) if NAME in files else None
+    return None
 
 
 def _restored(arrays: Mapping[str, np.ndarray], meta: Meta, where: str) -> Restored:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ class Snapshot:
         meta: what is kept beside them.
         best: whether it is the best so far.
         files: outputs that it counts on; they are flushed to the disk before it appears.
+        beside: name -> content of files that are kept beside the arrays.
     """
 
     step: int
@@ -30,6 +31,7 @@ class Snapshot:
     meta: Mapping[str, object]
     best: bool
     files: Sequence[Path]
+    beside: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Saver:
@@ -95,7 +97,7 @@ class Saver:
                 continue  # nothing was written to it yet
             except OSError as error:
                 raise atomic.write_error(error, file) from None
-        checkpoint.save(self._root, snapshot.step, snapshot.arrays, snapshot.meta)
+        checkpoint.save(self._root, snapshot.step, snapshot.arrays, snapshot.meta, None, snapshot.beside)
         checkpoint.mark(self._root, "last", snapshot.step)
         if snapshot.best:
             checkpoint.mark(self._root, "best", snapshot.step)

@@ -23,7 +23,7 @@ from pe_cli.session.observer import NORM, Observer, Observers, Start
 from pe_cli.session.outputs import files_of
 from pe_cli.session.profiling import write_trace
 from pe_cli.session.recorder import Recorder
-from pe_cli.session.resume import Resume
+from pe_cli.session.resume import Resume, fitted_of
 from pe_cli.session.state import Progress
 from pe_cli.session.step import Stepper
 from pe_cli.session.stop import Limits
@@ -71,6 +71,9 @@ class Trainer:
         self.resume = resume
         self.program = job.program
         assert self.run.train, "there is a training program"
+        learned = fitted_of(resume) if resume is not None else None
+        if learned is not None:
+            job.refit(learned)
         self.section = self.run.train
         self.loss = self.section.loss
         self.stepper = Stepper(job)

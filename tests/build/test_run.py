@@ -156,18 +156,6 @@ def test_an_optimizer_with_everything(write: Callable[..., None]) -> None:
             id="an unknown feed",
         ),
         pytest.param(
-            RUN + "data: {train: {reader: npz}}\nfeeds: {x: a}\n",
-            """\
-            run.yaml:4:8: error: the model's feed 'label' gets no data
-                  feeds: {x: a}
-                         ^^^^^^
-            model.yaml:1:26: note: declared here
-                  feeds: {x: {shape: [4]}, label: {shape: [1], dtype: int64}}
-                                           ^^^^^
-            hint: add label: FIELD to feeds""",
-            id="a feed without data",
-        ),
-        pytest.param(
             RUN + "data: {eval: {reader: npz}}\nfeeds: {x: a, label: b}\n"
             "output: {checkpoint: {best: {by: eval/los, mode: min}}}\n",
             """\

@@ -1,0 +1,131 @@
+"""Bags: several categories in one cell, in any order."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from pe_cli.data.column import ColumnType as ColumnTypeOf
+from pe_cli.data.column import Context, State, column, selected
+from pe_cli.data.columns.category import ClassOptions, fit_classes, lookup, names_of, no_class
+from pe_cli.data.fields import ArrayField, Rows, SequenceField
+from pe_cli.data.fields import Field as FieldOf
+from pe_cli.data.room import room
+
+
+class BagOptions(ClassOptions):
+    """Options of bag columns."""
+
+    of: str | None = Field(None, description="column of the table; the one of the same name when absent")
+    separator: Annotated[str, Field(strict=True, min_length=1)] = Field("|", description="text between the categories of a cell")
+    encode: Literal["multi_hot", "counts", "ids"] = Field(
+        "multi_hot",
+        description="multi_hot: 1 for every class that is there; counts: how often; ids: a sequence of indices, for an embedding",
+    )
+
+
+class BagState(BaseModel):
+    """What a bag has learned; with ids, index 0 stands for nothing known."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    classes: list[str]
+    counts: list[int]
+    unknown: bool
+    missing: bool
+    rare: int
+
+
+@column
+class Bag(ColumnTypeOf[BagOptions]):
+    """Several categories per row, as `drama|war|history`. A missing cell is an empty bag.
+
+    With `encode: ids` a row is a sequence for a feed with lod_level: 1; an empty bag is the sequence of index 0 alone.
+    """
+
+    name = "bag"
+    options = BagOptions
+    learned = BagState
+    view = "codes"
+
+    def sources(self, name: str, options: BagOptions) -> tuple[str, ...]:
+        """Return the column of the table that it reads."""
+        return (options.of or name,)
+
+    def fit(self, options: BagOptions, context: Context, rows: Rows | None) -> State:
+        """Learn the classes."""
+        found = context.table.cells(options.of or context.name).codes()
+        codes = selected(found.codes, rows)
+        times = np.bincount(codes[codes >= 0], minlength=len(found.words))
+        counts: dict[str, int] = {}
+        for word, number in zip(found.words, times.tolist(), strict=True):
+            for name in dict.fromkeys(_split(word, options.separator)):
+                counts[name] = counts.get(name, 0) + number
+        state = fit_classes(options, context, list(counts), np.array(list(counts.values()), np.int64), None)
+        # an empty bag of ids needs an index
+        return state | ({"unknown": True} if options.encode == "ids" else {})
+
+    def encode(self, options: BagOptions, state: State, context: Context) -> FieldOf:
+        """Look the classes up."""
+        source = options.of or context.name
+        found = context.table.cells(source).codes()
+        bags = [_split(word, options.separator) for word in found.words]
+        names = list(dict.fromkeys(name for bag in bags for name in bag))
+        table, unknown = lookup(state, names)
+        if unknown:
+            self._unknown(options, state, context, source, found.codes, bags, names[unknown[0]], len(unknown))
+        index = dict(zip(names, table.tolist(), strict=True))
+        ids = [[index[name] for name in bag] for bag in bags]
+        if options.encode == "ids":
+            return _sequences([bag or [0] for bag in ids] + [[0]], found.codes)
+        known = set(state["classes"])
+        rows = np.zeros((len(bags) + 1, len(names_of(state))), np.float32)
+        for i, (bag, named) in enumerate(zip(ids, bags, strict=True)):
+            for position, name in zip(bag, named, strict=True):
+                if name in known or state["unknown"]:
+                    rows[i, position] += 1
+        if options.encode == "multi_hot":
+            np.minimum(rows, 1, out=rows)
+        out = room((len(found.codes), rows.shape[1]), "float32", f"column '{context.name}'")
+        np.take(rows, found.codes, axis=0, out=out, mode="wrap")
+        return ArrayField(out, "float32")
+
+    def _unknown(
+        self,
+        options: BagOptions,
+        state: State,
+        context: Context,
+        source: str,
+        codes: NDArray[np.int32],
+        bags: list[list[str]],
+        word: str,
+        count: int,
+    ) -> None:
+        holds = np.array([word in bag for bag in bags] + [False])
+        row = int(np.flatnonzero(holds[codes])[0])
+        if not state["unknown"]:
+            raise context.error(row, *no_class(state, word), name=source)
+        text = f"{count:,} categories of column '{context.name}' are no classes, such as '{word}' in row {row + 1}"
+        context.notes.append(f"{text}: they have the index of unknown values")
+
+    def classes(self, state: State) -> tuple[str, ...]:
+        """Return the names of all indices."""
+        return names_of(state)
+
+
+def _split(word: str, separator: str) -> list[str]:
+    return [part for part in (part.strip() for part in word.split(separator)) if part]
+
+
+def _sequences(bags: list[list[int]], codes: NDArray[np.int32]) -> SequenceField:
+    """Return the bag of every row; the last one stands for a missing cell."""
+    lengths = np.array([len(bag) for bag in bags], np.int64)
+    distinct = SequenceField(
+        np.concatenate([np.array(bag, np.int32) for bag in bags]).reshape(-1, 1), np.append(0, np.cumsum(lengths)), "int64"
+    )
+    rows = codes.astype(np.int64) % len(bags)
+    values, offsets = distinct.take(rows)
+    return SequenceField(values.astype(np.int32), offsets, "int64")

@@ -1,0 +1,93 @@
+"""Truth values: a cell says yes or no, in one of the usual ways."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
+from pe_cli.data.fields import ArrayField, Rows
+from pe_cli.data.fields import Field as FieldOf
+
+Text = Annotated[str, Field(strict=True)]
+YES = ("true", "yes", "y", "t", "1", "on")
+NO = ("false", "no", "n", "f", "0", "off")
+
+
+class BoolOptions(ColumnOptions):
+    """Options of bool columns."""
+
+    of: str | None = Field(None, description="column of the table; the one of the same name when absent")
+    yes: list[Text] = Field(list(YES), min_length=1, description="cells that mean true, in any case of letters")
+    no: list[Text] = Field(list(NO), min_length=1, description="cells that mean false")
+    missing: Literal["error"] | bool = Field("error", description="what a missing cell stands for: true, false, or error")
+
+    @model_validator(mode="after")
+    def _apart(self) -> BoolOptions:
+        both = {text.lower() for text in self.yes} & {text.lower() for text in self.no}
+        if both:
+            raise ValueError(f"'{min(both)}' is listed under yes and under no")
+        return self
+
+
+class BoolState(BaseModel):
+    """What a bool column has learned: nothing but how often each value was there, and what the model's feed holds."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    true: int
+    false: int
+    dtype: Literal["float32", "int64"]
+
+
+@column
+class Bool(ColumnType[BoolOptions]):
+    """True or false per row: 1 or 0."""
+
+    name = "bool"
+    options = BoolOptions
+    learned = BoolState
+    view = "codes"
+
+    def sources(self, name: str, options: BoolOptions) -> tuple[str, ...]:
+        """Return the column of the table that it reads."""
+        return (options.of or name,)
+
+    def fit(self, options: BoolOptions, context: Context, rows: Rows | None) -> State:
+        """Count."""
+        values = selected(_read(options, context), rows)
+        true = int(values.sum())
+        if true in (0, len(values)):
+            said = "true" if true else "false"
+            context.notes.append(f"column '{context.name}' is {said} in every training row: nothing can be learned from it")
+        dtype = "int64" if context.dtype in ("int64", "int32") else "float32"
+        return {"true": true, "false": len(values) - true, "dtype": dtype}
+
+    def encode(self, options: BoolOptions, state: State, context: Context) -> FieldOf:
+        """Return 1 for true and 0 for false."""
+        return ArrayField(_read(options, context).reshape(-1, 1), state["dtype"])
+
+    def classes(self, state: State) -> tuple[str, ...]:
+        """Return false and true."""
+        return ("false", "true")
+
+
+def _read(options: BoolOptions, context: Context) -> NDArray[Any]:
+    source = options.of or context.name
+    found = context.table.cells(source).codes()
+    known = {text.lower(): 0 for text in options.no} | {text.lower(): 1 for text in options.yes}
+    meaning = [known.get(word.lower(), 2) for word in found.words]
+    # a missing cell has code -1, which is the last element
+    table = np.array([*meaning, 3 if options.missing == "error" else int(options.missing)], np.uint8)
+    values = table[found.codes]
+    if (values > 1).any():
+        row = int(np.flatnonzero(values > 1)[0])
+        if values[row] == 3:
+            raise context.error(row, "the cell is missing", f"fill it, or set missing: false on {context.name}", source)
+        word = found.words[found.codes[row]]
+        hint = f"true is one of {', '.join(options.yes)}; false one of {', '.join(options.no)}; or declare a category"
+        raise context.error(row, f"'{word}' is neither true nor false", hint, source)
+    return values

@@ -1,0 +1,228 @@
+"""Categories: a cell is one of some texts, and becomes the index of its class."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from pe_cli.core.errors import did_you_mean
+from pe_cli.data.cells import Codes
+from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
+from pe_cli.data.fields import ArrayField, Rows
+from pe_cli.data.fields import Field as FieldOf
+from pe_cli.data.room import room
+
+Text = Annotated[str, Field(strict=True)]
+Whole = Annotated[int, Field(strict=True)]
+#: Classes that an error lists.
+LISTED = 20
+
+
+class ClassOptions(ColumnOptions):
+    """Options of every column that has classes."""
+
+    classes: list[Text | Whole] | None = Field(
+        None, min_length=1, description="classes in the order of their indices; those of the training rows, sorted, when absent"
+    )
+    min_count: Annotated[int, Field(strict=True, ge=1)] = Field(
+        1, description="training rows that a class must have; rarer ones are unknown"
+    )
+    max_classes: Annotated[int, Field(strict=True, ge=1)] | None = Field(
+        None, description="keep so many of the most frequent classes; the others are unknown"
+    )
+    unknown: Literal["error", "index"] | None = Field(
+        None, description="a value that is no class: an error, or an index of its own; error for a target, else index"
+    )
+
+    @field_validator("classes")
+    @classmethod
+    def _distinct(cls, classes: list[str | int] | None) -> list[str | int] | None:
+        names = [str(name) for name in classes or []]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"class '{repeated[0]}' is listed twice")
+        return classes
+
+
+class CategoryOptions(ClassOptions):
+    """Options of category columns."""
+
+    of: str | None = Field(None, description="column of the table; the one of the same name when absent")
+    missing: Literal["error", "index"] | None = Field(
+        None, description="a missing cell: an error, or an index of its own; error for a target, else index"
+    )
+    encode: Literal["index", "one_hot"] = Field("index", description="one index, or a row of 0 and 1 for every index")
+
+
+class CategoryState(BaseModel):
+    """What a column of classes has learned. Index 0 is unknown and the next one missing, where they have an index; then the classes."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    classes: list[str]
+    counts: list[int]
+    unknown: bool
+    missing: bool
+    rare: int
+
+
+@column
+class Category(ColumnType[CategoryOptions]):
+    """One of some classes per row.
+
+    A column that is no target has index 0 for values that training never saw (or saw less than `min_count` times) and index 1 for
+    missing cells, and its classes from 2 on. A target has its classes from 0 on; other values are errors.
+    """
+
+    name = "category"
+    options = CategoryOptions
+    learned = CategoryState
+    view = "codes"
+
+    def sources(self, name: str, options: CategoryOptions) -> tuple[str, ...]:
+        """Return the column of the table that it reads."""
+        return (options.of or name,)
+
+    def fit(self, options: CategoryOptions, context: Context, rows: Rows | None) -> State:
+        """Learn the classes."""
+        source = options.of or context.name
+        found = context.table.cells(source).codes()
+        codes = selected(found.codes, rows)
+        counts = np.bincount(codes[codes >= 0], minlength=len(found.words))
+        state = fit_classes(options, context, found.words, counts, "index" if context.target else None)
+        state["missing"] = (options.missing or ("error" if context.target else "index")) == "index"
+        there = int(counts.sum())
+        if there > LISTED and len(state["classes"]) == there:
+            context.notes.append(
+                f"column '{context.name}' has another value in every row: is it an id? nothing can be learned from one"
+            )
+        return state
+
+    def encode(self, options: CategoryOptions, state: State, context: Context) -> FieldOf:
+        """Look the classes up."""
+        source = options.of or context.name
+        found = context.table.cells(source).codes()
+        first = first_class(state)
+        table, unknown = lookup(state, found.words)
+        has_missing = bool((found.codes < 0).any())
+        if has_missing and not state["missing"]:
+            row = int(np.flatnonzero(found.codes < 0)[0])
+            hint = f"fill the cell, or declare {context.name}: {{type: category, missing: index}}"
+            raise context.error(row, "the cell is missing", hint, source)
+        # a missing cell has code -1, which is the last element
+        table = np.append(table, int(state["unknown"]))
+        if unknown:
+            _unknown(state, context, source, found, unknown)
+        width = first + len(state["classes"])
+        if options.encode == "index":
+            values = room((len(found.codes), 1), "int32", f"column '{context.name}'")
+            np.take(table.astype(np.int32), found.codes, out=values[:, 0], mode="wrap")
+            return ArrayField(values, "int64")
+        values = room((len(found.codes), width), "uint8", f"column '{context.name}'")
+        values[np.arange(len(values)), table[found.codes]] = 1
+        return ArrayField(values, "float32")
+
+    def classes(self, state: State) -> tuple[str, ...]:
+        """Return the names of all indices."""
+        return names_of(state)
+
+    def decode(self, options: CategoryOptions, state: State, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the names of indices."""
+        names = np.array(names_of(state), object)
+        return names[np.clip(np.asarray(values, np.int64), 0, len(names) - 1)]
+
+
+def fit_classes(
+    options: ClassOptions, context: Context, words: list[str], counts: NDArray[np.int64], role: str | None
+) -> State:
+    """Choose the classes.
+
+    Args:
+        options: fixed classes, or how many are kept.
+        context: of the column.
+        words: distinct texts.
+        counts: int64 [words], training rows that have them.
+        role: "index" of a target; None of an input.
+    """
+    if options.classes is not None:
+        classes = [str(name) for name in options.classes]
+        of = dict(zip(words, counts.tolist(), strict=True))
+        kept = [(name, int(of.get(name, 0))) for name in classes]
+    else:
+        there = [(word, int(count)) for word, count in zip(words, counts.tolist(), strict=True) if count]
+        there.sort()
+        kept = [pair for pair in there if pair[1] >= options.min_count]
+        if options.max_classes is not None:
+            most = sorted(kept, key=lambda pair: -pair[1])[: options.max_classes]
+            kept = [pair for pair in kept if pair in set(most)]
+        if _all_numbers(kept):
+            kept.sort(key=lambda pair: float(pair[0]))
+    if not kept:
+        hint = "lower min_count" if options.min_count > 1 else "leave the column out"
+        raise context.error(0, "no training row has a class here", hint)
+    if role == "index" and len(kept) == 1:
+        context.notes.append(f"the target '{context.name}' is '{kept[0][0]}' in every training row: there is nothing to learn")
+    unknown = (options.unknown or ("error" if context.target else "index")) == "index"
+    rare = int(counts.sum()) - sum(count for _, count in kept)
+    return {
+        "classes": [name for name, _ in kept], "counts": [count for _, count in kept],
+        "unknown": unknown, "missing": False, "rare": rare,
+    }  # fmt: skip
+
+
+def _all_numbers(kept: list[tuple[str, int]]) -> bool:
+    try:
+        return all(np.isfinite(float(name)) for name, _ in kept)
+    except ValueError:
+        return False
+
+
+def first_class(state: State) -> int:
+    """Return the index of the first class."""
+    return int(state["unknown"]) + int(state["missing"])
+
+
+def names_of(state: State) -> tuple[str, ...]:
+    """Return the names of all indices, those of unknown and missing in angle brackets."""
+    before = (("<unknown>",) if state["unknown"] else ()) + (("<missing>",) if state["missing"] else ())
+    return (*before, *state["classes"])
+
+
+def lookup(state: State, words: list[str]) -> tuple[NDArray[np.int64], list[int]]:
+    """Return the index of every word, 0 where it is no class, and the positions of such words."""
+    first = first_class(state)
+    index = {name: first + i for i, name in enumerate(state["classes"])}
+    found = [index.get(word, -1) for word in words]
+    unknown = [i for i, position in enumerate(found) if position < 0]
+    return np.maximum(np.array(found, np.int64), 0).reshape(-1), unknown
+
+
+def _unknown(state: State, context: Context, source: str, found: Codes, unknown: list[int]) -> None:
+    """Say which values are no classes.
+
+    Raises:
+        PeError: DATA; the column has no index for them.
+    """
+    bad = np.zeros(len(found.words) + 1, bool)
+    bad[unknown] = True
+    rows = np.flatnonzero(bad[found.codes])
+    if not len(rows):
+        return
+    word = found.words[found.codes[rows[0]]]
+    if state["unknown"]:
+        text = f"{len(rows):,} cells of column '{context.name}' hold {len(unknown):,} values that are no classes"
+        context.notes.append(f"{text}, such as '{word}' in row {int(rows[0]) + 1}: they have the index of unknown values")
+        return
+    raise context.error(int(rows[0]), *no_class(state, word), name=source)
+
+
+def no_class(state: State, word: str) -> tuple[str, str]:
+    """Return message and hint for a value that is no class."""
+    known = state["classes"]
+    listed = ", ".join(known[:LISTED]) + (", ..." if len(known) > LISTED else "")
+    return f"'{word}' is not among the {len(known)} classes of the training rows", (
+        did_you_mean(word, known) or f"they are {listed}; unknown: index on the column gives other values an index"
+    )

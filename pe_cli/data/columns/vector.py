@@ -1,0 +1,90 @@
+"""Vectors: several columns of numbers side by side, or several numbers in one cell."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pe_cli.core.errors import PeError
+from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
+from pe_cli.data.columns.number import (
+    Finite,
+    Missing,
+    NumberOptions,
+    NumberState,
+    Scale,
+    all_or_none,
+    encode_numbers,
+    fit_numbers,
+    numbers_of,
+)
+from pe_cli.data.fields import ArrayField, Rows
+from pe_cli.data.fields import Field as FieldOf
+from pe_cli.data.room import room
+
+
+class VectorOptions(ColumnOptions):
+    """Options of vector columns."""
+
+    of: list[Annotated[str, Field(strict=True)]] = Field(min_length=1, description="columns of numbers, in the order of the vector")
+    missing: Missing = Field("error", description="as for number, for each column by itself")
+    scale: Scale = Field("none", description="as for number, for each column by itself")
+    clip: tuple[Finite, Finite] | None = Field(None, description="as for number")
+
+
+class VectorState(BaseModel):
+    """What a vector has learned: the states of its columns."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    columns: dict[str, NumberState]
+
+
+@column
+class Vector(ColumnType[VectorOptions]):
+    """Several columns of numbers as one field, float32 [columns]."""
+
+    name = "vector"
+    options = VectorOptions
+    learned = VectorState
+    view = "numbers"
+
+    def sources(self, name: str, options: VectorOptions) -> tuple[str, ...]:
+        """Return the columns that it is made of."""
+        return tuple(options.of)
+
+    def fit(self, options: VectorOptions, context: Context, rows: Rows | None) -> State:
+        """Learn from every column by itself."""
+        found, errors = {}, []
+        number = _number(options)
+        for source in options.of:
+            try:
+                values = selected(numbers_of(context, source).values, rows)
+                found[source] = fit_numbers(number, _renamed(context, source), values, source) | {"dtype": "float32"}
+            except PeError as error:
+                errors.append(error)
+        all_or_none(errors)
+        return {"columns": found}
+
+    def encode(self, options: VectorOptions, state: State, context: Context) -> FieldOf:
+        """Return the columns side by side."""
+        out = room((len(context.table), len(options.of)), "float32", f"column '{context.name}'")
+        errors = []
+        for i, source in enumerate(options.of):
+            try:
+                encode_numbers(_number(options), state["columns"][source], _renamed(context, source), source, out[:, i : i + 1])
+            except PeError as error:
+                errors.append(error)
+        all_or_none(errors)
+        return ArrayField(out, "float32")
+
+
+def _number(options: VectorOptions) -> NumberOptions:
+    return NumberOptions(of=None, missing=options.missing, scale=options.scale, clip=options.clip, dtype="float32")
+
+
+def _renamed(context: Context, source: str) -> Context:
+    return Context(context.table, source, context.target, context.dtype, context.at, context.base, context.notes)
+
+

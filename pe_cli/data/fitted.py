@@ -1,0 +1,170 @@
+"""What a run's columns have learned from the training rows: `data.json`, and the long lists of it in files beside.
+
+The state of every column, as JSON that people can read. A list of more than `LONG` texts lies in a file of its own
+(`vocabulary-<column>.json`), and `{"file": name}` stands in its place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from pe_cli.core.errors import ExitCode, PeError, did_you_mean
+from pe_cli.data.column import ColumnOptions, ColumnType, State, discover
+
+FORMAT = 1
+NAME = "data.json"
+#: Texts of a list that stay in `data.json`.
+LONG = 100
+#: Bytes of all files together that are read.
+LIMIT = 1 << 30
+_SAFE = re.compile(r"[^\w.-]+")
+
+
+@dataclass(frozen=True)
+class FittedColumn:
+    """A column, fitted.
+
+    Args:
+        name: in the config.
+        type: of it, resolved where it was inferred.
+        options: as declared or inferred, without `type`.
+        state: what it has learned.
+        target: whether the model was taught it.
+    """
+
+    name: str
+    type: str
+    options: Mapping[str, Any]
+    state: State
+    target: bool = False
+
+    @property
+    def kind(self) -> ColumnType[Any]:
+        """The column type."""
+        return discover()[self.type]
+
+    @property
+    def checked(self) -> ColumnOptions:
+        """The options, checked."""
+        return self.kind.options.model_validate(dict(self.options))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the indices, none for a column without classes."""
+        return self.kind.classes(self.state)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Columns of the table that it reads."""
+        return self.kind.sources(self.name, self.checked)
+
+
+@dataclass
+class Fitted:
+    """What all columns of a run have learned.
+
+    Args:
+        columns: by name.
+        split: what is kept of the split; see `pe_cli.data.split.describe`.
+    """
+
+    columns: dict[str, FittedColumn] = field(default_factory=dict)
+    split: Mapping[str, object] | None = None
+
+    def to_files(self) -> dict[str, bytes]:
+        """Return the files of a checkpoint's folder: name -> content."""
+        files: dict[str, bytes] = {}
+        columns = {}
+        for name, found in self.columns.items():
+            state = _moved(found.state, name, files)
+            columns[name] = {"type": found.type, "target": found.target, "options": dict(found.options), "state": state}
+        value = {"format": FORMAT, "columns": columns, **({"split": self.split} if self.split else {})}
+        return {NAME: _dumps(value), **files}
+
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes], where: str) -> Fitted:
+        """Read what `to_files` made.
+
+        Args:
+            files: name -> content; untrusted.
+            where: folder, for messages.
+
+        Raises:
+            PeError: DATA; it is damaged, or not what a run leaves.
+        """
+        path = f"{where}/{NAME}"
+        value = _loads(files.get(NAME, b""), path)
+        if not isinstance(value, dict) or value.get("format") != FORMAT or not isinstance(value.get("columns"), dict):
+            raise _error(f"{path}: not what a run has learned from its data", "use the version of pe that wrote it")
+        columns = {}
+        for name, found in value["columns"].items():
+            columns[name] = _column(name, found, files, where)
+        split = value.get("split")
+        return cls(columns, split if isinstance(split, dict) else None)
+
+
+def _moved(value: Any, name: str, files: dict[str, bytes]) -> Any:
+    """Return a state with its long lists of texts in files beside."""
+    if isinstance(value, dict):
+        return {key: _moved(inner, name, files) for key, inner in value.items()}
+    if isinstance(value, list) and len(value) > LONG:
+        file = f"vocabulary-{_SAFE.sub('-', name)[:80]}-{len(files)}.json"
+        files[file] = _dumps(value, rows=True)
+        return {"file": file}
+    return value
+
+
+def _put_back(value: Any, files: Mapping[str, bytes], where: str) -> Any:
+    if isinstance(value, dict) and set(value) == {"file"}:
+        name = value["file"]
+        if name not in files:
+            raise _error(f"{where}/{name}: no such file, and {NAME} names it", "copy the whole folder of the checkpoint")
+        return _loads(files[name], f"{where}/{name}")
+    if isinstance(value, dict):
+        return {key: _put_back(inner, files, where) for key, inner in value.items()}
+    return value
+
+
+def _column(name: str, value: Any, files: Mapping[str, bytes], where: str) -> FittedColumn:
+    path = f"{where}/{NAME}"
+    kinds = discover()
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str) or value["type"] not in kinds:
+        kind = value.get("type") if isinstance(value, dict) else value
+        raise _error(f"{path}: column '{name}' has no type that is known: {kind!r}", did_you_mean(str(kind), kinds))
+    kind = kinds[value["type"]]
+    state = _put_back(value.get("state"), files, where)
+    options = value.get("options", {})
+    try:
+        kind.options.model_validate(options)
+        if kind.learned is not None:
+            kind.learned.model_validate(state)
+    except ValidationError as failure:
+        detail = failure.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in detail["loc"])
+        raise _error(f"{path}: column '{name}': {place}: {detail['msg']}", "take another checkpoint of the run") from None
+    if not isinstance(state, dict):
+        raise _error(f"{path}: column '{name}' has no state", "take another checkpoint of the run")
+    return FittedColumn(name, value["type"], options, state, value.get("target") is True)
+
+
+def _dumps(value: Any, rows: bool = False) -> bytes:
+    if rows:
+        return ("[\n" + ",\n".join(json.dumps(item, ensure_ascii=False) for item in value) + "\n]\n").encode()
+    return (json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False) + "\n").encode()
+
+
+def _loads(data: bytes, path: str) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise _error(f"{path}: not whole JSON: {error}", "take another checkpoint of the run") from None
+
+
+def _error(message: str, hint: str | None) -> PeError:
+    return PeError(message, hint=hint, code=ExitCode.DATA)

@@ -1,0 +1,59 @@
+"""What a model is taught: the feeds that its layers take as labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pe_cli.config.nodes import ScalarNode
+from pe_cli.config.spec import ModelSpec, RunSpec
+from pe_cli.core.types import TensorType
+from pe_cli.data.prepare import ColumnUse, Wanted
+
+#: Arguments that take what a layer's other input is compared with; by layer type where that is not `label`.
+_LABELS = ("label", "labels")
+_OTHERS = {"smooth_l1": "y", "kldiv_loss": "target", "dice_loss": "label"}
+
+
+def labels(model: ModelSpec) -> frozenset[str]:
+    """Return the feeds that layers take as labels."""
+    found: set[str | None] = set()
+    for layer in model.layers:
+        for name, spec in layer.args.items():
+            if name in _LABELS or name == _OTHERS.get(layer.type):
+                value = spec.value
+                if isinstance(value, ScalarNode) and isinstance(value.value, str):
+                    found.add((value.scope or layer.scope).find(value.value))
+    return frozenset(name for name in found if name is not None and name in model.feeds)
+
+
+def sources(run: RunSpec) -> dict[str, Wanted]:
+    """Return where every feed of the model comes from: a feed that the run file does not name takes the field of its own name."""
+    found = {}
+    for name in run.model.feeds:
+        section = run.feeds.get(name)
+        if section is not None and section.value is not None:
+            continue
+        given = section.from_ if section is not None and section.from_ is not None else name
+        at = section.at if section is not None else run.tree_key("feeds")
+        found[name] = Wanted((given,) if isinstance(given, str) else tuple(given), at)
+    return found
+
+
+def column_uses(run: RunSpec, types: Mapping[str, TensorType]) -> dict[str, ColumnUse]:
+    """Return what the model does with every column that is fed.
+
+    Args:
+        run: says which columns.
+        types: of the feeds.
+    """
+    taught = labels(run.model)
+    uses: dict[str, ColumnUse] = {}
+    for feed, want in sources(run).items():
+        declared = run.model.feeds[feed]
+        for name in want.names:
+            kind = types[feed].dtype if feed in types else declared.dtype
+            use = ColumnUse(feed in taught, kind, declared.lod_level, len(want.names) == 1)
+            before = uses.get(name, use)
+            dtype = use.dtype if before.dtype == use.dtype else None
+            uses[name] = ColumnUse(before.target or use.target, dtype, max(before.level, use.level), before.alone and use.alone)
+    return uses
