@@ -11,6 +11,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pe_cli.core.errors import PeError, PeErrors, Span, did_you_mean
+from pe_cli.data.arrays import is_table
+from pe_cli.data.cells import Table
 from pe_cli.data.dataset import Dataset, Window
 from pe_cli.data.origin import Origin
 
@@ -29,6 +31,7 @@ class ReaderOptions(BaseModel):
 
 
 AnyOptions = TypeVar("AnyOptions", bound=ReaderOptions)
+Found = TypeVar("Found", bound=Dataset | Table)
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,12 @@ class Reader:
     Args:
         name: what a config writes as `reader: name`.
         options: pydantic model of its options, for checks and documentation.
-        open: turns checked options into a data set.
+        open: turns checked options into a data set, or into a table, which applies `skip` and `limit` itself.
     """
 
     name: str
     options: type[ReaderOptions]
-    open: Callable[[Any, Origin], Dataset]
+    open: Callable[[Any, Origin], Dataset | Table]
 
     @property
     def doc(self) -> str:
@@ -56,7 +59,7 @@ READERS: dict[str, Reader] = {}
 
 def reader(
     name: str, options: type[AnyOptions]
-) -> Callable[[Callable[[AnyOptions, Origin], Dataset]], Callable[[AnyOptions, Origin], Dataset]]:
+) -> Callable[[Callable[[AnyOptions, Origin], Found]], Callable[[AnyOptions, Origin], Found]]:
     """Register a function as the reader of that name.
 
     Args:
@@ -64,7 +67,7 @@ def reader(
         options: the model that its options are checked against.
     """
 
-    def register(function: Callable[[AnyOptions, Origin], Dataset]) -> Callable[[AnyOptions, Origin], Dataset]:
+    def register(function: Callable[[AnyOptions, Origin], Found]) -> Callable[[AnyOptions, Origin], Found]:
         assert name not in READERS, f"two readers are named {name}"
         READERS[name] = Reader(name, options, function)
         return function
@@ -72,8 +75,8 @@ def reader(
     return register
 
 
-def open_reader(type: str, options: Mapping[str, Any], base: Path, at: Span | None = None) -> Dataset:
-    """Open a data set.
+def open_reader(type: str, options: Mapping[str, Any], base: Path, at: Span | None = None) -> Dataset | Table:
+    """Open a data set or a table.
 
     Args:
         type: a name of `READERS`.
@@ -95,7 +98,7 @@ def open_reader(type: str, options: Mapping[str, Any], base: Path, at: Span | No
         dataset = found.open(checked, origin)
     except OSError as error:
         raise origin.error(f"reader '{type}' failed: {error}", "check the disk and the file's permissions") from error
-    if not checked.skip and checked.limit is None:
+    if is_table(dataset) or (not checked.skip and checked.limit is None):
         return dataset
     if checked.skip >= len(dataset):
         raise origin.error(f"skip: {checked.skip} leaves none of {len(dataset)} samples", "skip fewer")

@@ -14,6 +14,7 @@ from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import Place, TensorType
 from pe_cli.data import Dataset, Feed, Loader, open_reader
+from pe_cli.data.arrays import is_table
 from pe_cli.data.fitted import Fitted
 from pe_cli.data.prepare import Prepared, select
 from pe_cli.devices.scope import Scope
@@ -202,7 +203,9 @@ class Job:
                 fields[name]["classes"] = 2
             if levels.get(name):
                 fields[name]["lengths"] = [1, SMOKE_LENGTH]
-        return open_reader("synthetic", {"samples": SMOKE_SAMPLES, "fields": fields}, self.run.path.parent)
+        made = open_reader("synthetic", {"samples": SMOKE_SAMPLES, "fields": fields}, self.run.path.parent)
+        assert not is_table(made), "the synthetic reader makes arrays"
+        return made
 
     def _types(self, program: Program) -> dict[str, TensorType]:
         """Return the per-sample types of the feeds that a program reads."""

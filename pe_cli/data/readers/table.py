@@ -1,0 +1,177 @@
+"""Tables in files: CSV and its kin, JSON lines, Parquet and Arrow."""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from pe_cli.core.errors import did_you_mean
+from pe_cli.data.cells import MISSING, Table
+from pe_cli.data.origin import Origin
+from pe_cli.data.registry import ReaderOptions, reader
+
+if TYPE_CHECKING:
+    from pe_cli.data.tables.parts import Part
+    from pe_cli.data.tables.source import Spool
+
+Strict = Field(strict=True)
+Text = Annotated[str, Strict]
+Format = Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow"]
+#: Formats by the end of a file's name, without that of a packed one.
+SUFFIXES: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+}
+#: Encodings that a wrong name is compared with.
+ENCODINGS = (
+    "utf-8",
+    "utf-16",
+    "utf-16-le",
+    "utf-16-be",
+    "latin-1",
+    "cp1250",
+    "cp1251",
+    "cp1252",
+    "shift_jis",
+    "gbk",
+    "big5",
+)
+PACKED = (".gz", ".zst", ".zstd")
+
+
+class TableOptions(ReaderOptions):
+    """Options of the table reader."""
+
+    files: Text | Annotated[list[Text], Field(min_length=1)] = Field(
+        description="a file, or a pattern such as `data/part-*.csv` (`**`: folders of any depth); or a list of them"
+    )
+    format: Format = Field("auto", description="auto: by the first bytes of the file and the end of its name")
+    delimiter: Text = Field(
+        "auto",
+        description="of CSV: a character between cells; auto: the one of `,` `;` tab `|` that the first rows have",
+    )
+    encoding: Text = Field(
+        "auto", description="of text: Python's name of it; auto: UTF-8, or UTF-16 where a byte-order mark says so"
+    )
+    header: Literal["auto"] | Annotated[bool, Strict] = Field(
+        "auto",
+        description="of CSV: whether the first row has names, else columns are named 0, 1, 2, ...; auto: see below",
+    )
+    missing: list[Text] = Field(list(MISSING), description="texts that count as a missing cell, besides the empty one")
+
+    @field_validator("delimiter")
+    @classmethod
+    def _separates(cls, delimiter: str) -> str:
+        if delimiter == "auto":
+            return delimiter
+        if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '\r\n"\0':
+            raise ValueError("one ASCII character, no quote and no end of a line, stands between cells; or auto")
+        return delimiter
+
+    @field_validator("encoding")
+    @classmethod
+    def _known(cls, encoding: str) -> str:
+        if encoding == "auto":
+            return encoding
+        try:
+            found = codecs.lookup(encoding)
+            codecs.getincrementaldecoder(encoding)
+        except (LookupError, ValueError):
+            found = None
+        if found is None or not getattr(found, "_is_text_encoding", True):
+            hint = did_you_mean(encoding, ENCODINGS) or "common ones are latin-1 and cp1252"
+            raise ValueError(f"no encoding of text that Python knows; {hint}")
+        return encoding
+
+
+@reader("table", TableOptions)
+def open_table(options: TableOptions, origin: Origin) -> Table:
+    """Read tables: CSV and its kin, JSON lines, Parquet and Arrow; columns are found by name.
+
+    Several files make one table, one after the other, and have the same columns in any order. Text may be packed by gzip or zstd.
+    Cells are numbers, texts or missing; what they mean is said by `data.columns`.
+    """
+    from pe_cli.data.tables.parts import PartsTable
+    from pe_cli.data.tables.paths import find_files
+    from pe_cli.data.tables.source import Spool
+
+    spool = Spool()
+    parts: list[Part] = []
+    left = None if options.limit is None else options.skip + options.limit
+    for path in find_files(options.files, origin):
+        # of files behind the last row that is used only the columns are compared
+        parts.append(open_part(path, options, origin, spool, left if left is None else max(1, left)))
+        left = None if left is None else max(0, left - len(parts[-1]))
+    return PartsTable(parts, origin, options.skip, options.limit, frozenset(options.missing))
+
+
+def open_part(path: Path, options: TableOptions, origin: Origin, spool: Spool, most: int | None) -> Part:
+    """Open one file of a table.
+
+    Args:
+        path: of a file that is there.
+        options: of the table.
+        origin: gives errors their place.
+        spool: takes text that is unpacked.
+        most: rows to look at; all when None.
+
+    Raises:
+        PeError: DATA; it is no table of the format.
+    """
+    from pe_cli.data.tables import arrow, parquet, source
+
+    head = source.first_bytes(path)
+    if not head:
+        raise origin.error(f"{path} is empty: it has no bytes", "check what wrote it")
+    kind = options.format if options.format != "auto" else _format(path, head)
+    if kind == "parquet":
+        return parquet.open_parquet(path, origin, options.missing, most)
+    if kind == "arrow":
+        return arrow.open_arrow(path, origin, options.missing, most)
+    text = source.open_source(path, options.encoding, origin, spool)
+    first = text.read(text.start, 64)
+    if not first:
+        raise origin.error(f"{path} is empty: it has no rows", "check what wrote it")
+    if first.startswith((parquet.MAGIC, arrow.MAGIC)):
+        hint = "unpack it first" if source.packing(head) else "leave format out"
+        raise origin.error(
+            f"{path} is a {'Parquet' if first.startswith(parquet.MAGIC) else 'Arrow'} file, not text", hint
+        )
+    if kind == "auto":
+        kind = "jsonl" if first.lstrip().startswith(b"{") else "csv"
+    if kind == "jsonl":
+        from pe_cli.data.tables.jsonl import JsonlPart
+
+        return JsonlPart(text, options.missing, most)
+    from pe_cli.data.tables.csv import CsvPart
+
+    delimiter = options.delimiter if options.delimiter != "auto" else "\t" if options.format == "tsv" else None
+    header = None if options.header == "auto" else options.header
+    return CsvPart(text, delimiter, header, options.missing, most)
+
+
+def _format(path: Path, head: bytes) -> Format:
+    """Return the format of a file: by its first bytes, else by its name; auto where text must tell."""
+    from pe_cli.data.tables import arrow, parquet
+
+    if head.startswith(parquet.MAGIC):
+        return "parquet"
+    if head.startswith((arrow.MAGIC, arrow.STREAM, arrow.OLD_FEATHER)):
+        return "arrow"
+    name = path.name.lower()
+    for packed in PACKED:
+        name = name.removesuffix(packed)
+    return SUFFIXES.get(Path(name).suffix, "auto")

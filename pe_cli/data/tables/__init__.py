@@ -1,0 +1,1 @@
+"""Formats of tables: one file per format, and what they share."""

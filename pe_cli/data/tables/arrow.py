@@ -1,0 +1,63 @@
+"""Arrow's own files and streams, Feather among them, by record batches."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pe_cli.data.origin import Origin
+from pe_cli.data.tables.columnar import ColumnarPart, import_pyarrow, reading
+
+MAGIC, STREAM, OLD_FEATHER = b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
+
+
+def open_arrow(path: Path, origin: Origin, missing: Collection[str], most: int | None = None) -> ColumnarPart:
+    """Open an Arrow IPC file or stream.
+
+    Args:
+        path: of the file.
+        origin: gives errors their place.
+        missing: texts that count as missing.
+        most: rows to look at; all when None.
+
+    Raises:
+        PeError: DATA; it is none, is damaged, or has no rows; or pyarrow is not installed.
+    """
+    pa = import_pyarrow(path, origin)
+    with path.open("rb") as file:
+        head = file.read(8)
+    if head.startswith(OLD_FEATHER):
+        raise origin.error(
+            f"{path} is a Feather file of version 1", "write it again: pyarrow.feather.write_feather(table, path)"
+        )
+    whole = head.startswith(MAGIC)
+
+    @contextlib.contextmanager
+    def opened() -> Iterator[Any]:
+        # not mapped: a file that is cut while it is read would end the process
+        with pa.OSFile(str(path)) as file, (pa.ipc.open_file if whole else pa.ipc.open_stream)(file) as reader:
+            yield reader
+
+    def every(reader: Any) -> Iterator[Any]:
+        found = (reader.get_batch(i) for i in range(reader.num_record_batches)) if whole else iter(reader)
+        for batch in found:
+            batch.validate(full=True)  # offsets of a damaged file would lead out of it
+            yield batch
+
+    def batches(columns: Sequence[str], start: int) -> Iterator[tuple[int, Any]]:
+        with opened() as reader:
+            row = 0
+            for batch in every(reader):
+                yield row, batch
+                row += batch.num_rows
+
+    rows = 0
+    with reading(path, "Arrow", origin), opened() as reader:
+        names = list(reader.schema.names)
+        for batch in every(reader):
+            rows += batch.num_rows
+            if most is not None and rows >= most:
+                break
+    return ColumnarPart(path, "Arrow", origin, names, rows if most is None else min(rows, most), batches, missing)

@@ -1,0 +1,231 @@
+"""Tables that pyarrow reads, a batch of rows at a time: Parquet and Arrow share what their columns mean."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.core.errors import PeError
+from pe_cli.data.cells import SHOWN, Strings
+from pe_cli.data.origin import Origin
+from pe_cli.data.tables.dialect import repeated
+from pe_cli.data.tables.parts import Bad, Dictionary
+from pe_cli.data.tables.values import Texts, as_number, as_text
+
+#: Yields (first row, batch) of some columns from a row on; the first batch may begin before it.
+Batches = Callable[[Sequence[str], int], Iterator[tuple[int, Any]]]
+#: Rows of a file are believed without a look at the memory up to so many for each of its bytes.
+ROWS_PER_BYTE = 1000
+
+
+def import_pyarrow(path: Path, origin: Origin) -> Any:
+    """Return pyarrow.
+
+    Raises:
+        PeError: DATA; it is not installed.
+    """
+    try:
+        import pyarrow
+    except ImportError:
+        raise origin.error(f"{path} needs pyarrow to be read", "pip install 'pe-cli[tables]'") from None
+    return pyarrow
+
+
+@contextlib.contextmanager
+def reading(path: Path, kind: str, origin: Origin) -> Iterator[None]:
+    """Turn what pyarrow raises into a data error."""
+    pa = import_pyarrow(path, origin)
+    try:
+        yield
+    except (pa.ArrowException, OSError, EOFError) as error:
+        said = str(error).partition("\n")[0].rstrip(".")
+        raise origin.error(f"{path} is no readable {kind} file: {said}", "copy or write it again") from None
+
+
+class ColumnarPart:
+    """A file of columns.
+
+    Args:
+        path: of the file.
+        kind: of file, for messages.
+        origin: gives errors their place.
+        names: of its columns.
+        rows: number of rows that are used.
+        batches: reads it.
+        missing: texts that count as missing.
+
+    Raises:
+        PeError: DATA; it has no rows or no columns, or two columns have one name.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        kind: str,
+        origin: Origin,
+        names: Sequence[str],
+        rows: int,
+        batches: Batches,
+        missing: Collection[str],
+    ) -> None:
+        self.path, self.names = path, tuple(names)
+        self._kind, self._origin, self._rows = kind, origin, rows
+        self._batches, self._missing = batches, frozenset(missing)
+        if not names or not rows:
+            raise origin.error(f"{path} is empty: it has no {'rows' if names else 'columns'}", "check what wrote it")
+        twice = repeated(names)
+        if twice is not None:
+            count = self.names.count(names[twice])
+            raise origin.error(f"{path} has {count} columns named '{names[twice]}'", "give every column its own name")
+        if rows > ROWS_PER_BYTE * path.stat().st_size:
+            origin.check_memory(
+                8 * rows, path, "write the table again if it is yours; a file of this size never has so many rows"
+            )
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def _slices(self, names: Sequence[str], start: int, stop: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield columns of rows start to stop: first row, counted from start, and arrays by name."""
+        row = start
+        with reading(self.path, self._kind, self._origin):
+            for first, batch in self._batches(names, start):
+                begin, end = max(start, first), min(stop, first + batch.num_rows)
+                if begin < end:
+                    cut = batch.slice(begin - first, end - begin)
+                    yield begin - start, {name: cut.column(cut.schema.get_field_index(name)) for name in names}
+                    row = end
+                if end >= stop:
+                    return
+        if row < stop:
+            raise self._origin.error(
+                f"{self.path} has {row} rows, and had {stop} before", "it was changed while it is read: start again"
+            )
+
+    def read(
+        self,
+        start: int,
+        stop: int,
+        numbers: Mapping[str, NDArray[np.float64]],
+        codes: Mapping[str, NDArray[np.int32]],
+    ) -> tuple[dict[str, Bad], dict[str, list[Dictionary]]]:
+        """Read columns of rows in one pass; see `Part.read`."""
+        bad: dict[str, list[int]] = {name: [] for name in numbers}
+        count = dict.fromkeys(numbers, 0)
+        known: dict[str, dict[str, int]] = {name: {} for name in codes}
+        firsts: dict[str, list[int]] = {name: [] for name in codes}
+        for row, columns in self._slices([*numbers, *codes], start, stop):
+            for name, array in numbers.items():
+                values, wrong = self._numbers(columns[name])
+                array[row : row + len(values)] = values
+                count[name] += len(wrong)
+                bad[name] += (wrong[: SHOWN - len(bad[name])] + row).tolist()
+            for name, coded in codes.items():
+                found = self._codes(columns[name], row, known[name], firsts[name])
+                coded[row : row + len(found)] = found
+        meant = {
+            name: [Dictionary(list(known[name]), np.array(firsts[name], np.int64), [(0, stop - start)])]
+            for name in codes
+        }
+        return {name: Bad(bad[name], count[name]) for name in numbers}, meant
+
+    def _numbers(self, column: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return an array as numbers, and which rows hold none."""
+        import pyarrow as pa
+
+        kind = column.type
+        null = np.asarray(column.is_null())
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+            values = np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
+            values[null] = math.nan
+            wrong = np.isinf(values)
+        elif pa.types.is_boolean(kind):
+            values = np.array([math.nan if value is None else float(value) for value in column.to_pylist()], np.float64)
+            wrong = np.zeros(len(values), bool)
+        elif _is_text(kind):
+            indices, words = _distinct(column)
+            found = [as_number(word, self._missing) for word in words] + [math.nan]
+            values = np.array([math.nan if value is None else value for value in found])[indices]
+            wrong = np.array([value is None for value in found])[indices]
+        else:
+            values = np.full(len(column), math.nan)
+            wrong = ~null
+        values[wrong] = math.nan
+        return values, np.flatnonzero(wrong)
+
+    def _codes(self, column: Any, row: int, known: dict[str, int], firsts: list[int]) -> NDArray[np.int32]:
+        """Return an array as codes of words, of which the new ones are taken in."""
+        indices, words = _distinct(column)
+        used, first = np.unique(indices, return_index=True)
+        table = np.zeros(len(words) + 1, np.int32)
+        for k in np.argsort(first).tolist():
+            word = "" if used[k] < 0 else as_text(words[used[k]])
+            code = table[used[k]] = known.setdefault(word, len(known))
+            if code == len(firsts):
+                firsts.append(row + int(first[k]))
+        return table[indices]
+
+    def strings(self, name: str, start: int, stop: int) -> Strings:
+        """Return a column of rows as texts."""
+        texts = Texts(stop - start, name, self._missing)
+        for _, columns in self._slices([name], start, stop):
+            for value in _plain(columns[name]).to_pylist():
+                texts.add(as_text(value))
+        return texts.strings()
+
+    def text(self, row: int, name: str) -> str:
+        """Return a cell as it is written."""
+        _, columns = next(self._slices([name], row, row + 1))
+        return as_text(_plain(columns[name])[0].as_py())
+
+    def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:
+        """Return a data error at a cell, with file and row."""
+        return self._origin.error(f"{self.path}, row {row + 1}, column '{name}': {message}", hint)
+
+
+def _is_text(kind: Any) -> bool:
+    """Return whether a type holds texts, or a dictionary of anything."""
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_dictionary(kind)
+    )
+
+
+def _plain(column: Any) -> Any:
+    """Return an array whose elements Python has a type for: times of at most microseconds, in UTC where they have a zone."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return column.cast(pa.timestamp("us", "UTC" if kind.tz else None), safe=False)
+    if pa.types.is_duration(kind):
+        return column.cast(pa.duration("us"), safe=False)
+    if pa.types.is_time64(kind):
+        return column.cast(pa.time64("us"), safe=False)
+    return column
+
+
+def _distinct(column: Any) -> tuple[NDArray[np.int64], list[object]]:
+    """Return an array as indices of distinct values; -1 where there is none."""
+    import pyarrow as pa
+
+    column = _plain(column)
+    if pa.types.is_nested(column.type):
+        texts = [None if value is None else as_text(value) for value in column.to_pylist()]
+        column = pa.array(texts, pa.string())
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.string())
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    indices = np.asarray(column.indices.cast(pa.int64()).fill_null(-1))
+    return indices, _plain(column.dictionary).to_pylist()

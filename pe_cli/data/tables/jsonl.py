@@ -1,0 +1,212 @@
+"""JSON lines: one object per line, whose keys are the columns."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.core.errors import PeError, Span
+from pe_cli.data.cells import SHOWN, Strings
+from pe_cli.data.tables.dialect import repeated
+from pe_cli.data.tables.parts import Bad, Dictionary
+from pe_cli.data.tables.source import CHUNK, Source
+from pe_cli.data.tables.values import Texts, as_number, as_text
+
+#: Bytes of a line at most, and columns of a file at most: keys of untrusted objects are no columns.
+LONGEST, WIDEST = 1 << 28, 100_000
+#: Lines between two of which the offset is kept.
+STRIDE = 256
+
+
+class JsonlPart:
+    """A file of JSON lines. What a line lacks is missing; lists and objects in cells are JSON text.
+
+    Args:
+        source: its text.
+        missing: texts that count as missing.
+        most: rows to look at; all when None.
+
+    Raises:
+        PeError: DATA; a line is no object, or the file has none.
+    """
+
+    def __init__(self, source: Source, missing: Collection[str], most: int | None = None) -> None:
+        self.source, self.path = source, source.path
+        self._missing = frozenset(missing)
+        names: dict[str, None] = {}
+        self._marks: list[tuple[int, int]] = []
+        self._rows = 0
+        for line, at, data in self._lines(source.start, 1):
+            if most is not None and self._rows == most:
+                break
+            if self._rows % STRIDE == 0:
+                self._marks.append((at, line))
+            names.update(dict.fromkeys(self._parse(data, at)))
+            if len(names) > WIDEST:
+                raise source.error_at(
+                    at, f"more than {WIDEST:,} different keys", "keys are the names of columns, equal in every line"
+                )
+            self._rows += 1
+        if not self._rows:
+            raise source.origin.error(f"{self.path} is empty: it has no rows", "check what wrote it")
+        if not names:
+            raise source.origin.error(f"{self.path} has no columns: all its objects are empty", "check what wrote it")
+        self.names = tuple(names)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def _lines(self, at: int, line: int) -> Iterator[tuple[int, int, bytes]]:
+        """Yield the lines from an offset on that are not blank: number, offset and bytes."""
+        rest = b""
+        position = at
+        with self.source.opened() as fd:
+            while position < self.source.end:
+                size = min(CHUNK, self.source.end - position)
+                data = bytearray(size)
+                self.source.read_into(fd, memoryview(data), position, size)
+                position += size
+                if position == self.source.end:
+                    data += b"\n"
+                *lines, rest = (rest + data).split(b"\n")
+                for found in lines:
+                    if found.strip():
+                        yield line, at, found
+                    at += len(found) + 1
+                    line += 1
+                if len(rest) > LONGEST:
+                    raise self.source.error_at(
+                        at, f"a line of more than {LONGEST:,} bytes", "write one object per line"
+                    )
+
+    def _parse(self, data: bytes, at: int) -> dict[str, Any]:
+        """Return the object of a line.
+
+        Raises:
+            PeError: DATA; it is none.
+        """
+        try:
+            found = _DECODER.decode(data.decode())
+        except UnicodeDecodeError as error:
+            raise self.source.error_at(
+                at + error.start,
+                f"{self.path} is not UTF-8 text: byte {data[error.start]:#04x}",
+                "JSON is UTF-8; give another encoding where it has one: encoding: cp1252 or latin-1",
+            ) from None
+        except json.JSONDecodeError as error:
+            text = data.decode()
+            place = at + len(text[: error.pos].encode())
+            hint = "write one whole object per line, without a comma behind it"
+            if at == self.source.start and text.lstrip().startswith("["):
+                hint = "this is one JSON list; make lines of it: jq -c '.[]' FILE > FILE.jsonl"
+            elif at == self.source.start and text.strip() == "{":
+                hint = "an object must not go over several lines: jq -c . FILE > FILE.jsonl"
+            raise self.source.error_at(place, f"no JSON: {_said(error.msg)}", hint) from None
+        except _Twice as error:
+            raise self.source.error_at(at, f"the key '{error}' stands there twice", "name every key once") from None
+        except RecursionError:
+            raise self.source.error_at(
+                at, "lists and objects are nested too deeply", "write the columns as plain values"
+            ) from None
+        except ValueError:
+            raise self.source.error_at(
+                at, "a number has too many digits", "write it as a number below 1e308, or as text"
+            ) from None
+        if not isinstance(found, dict):
+            kind = {list: "a list", str: "a text", bool: "a truth value", type(None): "null"}.get(
+                type(found), "a number"
+            )
+            hint = 'write one object per line: {"name": value, ...}'
+            if isinstance(found, list) and found and isinstance(found[0], dict):
+                hint = "this is one JSON list; make lines of it: jq -c '.[]' FILE > FILE.jsonl"
+            raise self.source.error_at(at, f"the line is {kind}, not an object", hint, min(len(data), 200))
+        return found
+
+    def _objects(self, start: int, stop: int) -> Iterator[tuple[int, int, dict[str, Any]]]:
+        """Yield rows start to stop: line, offset and object."""
+        first = start // STRIDE
+        at, line = self._marks[first]
+        row = first * STRIDE
+        for number, place, data in self._lines(at, line):
+            if row >= stop:
+                return
+            if row >= start:
+                yield number, place, self._parse(data, place)
+            row += 1
+        if row < stop:
+            raise self.source.changed()
+
+    def read(
+        self,
+        start: int,
+        stop: int,
+        numbers: Mapping[str, NDArray[np.float64]],
+        codes: Mapping[str, NDArray[np.int32]],
+    ) -> tuple[dict[str, Bad], dict[str, list[Dictionary]]]:
+        """Read columns of rows in one pass; see `Part.read`."""
+        bad: dict[str, list[int]] = {name: [] for name in numbers}
+        count = dict.fromkeys(numbers, 0)
+        known: dict[str, dict[str, int]] = {name: {} for name in codes}
+        firsts: dict[str, list[int]] = {name: [] for name in codes}
+        for row, (_, _, found) in enumerate(self._objects(start, stop)):
+            for name, array in numbers.items():
+                value = as_number(found.get(name), self._missing)
+                array[row] = math.nan if value is None else value
+                if value is None:
+                    count[name] += 1
+                    if len(bad[name]) < SHOWN:
+                        bad[name].append(row)
+            for name, coded in codes.items():
+                words = known[name]
+                code = coded[row] = words.setdefault(as_text(found.get(name)), len(words))
+                if code == len(firsts[name]):
+                    firsts[name].append(row)
+        wrong = {name: Bad(bad[name], count[name]) for name in numbers}
+        rows = [(0, stop - start)]
+        return wrong, {name: [Dictionary(list(known[name]), np.array(firsts[name], np.int64), rows)] for name in codes}
+
+    def strings(self, name: str, start: int, stop: int) -> Strings:
+        """Return a column of rows as texts."""
+        texts = Texts(stop - start, name, self._missing)
+        for _, _, found in self._objects(start, stop):
+            texts.add(as_text(found.get(name)))
+        return texts.strings()
+
+    def text(self, row: int, name: str) -> str:
+        """Return a cell as it is written."""
+        _, _, found = next(self._objects(row, row + 1))
+        return as_text(found.get(name))
+
+    def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:
+        """Return a data error at a cell, with file and line."""
+        _, at, found = next(self._objects(row, row + 1))
+        error = self.source.error_at(at, f"column '{name}': {message}", hint)
+        key = json.dumps(name, ensure_ascii=False)
+        if name in found and error.at and key in error.at.text:
+            span = error.at
+            error.at = Span(span.file, span.line, span.text.index(key) + 1, len(key), span.text)
+        return error
+
+
+class _Twice(Exception):
+    """A key stands in an object twice."""
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Twice(names[repeated(names) or 0])
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_pairs)
+
+
+def _said(message: str) -> str:
+    return message[:1].lower() + message[1:]

@@ -1,0 +1,291 @@
+"""A table of several files: each is a part, whose columns are found by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.data.cells import SHOWN, Codes, Numbers, Strings
+from pe_cli.data.origin import Origin
+from pe_cli.data.room import room
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """What the codes of some rows mean.
+
+    Args:
+        words: by code.
+        firsts: int64 [words], the row that each stands in first.
+        ranges: rows (start, stop) that have these codes.
+    """
+
+    words: list[str]
+    firsts: NDArray[np.int64]
+    ranges: list[tuple[int, int]]
+
+    def moved(self, rows: int) -> Dictionary:
+        """Return it for rows that are counted from elsewhere."""
+        return Dictionary(self.words, self.firsts + rows, [(start + rows, stop + rows) for start, stop in self.ranges])
+
+
+@dataclass(frozen=True)
+class Bad:
+    """Rows whose cell is no number: the first of them, in order, and the number of all."""
+
+    rows: list[int]
+    count: int
+
+
+class Part(Protocol):
+    """The rows of one file. Rows are counted from 0; ranges have a start and a stop."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns, in the order of the file."""
+
+    def __len__(self) -> int:
+        """Number of rows that are used, counted from the first of the file."""
+
+    def read(
+        self,
+        start: int,
+        stop: int,
+        numbers: Mapping[str, NDArray[np.float64]],
+        codes: Mapping[str, NDArray[np.int32]],
+    ) -> tuple[dict[str, Bad], dict[str, list[Dictionary]]]:
+        """Read columns of rows in one pass.
+
+        Args:
+            start: first row.
+            stop: row behind the last one.
+            numbers: column -> [rows] to write; NaN for what is missing or no number.
+            codes: column -> [rows] to write; no column of `numbers`.
+
+        Returns:
+            What is no number, and what codes mean; rows are counted from start.
+        """
+
+    def strings(self, name: str, start: int, stop: int) -> Strings:
+        """Return a column of rows as texts."""
+
+    def text(self, row: int, name: str) -> str:
+        """Return a cell as it is written."""
+
+    def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:
+        """Return a data error at a cell."""
+
+
+class PartsCells:
+    """One column of a table of files; see `pe_cli.data.cells.Cells`."""
+
+    def __init__(self, table: PartsTable, name: str) -> None:
+        self.name = name
+        self._table = table
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def numbers(self) -> Numbers:
+        """Return the column as numbers."""
+        return self._table.numbers(self.name)
+
+    def codes(self) -> Codes:
+        """Return the column as codes."""
+        return self._table.codes(self.name)
+
+    def strings(self) -> Strings:
+        """Return the column as texts."""
+        return self._table.strings(self.name)
+
+    def array(self) -> None:
+        """Return None: these are cells."""
+        return
+
+    def text(self, row: int) -> str:
+        """Return a cell as it is written."""
+        return self._table.text(row, self.name)
+
+
+class PartsTable:
+    """Rows of several files, one file after the other; see `pe_cli.data.cells.Table`.
+
+    Args:
+        parts: the files, at least one.
+        origin: gives errors their place.
+        skip: rows to leave out at the start.
+        limit: rows to use at most.
+        missing: texts that count as missing.
+        implied: columns that the reader declares.
+
+    Raises:
+        PeError: DATA; the files have different columns, or no row is left.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        origin: Origin,
+        skip: int,
+        limit: int | None,
+        missing: frozenset[str],
+        implied: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.implied: Mapping[str, Mapping[str, Any]] = dict(implied or {})
+        self.names = parts[0].names
+        for part in parts[1:]:
+            self._check_columns(part, parts[0], origin)
+        self._parts = list(parts)
+        self._starts = np.cumsum([0, *(len(part) for part in parts)])
+        total = int(self._starts[-1])
+        if skip >= total:
+            raise origin.error(f"skip: {skip} leaves none of {total} rows", "skip fewer")
+        self._first = skip
+        self._rows = total - skip if limit is None else min(limit, total - skip)
+        self._missing = missing
+        self._numbers: dict[str, Numbers] = {}
+        self._codes: dict[str, Codes] = {}
+        self._strings: dict[str, Strings] = {}
+
+    @staticmethod
+    def _check_columns(part: Part, first: Part, origin: Origin) -> None:
+        absent = [name for name in first.names if name not in part.names]
+        new = [name for name in part.names if name not in first.names]
+        if not absent and not new:
+            return
+        said = [f"no column '{name}'" for name in absent[:3]] + [f"a column '{name}'" for name in new[:3]]
+        more = len(absent) + len(new) - len(said)
+        hint = (
+            did_you_mean(absent[0], new) if absent and new else None
+        ) or "files of one table have the same columns, in any order"
+        raise origin.error(
+            f"{part.path} has {' and '.join(said)}{f' and {more} more differences' if more else ''}, unlike {first.path}",
+            hint,
+        )
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def cells(self, name: str) -> PartsCells:
+        """Return a column, one of `names`."""
+        return PartsCells(self, name)
+
+    def prepare(self, numbers: Sequence[str], codes: Sequence[str]) -> None:
+        """Read columns that have not been read yet, in one pass; in a second one those that are wanted as both."""
+        numbers = [name for name in dict.fromkeys(numbers) if name not in self._numbers]
+        codes = [name for name in dict.fromkeys(codes) if name not in self._codes]
+        twice = [name for name in codes if name in numbers]
+        self._read(numbers, [name for name in codes if name not in twice])
+        self._read([], twice)
+
+    def _ranges(self) -> Iterator[tuple[Part, int, int, int]]:
+        """Yield every part with its used rows, and the row of the table that the first of them is."""
+        for part, begin, end in zip(self._parts, self._starts[:-1].tolist(), self._starts[1:].tolist(), strict=True):
+            start, stop = max(begin, self._first), min(end, self._first + self._rows)
+            if start < stop:
+                yield part, start - begin, stop - begin, start - self._first
+
+    def _read(self, numbers: Sequence[str], codes: Sequence[str]) -> None:
+        if not numbers and not codes:
+            return
+        values = {name: room((self._rows,), "float64", f"column '{name}'") for name in numbers}
+        coded = {name: room((self._rows,), "int32", f"column '{name}'") for name in codes}
+        bad: dict[str, list[Bad]] = {name: [] for name in numbers}
+        meant: dict[str, list[Dictionary]] = {name: [] for name in codes}
+        for part, start, stop, row in self._ranges():
+            here = slice(row, row + stop - start)
+            wrong, words = part.read(
+                start,
+                stop,
+                {name: array[here] for name, array in values.items()},
+                {n: array[here] for n, array in coded.items()},
+            )
+            for name, found in wrong.items():
+                bad[name].append(Bad([row + r for r in found.rows], found.count))
+            for name, dictionaries in words.items():
+                meant[name] += [dictionary.moved(row) for dictionary in dictionaries]
+        for name, array in values.items():
+            rows = [row for found in bad[name] for row in found.rows][:SHOWN]
+            self._numbers[name] = Numbers(array, np.array(rows, np.int64), sum(found.count for found in bad[name]))
+        for name, array in coded.items():
+            self._codes[name] = merge_codes(array, meant[name], self._missing)
+
+    def numbers(self, name: str) -> Numbers:
+        """Return a column as numbers."""
+        self.prepare([name], [])
+        return self._numbers[name]
+
+    def codes(self, name: str) -> Codes:
+        """Return a column as codes."""
+        self.prepare([], [name])
+        return self._codes[name]
+
+    def strings(self, name: str) -> Strings:
+        """Return a column as texts."""
+        if name not in self._strings:
+            self._strings[name] = join([part.strings(name, start, stop) for part, start, stop, _ in self._ranges()])
+        return self._strings[name]
+
+    def _place(self, row: int) -> tuple[Part, int]:
+        at = row + self._first
+        k = int(np.searchsorted(self._starts, at, "right")) - 1
+        return self._parts[k], at - int(self._starts[k])
+
+    def text(self, row: int, name: str) -> str:
+        """Return a cell as it is written."""
+        part, at = self._place(row)
+        return part.text(at, name)
+
+    def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:
+        """Return a data error at a cell, with file, line and column where the format has them."""
+        part, at = self._place(row)
+        return part.error(at, name, message, hint)
+
+
+def merge_codes(codes: NDArray[np.int32], dictionaries: Sequence[Dictionary], missing: frozenset[str]) -> Codes:
+    """Return codes of several dictionaries as codes of one, whose words are in the order of their first rows.
+
+    Args:
+        codes: int32 [rows], overwritten.
+        dictionaries: what they mean now.
+        missing: words that become -1.
+    """
+    tables = [np.empty(len(dictionary.words), np.int32) for dictionary in dictionaries]
+    owner = np.repeat(np.arange(len(dictionaries)), [len(dictionary.words) for dictionary in dictionaries])
+    firsts = np.concatenate([dictionary.firsts for dictionary in dictionaries])
+    within = np.concatenate([np.arange(len(table)) for table in tables])
+    order = np.argsort(firsts, kind="stable")
+    known: dict[str, int] = {}
+    for k, i in zip(owner[order].tolist(), within[order].tolist(), strict=True):
+        word = dictionaries[k].words[i].strip()
+        tables[k][i] = -1 if word in missing or not word else known.setdefault(word, len(known))
+    for dictionary, table in zip(dictionaries, tables, strict=True):
+        if np.array_equal(table, np.arange(len(table))):
+            continue
+        for start, stop in dictionary.ranges:
+            np.take(table, codes[start:stop], out=codes[start:stop], mode="clip")
+    return Codes(codes, list(known))
+
+
+def join(found: Sequence[Strings]) -> Strings:
+    """Return texts of several parts as one column."""
+    if len(found) == 1:
+        return found[0]
+    total = sum(len(strings.bytes) for strings in found)
+    data, offsets = room((total,), "uint8"), room((sum(map(len, found)) + 1,), "int64")
+    row = place = 0
+    for strings in found:
+        data[place : place + len(strings.bytes)] = strings.bytes
+        offsets[row : row + len(strings) + 1] = strings.offsets + place
+        row, place = row + len(strings), place + len(strings.bytes)
+    return Strings(data, offsets)

@@ -1,0 +1,333 @@
+"""Text of files as UTF-8 bytes that are read at any offset: as it lies on the disk, or unpacked and recoded into a file without a name."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
+
+from pe_cli.core.errors import ExitCode, PeError, Span
+from pe_cli.data.origin import Origin
+
+#: Bytes that are unpacked or recoded at a time.
+CHUNK = 1 << 20
+#: Bytes behind a mistake that are shown at most.
+SHOWN = 400
+#: A packed file may unpack to so many times its size, or to so many bytes where that is more. Tables shrink to a third or a twentieth.
+RATIO, UNPACKED = 200, 1 << 28
+#: First bytes of files that are packed, and of some that are no tables.
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_OTHER = (
+    (b"PK\x03\x04", "a zip archive, as Excel's workbooks are", "unpack it, or save the sheet as CSV"),
+    (b"BZh", "packed by bzip2", "unpack it with bunzip2, or pack it with gzip or zstd"),
+    (b"\xfd7zXZ\x00", "packed by xz", "unpack it with unxz, or pack it with gzip or zstd"),
+    (b"\xd0\xcf\x11\xe0", "a workbook of an old Excel", "save the sheet as CSV"),
+    (
+        b"SQLite format 3\x00",
+        "a database of SQLite",
+        "export the table: sqlite3 -header -csv FILE 'select * from TABLE' > table.csv",
+    ),
+    (b"\x89HDF", "an HDF5 file", "save the table as Parquet or CSV"),
+    (b"%PDF", "a PDF", "a table is read from text, Parquet or Arrow"),
+)
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+class Spool:
+    """A file without a name in `$TMPDIR`, which is gone with the object; several sources lie in it one behind the other."""
+
+    @cached_property
+    def file(self) -> IO[bytes]:
+        """The file, open for reading and writing."""
+        return tempfile.TemporaryFile(prefix="pe-table-")
+
+    def write(self, data: bytes | bytearray, what: Path) -> None:
+        """Append bytes.
+
+        Raises:
+            PeError: DEVICE; there is no room on the disk.
+        """
+        try:
+            self.file.write(data)
+        except OSError as error:
+            raise no_room(f"what {what} unpacks to", error) from None
+
+
+def no_room(what: str, error: OSError) -> PeError:
+    """Return the error that `$TMPDIR` has no room for something."""
+    return PeError(
+        f"no room for {what} in {tempfile.gettempdir()}: {(error.strerror or str(error)).lower()}",
+        hint="set TMPDIR to a folder on a larger disk",
+        code=ExitCode.DEVICE,
+    )
+
+
+@dataclass(frozen=True)
+class Source:
+    """Text as UTF-8 bytes.
+
+    Args:
+        path: of the file that it was found in.
+        origin: gives errors their place.
+        start: offset of the first byte, behind a byte-order mark.
+        end: offset behind the last one.
+        spool: holds it where it was unpacked or recoded; None where it is read from `path`.
+        stamp: tells whether the file at `path` is still the same.
+    """
+
+    path: Path
+    origin: Origin
+    start: int
+    end: int
+    spool: Spool | None
+    stamp: tuple[int, int, int]
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[int]:
+        """Open it for a pass: a file descriptor for `read_into`.
+
+        Raises:
+            PeError: DATA; the file is gone, or is another than before.
+        """
+        if self.spool is not None:
+            yield self.spool.file.fileno()
+            return
+        try:
+            fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        except OSError as error:
+            raise self.origin.error(
+                f"cannot read {self.path} again: {(error.strerror or str(error)).lower()}"
+            ) from None
+        try:
+            if _stamp(fd) != self.stamp:
+                raise self.changed()
+            yield fd
+        finally:
+            os.close(fd)
+
+    def changed(self) -> PeError:
+        """Return the error that the file has changed."""
+        return self.origin.error(
+            f"{self.path} was changed while it is read", "write a new file beside it and rename that, and start again"
+        )
+
+    def read_into(self, fd: int, buffer: memoryview, start: int, size: int) -> None:
+        """Read bytes of a pass; may be called from several threads.
+
+        Raises:
+            PeError: DATA; the file has become shorter.
+        """
+        done = 0
+        while done < size:
+            count = os.preadv(fd, [buffer[done:size]], start + done)
+            if count == 0:
+                raise self.changed()
+            done += count
+
+    def read(self, start: int, size: int) -> bytes:
+        """Return bytes from an offset; fewer at the end."""
+        size = max(0, min(size, self.end - start))
+        buffer = bytearray(size)
+        with self.opened() as fd:
+            self.read_into(fd, memoryview(buffer), start, size)
+        return bytes(buffer)
+
+    def error_at(self, offset: int, message: str, hint: str | None = None, length: int = 1) -> PeError:
+        """Return a data error at a byte.
+
+        Args:
+            offset: of the byte.
+            message: what is wrong.
+            hint: what to do.
+            length: characters to underline.
+        """
+        notes = [(self.origin.at, "the table is read here")] if self.origin.at else []
+        return PeError(message, at=self.span(offset, length), hint=hint, notes=notes, code=ExitCode.DATA)
+
+    def span(self, offset: int, length: int = 1) -> Span:
+        """Return the line and column of a byte, with the text of its line."""
+        line, begin, position = 1, self.start, self.start
+        previous = b""
+        while position < offset:
+            data = self.read(position, min(CHUNK, offset - position))
+            both = previous + data
+            # a carriage return ends a line by itself unless a newline follows, which may be in the next chunk
+            line += data.count(b"\n") + both.count(b"\r") - both.count(b"\r\n") - both.endswith(b"\r")
+            last = max(data.rfind(b"\n"), data.rfind(b"\r"))
+            begin = position + last + 1 if last >= 0 else begin
+            previous, position = data[-1:], position + len(data)
+        tail = self.read(offset, SHOWN)
+        line += previous == b"\r" and not tail.startswith(b"\n")
+        head = self.read(begin, min(offset - begin, CHUNK))
+        end = min((i for i in (tail.find(b"\n"), tail.find(b"\r")) if i >= 0), default=len(tail))
+        text = (head + tail[:end]).decode("utf-8", "replace")
+        column = len(head.decode("utf-8", "replace")) + 1
+        return Span(str(self.path), line, column, max(1, length), text if offset - begin < CHUNK else "")
+
+
+def _stamp(fd: int) -> tuple[int, int, int]:
+    found = os.fstat(fd)
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def packing(head: bytes) -> str:
+    """Return how a file is packed by its first bytes: gzip, zstd, or nothing."""
+    return "gzip" if head.startswith(GZIP) else "zstd" if head.startswith(ZSTD) else ""
+
+
+def first_bytes(path: Path, size: int = 64) -> bytes:
+    """Return the first bytes of a file."""
+    with path.open("rb") as file:
+        return file.read(size)
+
+
+def check_kind(head: bytes, path: Path, origin: Origin) -> None:
+    """Refuse files that are certainly no table.
+
+    Raises:
+        PeError: DATA; says what it is, and what to do.
+    """
+    for magic, what, hint in _OTHER:
+        if head.startswith(magic):
+            raise origin.error(f"{path} is {what}", hint)
+
+
+def open_source(path: Path, encoding: str, origin: Origin, spool: Spool) -> Source:
+    """Make the text of a file readable as UTF-8.
+
+    Args:
+        path: of a file that is there.
+        encoding: Python's name of it; `auto` is UTF-8, or UTF-16 by its byte-order mark.
+        origin: gives errors their place.
+        spool: takes what is unpacked or recoded.
+
+    Raises:
+        PeError: DATA; it is no text in that encoding (UTF-8 is checked later, as it is read), cut off, or unpacks to too much.
+    """
+    with path.open("rb") as file:
+        stamp = _stamp(file.fileno())
+        head = file.read(64)
+        check_kind(head, path, origin)
+        file.seek(0)
+        packed = packing(head)
+        if packed:
+            stream = _bounded(_unpacked(file, packed, path, origin), path, stamp[1], origin)
+            head = next(stream, b"")
+            check_kind(head, path, origin)
+        else:
+            stream = iter(lambda: file.read(CHUNK), b"")
+        mark, marked = next(((m, name) for m, name in _MARKS if head.startswith(m)), (b"", "utf-8"))
+        named = marked if encoding == "auto" else _plain_name(encoding, marked)
+        skip = len(mark) if named == marked else 0
+        if not packed and named == "utf-8":
+            return Source(path, origin, skip, stamp[1], None, stamp)
+        start = spool.file.seek(0, os.SEEK_END)
+        if packed:
+            stream = _chain(head, stream)
+        for data in stream if named == "utf-8" else _recoded(stream, skip, named, path, origin):
+            spool.write(data, path)
+        spool.file.flush()
+        end = spool.file.tell()
+        return Source(path, origin, start + (skip if named == "utf-8" else 0), end, spool, stamp)
+
+
+def _plain_name(encoding: str, marked: str) -> str:
+    """Return the codec of an encoding that was asked for; UTF-16 without a direction takes that of its mark."""
+    name = codecs.lookup(encoding).name
+    if name == "utf-8-sig":
+        return "utf-8"
+    return marked if name == "utf-16" and marked.startswith("utf-16") else name
+
+
+def _chain(head: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield head
+    yield from rest
+
+
+def _unpacked(file: IO[bytes], packed: str, path: Path, origin: Origin) -> Iterator[bytes]:
+    """Yield what a packed file holds."""
+    import gzip
+    import zlib
+
+    failures: tuple[type[BaseException], ...] = (EOFError, OSError, zlib.error)
+    stream: Any
+    if packed == "gzip":
+        stream = gzip.GzipFile(fileobj=file)
+    else:
+        stream, more = _zstd(file, path, origin)
+        failures = (*failures, *more)
+    while True:
+        try:
+            data = stream.read(CHUNK)
+        except failures as error:
+            said = str(error).partition("\n")[0].rstrip(".")
+            raise origin.error(
+                f"{path} cannot be unpacked: {said}", "it is cut off or damaged: copy or download it again"
+            ) from None
+        if not data:
+            return
+        yield bytes(data)
+
+
+def _zstd(file: IO[bytes], path: Path, origin: Origin) -> tuple[Any, tuple[type[BaseException], ...]]:
+    """Return a stream of what zstd packed, and what it raises: Python's own from 3.14 on, else pyarrow's."""
+    try:
+        from compression import zstd
+    except ImportError:
+        pass
+    else:
+        return zstd.ZstdFile(file), (zstd.ZstdError,)
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise origin.error(
+            f"{path} is packed by zstd, which this Python cannot unpack",
+            "pip install 'pe-cli[tables]', or unpack it: zstd -d",
+        ) from None
+    return pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd"), (pa.ArrowException,)
+
+
+def _bounded(stream: Iterator[bytes], path: Path, size: int, origin: Origin) -> Iterator[bytes]:
+    """Refuse what unpacks to far more than any table does."""
+    total, most = 0, max(UNPACKED, RATIO * size)
+    for data in stream:
+        total += len(data)
+        if total > most:
+            raise origin.error(
+                f"{path} has {size:,} bytes and unpacks to more than {most:,}: no table shrinks so far",
+                "unpack it yourself if you trust it, and name the unpacked file",
+            )
+        yield data
+
+
+def _recoded(stream: Iterator[bytes], skip: int, encoding: str, path: Path, origin: Origin) -> Iterator[bytes]:
+    """Yield text in another encoding as UTF-8."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line = 1
+    for data in _ended(stream):
+        body, last = data
+        body, skip = body[skip:], max(0, skip - len(body))
+        try:
+            text = decoder.decode(body, last)
+        except UnicodeDecodeError as error:
+            good = error.object[: error.start].decode(encoding, "replace")
+            odd, at = error.object[error.start], line + good.count("\n")
+            raise origin.error(
+                f"{path} is no {encoding} text: byte {odd:#04x} in line {at} ({error.reason})",
+                "give the encoding that it was saved in, such as encoding: latin-1 or cp1252",
+            ) from None
+        line += text.count("\n")
+        yield text.encode("utf-8", "replace")
+
+
+def _ended(stream: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Yield chunks and, at the end, that it is the end."""
+    for data in stream:
+        yield data, False
+    yield b"", True
