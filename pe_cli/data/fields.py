@@ -1,16 +1,25 @@
-"""Fields: columns as the model will see them, and the data set that is made of some of them."""
+"""Fields: columns as the model will see them, and the data set that is made of some of them.
+
+Nothing here is random. What augmentation does to the samples of an epoch is drawn before (`pe_cli.data.augment`), by the table's rows:
+fields of pictures take it along as a program, which is run on each picture before its bytes become numbers; arrays of other fields are
+changed after they were taken.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.data.dataset import Array, Batch
 from pe_cli.ops.lod import offsets_name
+
+if TYPE_CHECKING:
+    from pe_cli.data.pictures.render import Program, Shape
 
 Rows = NDArray[np.int64]
 
@@ -38,6 +47,31 @@ class Field(Protocol):
         Returns:
             A C-contiguous array [batch, *type.shape] of the field's type and None; or, of sequences, the rows of all samples and
             their offsets, int64 [batch + 1].
+        """
+
+
+class PictureField(Field, Protocol):
+    """A field whose samples are made of pictures, so that augmentation may change them first.
+
+    Attributes:
+        stored: sizes of a picture that a program begins with.
+        shown: sizes of one that it has to end with.
+        usable: bool [rows], which rows have a picture; None for all of them. Others are no samples.
+    """
+
+    stored: Shape
+    shown: Shape
+    usable: NDArray[np.bool_] | None
+
+    def take_augmented(self, rows: Rows, program: Program) -> Array:
+        """Return some samples, changed.
+
+        Args:
+            rows: int64 [batch], of the table.
+            program: for a batch of so many, from `stored` to `shown`.
+
+        Returns:
+            As `take`: a C-contiguous array [batch, *type.shape].
         """
 
 
@@ -96,27 +130,56 @@ class FieldDataset:
 
     Args:
         fields: by name, all of one table.
-        rows: int64 [samples], the table's rows that are samples, in order; all of them when None.
+        rows: int64 [samples], the table's rows that are samples, in order; all of them when None. Those without a usable picture
+            are left out.
         classes: field -> names of its classes.
+
+    Raises:
+        PeError: DATA; no row is left.
     """
 
     def __init__(
         self, fields: Mapping[str, Field], rows: Rows | None = None, classes: Mapping[str, tuple[str, ...]] | None = None
     ) -> None:
-        self._fields, self.rows = dict(fields), rows
+        self.columns = dict(fields)
+        self.rows = _usable(fields, rows)
         self.fields = {name: field.type for name, field in fields.items()}
         self.sequences = frozenset(name for name, field in fields.items() if field.sequences)
         self.classes = dict(classes or {})
 
     def __len__(self) -> int:
-        return len(next(iter(self._fields.values()))) if self.rows is None else len(self.rows)
+        return len(next(iter(self.columns.values()))) if self.rows is None else len(self.rows)
 
-    def take(self, indices: Rows) -> Batch:
-        """Return copies of some samples; see `Dataset.take`."""
-        rows = indices if self.rows is None else self.rows[indices]
+    def table_rows(self, indices: Rows) -> Rows:
+        """Return which rows of the table some samples are: they stay the same however the table is split."""
+        return indices if self.rows is None else self.rows[indices]
+
+    def take(self, indices: Rows, programs: Mapping[str, Program] | None = None) -> Batch:
+        """Return copies of some samples; see `Dataset.take`.
+
+        Args:
+            indices: int64 [batch].
+            programs: field of pictures -> what is done with those of this batch.
+        """
+        rows = self.table_rows(indices)
         batch: Batch = {}
-        for name, field in self._fields.items():
+        for name, field in self.columns.items():
+            if programs and name in programs:
+                batch[name] = field.take_augmented(rows, programs[name])  # type: ignore[attr-defined]
+                continue
             batch[name], offsets = field.take(rows)
             if offsets is not None:
                 batch[offsets_name(name, 0)] = offsets
         return batch
+
+
+def _usable(fields: Mapping[str, Field], rows: Rows | None) -> Rows | None:
+    """Return the rows that every field has a sample for."""
+    masks = [mask for field in fields.values() if (mask := getattr(field, "usable", None)) is not None]
+    if not masks:
+        return rows
+    mask = np.logical_and.reduce(masks)
+    left: Rows = np.flatnonzero(mask) if rows is None else rows[mask[rows]]
+    if not len(left):
+        raise PeError("no row has a picture that can be read", hint="set broken: error to see why", code=ExitCode.DATA)
+    return left

@@ -1,0 +1,1 @@
+"""Pictures: decoded by Pillow, kept as bytes, and made numbers by native code."""

@@ -1,0 +1,348 @@
+"""Files of pictures: what their headers say, and their pixels."""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.data.dataset import Array
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Mode = Literal["rgb", "gray", "rgba"]
+Resize = Literal["stretch", "cover", "contain"]
+CHANNELS: dict[str, int] = {"rgb": 3, "gray": 1, "rgba": 4}
+_MODES = {"rgb": "RGB", "gray": "L", "rgba": "RGBA"}
+#: Endings of files that are pictures.
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+#: Pixels of a picture, at most: Pillow's MAX_IMAGE_PIXELS, 256 MiB of 3 bytes.
+MOST_PIXELS = 1024 * 1024 * 1024 // 4 // 3
+#: Headers that are remembered.
+REMEMBERED = 1 << 17
+#: What pictures are that are converted, for the log.
+SIXTEEN = "have 16 bits per channel, of which the upper 8 are kept"
+CMYK = "are CMYK, converted without a colour profile"
+ALPHA = "have an alpha channel, which is left out (mode: rgba keeps it)"
+COLORS = "have colours, of which the brightness is kept (mode: gray)"
+FRAMES = "are animated, of which the first frame is taken"
+_OTHER = (
+    (b"GIF8", "a GIF"),
+    (b"II*\0", "a TIFF"),
+    (b"MM\0*", "a TIFF"),
+    (b"\0\0\0\x0cJXL ", "a JPEG XL"),
+    (b"\0\0\0\x0cjP  ", "a JPEG 2000"),
+    (b"8BPS", "a Photoshop document"),
+    (b"%PDF", "a PDF"),
+    (b"<svg", "an SVG drawing"),
+    (b"PK\x03\x04", "a zip archive"),
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a file becomes pixels.
+
+    Args:
+        size: height and width; None leaves it as it is.
+        mode: channels.
+        resize: how another shape becomes that size.
+    """
+
+    size: tuple[int, int] | None
+    mode: Mode = "rgb"
+    resize: Resize = "stretch"
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the first bytes of a picture say.
+
+    Args:
+        height, width: in pixels, upright.
+        notes: what happens to its pixels, of the sentences above.
+    """
+
+    height: int
+    width: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A file that is no picture that can be read.
+
+    Args:
+        why: ends a sentence that begins with the file.
+        hint: what to do.
+    """
+
+    why: str
+    hint: str
+
+
+class Unreadable(Exception):
+    """A file that is no picture that can be read; `args[0]` is a `Broken`."""
+
+    @property
+    def broken(self) -> Broken:
+        """What is wrong with it."""
+        found = self.args[0]
+        assert isinstance(found, Broken)
+        return found
+
+
+_COPY = "copy or download it again, or set broken: skip"
+_SKIP = "remove the file, or set broken: skip"
+
+
+@functools.cache
+def pillow() -> Any:
+    """Return Pillow's package with what is needed of it.
+
+    Raises:
+        PeError: it is not installed.
+    """
+    try:
+        import PIL
+        from PIL import BmpImagePlugin, Image, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+    except ImportError:
+        raise PeError(
+            "pictures are read by Pillow, which is not installed", hint="pip install 'pe-cli[images]'", code=ExitCode.USAGE
+        ) from None
+    assert all((BmpImagePlugin, Image, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin))
+    return PIL
+
+
+def stamp(path: str) -> tuple[int, int]:
+    """Return size and time of change (ns) of a file; together with its path they stand for its content.
+
+    Raises:
+        Unreadable: it is not there, or is no file.
+    """
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        raise Unreadable(Broken("is not there", "correct the path: it starts at the folder of the table")) from None
+    except (OSError, ValueError) as error:
+        said = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+        raise Unreadable(Broken(f"cannot be read: {said}", "check the path and its permissions")) from None
+    if not stat.S_ISREG(found.st_mode):
+        what = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file"
+        raise Unreadable(Broken(f"is {what}", "name a picture"))
+    return found.st_size, found.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def header(path: str, mode: Mode, stamp: tuple[int, int]) -> Header | Broken:
+    """Return what a file's header says; no pixel is decoded.
+
+    Args:
+        path: of the file.
+        mode: that it will be converted to.
+        stamp: of the file; another one reads again.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            image = _open(file)
+            return _header(image, mode)
+    except Unreadable as error:
+        return error.broken
+    except OSError as error:
+        return Broken(f"cannot be read: {_said(error)}", "check its permissions")
+
+
+def read(path: str, recipe: Recipe) -> Array:
+    """Decode a picture.
+
+    Returns:
+        uint8 [height, width, channels].
+
+    Raises:
+        Unreadable: it is no picture, is cut off or damaged, or has too many pixels.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            image = _open(file)
+            return decode(image, recipe)
+    except OSError as error:
+        raise Unreadable(Broken(f"cannot be read: {_said(error)}", "check its permissions")) from None
+
+
+def _open(file: IO[bytes]) -> Image:
+    """Return a picture whose header has been read and found good.
+
+    The plugins are called by the file's first bytes and not by `Image.open`, which warns of large pictures where an error is due.
+    """
+    pil = pillow()
+    head = file.read(16)
+    file.seek(0)
+    if head.startswith(b"\xff\xd8\xff"):
+        plugin = pil.JpegImagePlugin.JpegImageFile
+    elif head.startswith(b"\x89PNG\r\n\x1a\n"):
+        plugin = pil.PngImagePlugin.PngImageFile
+    elif head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        plugin = pil.WebPImagePlugin.WebPImageFile
+    elif head.startswith(b"BM"):
+        plugin = pil.BmpImagePlugin.BmpImageFile
+    else:
+        raise Unreadable(_no_picture(head))
+    try:
+        image: Image = plugin(file)
+    except Exception as error:  # noqa: BLE001 - what a decoder raises of foreign bytes is not listed anywhere
+        raise Unreadable(Broken(f"has a broken header: {_said(error)}", _COPY)) from None
+    width, height = image.size
+    if width * height > MOST_PIXELS:
+        raise Unreadable(
+            Broken(
+                f"claims {width} x {height} pixels, more than {MOST_PIXELS:,}: it could be made to exhaust the memory",
+                "make it smaller with another program if you trust it, or set broken: skip",
+            )
+        )
+    if min(width, height) < 1:
+        raise Unreadable(Broken(f"has no pixels: {width} x {height}", _SKIP))
+    return image
+
+
+def _no_picture(head: bytes) -> Broken:
+    if not head:
+        return Broken("is empty", _COPY)
+    known = next((what for magic, what in _OTHER if head.startswith(magic)), None)
+    if head[4:8] == b"ftyp":
+        known = "an AVIF or HEIC"
+    if known:
+        return Broken(f"is {known}, which is not read", "convert it to PNG, JPEG, WebP or BMP")
+    if all(byte in b"\t\n\r" or 32 <= byte for byte in head):
+        return Broken(f"is no picture but text: it starts with '{head.decode('utf-8', 'replace')}'", _SKIP)
+    return Broken(f"is no picture: it starts with {head[:8].hex(' ')}", _SKIP)
+
+
+def _orientation(image: Image) -> int:
+    """Return how a camera was held, 1 to 8, as its EXIF data says."""
+    if "exif" not in image.info:
+        return 1
+    try:
+        found = image.getexif().get(0x0112, 1)
+    except Exception:  # noqa: BLE001 - damaged EXIF data says nothing
+        return 1
+    return found if isinstance(found, int) and 1 <= found <= 8 else 1
+
+
+def _is_wide(image: Image) -> bool:
+    """Return whether a picture has 16 bits per channel."""
+    raw = image.tile[0][3] if image.tile else ""
+    name = raw[0] if isinstance(raw, tuple) else raw
+    return image.mode.startswith("I") or (isinstance(name, str) and ";16" in name)
+
+
+def _header(image: Image, mode: Mode) -> Header:
+    notes = []
+    if _is_wide(image):
+        notes.append(SIXTEEN)
+    elif image.mode == "CMYK":
+        notes.append(CMYK)
+    elif image.mode not in ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "YCbCr"):
+        raise Unreadable(Broken(f"has pixels of the kind {image.mode}, which are not converted", "save it as RGB"))
+    if mode != "rgba" and (image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info):
+        notes.append(ALPHA)
+    if mode == "gray" and image.mode not in ("1", "L", "LA") and not image.mode.startswith("I"):
+        notes.append(COLORS)
+    if getattr(image, "is_animated", False):
+        notes.append(FRAMES)
+    width, height = image.size
+    return Header(*((width, height) if _orientation(image) >= 5 else (height, width)), tuple(notes))
+
+
+def decode(image: Image, recipe: Recipe) -> Array:
+    """Return the pixels of an open picture, uint8 [height, width, channels].
+
+    Raises:
+        Unreadable: it is cut off or damaged.
+    """
+    pil = pillow()
+    turned = _orientation(image)
+    if recipe.size is not None and image.format == "JPEG" and hasattr(image, "draft"):
+        size = _draft_size(image, recipe, turned >= 5)
+        image.draft(image.mode, size)  # a JPEG is decoded at half, a quarter or an eighth of its size where that is enough
+    try:
+        image.load()
+        if turned != 1:
+            image = pil.ImageOps.exif_transpose(image)
+    except Exception as error:  # noqa: BLE001 - see _open
+        raise Unreadable(Broken(f"is cut off or damaged: {_said(error)}", _COPY)) from None
+    image = _converted(image, recipe.mode)
+    if recipe.size is not None:
+        image = resized(image, recipe.size, recipe.resize)
+    pixels: NDArray[np.uint8] = np.asarray(image)
+    return pixels.reshape(*pixels.shape[:2], -1)
+
+
+def _draft_size(image: Image, recipe: Recipe, turned: bool) -> tuple[int, int]:
+    """Return the smallest width and height that a decoder may make of a picture."""
+    assert recipe.size is not None
+    height, width = recipe.size[::-1] if turned else recipe.size
+    if recipe.resize == "contain":
+        scale = min(width / image.width, height / image.height)
+        return max(1, round(image.width * scale)), max(1, round(image.height * scale))
+    return width, height
+
+
+def _converted(image: Image, mode: Mode) -> Image:
+    pil = pillow()
+    if image.mode.startswith("I"):  # Pillow's own conversion cuts off above 255
+        wide = np.asarray(image)
+        image = pil.Image.fromarray((np.clip(wide, 0, 65535).astype(np.uint32) >> 8).astype(np.uint8))
+    if mode != "rgba":
+        image.info.pop("transparency", None)
+    return image if image.mode == _MODES[mode] else image.convert(_MODES[mode])
+
+
+def resized(image: Image, size: tuple[int, int], how: Resize) -> Image:
+    """Return a picture of another size, with Pillow's bilinear filter, which looks at all pixels (antialias).
+
+    Args:
+        image: of mode L, RGB or RGBA.
+        size: height and width.
+        how: stretch it; cover the size and cut the middle; or contain the whole of it between black borders.
+    """
+    pil = pillow()
+    height, width = size
+    bilinear = pil.Image.Resampling.BILINEAR
+    if image.size == (width, height):
+        return image
+    if how == "stretch":
+        return image.resize((width, height), bilinear)
+    made: Image = (pil.ImageOps.fit if how == "cover" else pil.ImageOps.pad)(image, (width, height), bilinear)
+    return made
+
+
+def of_array(pixels: Array, recipe: Recipe) -> Array:
+    """Return pixels, uint8 [height, width, 1, 3 or 4], in the mode and size of a recipe."""
+    channels = CHANNELS[recipe.mode]
+    if pixels.shape[2] == channels and recipe.size in (None, pixels.shape[:2]):
+        return np.ascontiguousarray(pixels)
+    image = pillow().Image.fromarray(np.ascontiguousarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels))
+    image = _converted(image, recipe.mode)
+    if recipe.size is not None:
+        image = resized(image, recipe.size, recipe.resize)
+    made: NDArray[np.uint8] = np.asarray(image)
+    return made.reshape(*made.shape[:2], -1)
+
+
+def of_bytes(data: bytes, recipe: Recipe) -> Array:
+    """Decode a picture that is in memory; see `read`."""
+    return decode(_open(io.BytesIO(data)), recipe)
+
+
+def _said(error: BaseException) -> str:
+    text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    return text.partition("\n")[0].strip().rstrip(".").lower()[:120] or type(error).__name__

@@ -1,0 +1,45 @@
+"""Threads that decode and change pictures: most of it runs without the GIL."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+#: Parts of a batch for each thread: more than one, because pictures differ in how long they take.
+PARTS = 2
+
+
+def threads() -> int:
+    """Return how many threads work on pictures: one for each core of this process."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def _executor(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="pictures")
+
+
+def in_parts(work: Callable[[int, int], None], total: int, count: int | None = None) -> None:
+    """Call `work(start, end)` for parts of range(total) in several threads, and wait for all of them.
+
+    Args:
+        work: may run in any thread.
+        total: number of samples.
+        count: number of threads; `threads()` when None.
+
+    Raises:
+        BaseException: what the first of the parts that failed has raised.
+    """
+    count = count or threads()
+    parts = min(total, count * PARTS)
+    if count == 1 or parts <= 1:
+        work(0, total)
+        return
+    bounds = [total * i // parts for i in range(parts + 1)]
+    jobs = [_executor(count).submit(work, start, end) for start, end in zip(bounds, bounds[1:], strict=False)]
+    failures = [job.exception() for job in jobs]
+    for failure in failures:
+        if failure is not None:
+            raise failure
