@@ -28,6 +28,7 @@ from pe_cli.kernels.text import (
     find_odd,
     find_special,
     find_zero,
+    is_blank,
     lowest_bit,
     put_byte,
     same_bytes,
@@ -61,6 +62,14 @@ SLACK = 3 * BLOCK
 DONE, RAGGED, NUL, BEHIND_QUOTE, FULL, CHANGED = range(6)
 #: A block of rows ends after so many rows, or so many bytes.
 BLOCK_ROWS, BLOCK_BYTES = 256, 1 << 20
+
+
+@helper
+def _behind_blanks(text, start, end):
+    """Return the index of the first byte that is no blank; end where there is none."""
+    while start < end and is_blank(byte(text + start)):
+        start += 1
+    return start
 
 
 @kernel
@@ -106,7 +115,7 @@ def find_rows(text: Addr, n: Int, delimiter: Int, state: PtrI64, blocks: PtrI64)
                     continue
                 if c == QUOTE or not all_blank(text, after, p):
                     state[WHY] = BEHIND_QUOTE
-                    state[PLACE] = at + p
+                    state[PLACE] = at + _behind_blanks(text, after, p)
                     return
             elif c == QUOTE:
                 if empty == 1 and all_blank(text, start, p):
@@ -141,7 +150,7 @@ def find_rows(text: Addr, n: Int, delimiter: Int, state: PtrI64, blocks: PtrI64)
     if quoted == 2 and after < n:
         if not all_blank(text, after, n):
             state[WHY] = BEHIND_QUOTE
-            state[PLACE] = at + after
+            state[PLACE] = at + _behind_blanks(text, after, n)
             return
         touch = 0
     if empty == 1 and quoted == 0 and not all_blank(text, start, n):

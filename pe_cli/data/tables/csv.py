@@ -110,9 +110,8 @@ class Words:
         """Return what the codes of some rows mean."""
         count = int(self.table[words.COUNT])
         data = self.bytes[: self.used].tobytes()
-        starts = self.entries[:count, words.START].tolist()
-        ends = [*starts[1:], self.used]
-        texts = [data[start:end].decode("utf-8", "replace") for start, end in zip(starts, ends, strict=True)]
+        bounds = [*self.entries[:count, words.START].tolist(), self.used]
+        texts = [data[start:end].decode("utf-8", "replace") for start, end in itertools.pairwise(bounds)]
         return Dictionary(texts, self.entries[:count, words.ROW].copy(), ranges)
 
 

@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import os
 import tempfile
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,7 +46,9 @@ class Spool:
     @cached_property
     def file(self) -> IO[bytes]:
         """The file, open for reading and writing."""
-        return tempfile.TemporaryFile(prefix="pe-table-")
+        found = tempfile.TemporaryFile(prefix="pe-table-")  # noqa: SIM115 - it lives as long as the table
+        weakref.finalize(self, found.close)
+        return found
 
     def write(self, data: bytes | bytearray, what: Path) -> None:
         """Append bytes.

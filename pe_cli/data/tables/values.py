@@ -110,5 +110,6 @@ class Texts:
         if self._file is None:
             return Strings(np.frombuffer(self._data, np.uint8), self._offsets)
         self._spill()
-        self._file.flush()
-        return Strings(np.memmap(self._file, np.uint8, "r+"), self._offsets)
+        with self._file as file:
+            file.flush()
+            return Strings(np.memmap(file, np.uint8, "r+"), self._offsets)
