@@ -10,8 +10,6 @@ import click
 from pe_cli.cli.common import json_option, override_option, path_argument, path_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pe_cli.session.job import Job
 
 
@@ -41,16 +39,17 @@ def command(
     includes planning and, where no cache holds them, compiling the kernels. A config that says nothing of training has
     its evaluation step timed.
 
-    With --data, data_opened_s is the time until the files were read, split, learned from and encoded (what is decoded sample by
-    sample, such as pictures, comes later); data_samples_per_s is what the reader gives when nobody computes, over two seconds, and beyond_step the
-    share of a reading step that one fed from memory does not take: near 0 where reading keeps up beside computing.
-    Batches of ever new shapes, as of sequences, count there too: the plan is refitted for each.
+    With --data, data_opened_s is the time until the files were read, split, learned from and encoded (what is decoded sample
+    by sample, such as pictures, comes later); data_samples_per_s is what the reader gives when nobody computes, over two
+    seconds, and beyond_step the share of a reading step that one fed from memory does not take: near 0 where reading
+    keeps up beside computing. Batches of ever new shapes, as of sequences, count there too: the plan is refitted for each.
     """
     import time
 
     from pe_cli.cli.common import print_json
     from pe_cli.cli.progress import Quiet
     from pe_cli.session.job import Job
+    from pe_cli.session.reading import measure_reading, open_data
 
     watcher = Quiet()
     begin = time.perf_counter()
@@ -61,10 +60,10 @@ def command(
 
         job.values.load(load_arrays(init), partial=True)
     build_s = time.perf_counter() - begin
-    opened_s = _open_data(job)
+    opened_s = open_data(job)
     found = _measure(job, steps, warmup, max_seconds)
     if with_data:
-        found |= {"data_opened_s": round(opened_s, 4)} | _measure_data(job, found["ms_per_step"]["median"], steps)
+        found |= {"data_opened_s": round(opened_s, 4)} | measure_reading(job, found["ms_per_step"]["median"], steps)
     found |= {"build_s": round(build_s, 4), "kernels_compiled": watcher.compiled}
     if as_json:
         print_json(found)
@@ -79,19 +78,9 @@ def command(
         )
         if with_data:
             click.echo(
-                f"data: ready after {found['data_opened_s']} s; the reader alone gives {found['data_samples_per_s']:,} samples/s; {found['ms_per_reading_step']} ms a "
-                f"step that reads, {found['beyond_step']:.0%} of it beyond the step"
+                f"data: ready after {found['data_opened_s']} s; the reader alone gives {found['data_samples_per_s']:,} "
+                f"samples/s; {found['ms_per_reading_step']} ms a step that reads, {found['beyond_step']:.0%} of it beyond the step"
             )
-
-
-def _open_data(job: Job) -> float:
-    """Open the data that is timed, and return the seconds that it took."""
-    import time
-
-    begin = time.perf_counter()
-    program = job.built.train or job.built.eval
-    job.loader("train" if job.built.train is not None else "eval", program, job.batch_size)
-    return time.perf_counter() - begin
 
 
 def _measure(job: Job, steps: int, warmup: int, max_seconds: float | None) -> dict[str, Any]:
@@ -149,44 +138,6 @@ def _measure(job: Job, steps: int, warmup: int, max_seconds: float | None) -> di
         "loss_first": first,
         "loss_last": last,
         "kernels": _kernels(executor),
-    }
-
-
-#: Seconds for which the reader alone is timed.
-READING_S = 2.0
-
-
-def _measure_data(job: Job, fed_ms: float, steps: int) -> dict[str, Any]:
-    """Time the reader alone, and training steps that take their batches from it."""
-    import itertools
-    import statistics
-    import time
-
-    program = job.built.train or job.built.eval
-    split = "train" if job.built.train is not None else "eval"
-    executor = job.executor(program)
-
-    def batches() -> Iterator[Any]:
-        loader = job.loader(split, program, job.batch_size, drop_last=len(job.dataset(split)) >= job.batch_size)
-        return itertools.chain.from_iterable(map(loader.epoch, itertools.count()))
-
-    samples, begin = 0, time.perf_counter()
-    for feed in batches():
-        samples += executor.samples(feed)
-        if time.perf_counter() - begin > READING_S:
-            break
-    rate = samples / (time.perf_counter() - begin)
-    times, last = [], time.perf_counter()
-    for i, feed in enumerate(itertools.islice(batches(), steps + 1)):
-        executor.run(feed, [], i)
-        now = time.perf_counter()
-        times.append((now - last) * 1000)
-        last = now
-    reading = statistics.median(times[1:])  # the first makes the plan
-    return {
-        "data_samples_per_s": round(rate, 1),
-        "ms_per_reading_step": round(reading, 4),
-        "beyond_step": round(max(0.0, 1 - fed_ms / reading), 3),
     }
 
 

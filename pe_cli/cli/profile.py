@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pe_cli.execute.profile import Profile, Row, Use
     from pe_cli.session.job import Job
 
+#: Share of a step below which nothing is said of waiting: times of steps differ by so much.
+WAITING = 0.05
 FIELDS = ("op", "layer", "role", "calls", "ms", "share", "gflops", "gbytes", "at")
 
 
@@ -31,26 +33,31 @@ def command(
 
     The first batch is run again and again, as in pe bench. Times are means over the recorded steps; a step lasts as long
     as its slowest thread, so that the times of ops on several threads add up to more. GFLOP/s are shown where an op
-    counts its operations; bytes are those of the variables that it reads and writes.
+    counts its operations; bytes are those of the variables that it reads and writes. The last line tells whether steps wait for
+    their data: the reader works beside them, a few batches ahead.
     """
     import json
+    import statistics
 
     from pe_cli.cli.common import print_json
     from pe_cli.execute.profile import rows, use
     from pe_cli.execute.trace import trace
     from pe_cli.io import atomic
+    from pe_cli.session.reading import measure_reading
 
     job, found = measure(config, overrides, steps)
     listed, threads = rows(found, by), use(found)
+    reading = measure_reading(job, statistics.median(found.plain_ms), max(steps, 30), 0.3)
     if trace_file is not None:
         atomic.write_text(trace_file, json.dumps(trace(found, job.run.model.name)))
     if as_json:
-        print_json(_json(job, found, listed, threads))
+        print_json(_json(job, found, listed, threads) | {"data": reading})
         return
     click.echo(headline(job, found))
     click.echo(_table(listed, top))
     for line in describe_use(threads, found):
         click.echo(line)
+    click.echo(describe_reading(reading, job.batch_size))
     if trace_file is not None:
         click.echo(f"timeline of {steps} steps -> {trace_file}")
 
@@ -114,6 +121,14 @@ def describe_use(threads: Use, found: Profile) -> list[str]:
         summed = any(node.kind in COLLECTIVES for node in found.plan.graph.nodes)
         lines.append(f"sums over devices: {'the updates add gradients up as they go' if summed else 'none'}")
     return lines
+
+
+def describe_reading(reading: dict[str, Any], batch_size: int) -> str:
+    """Return a sentence on whether steps wait for their data."""
+    alone = 1000 * batch_size / reading["data_samples_per_s"]
+    waits = reading["beyond_step"] * reading["ms_per_reading_step"]
+    said = "steps do not wait for data" if reading["beyond_step"] < WAITING else f"a step waits {waits:.4g} ms for data"
+    return f"{said}: one that reads takes {reading['ms_per_reading_step']:.4g} ms; the reader alone needs {alone:.4g} ms for a batch"
 
 
 def _json(job: Job, found: Profile, listed: list[Row], threads: Use) -> dict[str, Any]:

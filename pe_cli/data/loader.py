@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from pe_cli.data.feed import Conversion, Feed, check_feed, check_level
 from pe_cli.data.hashing import permutation, stream_key
 from pe_cli.data.prefetch import Prefetch
 from pe_cli.ops.lod import offsets_name
+
+#: Bytes of small batches that are made together and cut afterwards: what Python needs for one, they share. At most 64 batches.
+TOGETHER = 1 << 18
 
 
 class Loader:
@@ -69,6 +73,8 @@ class Loader:
         self._conversions = _check_feeds(dataset, feeds, types, levels or {})
         used = Counter(conversion.feed.from_ for conversion in self._conversions)
         self._repeated = {field for field, times in used.items() if times > 1}
+        size = sum(conversion.target.nbytes for conversion in self._conversions) * batch_size
+        self._together = max(1, TOGETHER // max(size, TOGETHER // 64))
 
     @property
     def samples(self) -> int:
@@ -107,28 +113,72 @@ class Loader:
                 hint="resume with the data and batch_size that the run was started with",
                 code=ExitCode.DATA,
             )
-        batches = self._batches(e, start_batch)
-        return Prefetch(batches, self._prefetch, f"prefetch epoch {e}") if self._prefetch else batches
+        made = self._groups(e, start_batch)
+        if not self._prefetch:
+            return self._cut(made)
+        ahead = Prefetch(made, max(1, self._prefetch // self._together), f"prefetch epoch {e}")
+        return ahead if self._together == 1 else _Parts(ahead, self._cut(ahead))
 
     def first(self) -> Batch:
         """Return the first batch, without a thread that makes those after it; see `epoch` for what it is and raises."""
-        return next(self._batches(0, 0))
+        return self._made(self.order(0)[: self.batch_size])
 
-    def _batches(self, e: int, start_batch: int) -> Iterator[Batch]:
+    def _groups(self, e: int, start_batch: int) -> Iterator[Batch]:
+        """Make so many batches at a time that a group is worth the work around it."""
         order = self.order(e)
-        for start in range(start_batch * self.batch_size, len(order), self.batch_size):
-            indices = order[start : start + self.batch_size]
-            taken = self._dataset.take(indices)
-            batch: Batch = {}
-            for conversion in self._conversions:
-                field, rows = conversion.feed.from_, indices
-                if field in self._sequences:
-                    offsets = taken[offsets_name(field, 0)]
-                    batch[offsets_name(conversion.name, 0)] = offsets
-                    rows = np.repeat(indices, np.diff(offsets))
-                # what is fed twice is copied, so that no two feeds share memory
-                batch[conversion.name] = conversion.apply(taken[field], rows, copy=field in self._repeated)
-            yield batch
+        step = self.batch_size * self._together
+        for start in range(start_batch * self.batch_size, len(order), step):
+            try:
+                made = [self._made(order[start : start + step])]
+            except PeError:
+                # the batches before the bad one are good
+                parts = range(start, min(start + step, len(order)), self.batch_size)
+                yield from (self._made(order[first : first + self.batch_size]) for first in parts)
+                raise
+            yield from made
+
+    def _cut(self, groups: Iterator[Batch]) -> Iterator[Batch]:
+        """Cut groups into batches."""
+        for made in groups:
+            samples = self._samples(made)
+            if samples <= self.batch_size:
+                yield made
+                continue
+            for first in range(0, samples, self.batch_size):
+                yield self._part(made, first, min(first + self.batch_size, samples))
+
+    def _samples(self, made: Batch) -> int:
+        conversion = self._conversions[0]
+        if conversion.feed.from_ in self._sequences:
+            return len(made[offsets_name(conversion.name, 0)]) - 1
+        return len(made[conversion.name])
+
+    def _made(self, indices: NDArray[np.int64]) -> Batch:
+        """Return some samples as feeds."""
+        taken = self._dataset.take(indices)
+        batch: Batch = {}
+        for conversion in self._conversions:
+            field, rows = conversion.feed.from_, indices
+            if field in self._sequences:
+                offsets = taken[offsets_name(field, 0)]
+                batch[offsets_name(conversion.name, 0)] = offsets
+                rows = np.repeat(indices, np.diff(offsets))
+            # what is fed twice is copied, so that no two feeds share memory
+            batch[conversion.name] = conversion.apply(taken[field], rows, copy=field in self._repeated)
+        return batch
+
+    def _part(self, made: Batch, first: int, last: int) -> Batch:
+        """Return neighbouring samples of a batch, as views."""
+        part: Batch = {}
+        for conversion in self._conversions:
+            start, end = first, last
+            if conversion.feed.from_ in self._sequences:
+                name = offsets_name(conversion.name, 0)
+                offsets = made[name][first : last + 1]
+                start, end = int(offsets[0]), int(offsets[-1])
+                part[name] = offsets - start
+            part[conversion.name] = made[conversion.name][start:end]
+        return part
 
 
 def _check_feeds(
@@ -154,3 +204,28 @@ def _check_feeds(
     if errors:
         raise errors[0] if len(errors) == 1 else PeErrors(errors)
     return conversions
+
+
+class _Parts(Iterator[Batch]):
+    """Batches cut from groups that a thread makes ahead; the thread ends with it.
+
+    Args:
+        ahead: makes the groups.
+        parts: cuts them.
+    """
+
+    def __init__(self, ahead: Prefetch[Batch], parts: Iterator[Batch]) -> None:
+        self._ahead, self._parts = ahead, parts
+
+    def __next__(self) -> Batch:
+        return next(self._parts)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ahead.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
