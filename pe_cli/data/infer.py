@@ -13,6 +13,7 @@ from pe_cli.data.cells import Codes
 from pe_cli.data.column import Context, selected
 from pe_cli.data.columns.bool import NO, YES
 from pe_cli.data.columns.date import parse
+from pe_cli.data.columns.number import numbers_of
 from pe_cli.data.fields import Rows
 
 #: Classes up to which text becomes a row of 0 and 1 by itself.
@@ -64,6 +65,8 @@ def infer(context: Context, rows: Rows | None, level: int = 0, alone: bool = Tru
         fill = {"missing": "mean"} if missing and not context.target else {}
         return Inferred("number", fill if context.target else {**fill, "scale": "standard"})
     codes = context.cells.codes()
+    if numbers.bad_count * 2 < int((codes.codes >= 0).sum()):
+        numbers_of(context, context.name)  # a column of numbers with some cells that are none: says which
     if is_bool(codes):
         return Inferred("bool")
     if is_date(codes):
