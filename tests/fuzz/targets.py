@@ -18,6 +18,7 @@ from pe_cli.config.load import load_model, load_run
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data import open_reader
+from pe_cli.data.arrays import is_table
 from pe_cli.io import checkpoint
 from pe_cli.io.spool import Spool, path_of
 from pe_cli.io.tensors import read_npz, read_safetensors
@@ -110,6 +111,11 @@ def _reader(kind: str, **options: object) -> Target:
         (folder / "f").write_bytes(data)
         with refused(folder):
             found = open_reader(kind, options, folder)
+            if is_table(found):
+                found.prepare(found.names, found.names)
+                for name in found.names:
+                    assert len(found.cells(name).strings()) == len(found)
+                    raise found.error(len(found) - 1, name, found.cells(name).text(len(found) - 1))
             batch = found.take(np.array([len(found) - 1, 0]))
             for name, field in found.fields.items():
                 assert batch[name].dtype == field.dtype
@@ -125,6 +131,9 @@ TARGETS |= {
     "idx": _reader("idx", files={"x": "f"}),
     "csv": _reader("csv", file="f", label="kind"),
     "csv_bare": _reader("csv", file="f", delimiter=";", header=False),
+    "table": _reader("table", files="f"),
+    "table_jsonl": _reader("table", files="f", format="jsonl"),
+    "table_cp1252": _reader("table", files="f", format="csv", encoding="cp1252"),
     "multi_slot": _reader("multi_slot", files=["f"], slots=SLOTS),
 }
 

@@ -60,7 +60,7 @@ class Vector(ColumnType[VectorOptions]):
         number = _number(options)
         for source in options.of:
             try:
-                values = selected(numbers_of(context, source).values, rows)
+                values = selected(numbers_of(_renamed(context, source), source).values, rows)
                 found[source] = fit_numbers(number, _renamed(context, source), values, source) | {"dtype": "float32"}
             except PeError as error:
                 errors.append(error)

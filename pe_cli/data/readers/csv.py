@@ -1,24 +1,15 @@
-"""Comma-separated tables: feature columns and a label column."""
+"""Comma-separated tables: feature columns and a label column. It reads as `table` does, and declares the two fields itself."""
 
 from __future__ import annotations
 
-import csv
-import math
-from array import array
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import Field, field_validator
 
-from pe_cli.core.errors import ExitCode, PeError, Span, did_you_mean
-from pe_cli.data.dataset import Array, ArrayDataset, Dataset
+from pe_cli.core.errors import did_you_mean
+from pe_cli.data.cells import Table
 from pe_cli.data.origin import Origin
 from pe_cli.data.registry import ReaderOptions, reader
-
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 Strict = Field(strict=True)
 Column = Annotated[int, Field(strict=True, ge=0)] | Annotated[str, Strict]
@@ -33,7 +24,8 @@ class CsvOptions(ReaderOptions):
     )
     label: Column | None = Field(None, description="column by name or index; no label field when absent")
     header: Literal["auto"] | Annotated[bool, Strict] = Field(
-        "auto", description="whether the first row has names; auto: it has when no feature in it is a number"
+        "auto",
+        description="whether the first row has names; auto: as for table, and it has where a column is named here",
     )
     delimiter: str = Field(",", min_length=1, max_length=1, description="one character between cells")
     classes: list[Annotated[str, Strict] | Annotated[int, Strict]] | None = Field(
@@ -43,8 +35,8 @@ class CsvOptions(ReaderOptions):
     @field_validator("delimiter")
     @classmethod
     def _separates(cls, delimiter: str) -> str:
-        if delimiter in '\r\n"':
-            raise ValueError("a quote or the end of a line cannot stand between cells")
+        if delimiter in '\r\n"\0' or not delimiter.isascii():
+            raise ValueError("a quote, the end of a line or what is no ASCII cannot stand between cells")
         return delimiter
 
     @field_validator("classes")
@@ -58,184 +50,77 @@ class CsvOptions(ReaderOptions):
 
 
 @reader("csv", CsvOptions)
-def open_csv(options: CsvOptions, origin: Origin) -> Dataset:
+def open_csv(options: CsvOptions, origin: Origin) -> Table:
     """Read a table into `features` float32 [columns] and, where a label is named, `label` [1].
 
-    Labels that are whole numbers are taken as they are (int64); when one has a decimal point or an exponent, all are
-    float32; text becomes the index in `classes`, or else in sorted order. Give `classes` when train and eval are
-    two files, so that both count alike. Every cell must be a finite number; blank lines are left out.
+    Labels that are whole numbers are taken as they are (int64); when one has a decimal point or an exponent, all are float32; text
+    becomes the index in `classes`, or else in sorted order. Which classes there are, the training file says, also for evaluation and
+    prediction; and which columns, by their names. Every cell must be a finite number; blank lines are left out.
     """
-    return _Table(options, origin).read()
+    from pe_cli.data.tables.csv import CsvPart
+    from pe_cli.data.tables.parts import PartsTable
+    from pe_cli.data.tables.source import Spool, open_source
+
+    named = [column for column in (options.label, *(options.features or ())) if isinstance(column, str)]
+    header = options.header if isinstance(options.header, bool) else True if named else None
+    if named and options.header is False:
+        raise origin.error(f"column '{named[0]}' is named, but header is false", "use its index, from 0")
+    source = open_source(origin.find(options.file), "auto", origin, Spool())
+    most = None if options.limit is None else options.skip + options.limit
+    part = CsvPart(source, options.delimiter, header, (), most)
+    label = None if options.label is None else _column(options.label, part, origin)
+    features = [name for name in part.names if name != label]
+    if options.features is not None:
+        features = [_column(column, part, origin) for column in options.features]
+    if not features:
+        raise origin.error(f"{part.path} has no column but the label", "check the delimiter")
+    table = PartsTable([part], origin, options.skip, options.limit, frozenset())
+    table.implied = {"features": {"type": "vector", "of": features, "missing": "error"}}
+    if label is not None:
+        table.implied["label"] = _label(table, label, options.classes)
+    return table
 
 
-@dataclass(frozen=True)
-class _Row:
-    line: int
-    cells: list[str]
+def _column(wanted: int | str, part: Any, origin: Origin) -> str:
+    """Return the name of a column."""
+    names = part.names
+    if isinstance(wanted, int):
+        if wanted < len(names):
+            return str(names[wanted])
+        raise origin.error(f"{part.path} has {len(names)} columns, and no column {wanted}", "count from 0")
+    if wanted in names:
+        return wanted
+    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    raise origin.error(
+        f"{part.path} has no column '{wanted}'", did_you_mean(wanted, names) or f"its first row is {shown}"
+    )
 
 
-@dataclass
-class _Table:
-    """One pass over a file: which columns, then their numbers."""
+def _label(table: Table, name: str, classes: list[str | int] | None) -> dict[str, Any]:
+    """Return what the label is: classes, or a number.
 
-    options: CsvOptions
-    origin: Origin
-    path: Path = field(init=False)
+    Raises:
+        PeError: DATA; some labels are numbers and others are not.
+    """
+    if classes is not None:
+        return {"type": "category", "of": name, "classes": classes, "unknown": "error", "missing": "error"}
+    from pe_cli.data.tables.dialect import is_number
 
-    def __post_init__(self) -> None:
-        self.path = self.origin.find(self.options.file)
-
-    def read(self) -> Dataset:
-        rows = self.rows()
-        first = next(rows, None)
-        if first is None:
-            raise self.origin.error(f"{self.path} has no rows", "check what wrote it")
-        columns, label = self.columns(first)
-        names = first.cells if self.has_header(first, columns) else []
-        numbers, labels, lines = array("f"), [], array("q")
-        for row in rows if names else self.chain(first, rows):
-            if len(row.cells) != len(first.cells):
-                raise self.error(
-                    row,
-                    f"{len(row.cells)} cells, but line {first.line} has {len(first.cells)}",
-                    hint=f"quote text that holds the delimiter '{self.options.delimiter}', or set another delimiter",
-                )
-            self.append(numbers, row, columns, names)
-            lines.append(row.line)
-            if label is not None:
-                labels.append(row.cells[label].strip())
-        if not lines:
-            raise self.origin.error(
-                f"{self.path} has a header and no rows", "check what wrote it, or set header: false"
-            )
-        arrays: dict[str, Array] = {"features": np.frombuffer(numbers, np.float32).reshape(len(lines), len(columns))}
-        classes: dict[str, tuple[str, ...]] = {}
-        if label is not None:
-            arrays["label"], found = self.encode(labels, lines)
-            classes = {"label": found} if found else {}
-        return ArrayDataset(arrays, self.origin, classes)
-
-    @staticmethod
-    def chain(first: _Row, rows: Iterator[_Row]) -> Iterator[_Row]:
-        yield first
-        yield from rows
-
-    def rows(self) -> Iterator[_Row]:
-        with self.path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file, delimiter=self.options.delimiter, strict=True, skipinitialspace=True)
-            try:
-                for cells in lines:
-                    if any(cells) or len(cells) > 1:
-                        yield _Row(lines.line_num, cells)
-            except csv.Error as error:
-                raise self.error(_Row(max(1, lines.line_num), []), f"no readable table: {error}") from None
-            except UnicodeDecodeError as error:
-                raise self.origin.error(
-                    f"{self.path} is not UTF-8 text: byte {error.object[error.start]:#04x} after line {lines.line_num}",
-                    "save it as UTF-8, for example with iconv -t UTF-8",
-                ) from None
-
-    def columns(self, first: _Row) -> tuple[list[int], int | None]:
-        label = None if self.options.label is None else self.column(self.options.label, first)
-        if self.options.features is None:
-            features = [index for index in range(len(first.cells)) if index != label]
-            if not features:
-                raise self.origin.error(f"{self.path} has no column but the label", "check the delimiter")
-            return features, label
-        return [self.column(name, first) for name in self.options.features], label
-
-    def column(self, wanted: int | str, first: _Row) -> int:
-        names = [name.strip() for name in first.cells]
-        if isinstance(wanted, int):
-            if wanted < len(names):
-                return wanted
-            raise self.origin.error(f"{self.path} has {len(names)} columns, and no column {wanted}", "count from 0")
-        if self.options.header is False:
-            raise self.origin.error(f"column '{wanted}' is named, but header is false", "use its index, from 0")
-        if names.count(wanted) > 1:
-            raise self.error(first, f"{names.count(wanted)} columns are named '{wanted}'", hint="use an index, from 0")
-        if wanted in names:
-            return names.index(wanted)
-        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        raise self.origin.error(
-            f"{self.path} has no column '{wanted}'", did_you_mean(wanted, names) or f"its first row is {shown}"
+    codes = table.cells(name).codes()
+    numeric = [is_number(word) for word in codes.words]
+    if all(numeric):
+        return {"type": "number", "of": name, "dtype": "int64" if all(map(_is_whole, codes.words)) else "float32"}
+    if any(numeric):
+        odd = numeric.index(not numeric[0])
+        row = int((codes.codes == odd).argmax())
+        raise table.error(
+            row,
+            name,
+            f"label '{codes.words[odd]}' is {'a' if numeric[odd] else 'no'} number, unlike those before it",
+            "correct it, or list all labels as text under classes",
         )
-
-    def has_header(self, first: _Row, columns: list[int]) -> bool:
-        if self.options.header != "auto":
-            return self.options.header
-        named = [self.options.label, *(self.options.features or [])]
-        return any(isinstance(name, str) for name in named) or not any(_number(first.cells[i]) for i in columns)
-
-    def append(self, numbers: array[float], row: _Row, columns: list[int], names: list[str]) -> None:
-        cells = [row.cells[index] for index in columns]
-        try:
-            values = [float(cell) for cell in cells]
-            # NaN fails the comparison too; Python, unlike every other reader of tables, takes 1_000 for a number
-            if all(-_FLOAT32_MAX <= value <= _FLOAT32_MAX for value in values) and "_" not in "".join(cells):
-                numbers.extend(values)
-                return
-        except ValueError:
-            pass
-        bad = next(index for index in columns if not _number(row.cells[index]))
-        text = row.cells[bad].strip()
-        name = f"'{names[bad].strip()}'" if names else str(bad)
-        said = f"'{text}' is not a finite float32 number" if text else "the cell is empty"
-        raise self.error(row, f"column {name}: {said}", bad, "correct the cell, or leave the column out of features")
-
-    def encode(self, labels: list[str], lines: array[int]) -> tuple[Array, tuple[str, ...]]:
-        """Turn labels into [rows, 1], and say the names of the classes where they have names."""
-        known = tuple(str(name) for name in self.options.classes or ())
-        if not known:
-            numeric = [_number(label) for label in labels]
-            if all(numeric):
-                return self.numbers(labels, lines), ()
-            odd = next((i for i, yes in enumerate(numeric) if yes != numeric[0]), None)
-            odd = next((i for i, label in enumerate(labels) if not label), odd)
-            if odd is not None:
-                raise self.error(
-                    _Row(lines[odd], []),
-                    f"label '{labels[odd]}' is {'a' if numeric[odd] else 'no'} number, unlike that of line {lines[0]}",
-                    hint="correct it, or list all labels as text under classes",
-                )
-            known = tuple(sorted(set(labels)))
-        index = {name: position for position, name in enumerate(known)}
-        for line, label in zip(lines, labels, strict=True):
-            if label not in index:
-                raise self.error(
-                    _Row(line, []),
-                    f"label '{label}' is not among the {len(known)} classes",
-                    hint=did_you_mean(label, known) or f"classes are {', '.join(known[:20])}",
-                )
-        return np.array([[index[label]] for label in labels], np.int64), known
-
-    def numbers(self, labels: list[str], lines: array[int]) -> Array:
-        try:
-            return np.array([[int(label)] for label in labels], np.int64)
-        except OverflowError:
-            long = max(range(len(labels)), key=lambda i: abs(int(labels[i])))
-            raise self.error(
-                _Row(lines[long], []), f"label {labels[long]} does not fit int64", hint="list the labels under classes"
-            ) from None
-        except ValueError:
-            return np.array([[float(label)] for label in labels], np.float32)
-
-    def error(self, row: _Row, message: str, cell: int | None = None, hint: str | None = None) -> PeError:
-        """Return an error at a line of the table; the config's place becomes a note."""
-        with self.path.open(encoding="utf-8-sig", errors="replace") as file:
-            text = next((text.rstrip("\n") for number, text in enumerate(file, 1) if number == row.line), "")
-        column, length = 1, max(1, len(text))
-        if cell is not None and self.options.delimiter.join(row.cells) == text:
-            column = 1 + sum(len(before) + 1 for before in row.cells[:cell])
-            length = max(1, len(row.cells[cell]))
-        at = Span(str(self.path), row.line, column, length, text if len(text) <= 200 else "")
-        notes = [(self.origin.at, "the table is read here")] if self.origin.at else []
-        return PeError(message, at=at, hint=hint, notes=notes, code=ExitCode.DATA)
+    return {"type": "category", "of": name, "unknown": "error", "missing": "error"}
 
 
-def _number(text: str) -> bool:
-    try:
-        value = float(text)
-    except ValueError:
-        return False
-    return math.isfinite(value) and abs(value) <= _FLOAT32_MAX and "_" not in text
+def _is_whole(text: str) -> bool:
+    return text.removeprefix("-").removeprefix("+").isdecimal()

@@ -9,7 +9,6 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +17,8 @@ from pe_cli.data.origin import Origin
 
 #: Bytes that are unpacked or recoded at a time.
 CHUNK = 1 << 20
+#: Bytes that are unpacked or recoded up to which they stay in memory.
+KEPT = 1 << 24
 #: Bytes behind a mistake that are shown at most.
 SHOWN = 400
 #: A packed file may unpack to so many times its size, or to so many bytes where that is more. Tables shrink to a third or a twentieth.
@@ -41,25 +42,44 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codec
 
 
 class Spool:
-    """A file without a name in `$TMPDIR`, which is gone with the object; several sources lie in it one behind the other."""
+    """Bytes that are appended and then read at any offset: in memory, or in a file without a name in `$TMPDIR` where they are many.
 
-    @cached_property
-    def file(self) -> IO[bytes]:
-        """The file, open for reading and writing."""
-        found = tempfile.TemporaryFile(prefix="pe-table-")  # noqa: SIM115 - it lives as long as the table
-        weakref.finalize(self, found.close)
-        return found
+    Several sources lie in it one behind the other; what it takes is gone with the object.
+    """
 
-    def write(self, data: bytes | bytearray, what: Path) -> None:
+    def __init__(self) -> None:
+        self.size = 0
+        self._memory = bytearray()
+        self._file: IO[bytes] | None = None
+
+    def write(self, data: bytes, what: Path) -> None:
         """Append bytes.
 
         Raises:
             PeError: DEVICE; there is no room on the disk.
         """
+        self._memory += data
+        self.size += len(data)
+        if len(self._memory) <= (CHUNK if self._file else KEPT):
+            return
         try:
-            self.file.write(data)
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="pe-table-")  # noqa: SIM115 - it lives as long as the table
+                weakref.finalize(self, self._file.close)
+            self._file.write(self._memory)
+            self._file.flush()
         except OSError as error:
             raise no_room(f"what {what} unpacks to", error) from None
+        self._memory.clear()
+
+    def read_into(self, buffer: memoryview, start: int) -> None:
+        """Fill a buffer with the bytes from an offset on; they are there."""
+        written = self.size - len(self._memory)
+        done = 0
+        while done < len(buffer) and start + done < written:
+            assert self._file is not None
+            done += _read_at(self._file.fileno(), buffer[done : written - start], start + done)
+        buffer[done:] = memoryview(self._memory)[start + done - written :][: len(buffer) - done]
 
 
 def no_room(what: str, error: OSError) -> PeError:
@@ -99,7 +119,7 @@ class Source:
             PeError: DATA; the file is gone, or is another than before.
         """
         if self.spool is not None:
-            yield self.spool.file.fileno()
+            yield -1
             return
         try:
             fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
@@ -126,9 +146,12 @@ class Source:
         Raises:
             PeError: DATA; the file has become shorter.
         """
+        if self.spool is not None:
+            self.spool.read_into(buffer[:size], start)
+            return
         done = 0
         while done < size:
-            count = os.preadv(fd, [buffer[done:size]], start + done)
+            count = _read_at(fd, buffer[done:size], start + done)
             if count == 0:
                 raise self.changed()
             done += count
@@ -172,6 +195,15 @@ class Source:
         text = (head + tail[:end]).decode("utf-8", "replace")
         column = len(head.decode("utf-8", "replace")) + 1
         return Span(str(self.path), line, column, max(1, length), text if offset - begin < CHUNK else "")
+
+
+def _read_at(fd: int, buffer: memoryview, start: int) -> int:
+    """Read bytes from an offset on and return how many there were."""
+    if hasattr(os, "preadv"):
+        return os.preadv(fd, [buffer], start)
+    data = os.pread(fd, len(buffer), start)
+    buffer[: len(data)] = data
+    return len(data)
 
 
 def _stamp(fd: int) -> tuple[int, int, int]:
@@ -230,14 +262,12 @@ def open_source(path: Path, encoding: str, origin: Origin, spool: Spool) -> Sour
         skip = len(mark) if named == marked else 0
         if not packed and named == "utf-8":
             return Source(path, origin, skip, stamp[1], None, stamp)
-        start = spool.file.seek(0, os.SEEK_END)
+        start = spool.size
         if packed:
             stream = _chain(head, stream)
         for data in stream if named == "utf-8" else _recoded(stream, skip, named, path, origin):
             spool.write(data, path)
-        spool.file.flush()
-        end = spool.file.tell()
-        return Source(path, origin, start + (skip if named == "utf-8" else 0), end, spool, stamp)
+        return Source(path, origin, start + (skip if named == "utf-8" else 0), spool.size, spool, stamp)
 
 
 def _plain_name(encoding: str, marked: str) -> str:

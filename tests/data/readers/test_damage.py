@@ -6,9 +6,13 @@ import gzip
 import struct
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
 
 from pe_cli.core.errors import PeError
+from pe_cli.data.arrays import is_table
 
 
 def write_npy(path):
@@ -38,6 +42,50 @@ def write_csv(path):
     path.write_text("a,b,kind\n" + "".join(f"{i},{i / 3},c{i % 2}\n" for i in range(9)))
 
 
+def write_quoted(path):
+    path.write_bytes(b'a,b,kind\n' + b"".join(b'%d,"%d ""x""",c%d\r\n' % (i, i, i % 2) for i in range(9)))
+
+
+def write_csv_gz(path):
+    path.write_bytes(gzip.compress(b"a,b\n" + b"".join(b"%d,x%d\n" % (i, i % 3) for i in range(99)), mtime=0))
+
+
+def write_csv_zst(path):
+    path.write_bytes(pa.compress(b"a,b\n" + b"".join(b"%d,x%d\n" % (i, i % 3) for i in range(99)), codec="zstd", asbytes=True))
+
+
+def write_jsonl(path):
+    path.write_text("".join(f'{{"a": {i}, "b": ["x", {{"c": null}}]}}\n' for i in range(9)))
+
+
+ARROW = pa.table({"a": range(9), "b": [f"x{i % 3}" for i in range(9)], "c": [[i] for i in range(9)]})
+
+
+def write_parquet(path):
+    pyarrow.parquet.write_table(ARROW, path)
+
+
+def write_feather(path):
+    pyarrow.feather.write_feather(ARROW, path, compression="zstd")
+
+
+def write_stream(path):
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, ARROW.schema) as out:
+        out.write_table(ARROW)
+
+
+def use(data):
+    """Take samples, or read all columns of a table in every way."""
+    if not is_table(data):
+        data.take(np.array([len(data) - 1, 0]))
+        return
+    data.prepare(data.names, data.names)
+    for name in data.names:
+        strings = data.cells(name).strings()
+        assert len(strings) == len(data.cells(name).numbers().values) == len(data.cells(name).codes().codes) == len(data)
+        assert data.error(len(data) - 1, name, f"'{data.cells(name).text(len(data) - 1)}' is wrong").render()
+
+
 @pytest.mark.parametrize("rounds", [100])
 @pytest.mark.parametrize(
     ("write", "kind", "options"),
@@ -48,6 +96,13 @@ def write_csv(path):
         pytest.param(write_idx, "idx", {"files": {"x": "f"}}, id="idx"),
         pytest.param(write_idx_gz, "idx", {"files": {"x": "f"}}, id="gzipped idx"),
         pytest.param(write_csv, "csv", {"file": "f", "label": "kind"}, id="csv"),
+        pytest.param(write_quoted, "table", {"files": "f"}, id="a table with quotes"),
+        pytest.param(write_csv_gz, "table", {"files": "f"}, id="a table packed by gzip"),
+        pytest.param(write_csv_zst, "table", {"files": "f"}, id="a table packed by zstd"),
+        pytest.param(write_jsonl, "table", {"files": "f"}, id="JSON lines"),
+        pytest.param(write_parquet, "table", {"files": "f"}, id="Parquet"),
+        pytest.param(write_feather, "table", {"files": "f"}, id="Feather"),
+        pytest.param(write_stream, "table", {"files": "f", "format": "arrow"}, id="a stream of Arrow"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Reading .* created on Python 2:UserWarning")
@@ -67,8 +122,7 @@ def test_random_damage(read, tmp_path, write, kind, options, rounds):
         bytes_[places] = random.integers(0, 256, len(places), np.uint8)
         path.write_bytes(bytes_[: random.integers(0, len(bytes_))] if random.random() < 0.2 else bytes_)
         try:
-            data = read(kind, **options)
-            data.take(np.array([len(data) - 1, 0]))
+            use(read(kind, **options))
         except PeError:
             refused += 1
     assert refused > 0

@@ -60,6 +60,20 @@ def check(table, rows=ROWS):
         assert cells.text(3) == rows[name][3]
 
 
+@pytest.mark.parametrize("kept", [1 << 20, 100, 0])
+def test_unpacked_text_lies_in_memory_or_in_a_file(read, tmp_path, monkeypatch, kept):
+    from pe_cli.data.tables import source
+
+    monkeypatch.setattr(source, "KEPT", kept)
+    monkeypatch.setattr(source, "CHUNK", 64)
+    for name, values in {"a": range(100), "b": range(100, 300)}.items():
+        (tmp_path / f"{name}.csv.gz").write_bytes(gzip.compress(b"n\n" + b"".join(b"%d\n" % i for i in values)))
+    (tmp_path / "c.csv").write_bytes("n\n300\n".encode("utf-16"))
+    table = read("table", files=["a.csv.gz", "b.csv.gz", "c.csv"])
+    assert table.cells("n").numbers().values.tolist() == list(range(301))
+    assert table.cells("n").text(299) == "299"
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
