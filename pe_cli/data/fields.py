@@ -57,10 +57,12 @@ class PictureField(Field, Protocol):
         stored: sizes of a picture that a program begins with.
         shown: sizes of one that it has to end with.
         usable: bool [rows], which rows have a picture; None for all of them. Others are no samples.
+        last: whether channels are the last axis of a sample, or the first.
     """
 
     stored: Shape
     shown: Shape
+    last: bool
     usable: NDArray[np.bool_] | None
 
     def take_augmented(self, rows: Rows, program: Program) -> Array:
@@ -81,12 +83,13 @@ class ArrayField:
     Args:
         values: [rows, *shape] of any type that `dtype` holds; in memory or mapped.
         dtype: element type of the field.
+        parts: column of numbers -> its elements of the last axis, where several columns were joined.
     """
 
     sequences = False
 
-    def __init__(self, values: Array, dtype: str) -> None:
-        self.values = values
+    def __init__(self, values: Array, dtype: str, parts: Mapping[str, slice] | None = None) -> None:
+        self.values, self.parts = values, dict(parts or {})
         self.type = TensorType(tuple(int(n) for n in values.shape[1:]), dtype)
 
     def __len__(self) -> int:

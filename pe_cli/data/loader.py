@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,11 @@ from pe_cli.data.dataset import Batch, Dataset, sequence_fields
 from pe_cli.data.feed import Conversion, Feed, check_feed, check_level
 from pe_cli.data.hashing import permutation, stream_key
 from pe_cli.data.prefetch import Prefetch
+from pe_cli.data.sampling import Sampler, Weights, repetitions
 from pe_cli.ops.lod import offsets_name
+
+if TYPE_CHECKING:
+    from pe_cli.data.augment import Augmentation
 
 #: Bytes of small batches that are made together and cut afterwards: what Python needs for one, they share. At most 64 batches.
 TOGETHER = 1 << 18
@@ -35,6 +39,8 @@ class Loader:
         drop_last: whether to leave out a last batch that is smaller.
         prefetch: batches made ahead by a thread; 0 makes them in the caller's.
         levels: feed of the model -> levels of its sequences, for those that have any.
+        augment: changes samples; made for this data set. Only for training.
+        weights: float64 [samples]; samples are drawn by them, with replacement, instead of each once per epoch. Only for training.
 
     Raises:
         PeError: with `ExitCode.DATA`, when a feed does not fit its field (all of them in one `PeErrors`), or there is
@@ -53,6 +59,8 @@ class Loader:
         drop_last: bool = False,
         prefetch: int = 2,
         levels: Mapping[str, int] | None = None,
+        augment: Augmentation | None = None,
+        weights: Weights | None = None,
     ) -> None:
         if batch_size < 1:
             raise PeError(f"batch_size must be at least 1 sample, got {batch_size}")
@@ -75,6 +83,11 @@ class Loader:
         self._repeated = {field for field, times in used.items() if times > 1}
         size = sum(conversion.target.nbytes for conversion in self._conversions) * batch_size
         self._together = max(1, TOGETHER // max(size, TOGETHER // 64))
+        self._augment = augment
+        if augment is not None and augment.mixes:
+            self._together = 1  # which samples are mixed must not depend on where a run was resumed
+        assert weights is None or len(weights) == len(dataset)
+        self._sampler = None if weights is None else Sampler(weights, seed)
 
     @property
     def samples(self) -> int:
@@ -86,7 +99,12 @@ class Loader:
         return -(-self.samples // self.batch_size)
 
     def order(self, e: int) -> NDArray[np.int64]:
-        """Return the order of an epoch's samples, int64 [samples]; a function of seed and e only."""
+        """Return the order of an epoch's samples, int64 [samples]; a function of seed and e only.
+
+        Where samples have weights, a sample may be in it several times, or not at all.
+        """
+        if self._sampler is not None:
+            return self._sampler.draw(e)[: self.samples]
         if not self._shuffle:
             return np.arange(self.samples, dtype=np.int64)
         return permutation(stream_key("shuffle", self._seed, e), len(self._dataset))[: self.samples]
@@ -121,19 +139,24 @@ class Loader:
 
     def first(self) -> Batch:
         """Return the first batch, without a thread that makes those after it; see `epoch` for what it is and raises."""
-        return self._made(self.order(0)[: self.batch_size])
+        return self._made(self.order(0)[: self.batch_size], 0, None)
 
     def _groups(self, e: int, start_batch: int) -> Iterator[Batch]:
         """Make so many batches at a time that a group is worth the work around it."""
         order = self.order(e)
+        times = None if self._sampler is None or self._augment is None else repetitions(order)
         step = self.batch_size * self._together
+
+        def made_of(start: int, count: int) -> Batch:
+            return self._made(order[start : start + count], e, None if times is None else times[start : start + count])
+
         for start in range(start_batch * self.batch_size, len(order), step):
             try:
-                made = [self._made(order[start : start + step])]
+                made = [made_of(start, step)]
             except PeError:
                 # the batches before the bad one are good
                 parts = range(start, min(start + step, len(order)), self.batch_size)
-                yield from (self._made(order[first : first + self.batch_size]) for first in parts)
+                yield from (made_of(first, self.batch_size) for first in parts)
                 raise
             yield from made
 
@@ -153,9 +176,22 @@ class Loader:
             return len(made[offsets_name(conversion.name, 0)]) - 1
         return len(made[conversion.name])
 
-    def _made(self, indices: NDArray[np.int64]) -> Batch:
-        """Return some samples as feeds."""
-        taken = self._dataset.take(indices)
+    def _made(self, indices: NDArray[np.int64], e: int, times: NDArray[np.int64] | None) -> Batch:
+        """Return some samples as feeds.
+
+        Args:
+            indices: int64 [batch].
+            e: the epoch, which augmentation depends on.
+            times: int64 [batch], how often each was drawn before in this epoch; None for never.
+        """
+        if self._augment is None:
+            return self._converted(indices, self._dataset.take(indices))
+        taken, draws = self._augment.take(self._dataset, indices, e, times)
+        batch = self._converted(indices, taken)
+        self._augment.finish(batch, draws)
+        return batch
+
+    def _converted(self, indices: NDArray[np.int64], taken: Batch) -> Batch:
         batch: Batch = {}
         for conversion in self._conversions:
             field, rows = conversion.feed.from_, indices

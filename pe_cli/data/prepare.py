@@ -358,10 +358,14 @@ class Prepared:
         dtype = dtype if dtype == "int64" else "float64" if any(p.type.dtype == "float64" for p in arrays) else "float32"
         out = room((len(table), sum(part.type.shape[0] for part in arrays)), dtype, f"feed of '{want.field}'")
         start = 0
-        for part in arrays:
-            out[:, start : start + part.type.shape[0]] = part.values
-            start += part.type.shape[0]
-        self._fields[key] = ArrayField(out, dtype)
+        numbers: dict[str, slice] = {}
+        for name, part in zip(want.names, arrays, strict=True):
+            end = start + part.type.shape[0]
+            out[:, start:end] = part.values
+            if not self.classes([name]):
+                numbers[name] = slice(start, end)
+            start = end
+        self._fields[key] = ArrayField(out, dtype, numbers)
         for name in want.names:  # nobody else has asked for them
             self._fields.pop((id(table), name), None)
         return self._fields[key]

@@ -142,6 +142,9 @@ def _used(path: Path) -> float:
         return 0.0
 
 
+_MAKING = threading.Lock()
+
+
 class _Engine:
     """LLVM's loader; lives as long as the process."""
 
@@ -165,8 +168,14 @@ class _Engine:
 
 
 @functools.cache
-def _engine() -> _Engine:
+def _only_engine() -> _Engine:
     return _Engine()
+
+
+def _engine() -> _Engine:
+    # two threads that ask at the same time would each be given one, and each would know half of the addresses
+    with _MAKING:
+        return _only_engine()
 
 
 def _telling(progress: Callable[[int, int, str], None] | None, damaged: set[str]) -> Callable[[int, int, str], None] | None:

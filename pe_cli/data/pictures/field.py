@@ -43,7 +43,7 @@ class ImageField:
         self.source, self.stored, self.shown, self.usable = source, stored, shown, usable
         self.threads = threads
         self._table = None if table is None else np.ascontiguousarray(table, np.float32)
-        self._last = last
+        self.last = last
         height, width, channels = shown.height, shown.width, shown.channels
         shape = (height, width, channels) if last else (channels, height, width)
         self.type = TensorType(shape, "uint8" if table is None else "float32")
@@ -66,7 +66,7 @@ class ImageField:
 
         def work(start: int, end: int) -> None:
             pictures = [self.source.load(row) for row in rows[start:end].tolist()]
-            render(pictures, program, start, self._table, out, self._last)
+            render(pictures, program, start, self._table, out, self.last)
 
         workers.in_parts(work, len(rows), self.threads)
         return out

@@ -1,0 +1,1 @@
+"""Kinds of augmentation, one file each."""
