@@ -116,12 +116,14 @@ def deformable_conv(
 
 @layer
 def random_crop(x: Variable, shape: list[int], seed: int | None = None) -> Variable:
-    """Cut a box out of every sample, each at a random place.
+    """Cut a box out of every sample: in training each at a random place, in evaluation the middle.
+
+    `clone(for_test=True)` switches to evaluation.
 
     Args:
         x: [batch, ..., sizes].
         shape: sizes of the box along the last axes.
-        seed: the same places at every step; null takes the program's, with new ones at every step.
+        seed: the same places at every step of training; null takes the program's, with new ones at every step.
 
     Returns:
         [batch, ..., shape].

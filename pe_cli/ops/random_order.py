@@ -31,9 +31,9 @@ def shuffled(out: Ptr, n: Int, seed: Int, step: PtrI64, fixed: Int):
 
 @kernel
 def crop_rows(
-    x: Ptr, out: Ptr, sizes: PtrI64, rank: Int, rows: Int, first: Int, count: Int, seed: Int, step: PtrI64, fixed: Int
+    x: Ptr, out: Ptr, sizes: PtrI64, rank: Int, rows: Int, first: Int, count: Int, seed: Int, step: PtrI64, fixed: Int, middle: Int
 ):
-    """Copy a box of `count` elements at a random place of every row; sizes: rank sizes of a row, then those of the box."""
+    """Copy a box of `count` elements of every row, at a random place or in the middle; sizes: rank sizes of a row, then of the box."""
     at = 0 if fixed else step[0]
     whole = 1
     for d in range(rank):
@@ -42,7 +42,8 @@ def crop_rows(
         start = 0
         for d in range(rank):
             free = sizes[d] - sizes[rank + d] + 1
-            start = start * sizes[d] + _below(seed, at, (first + r) * rank + d, free)
+            begin = (free - 1) // 2 if middle else _below(seed, at, (first + r) * rank + d, free)
+            start = start * sizes[d] + begin
         n = sizes[2 * rank - 1]
         for line in range(count // n):
             left = line
@@ -91,20 +92,26 @@ def randperm_cpu(o: Lowering) -> None:
 @op(
     "random_crop",
     inputs="X",
-    attrs={"shape": Attr([1], "sizes of the box along the last axes"), "seed": _SEED},
+    attrs={
+        "shape": Attr([1], "sizes of the box along the last axes"),
+        "is_test": Attr(False, "cut the middle out"),
+        "seed": _SEED,
+    },
     differentiable="",
     samples=[
         Sample({"X": (3, 2, 5, 6)}, {"shape": [2, 3, 4]}, "images"),
         Sample({"X": (2, 3, 4)}, {"shape": [2]}, "along the last axis"),
         Sample({"X": (2, 3)}, {"shape": [3]}, "the whole row"),
+        Sample({"X": (3, 2, 5, 6)}, {"shape": [2, 3, 4], "is_test": True}, "the middle of images"),
         Sample({"X": (0, 4, 4)}, {"shape": [2, 2]}, "an empty batch"),
     ],
     random=True,
 )
-def random_crop(x: TensorType, *, shape: list[int], seed: int) -> TensorType:
-    """Cut a box out of every sample, each at a random place.
+def random_crop(x: TensorType, *, shape: list[int], is_test: bool, seed: int) -> TensorType:
+    """Cut a box out of every sample: in training each at a random place, in evaluation the middle.
 
-    The place depends on the seed, the step and the number of the sample in the whole batch.
+    Training: the place depends on the seed, the step and the number of the sample in the whole batch.
+    Evaluation (is_test): the box begins at (size - box) // 2 of every axis.
 
     Args:
         X: [batch, ..., sizes].
@@ -135,4 +142,5 @@ def random_crop_cpu(o: Lowering) -> None:
     if rows:
         first = o.sample_offset * (rows // outer[0])
         sizes = Numbers((*inner, *shape))
-        o.call(crop_rows, x, o.output("Out"), sizes, k, rows, first, product(shape), own or o.seed, STEP, int(own != 0))
+        middle = int(o.attrs["is_test"])
+        o.call(crop_rows, x, o.output("Out"), sizes, k, rows, first, product(shape), own or o.seed, STEP, int(own != 0), middle)

@@ -310,6 +310,13 @@ def test_crops_are_boxes_at_places_of_their_own():
     assert np.array_equal(flat, run_op("random_crop", {"X": x}, {"shape": [4], "seed": 3}, step=7))
 
 
+def test_in_evaluation_the_middle_is_cut_out():
+    x = np.arange(3 * 2 * 5 * 7, dtype="float64").reshape(3, 2, 5, 7)
+    found = [run_op("random_crop", {"X": x}, {"shape": [2, 3, 4], "is_test": True, "seed": s}, step=s) for s in (0, 1)]
+    assert np.array_equal(found[0], x[:, :, 1:4, 1:5])  # two rows are left over, and three columns
+    assert np.array_equal(*found)
+
+
 def test_exact_means_pull_the_edges():
     region = np.array([[1.2, 1.5, 5.0, 6.5]])
     found = run_gradient("prroi_pool", {"X": ramp(9, 8)[None, None], "ROIs": region})
