@@ -30,6 +30,7 @@ from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.averages import Averages
 from pe_cli.session.devices import Resources
+from pe_cli.session.drawing import augmentation, sample_weights
 from pe_cli.session.observer import Observer
 from pe_cli.session.targets import column_uses, sources
 from pe_cli.session.team import StepResult, Team, open_team
@@ -250,7 +251,10 @@ class Job:
         also: Sequence[str] = (),
         dataset: Dataset | None = None,
     ) -> Loader:
-        """Return batches of a split, or of a part of it, for the feeds that a program reads, and for those that are named."""
+        """Return batches of a split, or of a part of it, for the feeds that a program reads, and for those that are named.
+
+        With shuffle None they are those that training takes: in its order, drawn and augmented as the run file says.
+        """
         types = self._types(program)
         for v in (self.built.eval.global_block().var(name) for name in also):
             types[v.name] = TensorType(v.shape[1:], v.dtype)
@@ -258,9 +262,11 @@ class Job:
         dataset = dataset or self.dataset(split)
         if split not in self._made_up:
             dataset = select(dataset, [self.sources[name] for name in types if name in self.sources])
+        feeds = {name: self._feed(name, split) for name in types}
+        training = split == "train" and shuffle is None and split not in self._made_up
         return Loader(
             dataset,
-            {name: self._feed(name, split) for name in types},
+            feeds,
             types,
             batch_size,
             shuffle=spec.shuffle if spec and shuffle is None else bool(shuffle),
@@ -268,6 +274,8 @@ class Job:
             drop_last=drop_last,
             prefetch=spec.section.prefetch if spec else 2,
             levels=declared_levels(self.built.eval),
+            augment=augmentation(self.run, dataset, feeds, types) if training else None,
+            weights=sample_weights(self.run, self.prepared, dataset) if training else None,
         )
 
     @property
