@@ -19,6 +19,8 @@ from pe_cli.data.dataset import Array, Batch
 from pe_cli.ops.lod import offsets_name
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
     from pe_cli.data.pictures.render import Program, Shape
 
 Rows = NDArray[np.int64]
@@ -75,6 +77,11 @@ class PictureField(Field, Protocol):
         Returns:
             As `take`: a C-contiguous array [batch, *type.shape].
         """
+
+
+def is_picture(field: Field) -> TypeIs[PictureField]:
+    """Return whether a field's samples are made of pictures."""
+    return hasattr(field, "take_augmented")
 
 
 class ArrayField:
@@ -168,7 +175,8 @@ class FieldDataset:
         batch: Batch = {}
         for name, field in self.columns.items():
             if programs and name in programs:
-                batch[name] = field.take_augmented(rows, programs[name])  # type: ignore[attr-defined]
+                assert is_picture(field)
+                batch[name] = field.take_augmented(rows, programs[name])
                 continue
             batch[name], offsets = field.take(rows)
             if offsets is not None:

@@ -73,9 +73,9 @@ class Sampler:
         count = len(self._ends)
         places = uniform(stream_key("sampling", self._seed, epoch), np.arange(count, dtype=np.int64)) * self._ends[-1]
         # a product may be rounded up to the end; samples without weight have an empty interval, which side="right" leaves out
-        found = np.searchsorted(self._ends, places, side="right")
+        found: NDArray[np.int64] = np.searchsorted(self._ends, places, side="right")
         last = int(np.searchsorted(self._ends, self._ends[-1], side="left"))
-        return np.minimum(found, last).astype(np.int64)
+        return np.minimum(found, last, dtype=np.int64)
 
 
 def repetitions(order: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:

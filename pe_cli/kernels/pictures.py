@@ -95,6 +95,14 @@ def _is_full(view):
 
 
 @helper
+def _paint(view, channels, out, at, count):
+    """Write pixels where nothing is."""
+    for j in range(count):
+        for c in range(channels):
+            out[at + j * channels + c] = view[FILL + c]
+
+
+@helper
 def _write(view, channels, out):
     """Copy what a view shows, [height, width, channels]."""
     source = pointer_u8(view[AT])
@@ -107,9 +115,7 @@ def _write(view, channels, out):
         if y < view[TOP_SEEN] or y >= view[BOTTOM_SEEN]:
             begin, end = width, width
         row = i * width * channels
-        for j in range(begin):
-            for c in range(channels):
-                out[row + j * channels + c] = view[FILL + c]
+        _paint(view, channels, out, row, begin)
         at = (y * view[COLUMNS] + view[LEFT]) * channels + begin * step
         if step == channels:
             for k in range((end - begin) * channels):
@@ -119,9 +125,7 @@ def _write(view, channels, out):
                 for c in range(channels):
                     out[row + j * channels + c] = source[at + c]
                 at += step
-        for j in range(end, width):
-            for c in range(channels):
-                out[row + j * channels + c] = view[FILL + c]
+        _paint(view, channels, out, row + end * channels, width - end)
 
 
 @helper
@@ -240,7 +244,7 @@ def _resize(view, word, channels, buffers, size, table):
     bounds = pointer_i32(table)
     buffer = view[BUFFER]
     # the rows that the second pass reads are those that the first one makes
-    taps = 2 * int(math.ceil(max((bottom - top) / height, 1.0))) + 1
+    taps = 2 * math.ceil(max((bottom - top) / height, 1.0)) + 1
     weights = pointer_i32(table + 8 * height)
     _weigh(bounds, weights, taps, top, bottom, rows, height)
     first = bounds[0]
@@ -248,7 +252,7 @@ def _resize(view, word, channels, buffers, size, table):
     source += first * stride
     if left != 0.0 or right != columns or width != columns:
         across = pointer_i32(table + 4 * height * (2 + taps))
-        spread = 2 * int(math.ceil(max((right - left) / width, 1.0))) + 1
+        spread = 2 * math.ceil(max((right - left) / width, 1.0)) + 1
         ratios = pointer_i32(table + 4 * height * (2 + taps) + 8 * width)
         _weigh(across, ratios, spread, left, right, columns, width)
         buffer = (buffer + 1) % 3
@@ -299,7 +303,7 @@ def _affine(view, word, channels, buffers, size):
             y = word[1] * i + word[2] * j + word[3]
             x = word[4] * i + word[5] * j + word[6]
             y, x = min(max(y, -2.0), rows + 1.0), min(max(x, -2.0), columns + 1.0)
-            top, left = int(math.floor(y)), int(math.floor(x))
+            top, left = math.floor(y), math.floor(x)
             fy, fx = y - top, x - left
             place = (i * columns + j) * channels
             if top >= 0 and left >= 0 and top + 1 < rows and left + 1 < columns:
@@ -349,17 +353,11 @@ def _turn(r, g, b, turns):
     part = int(sixth)
     f = sixth - part
     falling, rising = high - delta * f, high - delta * (1.0 - f)
-    if part == 0:
-        return high, rising, low
-    if part == 1:
-        return falling, high, low
-    if part == 2:
-        return low, high, rising
-    if part == 3:
-        return low, falling, high
-    if part == 4:
-        return rising, low, high
-    return high, low, falling
+    if part < 3:
+        r = high if part == 0 else falling if part == 1 else low
+        return r, rising if part == 0 else high, rising if part == 2 else low
+    r = low if part == 3 else rising if part == 4 else high
+    return r, falling if part == 3 else low, falling if part == 5 else high
 
 
 @helper
@@ -455,6 +453,23 @@ def _bytes(view, channels, out, first_step, column_step, row_step):
                 out[place + j * column_step] = view[FILL + c]
 
 
+@helper
+def _do(kind, view, word, channels, buffers, size, table):
+    """Carry out one instruction."""
+    if kind == CROP:
+        _crop(view, word, channels, buffers, size)
+    elif kind == FLIP:
+        _flip(view, word)
+    elif kind == RESIZE:
+        _resize(view, word, channels, buffers, size, table)
+    elif kind == AFFINE:
+        _affine(view, word, channels, buffers, size)
+    elif kind == COLOR:
+        _color(view, word, channels, buffers, size)
+    elif kind == ERASE:
+        _erase(view, word, channels, buffers, size)
+
+
 @kernel(exact=True)
 def render(
     sources: PtrI64,
@@ -490,19 +505,7 @@ def render(
             view[FILL + c] = 0
         for s in range(steps):
             step = element(program, (n * steps + s) * WORDS)
-            kind = int(step[0])
-            if kind == CROP:
-                _crop(view, step, channels, buffers, size)
-            elif kind == FLIP:
-                _flip(view, step)
-            elif kind == RESIZE:
-                _resize(view, step, channels, buffers, size, weights)
-            elif kind == AFFINE:
-                _affine(view, step, channels, buffers, size)
-            elif kind == COLOR:
-                _color(view, step, channels, buffers, size)
-            elif kind == ERASE:
-                _erase(view, step, channels, buffers, size)
+            _do(int(step[0]), view, step, channels, buffers, size, weights)
         rows, columns = view[HEIGHT], view[WIDTH]
         by_channel, by_column, by_row = rows * columns, 1, columns
         if last != 0:

@@ -22,5 +22,6 @@ def read(tmp_path):
 def _no_leaked_threads():
     before = set(threading.enumerate())
     yield
-    left = [thread.name for thread in threading.enumerate() if thread not in before]
+    # those that decode pictures wait for the next batch until the process ends
+    left = [t.name for t in threading.enumerate() if t not in before and not t.name.startswith("pictures")]
     assert left == []

@@ -47,8 +47,10 @@ class Draws:
         return stream_key("augment", self.seed, self.epoch, self.place, name)
 
     def _first(self) -> Rows:
-        first: Rows = self.samples * MOST
-        return first if self.times is None else first + self.times * _AGAIN
+        first = np.multiply(self.samples, MOST, dtype=np.int64)
+        if self.times is not None:
+            first += self.times * _AGAIN
+        return np.asarray(first, np.int64)
 
     def uniform(self, name: str, low: float = 0.0, high: float = 1.0) -> NDArray[np.float64]:
         """Return one number of [low, high) for each sample, float64 [batch]."""

@@ -22,7 +22,7 @@ from pe_cli.data.augment.registry import (
 )
 from pe_cli.data.dataset import Batch, Dataset
 from pe_cli.data.feed import Feed
-from pe_cli.data.fields import ArrayField, FieldDataset, PictureField, Rows
+from pe_cli.data.fields import ArrayField, FieldDataset, PictureField, Rows, is_picture
 from pe_cli.data.pictures.render import Program, Shape, Step, middle
 from pe_cli.ops.lod import offsets_name
 
@@ -210,8 +210,8 @@ class Augmentation:
             if types[name].dtype not in FLOATS or hard:
                 raise entry.error(
                     f"feed '{name}' has class indices, which cannot be mixed",
-                    f"feeds: {name}: {{from: {feed.from_}, one_hot: {number}}}, a float32 feed [{number}] in the model, and soft_label: true "
-                    "in its loss",
+                    f"feeds: {name}: {{from: {feed.from_}, one_hot: {number}}}, a float32 feed [{number}] in the model, and "
+                    "soft_label: true in its loss",
                 )
         column = _pictures(dataset).get(source)
         try:
@@ -341,7 +341,7 @@ def _explain(kind: Kind[Any], detail: dict[str, Any], at: Span | None) -> PeErro
 def _pictures(dataset: Dataset) -> dict[str, PictureField]:
     """Return the columns of pictures."""
     columns = dataset.columns if isinstance(dataset, FieldDataset) else {}
-    return {name: column for name, column in columns.items() if hasattr(column, "take_augmented")}
+    return {name: column for name, column in columns.items() if is_picture(column)}
 
 
 def _picture(entry: Entry, dataset: Dataset) -> str:

@@ -147,7 +147,7 @@ class Image(ColumnType[ImageOptions]):
             raise KeyError(f"mean for {len(state['mean'])} channels")
         return ImageField(
             found,
-            Shape(*stored, channels),
+            Shape(stored[0], stored[1], channels),
             Shape(height, width, channels),
             table,
             options.layout == "hwc",

@@ -130,7 +130,7 @@ def stamp(path: str) -> tuple[int, int]:
         Unreadable: it is not there, or is no file.
     """
     try:
-        found = os.stat(path)
+        found = os.stat(path)  # noqa: PTH116 - many times faster, and called for every picture
     except FileNotFoundError:
         raise Unreadable(Broken("is not there", "correct the path: it starts at the folder of the table")) from None
     except (OSError, ValueError) as error:
@@ -221,7 +221,7 @@ def _no_picture(head: bytes) -> Broken:
         known = "an AVIF or HEIC"
     if known:
         return Broken(f"is {known}, which is not read", "convert it to PNG, JPEG, WebP or BMP")
-    if all(byte in b"\t\n\r" or 32 <= byte for byte in head):
+    if all(byte in b"\t\n\r" or byte >= 32 for byte in head):
         return Broken(f"is no picture but text: it starts with '{head.decode('utf-8', 'replace')}'", _SKIP)
     return Broken(f"is no picture: it starts with {head[:8].hex(' ')}", _SKIP)
 
@@ -239,7 +239,8 @@ def _orientation(image: Image) -> int:
 
 def _is_wide(image: Image) -> bool:
     """Return whether a picture has 16 bits per channel."""
-    raw = image.tile[0][3] if image.tile else ""
+    tiles = getattr(image, "tile", None)
+    raw = tiles[0][3] if tiles else ""
     name = raw[0] if isinstance(raw, tuple) else raw
     return image.mode.startswith("I") or (isinstance(name, str) and ";16" in name)
 

@@ -30,7 +30,7 @@ class ImageField:
 
     sequences = False
 
-    def __init__(  # noqa: PLR0913 (what a sample depends on)
+    def __init__(
         self,
         source: Pictures,
         stored: Shape,

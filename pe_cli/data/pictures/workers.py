@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +39,7 @@ def in_parts(work: Callable[[int, int], None], total: int, count: int | None = N
         work(0, total)
         return
     bounds = [total * i // parts for i in range(parts + 1)]
-    jobs = [_executor(count).submit(work, start, end) for start, end in zip(bounds, bounds[1:], strict=False)]
+    jobs = [_executor(count).submit(work, start, end) for start, end in itertools.pairwise(bounds)]
     failures = [job.exception() for job in jobs]
     for failure in failures:
         if failure is not None:

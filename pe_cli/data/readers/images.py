@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.data.arrays import is_table
 from pe_cli.data.cells import Cells, ListTable, Table
 from pe_cli.data.origin import Origin
 from pe_cli.data.pictures.decode import SUFFIXES, Broken, Mode, Unreadable, header, pillow, stamp
@@ -28,7 +29,8 @@ class ImagesOptions(ReaderOptions):
     """Options of the images reader."""
 
     folder: Text | None = Field(
-        None, description="folder with one folder per class; or with pictures alone, which then have no label; for a table, where paths start"
+        None,
+        description="folder with one folder per class; or with pictures alone, which then have no label; for a table, where paths start",
     )
     files: Text | list[Text] | None = Field(None, description="pictures by name or by pattern, without a label; instead of folder")
     table: Text | dict[str, Any] | None = Field(
@@ -139,10 +141,10 @@ def _of_table(options: ImagesOptions, origin: Origin) -> Table:
     assert options.path is not None
     written = {"files": options.table} if isinstance(options.table, str) else dict(options.table or {})
     found = find_reader("table", origin.at)
-    given = {name: getattr(options, name) for name in ("skip", "limit") if name in options.model_fields_set}
+    given: dict[str, Any] = {name: getattr(options, name) for name in ("skip", "limit") if name in options.model_fields_set}
     checked = check_options(found, {**written, **given}, origin.at)
     table = found.open(checked, origin)
-    assert hasattr(table, "cells")
+    assert is_table(table)
     if options.path not in table.names:
         hint = did_you_mean(options.path, table.names) or f"it has {', '.join(table.names[:20])}"
         raise origin.error(f"the table has no column '{options.path}', which path names", hint)
@@ -159,7 +161,7 @@ def _folder(name: str, origin: Origin) -> Path:
     path = origin.base / os.path.expanduser(name)  # noqa: PTH111 - Path's raises where there is no such user
     try:
         if path.is_dir():
-            os.listdir(path)
+            next(path.iterdir(), None)
             return path
         there = path.exists()
     except (OSError, ValueError) as error:
@@ -167,7 +169,7 @@ def _folder(name: str, origin: Origin) -> Path:
         raise origin.error(f"cannot read {path}: {said}", "check the path and its permissions") from None
     if there:
         raise origin.error(f"{path} is a file, not a folder", f"files: {name} takes single pictures")
-    close = did_you_mean(path.name, sorted(os.listdir(path.parent))) if path.parent.is_dir() else None
+    close = did_you_mean(path.name, sorted(entry.name for entry in path.parent.iterdir())) if path.parent.is_dir() else None
     raise origin.error(
         f"there is no folder {path}", close or f"relative paths start at the config file's folder, {origin.base.absolute()}"
     )

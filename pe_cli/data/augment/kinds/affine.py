@@ -45,7 +45,7 @@ class Affine(PictureKind[AffineOptions]):
     def plan(self, options: AffineOptions, shape: Shape) -> Shape:
         """Return the same size."""
         colour(options.fill, shape)
-        if options.translate == (0, 0) and options.scale == (1, 1) and not options.shear:
+        if not any((*options.translate, options.shear)) and options.scale == (1.0, 1.0):
             raise ValueError("nothing is changed", "give translate, scale or shear")
         return shape
 

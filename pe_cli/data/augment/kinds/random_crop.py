@@ -34,7 +34,8 @@ class RandomCrop(PictureKind[RandomCropOptions]):
         colour(options.fill, shape)
         height, width = options.size or (shape.height, shape.width)
         if height > shape.height + 2 * options.padding or width > shape.width + 2 * options.padding:
-            padded = f", with padding [{shape.height + 2 * options.padding}, {shape.width + 2 * options.padding}]" if options.padding else ""
+            around = Shape(shape.height + 2 * options.padding, shape.width + 2 * options.padding, shape.channels)
+            padded = f", with padding {around}" if options.padding else ""
             raise ValueError(
                 f"size [{height}, {width}] does not fit into pictures of {shape}{padded}",
                 "a smaller size, more padding, or crop_from on the column",

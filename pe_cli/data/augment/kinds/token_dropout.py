@@ -17,7 +17,9 @@ class TokenDropoutOptions(AugmentOptions):
     """Options of token_dropout."""
 
     p: Chance = Field(0.1, description="chance of a token to be replaced")
-    replacement: Annotated[int, Field(strict=True, ge=0)] = Field(0, description="index that stands in its place; 0 is that of unknown tokens")
+    replacement: Annotated[int, Field(strict=True, ge=0)] = Field(
+        0, description="index that stands in its place; 0 is that of unknown tokens"
+    )
     keep: list[Annotated[int, Field(strict=True, ge=0)]] = Field(
         default_factory=list, description="indices that are never replaced, such as that of padding"
     )
