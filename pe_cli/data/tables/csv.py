@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,101 +15,27 @@ from pe_cli.core.errors import PeError
 from pe_cli.data.cells import SHOWN, Strings
 from pe_cli.data.room import room
 from pe_cli.data.tables.dialect import (
-    BLANKS,
     Row,
+    called,
+    first_bytes,
     first_rows,
     has_header,
     repeated,
     sniff_delimiter,
     split_rows,
+    written,
 )
+from pe_cli.data.tables.native import Words, Words64, call, cores, native_kernels
 from pe_cli.data.tables.parts import Bad, Dictionary
+from pe_cli.data.tables.rows import WINDOW, find_rows
 from pe_cli.data.tables.source import Source
 from pe_cli.kernels import csv as kernels
-from pe_cli.kernels import words
 from pe_cli.kernels.decimal import powers_of_five
 
-Words64 = NDArray[np.int64]
-#: Bytes of a window; a block of rows that is longer is a window by itself.
-WINDOW = 1 << 21
-#: Bytes that the delimiter and the header are found out from, unless the first row is longer.
-HEAD, LONGEST_HEAD = 1 << 16, 1 << 28
-#: A row may have so many bytes: one that is longer is a quote that is not closed.
-LONGEST_ROW = 1 << 30
 #: Distinct texts of a column may have so many bytes.
 MOST_WORDS = 1 << 30
 #: Numbers of a window that Python reads at a time.
 LATER = 4096
-
-
-def cores() -> int:
-    """Return the number of this process's cores."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-
-
-@functools.cache
-def _native() -> dict[str, Callable[[int], None]]:
-    """Return the kernels by name, compiled at the first need."""
-    from pe_cli.devices.pool import native_function
-
-    found = (kernels.find_rows, kernels.check_utf8, kernels.read_cells, words.spread_words)
-    return {kernel.fn.__name__: native_function(kernel) for kernel in found}
-
-
-def _call(name: str, *arguments: int | NDArray[Any]) -> None:
-    """Call a kernel; arrays are passed by address."""
-    record = np.array([a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments], np.int64)
-    _native()[name](record.ctypes.data)
-
-
-class Words:
-    """The distinct texts of a column, as one thread has seen them.
-
-    Args:
-        name: of the column, for messages.
-    """
-
-    def __init__(self) -> None:
-        self.slots = np.zeros(1024, np.int32)
-        self.entries = np.empty((512, words.ENTRY), np.int64)
-        self.bytes = np.empty(0, np.uint8)
-        self.table = np.zeros(words.KEY + 1, np.int64)
-        # no result depends on it, and nobody can choose texts that collide
-        self.table[words.KEY] = int.from_bytes(os.urandom(7), "little") | 1
-        self._point()
-
-    def _point(self) -> None:
-        self.table[words.SLOTS] = self.slots.ctypes.data
-        self.table[words.ENTRIES] = self.entries.ctypes.data
-        self.table[words.BYTES] = self.bytes.ctypes.data
-        self.table[words.MASK] = len(self.slots) - 1
-        self.table[words.MOST] = len(self.entries)
-
-    @property
-    def used(self) -> int:
-        """Bytes of all texts."""
-        return int(self.table[words.USED])
-
-    def ensure(self, size: int) -> None:
-        """Make room for so many bytes of texts more, and for an entry."""
-        if self.used + size + 8 > len(self.bytes):
-            grown = np.empty(max(self.used + size + 8, 2 * len(self.bytes)), np.uint8)
-            grown[: self.used] = self.bytes[: self.used]
-            self.bytes = grown
-        count = int(self.table[words.COUNT])
-        if count >= len(self.entries):
-            self.entries = np.concatenate([self.entries, np.empty_like(self.entries)])
-            self.slots = np.zeros(2 * len(self.slots), np.int32)
-            _call("spread_words", self.entries, count, self.slots, len(self.slots) - 1)
-        self._point()
-
-    def dictionary(self, ranges: list[tuple[int, int]]) -> Dictionary:
-        """Return what the codes of some rows mean."""
-        count = int(self.table[words.COUNT])
-        data = self.bytes[: self.used].tobytes()
-        bounds = [*self.entries[:count, words.START].tolist(), self.used]
-        texts = [data[start:end].decode("utf-8", "replace") for start, end in itertools.pairwise(bounds)]
-        return Dictionary(texts, self.entries[:count, words.ROW].copy(), ranges)
 
 
 @dataclass
@@ -165,7 +88,7 @@ class CsvPart:
         self.source, self.path = source, source.path
         self._threads = threads or cores()
         self._missing = self._packed(missing)
-        head, whole = self._head(delimiter)
+        head, whole = first_bytes(source, delimiter or ",")
         self.delimiter = self._separator(head, whole, delimiter)
         rows = first_rows(head, self.delimiter, whole)
         if not rows:
@@ -174,7 +97,8 @@ class CsvPart:
         texts = [[str(cell) for cell in row.cells] for row in rows]
         self.header = has_header(texts, frozenset(missing)) if header is None else header
         self.names = self._names(rows[0]) if self.header else tuple(str(i) for i in range(self.width))
-        self._blocks, self._rows = self._scan(None if most is None else most + self.header)
+        found = find_rows(source, self.delimiter, None if most is None else most + self.header, self._threads)
+        self._blocks, self._rows = found.blocks, found.count
         if self._rows <= self.header:
             raise source.origin.error(
                 f"{self.path} has a header and no rows", "check what wrote it, or set header: false"
@@ -192,20 +116,6 @@ class CsvPart:
         ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
         return np.frombuffer(b"".join(texts) + bytes(8), np.uint8).copy(), ends
 
-    def _head(self, delimiter: str | None) -> tuple[bytes, bool]:
-        """Return the first bytes, with at least one whole row, and whether they are all."""
-        size = HEAD
-        while True:
-            data = self.source.read(self.source.start, size)
-            whole = self.source.start + len(data) >= self.source.end
-            if (
-                whole
-                or size >= LONGEST_HEAD
-                or any(row.whole for row in itertools.islice(split_rows(data, delimiter or ","), 1))
-            ):
-                return data, whole
-            size *= 8
-
     def _separator(self, head: bytes, whole: bool, wanted: str | None) -> str:
         """Return the delimiter.
 
@@ -218,8 +128,8 @@ class CsvPart:
         if found and sure and found != wanted and all(len(row.cells) == 1 for row in first_rows(head, wanted, whole)):
             raise self.source.error_at(
                 self.source.start,
-                f"no row has the delimiter {_called(wanted)}: this looks separated by {_called(found)}",
-                f'set delimiter: "{_written(found)}", or leave delimiter out',
+                f"no row has the delimiter {called(wanted)}: this looks separated by {called(found)}",
+                f'set delimiter: "{written(found)}", or leave delimiter out',
             )
         return wanted
 
@@ -241,117 +151,6 @@ class CsvPart:
             "give every column a name of its own, or set header: false where the first row is no header",
             len(str(cell)) or 1,
         )
-
-    # --- where rows are -----------------------------------------------------------------------------------------------
-
-    def _scan(self, most: int | None) -> tuple[Words64, int]:
-        """Find all rows: return the (row, offset) of every block, with the end as the last one; and the number of rows."""
-        state = np.zeros(kernels.SCAN, np.int64)
-        state[[kernels.EMPTY, kernels.BLOCKS]] = 1
-        state[kernels.ROW] = self.source.start
-        state[kernels.ENOUGH] = -1 if most is None else most
-        blocks = np.zeros((1024, 2), np.int64)
-        blocks[0] = 0, self.source.start
-        buffer = np.zeros(WINDOW + kernels.SLACK, np.uint8)
-        at = self.source.start
-        with self.source.opened() as fd:
-            while at < self.source.end and state[kernels.WHY] == kernels.DONE:
-                size = min(WINDOW - 1, self.source.end - at)
-                self.source.read_into(fd, buffer.data, at, size)
-                if at + size < self.source.end:
-                    size -= _cut_character(buffer[:size])
-                elif buffer[size - 1] not in b"\r\n":
-                    buffer[size] = ord("\n")
-                    size += 1
-                more = size // (2 * kernels.BLOCK_ROWS) + size // kernels.BLOCK_BYTES + 2
-                if state[kernels.BLOCKS] + more > len(blocks):
-                    blocks = np.concatenate([blocks, np.zeros((max(len(blocks), more), 2), np.int64)])
-                state[[kernels.AT, kernels.HIGH]] = at, 0
-                _call("find_rows", buffer, size, ord(self.delimiter), state, blocks)
-                if state[kernels.HIGH]:
-                    self._check_utf8(buffer, size, at)
-                at += size
-        self._check_scan(state, blocks)
-        count = int(state[kernels.BLOCKS])
-        end = int(state[kernels.ROW]) if state[kernels.WHY] == kernels.FULL else self.source.end
-        blocks = np.concatenate([blocks[:count], [[state[kernels.ROWS], min(end, self.source.end)]]])
-        if blocks[-2, 0] == blocks[-1, 0] and len(blocks) > 2:
-            blocks = blocks[:-1]
-        long = np.flatnonzero(np.diff(blocks[:, 1]) > LONGEST_ROW)
-        if len(long):
-            row, start = blocks[long[0]].tolist()
-            raise self.source.error_at(
-                start, f"row {row + 1} has more than {LONGEST_ROW:,} bytes", "look for a quote that is not closed"
-            )
-        return blocks, int(state[kernels.ROWS])
-
-    def _check_utf8(self, buffer: NDArray[np.uint8], size: int, at: int) -> None:
-        out = np.zeros(1, np.int64)
-        kept = buffer[size : size + 4].copy()
-        buffer[size : size + 4] = 0
-        _call("check_utf8", buffer, size, out)
-        buffer[size : size + 4] = kept
-        if out[0] >= 0:
-            place, odd = at + int(out[0]), int(buffer[out[0]])
-            raise self._no_utf8(place, odd)
-
-    def _no_utf8(self, place: int, odd: int) -> PeError:
-        span = self.source.span(place)
-        guess = bytes([odd]).decode("cp1252", "replace")
-        means = f", where this byte is '{guess}'" if guess.isprintable() and guess != "\ufffd" else ""
-        return self.source.error_at(
-            place,
-            f"{self.path} is not UTF-8 text: byte {odd:#04x} in line {span.line}",
-            f"give its encoding: encoding: cp1252 or latin-1{means}; or save it as UTF-8",
-        )
-
-    def _check_scan(self, state: Words64, blocks: Words64) -> None:
-        """Raise what ended a scan.
-
-        Raises:
-            PeError: DATA; a row has another number of cells than the first, a quote is not closed, or a byte is 0.
-        """
-        why, place = int(state[kernels.WHY]), int(state[kernels.PLACE])
-        if why == kernels.NUL:
-            wide = self.source.read(self.source.start, 64)
-            hint = "it is no text file, or damaged"
-            if wide[1::2].count(0) > len(wide) // 4 or wide[::2].count(0) > len(wide) // 4:
-                hint = f"if it is UTF-16, set encoding: utf-16-{'le' if wide[1:2] == bytes(1) else 'be'}"
-            raise self.source.error_at(place, "a byte is 0, which text never has", hint)
-        if why == kernels.BEHIND_QUOTE:
-            raise self.source.error_at(
-                place,
-                "text behind the closing quote of a cell",
-                'write a quote inside a quoted cell twice: "say ""hi"""',
-            )
-        if why == kernels.RAGGED:
-            raise self._ragged(place, int(state[kernels.FOUND]))
-        if why == kernels.DONE and state[kernels.QUOTED] == 1:
-            raise self.source.error_at(
-                int(state[kernels.OPEN]),
-                "a quote is opened here and never closed",
-                'close it; a quote that belongs to the text is written twice inside a quoted cell: """hi"""',
-            )
-
-    def _ragged(self, place: int, found: int) -> PeError:
-        """Return the error of the first row whose number of cells is not that of the first row."""
-        head, whole = self._head(self.delimiter)
-        first = self.source.span(self.source.start + first_rows(head, self.delimiter, whole, 1)[0].start)
-        sniffed, sure = sniff_delimiter(head, whole)
-        last = self.source.read(place, 1 << 16)
-        if sniffed and sure and sniffed != self.delimiter:
-            hint = f'this looks separated by {_called(sniffed)}: set delimiter: "{_written(sniffed)}"'
-        elif found > self.width:
-            hint = f"quote text that holds the delimiter {_called(self.delimiter)}, or set another delimiter"
-            if found == self.width + 1 and last.splitlines()[0].rstrip(BLANKS).endswith(self.delimiter.encode()):
-                hint = f"remove the delimiter at the end of the line, or put one at the end of line {first.line}"
-        elif place + len(last) >= self.source.end and not last.endswith((b"\n", b"\r")) and len(last.splitlines()) == 1:
-            hint = "the last line is cut off: copy or download the file again"
-        else:
-            hint = "quote text that holds the end of a line, or write a delimiter for every empty cell"
-        line = last.splitlines()[0] if last else b""
-        said = f"{found} cell{'s' * (found != 1)}, but line {first.line} has {self.width}"
-        return self.source.error_at(place, said, hint, len(line.decode("utf-8", "replace").strip()))
 
     # --- what cells hold ----------------------------------------------------------------------------------------------
 
@@ -438,7 +237,7 @@ class CsvPart:
 
         count = max(1, min(self._threads, len(self._tasks(first, stop))))
         workers = [_Worker(plan.copy(), {i: Words() for i in coded}) for _ in range(count)]
-        _native()
+        native_kernels()
         with self.source.opened() as fd:
             if count == 1:
                 work(workers[0])
@@ -466,7 +265,7 @@ class CsvPart:
                 texts.ensure(size)
                 worker.plan[column, kernels.ASIDE] = texts.table.ctypes.data
             blob, ends = self._missing
-            _call(
+            call(
                 "read_cells",
                 worker.buffer, size, ord(self.delimiter), self.width, worker.plan, state, later, worker.scratch,
                 powers_of_five(), blob, ends, len(ends) - 1,
@@ -516,23 +315,3 @@ class CsvPart:
         cell = found.cells[self.names.index(name)]
         length = len(cell.text.partition(b"\n")[0].decode("utf-8", "replace"))
         return self.source.error_at(begin + cell.start, f"column '{name}': {message}", hint, length)
-
-
-def _cut_character(text: NDArray[np.uint8]) -> int:
-    """Return how many bytes at the end belong to a character of UTF-8 that is not whole."""
-    for back in range(1, min(4, len(text) + 1)):
-        byte = int(text[-back])
-        if byte & 0xC0 == 0x80:
-            continue
-        size = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-        return back if size > back and back < len(text) else 0
-    return 0
-
-
-def _written(delimiter: str) -> str:
-    return "\\t" if delimiter == "\t" else delimiter
-
-
-def _called(delimiter: str) -> str:
-    """Return a delimiter as a message shows it."""
-    return {"\t": "tab", " ": "blank"}.get(delimiter, f"'{delimiter}'")

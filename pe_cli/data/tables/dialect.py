@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from pe_cli.data.tables.source import Source
+
 #: Delimiters that are tried, in this order.
 DELIMITERS = (",", ";", "\t", "|")
 #: Rows that are looked at.
 SAMPLE = 100
 BLANKS = b" \t\n\x0b\x0c\r"
+
+
+#: Bytes that the delimiter and the header are found out from, unless the first row is longer; that may have the second number.
+HEAD, LONGEST = 1 << 16, 1 << 28
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,17 @@ def _cell(data: bytes, start: int, end: int, *, quoted: bool) -> Cell:
     return Cell(start + left, max(start + left, start + right), text.replace(b'""', b'"') if quoted else text, quoted)
 
 
+def first_bytes(source: Source, delimiter: str) -> tuple[bytes, bool]:
+    """Return the first bytes of a table, with at least one whole row, and whether they are all."""
+    size = HEAD
+    while True:
+        data = source.read(source.start, size)
+        whole = source.start + len(data) >= source.end
+        if whole or size >= LONGEST or any(row.whole for row in itertools.islice(split_rows(data, delimiter), 1)):
+            return data, whole
+        size *= 8
+
+
 def sniff_delimiter(data: bytes, end: bool) -> tuple[str | None, bool]:
     """Return the delimiter that the first rows look separated by, None for one column; and whether all of these rows agree.
 
@@ -157,3 +175,13 @@ def repeated(names: Sequence[str]) -> int | None:
             return i
         seen.add(name)
     return None
+
+
+def called(delimiter: str) -> str:
+    """Return a delimiter as a message names it."""
+    return {"\t": "tab", " ": "blank"}.get(delimiter, f"'{delimiter}'")
+
+
+def written(delimiter: str) -> str:
+    """Return a delimiter as a config has it between quotes."""
+    return "\\t" if delimiter == "\t" else delimiter

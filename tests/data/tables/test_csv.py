@@ -12,9 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pe_cli.core.errors import PeError
 from pe_cli.data.cells import MISSING
 from pe_cli.data.origin import Origin
 from pe_cli.data.tables import csv as tables
+from pe_cli.data.tables import rows as scans
 from pe_cli.data.tables.csv import CsvPart
 from pe_cli.data.tables.parts import PartsTable
 from pe_cli.data.tables.source import Spool, open_source
@@ -127,6 +129,8 @@ def wide(rows):
 def small_windows(monkeypatch):
     """Let windows be small, so that a small file has many."""
     monkeypatch.setattr(tables, "WINDOW", 4096)
+    monkeypatch.setattr(scans, "WINDOW", 4096)
+    monkeypatch.setattr(scans, "SHARE", 8192)
 
 
 @pytest.fixture(scope="module")
@@ -227,3 +231,42 @@ def test_many_distinct_words_make_tables_grow(table):
 )
 def test_words_that_begin_alike_differ(table, a, b):
     assert words(table(f"w,n\n{a},1\n{b}y,1\n{a},1\n").cells("w")) == [a, b + "y", a]
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("threads", [2, 3, 5])
+@pytest.mark.parametrize(
+    "inner",
+    [
+        pytest.param("x\n", id="ends of lines"),
+        pytest.param("1,2,3\n4\n", id="rows of other numbers of cells"),
+        pytest.param('""\n"",\n', id="quotes at ends of lines"),
+        pytest.param('a ""b""\n\n \n', id="quotes and blank lines"),
+    ],
+)
+def test_a_cell_may_hold_where_threads_begin(table, threads, inner):
+    cells = [inner * 2000, "y", inner * 5000, inner * 10]
+    found = table("a,b\n" + "".join(f'{i},"<{cell}>"\n' for i, cell in enumerate(cells)), threads=threads)
+    assert texts(found.cells("b")) == [f"<{cell.replace(chr(34) * 2, chr(34))}>" for cell in cells]
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        pytest.param(b"1,2,3\n", "3 cells, but line 1 has 2", id="a long row"),
+        pytest.param(b"1\n", "1 cell, but line 1 has 2", id="a short row"),
+        pytest.param(b'1,"2\n', "opened here and never closed", id="an open quote"),
+        pytest.param(b'1,"2"x\n', "behind the closing quote", id="text behind a quote"),
+        pytest.param(b"1,\xff\n", "not UTF-8", id="no text"),
+        pytest.param(b"1,\0\n", "a byte is 0", id="NUL"),
+    ],
+)
+@pytest.mark.parametrize("line", [2, 4000, 9000, 14_999])
+def test_the_first_mistake_is_told_whoever_finds_it(part, threads, wrong, message, line):
+    good = b"1,2\n" * 15_000
+    text = b"a,b\n" + good[: 4 * (line - 2)] + wrong + good[4 * (line - 2) :][: 4 * (15_000 - line)] + b"9,9,9,9\n"
+    with pytest.raises(PeError, match=message) as caught:
+        part(text, threads=threads)
+    assert caught.value.at.line == line

@@ -1,0 +1,88 @@
+"""Calls of the kernels that read tables, and the memory that they work in."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.data.tables.parts import Dictionary
+from pe_cli.kernels import csv as kernels
+from pe_cli.kernels import words
+
+Words64 = NDArray[np.int64]
+
+
+def cores() -> int:
+    """Return the number of this process's cores."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+@functools.cache
+def native_kernels() -> dict[str, Callable[[int], None]]:
+    """Return the kernels by name, compiled at the first need."""
+    from pe_cli.devices.pool import native_function
+
+    found = (kernels.find_rows, kernels.check_utf8, kernels.read_cells, words.spread_words)
+    return {kernel.fn.__name__: native_function(kernel) for kernel in found}
+
+
+def call(name: str, *arguments: int | NDArray[Any]) -> None:
+    """Call a kernel; arrays are passed by address."""
+    record = np.array([a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments], np.int64)
+    native_kernels()[name](record.ctypes.data)
+
+
+class Words:
+    """The distinct texts of a column, as one thread has seen them.
+
+    Args:
+        name: of the column, for messages.
+    """
+
+    def __init__(self) -> None:
+        self.slots = np.zeros(1024, np.int32)
+        self.entries = np.empty((512, words.ENTRY), np.int64)
+        self.bytes = np.empty(0, np.uint8)
+        self.table = np.zeros(words.KEY + 1, np.int64)
+        # no result depends on it, and nobody can choose texts that collide
+        self.table[words.KEY] = int.from_bytes(os.urandom(7), "little") | 1
+        self._point()
+
+    def _point(self) -> None:
+        self.table[words.SLOTS] = self.slots.ctypes.data
+        self.table[words.ENTRIES] = self.entries.ctypes.data
+        self.table[words.BYTES] = self.bytes.ctypes.data
+        self.table[words.MASK] = len(self.slots) - 1
+        self.table[words.MOST] = len(self.entries)
+
+    @property
+    def used(self) -> int:
+        """Bytes of all texts."""
+        return int(self.table[words.USED])
+
+    def ensure(self, size: int) -> None:
+        """Make room for so many bytes of texts more, and for an entry."""
+        if self.used + size + 8 > len(self.bytes):
+            grown = np.empty(max(self.used + size + 8, 2 * len(self.bytes)), np.uint8)
+            grown[: self.used] = self.bytes[: self.used]
+            self.bytes = grown
+        count = int(self.table[words.COUNT])
+        if count >= len(self.entries):
+            self.entries = np.concatenate([self.entries, np.empty_like(self.entries)])
+            self.slots = np.zeros(2 * len(self.slots), np.int32)
+            call("spread_words", self.entries, count, self.slots, len(self.slots) - 1)
+        self._point()
+
+    def dictionary(self, ranges: list[tuple[int, int]]) -> Dictionary:
+        """Return what the codes of some rows mean."""
+        count = int(self.table[words.COUNT])
+        data = self.bytes[: self.used].tobytes()
+        bounds = [*self.entries[:count, words.START].tolist(), self.used]
+        texts = [data[start:end].decode("utf-8", "replace") for start, end in itertools.pairwise(bounds)]
+        return Dictionary(texts, self.entries[:count, words.ROW].copy(), ranges)
