@@ -55,9 +55,9 @@ def open_arrow(path: Path, origin: Origin, missing: Collection[str], most: int |
 
     rows = 0
     with reading(path, "Arrow", origin), opened() as reader:
-        names = list(reader.schema.names)
+        schema = reader.schema
         for batch in every(reader):
             rows += batch.num_rows
             if most is not None and rows >= most:
                 break
-    return ColumnarPart(path, "Arrow", origin, names, rows if most is None else min(rows, most), batches, missing)
+    return ColumnarPart(path, "Arrow", origin, schema, rows if most is None else min(rows, most), batches, missing)

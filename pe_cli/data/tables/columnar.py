@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError
 from pe_cli.data.cells import SHOWN, Strings
+from pe_cli.data.dataset import Array
 from pe_cli.data.origin import Origin
+from pe_cli.data.room import room
 from pe_cli.data.tables.dialect import repeated
 from pe_cli.data.tables.parts import Bad, Dictionary
 from pe_cli.data.tables.values import Texts, as_number, as_text
@@ -55,7 +57,7 @@ class ColumnarPart:
         path: of the file.
         kind: of file, for messages.
         origin: gives errors their place.
-        names: of its columns.
+        schema: names and types of its columns.
         rows: number of rows that are used.
         batches: reads it.
         missing: texts that count as missing.
@@ -69,12 +71,14 @@ class ColumnarPart:
         path: Path,
         kind: str,
         origin: Origin,
-        names: Sequence[str],
+        schema: Any,
         rows: int,
         batches: Batches,
         missing: Collection[str],
     ) -> None:
+        names = list(schema.names)
         self.path, self.names = path, tuple(names)
+        self._types = dict(zip(names, schema.types, strict=True))
         self._kind, self._origin, self._rows = kind, origin, rows
         self._batches, self._missing = batches, frozenset(missing)
         if not names or not rows:
@@ -139,6 +143,7 @@ class ColumnarPart:
         """Return an array as numbers, and which rows hold none."""
         import pyarrow as pa
 
+        column = _plain(column)
         kind = column.type
         null = np.asarray(column.is_null())
         if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -179,6 +184,43 @@ class ColumnarPart:
                 texts.add(as_text(value))
         return texts.strings()
 
+    def array(self, name: str, start: int, stop: int) -> Array | None:
+        """Return a column of lists of a fixed size, of numbers, as an array; None for another column.
+
+        Raises:
+            PeError: DATA; a list or a number in it is missing.
+        """
+        kind, shape = self._types[name], []
+        import pyarrow as pa
+
+        while pa.types.is_fixed_size_list(kind):
+            shape.append(kind.list_size)
+            kind = kind.value_type
+        if not shape or 0 in shape or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            return None
+        out = room((stop - start, *shape), kind.to_pandas_dtype(), f"column '{name}'")
+        for row, columns in self._slices([name], start, stop):
+            values = columns[name]
+            for _ in shape:
+                if values.null_count:
+                    missing = (
+                        int(np.flatnonzero(np.asarray(columns[name].is_null()))[0]) if columns[name].null_count else 0
+                    )
+                    raise self.error(
+                        start + row + missing,
+                        name,
+                        "a list, or a list in one, is missing",
+                        "fill it, or leave the row out",
+                    )
+                values = values.flatten()
+            if values.null_count and not pa.types.is_floating(kind):
+                raise self.error(
+                    start + row, name, "a whole number of a list is missing in this row or behind it", "fill it"
+                )
+            count = len(columns[name])
+            out[row : row + count] = values.to_numpy(zero_copy_only=False).reshape(count, *shape)
+        return out
+
     def text(self, row: int, name: str) -> str:
         """Return a cell as it is written."""
         _, columns = next(self._slices([name], row, row + 1))
@@ -206,6 +248,8 @@ def _plain(column: Any) -> Any:
     import pyarrow as pa
 
     kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain(column.storage)
     if pa.types.is_timestamp(kind):
         return column.cast(pa.timestamp("us", "UTC" if kind.tz else None), safe=False)
     if pa.types.is_duration(kind):

@@ -243,8 +243,11 @@ class CsvPart:
                 work(workers[0])
             else:
                 with ThreadPoolExecutor(count, "pe-table") as pool:
-                    for done in [pool.submit(work, worker) for worker in workers]:
-                        done.result()
+                    try:
+                        for done in [pool.submit(work, worker) for worker in workers]:
+                            done.result()
+                    finally:
+                        failed.set()  # so that an interrupted command does not read on
         return workers
 
     def _window(self, fd: int, worker: _Worker, task: tuple[int, int], first: int, stop: int) -> None:
@@ -304,6 +307,10 @@ class CsvPart:
         first, begin = self._blocks[block].tolist()
         data = self.source.read(begin, int(self._blocks[block + 1, 1]) - begin)
         return begin, next(itertools.islice(split_rows(data, self.delimiter), at - first, None))
+
+    def array(self, name: str, start: int, stop: int) -> None:
+        """Return None: text holds no arrays."""
+        return
 
     def text(self, row: int, name: str) -> str:
         """Return a cell as it is written."""

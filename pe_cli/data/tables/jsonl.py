@@ -177,6 +177,10 @@ class JsonlPart:
             texts.add(as_text(found.get(name)))
         return texts.strings()
 
+    def array(self, name: str, start: int, stop: int) -> None:
+        """Return None: text holds no arrays."""
+        return
+
     def text(self, row: int, name: str) -> str:
         """Return a cell as it is written."""
         _, _, found = next(self._objects(row, row + 1))

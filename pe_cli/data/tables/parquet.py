@@ -40,5 +40,5 @@ def open_parquet(path: Path, origin: Origin, missing: Collection[str], most: int
                 row += batch.num_rows
 
     with reading(path, "Parquet", origin), pq.ParquetFile(path) as file:
-        names, rows = list(file.schema_arrow.names), file.metadata.num_rows
-    return ColumnarPart(path, "Parquet", origin, names, rows if most is None else min(rows, most), batches, missing)
+        schema, rows = file.schema_arrow, file.metadata.num_rows
+    return ColumnarPart(path, "Parquet", origin, schema, rows if most is None else min(rows, most), batches, missing)

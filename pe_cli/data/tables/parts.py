@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.data.cells import SHOWN, Codes, Numbers, Strings
+from pe_cli.data.dataset import Array
 from pe_cli.data.origin import Origin
 from pe_cli.data.room import room
+
+#: Rows whose codes are translated at a time.
+CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,9 @@ class Part(Protocol):
     def strings(self, name: str, start: int, stop: int) -> Strings:
         """Return a column of rows as texts."""
 
+    def array(self, name: str, start: int, stop: int) -> Array | None:
+        """Return a column of rows whose cells are arrays of one shape, [rows, *shape]; None for one of other cells."""
+
     def text(self, row: int, name: str) -> str:
         """Return a cell as it is written."""
 
@@ -108,9 +115,9 @@ class PartsCells:
         """Return the column as texts."""
         return self._table.strings(self.name)
 
-    def array(self) -> None:
-        """Return None: these are cells."""
-        return
+    def array(self) -> Array | None:
+        """Return a column of arrays of one shape; None for one of other cells."""
+        return self._table.array(self.name)
 
     def text(self, row: int) -> str:
         """Return a cell as it is written."""
@@ -156,6 +163,7 @@ class PartsTable:
         self._numbers: dict[str, Numbers] = {}
         self._codes: dict[str, Codes] = {}
         self._strings: dict[str, Strings] = {}
+        self._arrays: dict[str, Array | None] = {}
 
     @staticmethod
     def _check_columns(part: Part, first: Part, origin: Origin) -> None:
@@ -236,6 +244,19 @@ class PartsTable:
             self._strings[name] = join([part.strings(name, start, stop) for part, start, stop, _ in self._ranges()])
         return self._strings[name]
 
+    def array(self, name: str) -> Array | None:
+        """Return a column of arrays of one shape; None for one of other cells."""
+        if name not in self._arrays:
+            parts: list[Array] = []
+            for part, start, stop, _ in self._ranges():
+                found = part.array(name, start, stop)
+                if found is None or (parts and found.shape[1:] != parts[0].shape[1:]):
+                    parts = []
+                    break
+                parts.append(found)
+            self._arrays[name] = _stacked(parts, name)
+        return self._arrays[name]
+
     def _place(self, row: int) -> tuple[Part, int]:
         at = row + self._first
         k = int(np.searchsorted(self._starts, at, "right")) - 1
@@ -273,8 +294,22 @@ def merge_codes(codes: NDArray[np.int32], dictionaries: Sequence[Dictionary], mi
         if np.array_equal(table, np.arange(len(table))):
             continue
         for start, stop in dictionary.ranges:
-            np.take(table, codes[start:stop], out=codes[start:stop], mode="clip")
+            for begin in range(start, stop, CHUNK):
+                part = codes[begin : min(stop, begin + CHUNK)]
+                np.take(table, part, out=part, mode="clip")
     return Codes(codes, list(known))
+
+
+def _stacked(parts: Sequence[Array], name: str) -> Array | None:
+    """Return arrays one behind the other; None where there are none."""
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    out = room((sum(map(len, parts)), *parts[0].shape[1:]), np.result_type(*parts), f"column '{name}'")
+    row = 0
+    for part in parts:
+        out[row : row + len(part)] = part
+        row += len(part)
+    return out
 
 
 def join(found: Sequence[Strings]) -> Strings:

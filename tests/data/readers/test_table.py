@@ -164,6 +164,30 @@ def test_the_options_say_what_a_file_does_not(read, tmp_path):
     assert table.cells("1").numbers().bad_count == 0
 
 
+def test_lists_of_a_fixed_size_are_arrays(read, tmp_path):
+    values = np.arange(60, dtype=np.float32).reshape(5, 3, 4)
+    kind = pa.list_(pa.list_(pa.float32(), 4), 3)
+    for name, part in {"a": values[:2], "b": values[2:]}.items():
+        table = pa.table(
+            {"v": pa.array(part.tolist(), kind), "w": pa.array([[1, 2]] * len(part), pa.list_(pa.int64()))}
+        )
+        pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet", row_group_size=2)
+    found = read("table", files="*.parquet", skip=1, limit=3)
+    array = found.cells("v").array()
+    assert array.dtype == np.float32
+    np.testing.assert_array_equal(array, values[1:4])
+    assert found.cells("w").array() is None
+    assert found.cells("w").text(0) == "[1, 2]"
+
+
+def test_a_list_that_is_missing_has_its_row(read, tmp_path):
+    kind = pa.list_(pa.int32(), 2)
+    pyarrow.feather.write_feather(pa.table({"v": pa.array([[1, 2], [3, 4], None], kind)}), tmp_path / "t.feather")
+    with pytest.raises(PeError, match="row 3, column 'v': a list, or a list in one, is missing") as caught:
+        read("table", files="t.feather").cells("v").array()
+    assert caught.value.code == ExitCode.DATA
+
+
 def failure(read, **options):
     with pytest.raises(PeError) as caught:
         read("table", **options)
