@@ -47,10 +47,10 @@ class Draws:
         return stream_key("augment", self.seed, self.epoch, self.place, name)
 
     def _first(self) -> Rows:
-        first = np.multiply(self.samples, MOST, dtype=np.int64)
+        first: Rows = np.multiply(self.samples, MOST, dtype=np.int64)
         if self.times is not None:
             first += self.times * _AGAIN
-        return np.asarray(first, np.int64)
+        return first
 
     def uniform(self, name: str, low: float = 0.0, high: float = 1.0) -> NDArray[np.float64]:
         """Return one number of [low, high) for each sample, float64 [batch]."""
@@ -73,7 +73,8 @@ class Draws:
     def whole(self, name: str, count: NDArray[np.int64] | int) -> NDArray[np.int64]:
         """Return a whole number from 0 to count - 1 for each sample, int64 [batch]."""
         drawn = np.floor(self.uniform(name) * count).astype(np.int64)
-        return np.minimum(drawn, np.asarray(count) - 1)
+        found: NDArray[np.int64] = np.minimum(drawn, np.asarray(count) - 1)
+        return found
 
     def normal(self, name: str, count: int) -> NDArray[np.float64]:
         """Return `count` numbers of the standard normal distribution for each sample, float64 [batch, count].

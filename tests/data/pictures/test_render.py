@@ -96,7 +96,8 @@ def test_what_was_cut_off_does_not_come_back():
 
 def test_two_paddings_have_colours_of_their_own():
     found = run(crop(-1, -1, 39, 55, 1, 1, 1), crop(-1, -1, 41, 57, 2, 2, 2))
-    assert np.array_equal(found, np.pad(np.pad(PICTURE, ((1, 1), (1, 1), (0, 0)), constant_values=1), ((1, 1), (1, 1), (0, 0)), constant_values=2))
+    edges = ((1, 1), (1, 1), (0, 0))
+    assert np.array_equal(found, np.pad(np.pad(PICTURE, edges, constant_values=1), edges, constant_values=2))
 
 
 def test_an_instruction_that_was_not_chosen_does_nothing():

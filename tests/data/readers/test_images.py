@@ -113,7 +113,7 @@ def test_broken_files_are_left_out_where_it_is_said(read, draw, tmp_path):
     [
         pytest.param({"cat/a.txt": "", "cat/b.txt": ""}, "a.txt, and 1 more files: not .png, .jpg", "set broken: skip", id="other files"),
         pytest.param({"dog/": ""}, "class 'dog' has no picture", "remove the folder", id="an empty class"),
-        pytest.param({"extra.png": ""}, "extra.png lies beside folders of classes (cat)", "move it into one", id="a picture without a class"),
+        pytest.param({"extra.png": ""}, "extra.png lies beside folders of classes (cat)", "move it into one", id="no class"),
     ],
 )
 def test_what_else_lies_in_the_folder_is_named(read, draw, tmp_path, files, message, hint):

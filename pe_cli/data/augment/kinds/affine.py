@@ -76,7 +76,7 @@ def matrices(shape: Shape, angle: Number, scale: Number, shear: Number, down: Nu
     turn, lean = np.deg2rad(angle), np.tan(np.deg2rad(shear))
     cos, sin = np.cos(turn) / scale, np.sin(turn) / scale
     # the inverse of (move) (turn) (shear) (scale), about the middle
-    a, b = cos, -sin
+    a, b = cos, sin
     d, e = -sin - lean * a, cos - lean * b
     y, x = (shape.height - 1) / 2, (shape.width - 1) / 2
     c = y - a * (y + down) - b * (x + right)
