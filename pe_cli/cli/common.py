@@ -195,6 +195,18 @@ def open_trained(
     return job, str(found)
 
 
+def with_files(target: Path, overrides: Sequence[str], files: Sequence[Path], use: str) -> tuple[str, ...]:
+    """Return overrides that make files of the user's the data of a use, read as the training data of a run was.
+
+    Raises:
+        PeError: any mistake in the config; or the run's reader reads no such files.
+    """
+    from pe_cli.config.load import load_run
+    from pe_cli.session.given import override
+
+    return (*overrides, override(load_run(config_of(target), overrides), files, use))
+
+
 def config_of(target: Path) -> Path:
     """Return the config of a target: itself, or resolved.yaml of the run around it.
 

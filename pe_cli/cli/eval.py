@@ -11,7 +11,8 @@ from pe_cli.cli.common import json_option, override_option, path_argument, path_
 
 @click.command()
 @path_argument("target")
-@click.option("--split", default="eval", show_default=True, help="Data of the config: train, eval or predict.")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--split", default=None, help="Data of the config: train, eval, test or predict; eval when absent.")
 @path_option("--checkpoint", metavar="FILE", help="Values: a run, a checkpoint, .safetensors or .npz.")
 @click.option(
     "--classes", is_flag=True, help="Of a classifier: precision and recall by class, and the confusion matrix."
@@ -21,7 +22,8 @@ from pe_cli.cli.common import json_option, override_option, path_argument, path_
 @json_option
 def command(
     target: Path,
-    split: str,
+    files: tuple[Path, ...],
+    split: str | None,
     checkpoint: Path | None,
     classes: bool,
     confusion: Path | None,
@@ -31,11 +33,16 @@ def command(
     """Measure a checkpoint.
 
     TARGET is a run folder, a checkpoint in one, or a config with --checkpoint. Every number is the mean over all
-    samples of the split.
+    samples of the split; or of FILES, which are read as the training data was.
     """
-    from pe_cli.cli.common import open_trained, print_json
+    from pe_cli.cli.common import open_trained, print_json, with_files
     from pe_cli.cli.progress import Quiet, text_of
 
+    if files and split:
+        raise click.UsageError("--split names data of the config, and FILES are other data")
+    if files:
+        overrides = with_files(target, overrides, files, "predict")
+    split = split or ("predict" if files else "eval")
     job, values = open_trained(target, overrides, checkpoint, Quiet())
     metrics = job.evaluate(split)
     assert metrics is not None, "nobody asks it to stop"
@@ -53,6 +60,6 @@ def command(
         report = {"classes": found.per_class(), "confusion": found.counts.tolist()} if found else {}
         print_json({"checkpoint": values, "split": split, "samples": samples, **metrics, **report})
         return
-    click.echo(f"{split}: {text_of(metrics)}  ({samples:,} samples, {values})")
+    click.echo(f"{' '.join(map(str, files)) or split}: {text_of(metrics)}  ({samples:,} samples, {values})")
     if found and classes:
         click.echo(f"\n{found.text()}")

@@ -1,44 +1,92 @@
-"""pe predict: values of variables for every sample of a split, as a file."""
+"""pe predict: what a model says of every sample: of files of the user's, or of a split of the config."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pe_cli.cli.common import override_option, path_argument, path_option
 
+if TYPE_CHECKING:
+    from pe_cli.session.job import Job
+
 
 @click.command()
 @path_argument("target")
-@click.option(
-    "--fetch", "fetches", multiple=True, required=True, metavar="NAME", help="A variable; may be given again."
-)
-@path_option("--out", required=True, metavar="FILE", help="What is written: .npz, .csv or .jsonl.")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--fetch", "fetches", multiple=True, metavar="NAME", help="A variable instead of the answer; may be given again.")
+@path_option("--out", metavar="FILE", help="What is written: .csv, .jsonl or .npz; CSV on standard output when absent.")
+@click.option("--id", "id_column", metavar="COLUMN", help="Column that stands before the answers.")
+@click.option("--raw", is_flag=True, help="Write the variables' arrays, without names of classes and units.")
 @click.option("--split", default=None, help="Data of the config; predict where there is such data, else eval.")
 @path_option("--checkpoint", metavar="FILE", help="Values: a run, a checkpoint, .safetensors or .npz.")
 @override_option
-def command(
+def command(  # noqa: PLR0913, PLR0917 - one argument an option
     target: Path,
+    files: tuple[Path, ...],
     fetches: tuple[str, ...],
-    out: Path,
+    out: Path | None,
+    id_column: str | None,
+    raw: bool,
     split: str | None,
     checkpoint: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Compute variables for every sample.
+    """Say what a model predicts for every row of FILES.
 
-    TARGET is a run folder, a checkpoint in one, or a config with --checkpoint. Only what the variables need is computed
-    and read, so that data without labels will do for a probability.
+    TARGET is a run folder, a checkpoint in one, or a config with --checkpoint. FILES are tables, pictures, folders of pictures or texts,
+    read as the training data was, with columns found by name; - is standard input. Without FILES, data of the config is taken.
+    Classes are named, and numbers are in the units of the file; a column that the model does not read and that has another value in every
+    row stands before them. With --raw, and with --fetch without FILES, arrays are written
+    as they are. Only what the variables need is computed and read, so that data without labels will do.
     """
-    from pe_cli.cli.common import open_trained
-    from pe_cli.cli.progress import Quiet
-    from pe_cli.io.fetches import open_writer
+    import sys
+    import tempfile
 
+    if files and split:
+        raise click.UsageError("--split names data of the config, and FILES are other data")
+    with tempfile.TemporaryDirectory(prefix="pe-input-") as folder:
+        from pe_cli.session.given import spooled
+
+        paths = [spooled(sys.stdin.buffer, Path(folder)) if str(file) == "-" else file for file in files]
+        _predict(target, paths, fetches, out, id_column, raw, split, checkpoint, overrides)
+
+
+def _predict(  # noqa: PLR0913, PLR0917 - one argument an option
+    target: Path,
+    files: list[Path],
+    fetches: tuple[str, ...],
+    out: Path | None,
+    id_column: str | None,
+    raw: bool,
+    split: str | None,
+    checkpoint: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    from pe_cli.cli.common import open_trained, with_files
+    from pe_cli.cli.progress import Quiet
+
+    if files:
+        overrides = with_files(target, overrides, files, "predict")
     job, values = open_trained(target, overrides, checkpoint, Quiet())
     for name in fetches:
         job.variable(name)
     use = split or ("predict" if "predict" in job.run.data else "eval")
+    if raw or (fetches and not files) or (out is not None and out.suffix == ".npz"):
+        _arrays(job, use, fetches or tuple(job.outputs()), out, values)
+    else:
+        _answers(job, use, fetches, out, id_column, values)
+
+
+def _arrays(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, values: str) -> None:
+    """Write variables as they are."""
+    from pe_cli.core.errors import PeError
+    from pe_cli.io.fetches import open_writer
+
+    if out is None:
+        raise PeError("arrays need a file", hint="add --out FILE, which ends in .npz, .csv or .jsonl")
     block = job.built.eval.global_block()
     by_sample = [name for name in fetches if block.var(job.variable(name)).shape[:1] == (-1,)]
     rows = 0
@@ -47,3 +95,26 @@ def command(
             writer.write(step, batch)
             rows += len(batch[by_sample[0]]) if by_sample else 1
     click.echo(f"{rows:,} {'samples' if by_sample else 'batches'} of {use}, {values} -> {out}")
+
+
+def _answers(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_column: str | None, values: str) -> None:
+    """Write what the outputs mean, a row per sample."""
+    from pe_cli.io.rows import row_writer
+    from pe_cli.session.answers import answers, said
+    from pe_cli.session.rowids import row_ids, superfluous
+
+    meant = answers(job, fetches)
+    names, ids = row_ids(job, use, id_column)
+    spare = [name for name in superfluous(job, use) if name != names]
+    if spare:
+        listed = ", ".join(spare[:10]) + (f" and {len(spare) - 10} more" if len(spare) > 10 else "")
+        click.echo(f"note: the model does not read {listed}", err=True)
+    rows = 0
+    with row_writer(out) as write:
+        for batch in job.predict(use, [answer.variable for answer in meant]):
+            found = said(meant, batch)
+            count = len(next(iter(found.values())))
+            write({names: ids(rows, rows + count), **found})
+            rows += count
+    if out is not None:
+        click.echo(f"{rows:,} rows, {values} -> {out}")

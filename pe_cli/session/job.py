@@ -89,6 +89,7 @@ class Job:
         self.sources = sources(run)
         self.prepared = self._prepare(fitted)
         self._made_up: set[str] = set()
+        self._sample_rows: dict[str, np.ndarray[Any, Any] | None] = {}
         self._executors: dict[str, Executor] = {}
         self._arenas = Arenas()
 
@@ -240,6 +241,10 @@ class Job:
         reshape = None if section.reshape is None else tuple(section.reshape)
         return Feed(source.field, section.scale, section.shift, reshape, section.one_hot, section.dtype, section.at)
 
+    def sample_rows(self, split: str) -> np.ndarray[Any, Any] | None:
+        """Return which rows of its table the samples are that were last taken for predictions; None for all of them."""
+        return self._sample_rows.get(split)
+
     def loader(
         self,
         split: str,
@@ -262,6 +267,7 @@ class Job:
         dataset = dataset or self.dataset(split)
         if split not in self._made_up:
             dataset = select(dataset, [self.sources[name] for name in types if name in self.sources])
+            self._sample_rows[split] = getattr(dataset, "rows", None)
         feeds = {name: self._feed(name, split) for name in types}
         training = split == "train" and shuffle is None and split not in self._made_up
         return Loader(

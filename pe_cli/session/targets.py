@@ -14,12 +14,17 @@ _LABELS = ("label", "labels")
 _OTHERS = {"smooth_l1": "y", "kldiv_loss": "target", "dice_loss": "label"}
 
 
+def is_label(layer: str, argument: str) -> bool:
+    """Return whether an argument of a layer type takes what its other input is compared with."""
+    return argument in _LABELS or argument == _OTHERS.get(layer)
+
+
 def labels(model: ModelSpec) -> frozenset[str]:
     """Return the feeds that layers take as labels."""
     found: set[str | None] = set()
     for layer in model.layers:
         for name, spec in layer.args.items():
-            if name in _LABELS or name == _OTHERS.get(layer.type):
+            if is_label(layer.type, name):
                 value = spec.value
                 if isinstance(value, ScalarNode) and isinstance(value.value, str):
                     found.add((value.scope or layer.scope).find(value.value))

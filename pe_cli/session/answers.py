@@ -1,0 +1,193 @@
+"""What a model's outputs mean: class names and probabilities, or numbers in the units of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pe_cli.config.nodes import ScalarNode
+from pe_cli.config.spec import LayerSpec
+from pe_cli.core.errors import PeError
+from pe_cli.data.fitted import FittedColumn
+from pe_cli.session.job import Job
+from pe_cli.session.targets import is_label, labels
+
+Array = np.ndarray[Any, Any]
+#: Classes up to which the probability of each is told, and not only that of the most probable one.
+EACH = 30
+#: Arguments of loss layers that take what the model says, in the order in which they are looked for.
+_SCORES = ("logits", "input", "x", "predict", "left")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An output of the model, and what it is called.
+
+    Args:
+        variable: of the evaluation program.
+        name: of the column that it predicts, or of the variable.
+        column: the target column, as fitted; None where the data has none.
+        classes: names of the classes; none for numbers.
+        logits: whether the variable holds scores that softmax makes probabilities.
+    """
+
+    variable: str
+    name: str
+    column: FittedColumn | None = None
+    classes: tuple[str, ...] = ()
+    logits: bool = False
+
+    def decode(self, values: Array) -> dict[str, list[Any]]:
+        """Return what a batch of outputs says, name -> one value per sample.
+
+        Args:
+            values: [batch, ...] of the variable.
+
+        Returns:
+            Of classes, the name of the most probable one under the column's name, and `prob_<class>` for each (or `prob`, of that
+            class, where there are more than `EACH`); of numbers, `name`, or `name_1`, `name_2`, ... in the units of the file.
+        """
+        flat = np.asarray(values).reshape(len(values), -1)
+        if self.classes:
+            return self._classes(flat)
+        if self.column is not None:
+            decoded = self.column.kind.decode(self.column.checked, self.column.state, np.asarray(values))
+            flat = np.asarray(decoded).reshape(len(values), -1)
+        if flat.shape[1] == 1:
+            return {self.name: _plain(flat[:, 0])}
+        return {f"{self.name}_{i + 1}": _plain(flat[:, i]) for i in range(flat.shape[1])}
+
+    def _classes(self, scores: Array) -> dict[str, list[Any]]:
+        prob = scores.astype(np.float64)
+        if prob.shape[1] == 1:  # of two classes, the probability of the second
+            if self.logits:
+                prob = 1 / (1 + np.exp(-prob))
+            prob = np.concatenate([1 - prob, prob], axis=1)
+        elif self.logits:
+            prob = np.exp(prob - prob.max(axis=1, keepdims=True))
+            prob /= prob.sum(axis=1, keepdims=True)
+        best = prob.argmax(axis=1)
+        found: dict[str, list[Any]] = {self.name: [self.classes[i] for i in best]}
+        if len(self.classes) > EACH:
+            return found | {"prob": _plain(prob[np.arange(len(prob)), best].astype(np.float32))}
+        return found | {f"prob_{name}": _plain(prob[:, i].astype(np.float32)) for i, name in enumerate(self.classes)}
+
+
+def _plain(values: Array) -> list[Any]:
+    """Return numbers with as few digits as read back to the same float32."""
+    if values.dtype.kind == "f":
+        short = values.astype(np.float32).astype(np.str_).astype(np.float64)
+        return [None if not np.isfinite(value) else value for value in short.tolist()]
+    found: list[Any] = values.tolist()
+    return found
+
+
+@dataclass(frozen=True)
+class Taught:
+    """A feed that the model is taught, and what it says of it.
+
+    Args:
+        feed: the label.
+        scores: variable that a loss compares with it.
+        layer: the loss.
+    """
+
+    feed: str
+    scores: str
+    layer: str
+
+
+def taught(job: Job) -> list[Taught]:
+    """Return the labels of a model's losses, each with what is compared to it."""
+    known = job.built.eval.global_block().vars
+    found: list[Taught] = []
+    for layer in job.run.model.layers:
+        if layer.type in ("accuracy", "auc", "edit_distance"):
+            continue
+        feed = next((_variable(layer, name) for name in layer.args if is_label(layer.type, name)), None)
+        if feed is None or feed not in labels(job.run.model):
+            continue
+        given = next((_variable(layer, name) for name in _SCORES if name in layer.args), None)
+        scores = given or layer.previous
+        if scores is not None and scores in known and all(other.feed != feed for other in found):
+            found.append(Taught(feed, scores, layer.type))
+    return found
+
+
+def _variable(layer: LayerSpec, name: str) -> str | None:
+    value = layer.args[name].value
+    if not isinstance(value, ScalarNode) or not isinstance(value.value, str):
+        return None
+    return (value.scope or layer.scope).find(value.value)
+
+
+def answers(job: Job, fetches: Sequence[str] = ()) -> list[Answer]:
+    """Return what outputs of a model mean.
+
+    Args:
+        job: with what its columns have learned.
+        fetches: names of outputs; what the model is taught to say, or else all its outputs per sample, when there are none.
+
+    Raises:
+        PeError: there is no such variable, or the model has no output per sample.
+    """
+    known = _known(job)
+    if fetches:
+        return [known.get(variable, Answer(variable, name)) for name, variable in ((n, job.variable(n)) for n in fetches)]
+    best: dict[str, Answer] = {}
+    for answer in known.values():  # probabilities rather than logits
+        before = best.get(answer.name)
+        if before is None or before.logits:
+            best[answer.name] = answer
+    if best:
+        return list(best.values())
+    names = {variable: name for name, variable in job.built.fetches.items()}
+    return [Answer(variable, names.get(variable, variable)) for variable in job.outputs()]
+
+
+def _known(job: Job) -> dict[str, Answer]:
+    """Return the variables whose meaning follows from the model's losses."""
+    block = job.built.eval.global_block()
+    found: dict[str, Answer] = {}
+    for link in taught(job):
+        source = job.sources.get(link.feed)
+        name = source.names[0] if source is not None and len(source.names) == 1 else link.feed
+        column = job.fitted.columns.get(name)
+        shape = block.var(link.scores).shape
+        width = shape[-1] if len(shape) == 2 else 0
+        classes = column.classes if column is not None else ()
+        label = block.var(link.feed)
+        if not classes and label.dtype in ("int64", "int32") and width > 1:
+            classes = tuple(map(str, range(width)))
+        if classes and width not in (len(classes), 1) and not (width == 1 and len(classes) == 2):
+            classes = (*classes[:width], *map(str, range(len(classes), width)))
+        softmax = [
+            op.outputs["Out"][0]
+            for op in block.ops
+            if op.type in ("softmax", "sigmoid") and op.inputs["X"][0] == link.scores
+        ]
+        logits = link.layer in ("softmax_with_cross_entropy", "sigmoid_cross_entropy_with_logits")
+        if classes:
+            found |= {variable: Answer(variable, name, column, classes) for variable in softmax}
+            found[link.scores] = Answer(link.scores, name, column, classes, logits)
+        elif column is not None:
+            found[link.scores] = Answer(link.scores, name, column)
+    return found
+
+
+def said(answer: Sequence[Answer], batch: Mapping[str, Array]) -> dict[str, list[Any]]:
+    """Return what a batch of outputs says, name -> one value per sample.
+
+    Raises:
+        PeError: two outputs say something under one name.
+    """
+    found: dict[str, list[Any]] = {}
+    for one in answer:
+        for name, values in one.decode(batch[one.variable]).items():
+            if name in found:
+                raise PeError(f"two outputs are called '{name}'", hint="name them one at a time with --fetch")
+            found[name] = values
+    return found

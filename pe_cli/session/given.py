@@ -1,0 +1,120 @@
+"""Data that a user names on the command line, read as the training data of a run was read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pe_cli.config.nodes import to_data
+from pe_cli.config.spec import RunSpec
+from pe_cli.core.errors import ExitCode, PeError
+
+#: Ends of the names of tables, and of pictures.
+TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet", ".pq", ".arrow", ".arrows", ".ipc", ".feather")
+PACKED = (".gz", ".zst", ".zstd")
+#: Options that say which data is read, and not how.
+_WHICH = ("file", "files", "folder", "table", "skip", "limit")
+#: Options of the csv reader that the table reader does not have.
+_CSV = ("features", "label", "classes")
+#: Bytes that are taken from standard input.
+MOST_INPUT = 1 << 30
+
+
+def override(run: RunSpec, files: Sequence[Path], use: str) -> str:
+    """Return what sets `data.<use>` to files of the user's: `key=value`, as after `-o`.
+
+    The reader and its options are those of the training data.
+
+    Args:
+        run: that was trained.
+        files: paths from where the user stands.
+        use: eval or predict.
+
+    Raises:
+        PeError: USAGE; the run's reader reads no such files. DATA; one is not there.
+    """
+    absent = next((file for file in files if not file.exists()), None)
+    if absent is not None:
+        raise PeError(f"no such file or folder: {absent}", hint=f"paths start at {Path.cwd()}", code=ExitCode.DATA)
+    paths = [str(file.absolute()) for file in files]
+    spec = next((run.data[name] for name in ("train", "eval", "test", "predict") if name in run.data), None)
+    if spec is None:
+        raise PeError("the run's config has no data, so there is no telling how to read a file", at=run.at, hint=_BY_HAND)
+    written = {key: value for key, value in to_data(spec.options).items() if key not in _WHICH}
+    make = _KINDS.get(spec.reader)
+    if make is None:
+        raise PeError(
+            f"the run was trained on data of reader '{spec.reader}', and {', '.join(sorted(_KINDS))} can be named by file",
+            hint=_BY_HAND,
+        )
+    value = {"reader": spec.reader, **written, **make(files, paths, to_data(spec.options))}
+    if spec.reader == "csv":
+        value = {key: inner for key, inner in value.items() if key not in _CSV} | {"reader": "table"}
+    return f"data.{use}={json.dumps(value, ensure_ascii=False)}"
+
+
+_BY_HAND = "name the data in the config's form: -o 'data.predict={reader: npz, file: /path/new.npz}'"
+
+
+def _table(files: Sequence[Path], paths: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"files": paths}
+
+
+def _images(files: Sequence[Path], paths: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    if all(is_table_file(file) for file in files):
+        table = options.get("table")
+        inner = {k: v for k, v in table.items() if k != "files"} if isinstance(table, dict) else {}
+        return {"table": {**inner, "files": paths}}
+    if len(files) == 1 and files[0].is_dir():
+        return {"folder": paths[0]}
+    if any(file.is_dir() for file in files):
+        raise PeError("name one folder of pictures, or pictures by name", hint="not both")
+    return {"files": paths}
+
+
+def _windows(files: Sequence[Path], paths: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    table = options.get("table")
+    inner = {k: v for k, v in table.items() if k != "files"} if isinstance(table, dict) else {}
+    return {"table": {**inner, "files": paths}}
+
+
+def _text(files: Sequence[Path], paths: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    if len(files) == 1 and files[0].is_dir():
+        return {"folder": paths[0]}
+    return {"files": paths}
+
+
+#: Reader of the training data -> the options that name files for it.
+_KINDS = {"table": _table, "csv": _table, "images": _images, "windows": _windows, "text": _text}
+
+
+def is_table_file(file: Path) -> bool:
+    """Return whether a file is a table by the end of its name."""
+    suffixes = [suffix.lower() for suffix in file.suffixes]
+    if suffixes and suffixes[-1] in PACKED:
+        suffixes.pop()
+    return bool(suffixes) and suffixes[-1] in TABLES
+
+
+def spooled(stream: BinaryIO, folder: Path) -> Path:
+    """Write standard input to a file: JSON lines where it begins with `{`, a table where its first line has a comma or a tab, else text.
+
+    Args:
+        stream: read to its end.
+        folder: of the file.
+
+    Raises:
+        PeError: DATA; there is nothing, or more than `MOST_INPUT` bytes.
+    """
+    data = stream.read(MOST_INPUT + 1)
+    if not data.strip():
+        raise PeError("standard input is empty", hint="for example: echo 'some text' | pe predict RUN -", code=ExitCode.DATA)
+    if len(data) > MOST_INPUT:
+        raise PeError(f"standard input has more than {MOST_INPUT} bytes", hint="write it to a file, and name that", code=ExitCode.DATA)
+    first = data.lstrip().split(b"\n", 1)[0]
+    suffix = ".jsonl" if first.startswith(b"{") else ".csv" if b"," in first or b"\t" in first else ".txt"
+    path = folder / f"input{suffix}"
+    path.write_bytes(data)
+    return path

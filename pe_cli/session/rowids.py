@@ -1,0 +1,68 @@
+"""What rows of predictions are known by, and which columns the model does not read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import ExitCode, PeError, did_you_mean
+from pe_cli.data.cells import Table
+from pe_cli.data.prepare import TableDataset
+from pe_cli.session.job import Job
+
+#: Gives the ids of some samples: from the first, until before the last.
+Ids = Callable[[int, int], list[Any]]
+
+
+def row_ids(job: Job, use: str, wanted: str | None) -> tuple[str, Ids]:
+    """Return the name of what rows are known by, and what gives it.
+
+    Args:
+        job: whose data is predicted.
+        use: of the data.
+        wanted: column; when None, the first column that the model does not read and that has another value in every row, or else
+            the number of the row, from 1.
+
+    Raises:
+        PeError: DATA; there is no such column.
+    """
+    dataset = job.dataset(use)
+    if not isinstance(dataset, TableDataset):
+        if wanted is not None:
+            raise PeError(f"--id {wanted}: the data has fields, not columns", hint="leave --id out")
+        return "row", lambda first, last: list(range(first + 1, last + 1))
+    table = dataset.table
+    if wanted is not None and wanted not in table.names:
+        hint = did_you_mean(wanted, table.names) or f"it has {', '.join(table.names[:20])}"
+        raise PeError(f"the data has no column '{wanted}'", hint=hint, code=ExitCode.DATA)
+    name = wanted or next((name for name in _unread(job, table) if _tells_apart(table, name)), None)
+    if name is None:
+        return "row", lambda first, last: [int(row) + 1 for row in _rows(job, use, first, last)]
+    cells = table.cells(name)
+    return name, lambda first, last: [cells.text(int(row)) for row in _rows(job, use, first, last)]
+
+
+def _rows(job: Job, use: str, first: int, last: int) -> np.ndarray[Any, Any]:
+    """Return the rows of the table that some samples are; those without a usable picture are none."""
+    found = job.sample_rows(use)
+    indices = np.arange(first, last, dtype=np.int64)
+    return indices if found is None else found[indices]
+
+
+def superfluous(job: Job, use: str) -> list[str]:
+    """Return the columns that the model does not read, and is not taught."""
+    dataset = job.dataset(use)
+    return _unread(job, dataset.table) if isinstance(dataset, TableDataset) and job.prepared.given else []
+
+
+def _unread(job: Job, table: Table) -> list[str]:
+    fitted = job.fitted.columns
+    read = {source for column in fitted.values() for source in column.sources} | set(fitted)
+    return [name for name in table.names if name not in read]
+
+
+def _tells_apart(table: Table, name: str) -> bool:
+    codes = table.cells(name).codes()
+    return len(codes.words) == len(table) and not bool((codes.codes < 0).any())
