@@ -20,6 +20,8 @@ from pe_cli.config.model import FeedDeclaration
 from pe_cli.config.period import Period
 from pe_cli.core.types import DTYPES
 from pe_cli.data import READERS
+from pe_cli.data.augment.registry import discover as discover_augmentations
+from pe_cli.data.column import discover as discover_columns
 from pe_cli.data.readers.multi_slot import SlotOptions
 from pe_cli.data.readers.synthetic import FieldOptions
 from pe_cli.data.registry import ReaderOptions
@@ -65,10 +67,16 @@ def takes(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:  # 
     if kind in ("integer", "number"):
         word = "whole number" if kind == "integer" else "number"
         limits = [f"at least {schema['minimum']}"] if "minimum" in schema else []
+        limits += [f"above {schema['exclusiveMinimum']}"] if "exclusiveMinimum" in schema else []
         limits += [f"at most {schema['maximum']}"] if "maximum" in schema else []
         return ", ".join([word, *limits])
+    if "prefixItems" in schema:
+        kinds = dict.fromkeys(takes(item, definitions) for item in schema["prefixItems"])
+        return f"list of {len(schema['prefixItems'])}: {', '.join(kinds)}"
     if kind == "array":
-        return f"list of {takes(schema.get('items', {}), definitions)}s"
+        item = takes(schema.get("items", {}), definitions)
+        word, _, limit = item.partition(", ")
+        return f"list of {word}s, each {limit}" if word.endswith("number") and limit and " or " not in item else f"list of {item}s"
     if kind == "object":
         inner = schema.get("additionalProperties")
         return f"name -> {takes(inner, definitions)}" if isinstance(inner, Mapping) and inner else "mapping"
@@ -77,6 +85,11 @@ def takes(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:  # 
 
 def keys(section: type[BaseModel], leave: tuple[str, ...] = ()) -> str:
     """Return the table of a section's keys."""
+    return table(("key", "takes", "default", "meaning"), key_rows(section, leave))
+
+
+def key_rows(section: type[BaseModel], leave: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Return key, what it takes, default and meaning of a section's keys."""
     schema = section.model_json_schema(by_alias=True)
     rows = []
     for name, field in section.model_fields.items():
@@ -90,7 +103,7 @@ def keys(section: type[BaseModel], leave: tuple[str, ...] = ()) -> str:
         definitions = schema.get("$defs", {})
         what = takes(schema["properties"][key], definitions)
         rows.append((f"`{key}`", what, default, field.description or about(schema["properties"][key], definitions)))
-    return table(("key", "takes", "default", "meaning"), rows)
+    return rows
 
 
 def about(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
@@ -160,6 +173,20 @@ def reader(name: str) -> str:
     return keys(READERS[name].options, tuple(ReaderOptions.model_fields))
 
 
+def augmentations() -> str:
+    """Return the table of augmentations."""
+    rows = [(f"`{name}`", " ".join(kind.doc.split())) for name, kind in sorted(discover_augmentations().items())]
+    return table(("augmentation", "does"), rows)
+
+
+def augmentation_options() -> str:
+    """Return the options of all augmentations; `column` is told once."""
+    rows = []
+    for name, kind in sorted(discover_augmentations().items()):
+        rows += [(f"`{name}`", *row) for row in key_rows(kind.options, ("column",))]
+    return table(("of", "key", "takes", "default", "meaning"), rows)
+
+
 GENERATED: dict[str, Callable[[], str]] = {
     "feed of a model": lambda: keys(FeedDeclaration),
     "element types": lambda: ", ".join(f"`{name}`" for name in DTYPES),
@@ -190,6 +217,9 @@ GENERATED: dict[str, Callable[[], str]] = {
     "slots": lambda: keys(SlotOptions),
     **{f"reader {name}": lambda name=name: reader(name) for name in READERS},
     "synthetic fields": lambda: keys(FieldOptions),
+    **{f"column {name}": lambda kind=kind: keys(kind.options) for name, kind in discover_columns().items()},
+    "augmentations": augmentations,
+    "augmentation options": augmentation_options,
 }
 
 
