@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pe_cli.build.class_weights import weigh_classes
 from pe_cli.build.model import BrokenError, Layers
 from pe_cli.build.objects import OPTIMIZER, Maker
 from pe_cli.config.load import read_run
@@ -103,6 +104,9 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
         evaluation.name = "eval"
         references = _References(layers, mistakes, run)
         loss = references.loss()
+        if run and run.preparation.class_weights is not None and not mistakes:
+            with mistakes.catch():
+                weigh_classes(train, model, run.preparation.class_weights.at)
         if not mistakes:
             with mistakes.catch():
                 resolve(evaluation)  # says which layer misses sequences

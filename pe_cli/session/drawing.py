@@ -46,7 +46,7 @@ def sample_weights(run: RunSpec, prepared: Prepared, dataset: Dataset) -> Weight
         return None
     at = run.at_of("data", "sampling")
     if wish == "balanced":
-        return balanced_weights(label_indices(run, dataset))
+        return balanced_weights(label_indices(run, dataset, "sampling"))
     table, rows = prepared.table("train"), getattr(dataset, "rows", None)
     if wish.weights not in table.names:
         hint = did_you_mean(wish.weights, table.names) or f"it has {', '.join(table.names[:20])}"
@@ -59,8 +59,8 @@ def sample_weights(run: RunSpec, prepared: Prepared, dataset: Dataset) -> Weight
         raise
 
 
-def label_indices(run: RunSpec, dataset: Dataset) -> NDArray[np.int64]:
-    """Return the class of every sample, int64 [samples].
+def label_field(run: RunSpec, dataset: Dataset, wish: str) -> str:
+    """Return the field of the label whose classes a wish of `data` is about.
 
     Raises:
         PeError: USAGE; the model is taught no classes, or several labels.
@@ -71,11 +71,20 @@ def label_indices(run: RunSpec, dataset: Dataset) -> NDArray[np.int64]:
     if len(whole) != 1:
         listed = ", ".join(whole) or "none"
         raise PeError(
-            f"data.sampling: balanced needs one label with classes, and the model has {listed}",
-            at=run.at_of("data", "sampling"),
-            hint="sampling: {weights: COLUMN} draws by a column of the data",
+            f"data.{wish} needs one label with classes, and the model has {listed}",
+            at=run.at_of("data", wish),
+            hint="sampling: {weights: COLUMN} draws by a column of the data" if wish == "sampling" else None,
         )
-    field = next(iter(whole.values()))
+    return next(iter(whole.values()))
+
+
+def label_indices(run: RunSpec, dataset: Dataset, wish: str) -> NDArray[np.int64]:
+    """Return the class of every sample, int64 [samples].
+
+    Raises:
+        PeError: USAGE; see `label_field`.
+    """
+    field = label_field(run, dataset, wish)
     values: Any
     if isinstance(dataset, FieldDataset):
         rows = dataset.table_rows(np.arange(len(dataset), dtype=np.int64))
@@ -87,4 +96,6 @@ def label_indices(run: RunSpec, dataset: Dataset) -> NDArray[np.int64]:
 
 def _has_classes(dataset: Dataset, field: str) -> bool:
     kind = dataset.fields.get(field)
-    return kind is not None and kind.dtype not in FLOATS and kind.size == 1
+    if kind is None or kind.size != 1:
+        return False
+    return kind.dtype not in FLOATS or field in getattr(dataset, "classes", {})

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.build.build import Built, build, load_and_build
+from pe_cli.build.class_weights import CLASS_WEIGHTS
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import Place, TensorType
@@ -29,10 +30,11 @@ from pe_cli.optim.accumulate import SHARE
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.averages import Averages
+from pe_cli.session.class_weights import class_weights
 from pe_cli.session.devices import Resources
 from pe_cli.session.drawing import augmentation, sample_weights
 from pe_cli.session.observer import Observer
-from pe_cli.session.targets import column_uses, sources
+from pe_cli.session.targets import column_uses, labels, sources
 from pe_cli.session.team import StepResult, Team, open_team
 from pe_cli.session.values import Values
 
@@ -88,6 +90,7 @@ class Job:
         self._datasets: dict[str, Dataset] = {}
         self.sources = sources(run)
         self.prepared = self._prepare(fitted)
+        self._class_weights: Array | None = None
         self._made_up: set[str] = set()
         self._sample_rows: dict[str, np.ndarray[Any, Any] | None] = {}
         self._executors: dict[str, Executor] = {}
@@ -230,7 +233,18 @@ class Job:
         if self.built.parts is not None and self.built.train is not None:
             kind = self.built.train.global_block().var(SHARE).type
             found[SHARE] = np.ones(kind.shape, kind.numpy)
+        if self.run.preparation.class_weights is not None and self.built.train is not None:
+            kind = self.built.train.global_block().var(CLASS_WEIGHTS).type
+            found[CLASS_WEIGHTS] = self._weights_of_classes(kind.shape[0]).astype(kind.numpy)
         return found
+
+    def _weights_of_classes(self, count: int) -> Array:
+        if self._class_weights is None:
+            if self.made_up("train"):
+                return np.ones((count, 1))
+            dataset = select(self.dataset("train"), [self.sources[name] for name in labels(self.run.model) if name in self.sources])
+            self._class_weights = class_weights(self.run, dataset, count)
+        return self._class_weights
 
     def _feed(self, name: str, split: str) -> Feed:
         if split in self._made_up or name not in self.sources:
