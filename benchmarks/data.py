@@ -101,7 +101,12 @@ data:
   source: {{reader: images, folder: {path}}}
   columns:
     image:
-      {{type: image, size: [{crop}, {crop}], crop_from: [{side}, {side}], scale: standard, mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}}
+      type: image
+      size: [{crop}, {crop}]
+      crop_from: [{side}, {side}]
+      scale: standard
+      mean: [0.485, 0.456, 0.406]
+      std: [0.229, 0.224, 0.225]
     label: {{type: category}}
   augment: [random_crop, {{flip: {{p: 0.5}}}}]
 train: {{loss: loss, epochs: 1, batch_size: 64, optimizer: {{type: SGD, learning_rate: 0.01}}}}
