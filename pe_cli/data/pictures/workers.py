@@ -6,7 +6,10 @@ import functools
 import itertools
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 #: Parts of a batch for each thread: more than one, because pictures differ in how long they take.
 PARTS = 2
@@ -19,6 +22,8 @@ def threads() -> int:
 
 @functools.cache
 def _executor(count: int) -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
     return ThreadPoolExecutor(count, thread_name_prefix="pictures")
 
 
