@@ -70,7 +70,7 @@ class CsvPart:
         header: whether the first row has names; None finds it out.
         missing: texts that count as missing.
         most: rows to look at; all when None.
-        threads: that read cells.
+        threads: that read it; one per core when None.
 
     Raises:
         PeError: DATA; the text is no table.
@@ -90,7 +90,8 @@ class CsvPart:
         self._missing = self._packed(missing)
         head, whole = first_bytes(source, delimiter or ",")
         self.delimiter = self._separator(head, whole, delimiter)
-        rows = first_rows(head, self.delimiter, whole)
+        # a first row without an end in sight is a mistake that `find_rows` tells
+        rows = first_rows(head, self.delimiter, whole) or list(itertools.islice(split_rows(head, self.delimiter), 1))
         if not rows:
             raise source.origin.error(f"{self.path} is empty: it has no rows", "check what wrote it")
         self.width = len(rows[0].cells)

@@ -39,11 +39,7 @@ def call(name: str, *arguments: int | NDArray[Any]) -> None:
 
 
 class Words:
-    """The distinct texts of a column, as one thread has seen them.
-
-    Args:
-        name: of the column, for messages.
-    """
+    """The distinct texts of a column, as one thread has seen them; see `pe_cli.kernels.words`."""
 
     def __init__(self) -> None:
         self.slots = np.zeros(1024, np.int32)

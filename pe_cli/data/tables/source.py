@@ -182,9 +182,11 @@ class Source:
         previous = b""
         while position < offset:
             data = self.read(position, min(CHUNK, offset - position))
-            both = previous + data
-            # a carriage return ends a line by itself unless a newline follows, which may be in the next chunk
-            line += data.count(b"\n") + both.count(b"\r") - both.count(b"\r\n") - both.endswith(b"\r")
+            line += data.count(b"\n")
+            if previous == b"\r" or b"\r" in data:
+                # it ends a line by itself unless a newline follows, which may be in the next chunk
+                both = previous + data
+                line += both.count(b"\r") - both.count(b"\r\n") - both.endswith(b"\r")
             last = max(data.rfind(b"\n"), data.rfind(b"\r"))
             begin = position + last + 1 if last >= 0 else begin
             previous, position = data[-1:], position + len(data)

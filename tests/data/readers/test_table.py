@@ -6,6 +6,7 @@ import codecs
 import gzip
 import json
 import os
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,8 @@ import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
 
+#: Python unpacks zstd by itself from 3.14 on.
+WITHOUT_ZSTD = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python unpacks zstd")
 ROWS = {"n": [1.5, -2.0, None, 1e-7], "word": ["x", "é 漢", None, "x"], "id": ["a,b", 'say "hi"', "two\nlines", "last"]}
 CSV = 'n,word,id\n1.5,x,"a,b"\n-2,é 漢,"say ""hi"""\n,NA,"two\nlines"\n1e-7,x,last\n'
 
@@ -482,6 +485,21 @@ def test_a_file_that_changes_while_it_is_read(read, tmp_path, change):
     with pytest.raises(PeError) as caught:
         table.cells("a").numbers()
     assert caught.value.code == ExitCode.DATA
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        pytest.param("t.parquet", b"PAR1", id="Parquet"),
+        pytest.param("t.arrow", b"ARROW1", id="Arrow"),
+        pytest.param("t.csv.zst", zstd(b"a\n1\n"), id="zstd", marks=WITHOUT_ZSTD),
+    ],
+)
+def test_what_needs_pyarrow_says_so(read, tmp_path, monkeypatch, name, content):
+    (tmp_path / name).write_bytes(content)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    error = failure(read, files=name)
+    assert "pip install 'pe-cli[tables]'" in error.hint
 
 
 def test_skip_that_leaves_nothing(read, tmp_path):
