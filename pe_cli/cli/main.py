@@ -19,8 +19,8 @@ PLUMBING = {"catalogue", "common", "completers", "layers_table", "main", "progre
 
 #: Commands in the order in which they are met; those that are in none are listed last.
 GROUPS = {
-    "Start": ("init", "check", "train"),
-    "Use a trained model": ("eval", "predict", "export"),
+    "Start": ("init", "data", "check", "train"),
+    "Use a trained model": ("eval", "predict", "serve", "generate", "export"),
     "Look at runs": ("runs", "report", "plot", "diff"),
     "Look inside": ("summary", "graph", "profile", "explain", "bench"),
     "Look up": ("ops", "schema", "devices", "completion"),

@@ -246,6 +246,10 @@ class Job:
             self._class_weights = class_weights(self.run, dataset, count)
         return self._class_weights
 
+    def feed(self, name: str) -> Feed:
+        """Return how a feed of the model is made of its field."""
+        return self._feed(name, "")
+
     def _feed(self, name: str, split: str) -> Feed:
         if split in self._made_up or name not in self.sources:
             return Feed(name)

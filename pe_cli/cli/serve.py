@@ -1,0 +1,66 @@
+"""pe serve: answers of a trained model over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pe_cli.cli.common import override_option, path_argument, path_option
+
+
+@click.command()
+@path_argument("target")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; another one serves other machines.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: a free one.")
+@click.option("--fetch", "fetches", multiple=True, metavar="NAME", help="A variable instead of the answer; may be given again.")
+@click.option("--max-body", type=click.IntRange(min=1), default=10_000_000, show_default=True, help="Bytes of a request.")
+@click.option("--queue", "waiting", type=click.IntRange(min=1), default=64, show_default=True, help="Requests that may wait.")
+@click.option("--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Rows that are answered together.")
+@click.option("--wait", type=click.FloatRange(min=0), default=2.0, show_default=True, help="Milliseconds that a batch waits for more.")
+@path_option("--checkpoint", metavar="FILE", help="Values: a run, a checkpoint, .safetensors or .npz.")
+@override_option
+def command(  # noqa: PLR0913, PLR0917 - one argument an option
+    target: Path,
+    host: str,
+    port: int,
+    fetches: tuple[str, ...],
+    max_body: int,
+    waiting: int,
+    batch: int,
+    wait: float,
+    checkpoint: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Answer JSON over HTTP until Ctrl-C.
+
+    TARGET is a run folder, a checkpoint in one, or a config with --checkpoint. POST /predict takes {"rows": [{"column": cell, ...}]}, one
+    row, a text, or a picture (Content-Type: image/...), and answers as pe predict does; GET / is a page to try it, /schema tells the
+    columns, /health how the server is. No data file is read. There is no password: whoever reaches the port may ask.
+    """
+    from pe_cli.cli.common import open_trained
+    from pe_cli.cli.progress import Quiet
+    from pe_cli.core.errors import PeError
+    from pe_cli.session.predictor import Predictor
+    from pe_cli.session.serving import Server, Service
+
+    job, values = open_trained(target, overrides, checkpoint, Quiet())
+    predictor = Predictor(job, fetches)
+    facts = {"model": job.run.model.name, "checkpoint": values}
+    service = Service(predictor, facts, body=max_body, waiting=waiting, batch=batch, patience=wait / 1000)
+    try:
+        server = Server((host, port), service)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise PeError(f"can't listen at {host}:{port}: {reason}", hint="choose another --port, or 0 for a free one") from None
+    shown = f"[{host}]" if ":" in host else host
+    click.echo(f"answers of {job.run.model.name} ({values}) at http://{shown}:{server.server_port}/, until Ctrl-C")
+    try:
+        server.serve_forever(poll_interval=0.2)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()
+        service.batcher.close()
+    found = service.health()
+    click.echo(f"{found['requests']:,} requests answered, {found['refused']:,} refused")
