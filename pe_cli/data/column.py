@@ -15,7 +15,9 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from pe_cli.core.encoding import Lane, Step
 from pe_cli.core.errors import PeError, Span
+from pe_cli.core.types import TensorType
 from pe_cli.data.cells import Cells, Table
 from pe_cli.data.fields import Field, Rows
 
@@ -125,6 +127,28 @@ class ColumnType(Generic[AnyOptions]):
             The same shape, in the units of the file.
         """
         return values
+
+    def lanes(self, name: str, options: AnyOptions, state: State, array: TensorType | None) -> tuple[Lane, ...] | None:
+        """Return `encode` as steps from raw cells, for models that other runtimes run; None where steps cannot say it.
+
+        Args:
+            name: of the column.
+            options: checked.
+            state: of `fit`.
+            array: type of a sample, where the column is a field of a file of arrays; None for cells.
+
+        Returns:
+            Values that are joined along their last axis.
+        """
+        return None
+
+    def tokenizer(self, options: AnyOptions, state: State) -> object:
+        """Return what makes texts of this column tokens, as JSON values; None for a column that has no tokens."""
+        return None
+
+    def units(self, options: AnyOptions, state: State) -> tuple[Step, ...]:
+        """Return `decode` of numbers as steps."""
+        return ()
 
 
 COLUMNS: dict[str, ColumnType[Any]] = {}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.core.encoding import Affine, Cast, Check, OneHot, Reshape, Step
 from pe_cli.core.errors import ExitCode, PeError, Span, did_you_mean
 from pe_cli.core.types import DTYPES, FLOATS, TensorType
 from pe_cli.data.dataset import Array
@@ -84,6 +85,35 @@ class Conversion:
             ) from None
         out = np.ascontiguousarray(out.reshape(len(indices), *self.target.shape))
         return out.copy() if copy and np.may_share_memory(out, values) else out
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return the conversion as steps, for models that other runtimes run; see `pe_cli.core.encoding`."""
+        feed, kind = self.feed, self.source
+        found: list[Step] = []
+
+        def cast(dtype: str) -> None:
+            nonlocal kind
+            if dtype != kind.dtype:
+                if kind.dtype in FLOATS and dtype in INTEGERS:
+                    found.append(Check("whole", f"feed '{self.name}': a value that is no {dtype}"))
+                found.append(Cast(dtype))
+                kind = TensorType(kind.shape, dtype)
+
+        if feed.dtype is not None:
+            cast(feed.dtype)
+        if feed.one_hot is not None:
+            cast("int64")
+            if self._scaled:
+                found.append(Affine((feed.scale,), (feed.shift,)))
+            said = f"feed '{self.name}': an index that one_hot: {feed.one_hot} has no place for"
+            found += [Check("index", said, feed.one_hot), OneHot(feed.one_hot, self.target.dtype)]
+            kind = TensorType(kind.shape, self.target.dtype)
+        elif self._scaled:
+            narrow = self.target.dtype == "float32" and kind.dtype in _NARROW
+            cast("int64" if self.target.dtype not in FLOATS else "float32" if narrow else "float64")
+            found.append(Affine((feed.scale,), (feed.shift,)))
+        cast(self.target.dtype)
+        return (*found, Reshape(self.target.shape))
 
     @property
     def _scaled(self) -> bool:

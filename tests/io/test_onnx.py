@@ -112,8 +112,9 @@ def test_the_command_writes_a_file_with_an_open_batch(tmp_path, monkeypatch):
     done = runner.invoke(cli, ["train", str(config), "-o", "train.epochs=1"])
     assert done.exit_code == 0, done.output
     (run,) = (tmp_path / "runs").iterdir()
-    done = runner.invoke(cli, ["export", str(run), "--onnx", "digits.onnx"])
+    done = runner.invoke(cli, ["export", str(run), "--onnx", "digits.onnx", "--raw"])
     assert done.exit_code == 0, done.output
+    assert "left out: image (scale 0.0625)" in done.output
     session = onnxruntime.InferenceSession("digits.onnx", providers=["CPUExecutionProvider"])
     (fed,) = session.get_inputs()
     assert fed.shape[0] == "batch"

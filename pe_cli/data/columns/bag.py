@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from pe_cli.core.encoding import TEXT, Count, Lane, Source
+from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnType as ColumnTypeOf
 from pe_cli.data.column import Context, State, column, selected
-from pe_cli.data.columns.category import ClassOptions, fit_classes, lookup, names_of, no_class
+from pe_cli.data.columns.category import ClassOptions, fit_classes, lookup, lookup_steps, names_of, no_class
 from pe_cli.data.fields import ArrayField, Rows, SequenceField
 from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.room import room
@@ -108,12 +110,23 @@ class Bag(ColumnTypeOf[BagOptions]):
         row = int(np.flatnonzero(holds[codes])[0])
         if not state["unknown"]:
             raise context.error(row, *no_class(state, word), name=source)
-        text = f"{count:,} categories of column '{context.name}' are no classes, such as '{word}' in row {row + 1}"
-        context.notes.append(f"{text}: they have the index of unknown values")
+        values = f"{count:,} value{'s' * (count > 1)} of column '{context.name}'"
+        context.notes.append(f"{values} with the index of unknown values: '{word}' in row {row + 1} is no class of the training rows")
 
     def classes(self, state: State) -> tuple[str, ...]:
         """Return the names of all indices."""
         return names_of(state)
+
+    def lanes(self, name: str, options: BagOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
+        """Return the same as steps, from cells that are split; see `ColumnType.lanes`."""
+        source = options.of or name
+        if options.encode == "ids":
+            said = f"the categories of all cells, one below the other (split at '{options.separator}'); an empty text for an empty cell"
+            return (Lane(Source(source, TensorType((1,), TEXT), said, raw=False), tuple(lookup_steps(state, source, 0))),)
+        width = len(names_of(state))
+        said = f"the categories of a cell (split at '{options.separator}'), and empty texts up to the longest of the batch"
+        steps = (*lookup_steps(state, source, width), Count(width, options.encode == "multi_hot"))
+        return (Lane(Source(source, TensorType((-1,), TEXT), said, raw=False), steps),)
 
 
 def _split(word: str, separator: str) -> list[str]:

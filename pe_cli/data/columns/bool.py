@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from pe_cli.core.encoding import TEXT, Cast, Check, Lane, Lookup, Source, Step
+from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
 from pe_cli.data.fields import ArrayField, Rows
 from pe_cli.data.fields import Field as FieldOf
@@ -73,6 +76,28 @@ class Bool(ColumnType[BoolOptions]):
     def classes(self, state: State) -> tuple[str, ...]:
         """Return false and true."""
         return ("false", "true")
+
+    def lanes(self, name: str, options: BoolOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
+        """Return the same as steps; see `ColumnType.lanes`."""
+        source = options.of or name
+        meaning = {text: i for i, texts in enumerate((options.no, options.yes)) for word in texts for text in _cases(word)}
+        missing = -1 if options.missing == "error" else int(options.missing)
+        steps: list[Step] = [
+            Lookup(tuple(meaning), tuple(meaning.values()), -1, missing),
+            Check("index", f"column '{source}': a cell that is neither true nor false", 2),
+        ]
+        if state["dtype"] != "int64":
+            steps.append(Cast(state["dtype"]))
+        said = f"{options.yes[0]} or {options.no[0]}" + ("" if missing < 0 else "; an empty text for a missing cell")
+        return (Lane(Source(source, TensorType((1,), TEXT), said), tuple(steps)),)
+
+
+def _cases(word: str) -> list[str]:
+    """Return a word in small and capital letters; in all mixtures of them where it is short."""
+    if len(word) > 8:
+        return list(dict.fromkeys([word, word.lower(), word.upper(), word.capitalize()]))
+    letters = [tuple(dict.fromkeys((letter.lower(), letter.upper()))) for letter in word]
+    return ["".join(chosen) for chosen in itertools.product(*letters)]
 
 
 def _read(options: BoolOptions, context: Context) -> NDArray[Any]:

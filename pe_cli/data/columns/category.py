@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from pe_cli.core.encoding import TEXT, Check, Lane, Lookup, OneHot, Source, Step
 from pe_cli.core.errors import did_you_mean
+from pe_cli.core.types import TensorType
 from pe_cli.data.cells import Codes
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
 from pe_cli.data.fields import ArrayField, Rows
@@ -134,6 +136,15 @@ class Category(ColumnType[CategoryOptions]):
         names = np.array(names_of(state), object)
         return names[np.clip(np.asarray(values, np.int64), 0, len(names) - 1)]
 
+    def lanes(self, name: str, options: CategoryOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
+        """Return the same as steps; see `ColumnType.lanes`."""
+        source = options.of or name
+        steps: list[Step] = lookup_steps(state, source, int(state["unknown"]) if state["missing"] else -1)
+        if options.encode == "one_hot":
+            steps.append(OneHot(len(names_of(state)), "float32"))
+        said = "one of its classes" + ("; an empty text for a missing cell" if state["missing"] else "")
+        return (Lane(Source(source, TensorType((1,), TEXT), said), tuple(steps)),)
+
 
 def fit_classes(
     options: ClassOptions, context: Context, words: list[str], counts: NDArray[np.int64], role: str | None
@@ -200,6 +211,25 @@ def lookup(state: State, words: list[str]) -> tuple[NDArray[np.int64], list[int]
     return np.maximum(np.array(found, np.int64), 0).reshape(-1), unknown
 
 
+def lookup_steps(state: State, source: str, missing: int, strict: bool = False) -> list[Step]:
+    """Return the look-up of one text as steps.
+
+    Args:
+        state: of the column.
+        source: column of the table.
+        missing: index of a missing cell; -1 where that is an error.
+        strict: other texts are errors, although there is an index for them.
+    """
+    first = first_class(state)
+    unknown = 0 if state["unknown"] and not strict else -1
+    indices = tuple(range(first, first + len(state["classes"])))
+    steps: list[Step] = [Lookup(tuple(state["classes"]), indices, unknown, missing)]
+    if unknown < 0 or missing < 0:
+        limit = max(len(names_of(state)), missing + 1)
+        steps.append(Check("index", f"column '{source}': a value that is not among the classes of training", limit))
+    return steps
+
+
 def _unknown(state: State, context: Context, source: str, found: Codes, unknown: list[int]) -> None:
     """Say which values are no classes.
 
@@ -213,8 +243,8 @@ def _unknown(state: State, context: Context, source: str, found: Codes, unknown:
         return
     word = found.words[found.codes[rows[0]]]
     if state["unknown"]:
-        text = f"{len(rows):,} cells of column '{context.name}' hold {len(unknown):,} values that are no classes"
-        context.notes.append(f"{text}, such as '{word}' in row {int(rows[0]) + 1}: they have the index of unknown values")
+        cells = f"{len(rows):,} cell{'s' * (len(rows) > 1)} of column '{context.name}'"
+        context.notes.append(f"{cells} with the index of unknown values: '{word}' in row {int(rows[0]) + 1} is no class of the training rows")
         return
     raise context.error(int(rows[0]), *no_class(state, word), name=source)
 

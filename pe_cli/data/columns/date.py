@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from pe_cli.core.encoding import Cast, Check, Fill, Lane, Source, Standardise, Step, Wave
+from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
 from pe_cli.data.fields import ArrayField, Rows
 from pe_cli.data.fields import Field as FieldOf
@@ -28,6 +30,19 @@ PARTS: dict[str, tuple[Callable[[datetime], float], float, float | None]] = {
     "hour": (lambda t: t.hour + t.minute / 60, 0, 24),
     "minute": (lambda t: t.minute, 0, 60),
     "second": (lambda t: t.second, 0, 60),
+}
+
+#: Part -> what a number is, for those who give it by itself.
+_SAID = {
+    "timestamp": "seconds since 1970-01-01 in UTC",
+    "year": "the year",
+    "month": "1 to 12",
+    "day": "day of the month, 1 to 31",
+    "weekday": "0 (Monday) to 6",
+    "dayofyear": "1 to 366",
+    "hour": "0 to 24, with minutes as its fraction",
+    "minute": "0 to 59",
+    "second": "0 to 59",
 }
 
 
@@ -104,6 +119,28 @@ class Date(ColumnType[DateOptions]):
         scaled = (values - np.array(state["shift"])) / np.array(state["divisor"])
         table = np.concatenate([scaled, np.zeros((1, scaled.shape[1]))]).astype(np.float32)
         return ArrayField(table[context.table.cells(options.of or context.name).codes().codes], "float32")
+
+    def lanes(self, name: str, options: DateOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
+        """Return one for each part, which is given as a number; see `ColumnType.lanes`."""
+        source = options.of or name
+        found, at = [], 0
+        for part in options.parts:
+            _, first, period = PARTS[part]
+            steps: list[Step] = []
+            if options.missing == "error":
+                steps.append(Check("finite", f"column '{source}': the cell is missing"))
+            if options.cyclic and period is not None:
+                steps.append(Wave(first, period))
+                at += 2
+            else:
+                steps.append(Standardise((state["shift"][at],), (state["divisor"][at],)))
+                at += 1
+            if options.missing == "zero":
+                steps.append(Fill(0.0))
+            said = _SAID[part] + ("; NaN for a missing cell" if options.missing == "zero" else "")
+            kind = TensorType((1,), "float64")
+            found.append(Lane(Source(source, kind, said, part, raw=False), (*steps, Cast("float32"))))
+        return tuple(found)
 
 
 def _columns(options: DateOptions) -> NDArray[np.bool_]:

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from pe_cli.core.encoding import Cast, ChannelsFirst, Lane, Source, Standardise, Step
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Field as FieldOf
@@ -153,6 +155,22 @@ class Image(ColumnType[ImageOptions]):
             options.layout == "hwc",
             None if survey.usable.all() else survey.usable,
         )
+
+    def lanes(self, name: str, options: ImageOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
+        """Return the same as steps, from pictures of the size that training had; see `ColumnType.lanes`."""
+        height, width = state["size"]
+        channels = CHANNELS[options.mode]
+        steps: list[Step] = []
+        if options.scale != "none":
+            shift = tuple(255 * value for value in state["mean"])
+            steps += [Cast("float32"), Standardise(shift, tuple(255 * value for value in state["std"]))]
+        if options.layout == "chw":
+            steps.append(ChannelsFirst())
+        said = f"pixels, decoded as {options.mode}, resized by '{options.resize}'"
+        if options.crop_from:
+            said += f" to {list(options.crop_from)}, the middle of it cut out"
+        kind = TensorType((height, width, channels), "uint8")
+        return (Lane(Source(options.of or name, kind, f"{said}: [height, width, channels]", raw=False), tuple(steps)),)
 
 
 def _open(

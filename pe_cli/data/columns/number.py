@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from pe_cli.core.encoding import Affine, Cast, Check, Clip, Fill, Lane, Source, Standardise, Step
 from pe_cli.core.errors import PeError, PeErrors
 from pe_cli.core.types import TensorType
 from pe_cli.data.cells import Numbers
@@ -132,6 +133,41 @@ class Number(ColumnType[NumberOptions]):
         found: NDArray[Any] = np.asarray(values, np.float64) * np.asarray(state["divisor"]) + np.asarray(state["shift"])
         return found
 
+    def lanes(self, name: str, options: NumberOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
+        """Return the same as steps; see `ColumnType.lanes`."""
+        return (number_lane(options.of or name, options.clip, state, array),)
+
+    def units(self, options: NumberOptions, state: State) -> tuple[Step, ...]:
+        """Return `decode` as steps; see `ColumnType.units`."""
+        return scaling(Affine, state["divisor"], state["shift"])
+
+
+def number_lane(source: str, clip: tuple[float, float] | None, state: State, array: TensorType | None = None) -> Lane:
+    """Return how a column's numbers are filled in, clipped and scaled, as steps."""
+    kind = array or TensorType((1,), "float64")
+    steps: list[Step] = [] if kind.dtype == "float64" else [Cast("float64")]
+    if array is not None and state["dtype"] == "int64":
+        return Lane(Source(source, kind, "an array, as in the file"), (Cast("int64"),))
+    if state["fill"] is not None:
+        steps.append(Fill(state["fill"]))
+    if array is None:
+        steps.append(Check("finite", f"column '{source}': the cell is missing"))
+    if clip is not None:
+        steps.append(Clip(*clip))
+    if state["dtype"] == "int64":
+        steps.append(Check("whole", f"column '{source}': no whole number"))
+    steps += scaling(Standardise, state["shift"], state["divisor"])
+    if state["dtype"] != "float64":
+        steps.append(Cast(state["dtype"]))
+    said = "an array, as in the file" if array else "a number" + ("; NaN for a missing cell" if state["fill"] is not None else "")
+    return Lane(Source(source, kind, said), tuple(steps))
+
+
+def scaling(step: type[Standardise | Affine], first: list[float], second: list[float]) -> tuple[Step, ...]:
+    """Return a step with two lists of numbers, or none where it would change nothing."""
+    zero, one = (first, second) if step is Standardise else (second, first)
+    return () if set(zero) == {0.0} and set(one) == {1.0} else (step(tuple(first), tuple(second)),)
+
 
 def numbers_of(context: Context, source: str) -> Numbers:
     """Return a column as numbers.
@@ -146,7 +182,8 @@ def numbers_of(context: Context, source: str) -> Numbers:
     row = int(found.bad[0])
     others = [f"row {int(r) + 1}: '{_short(cells.text(int(r)))}'" for r in found.bad[1:]]
     more = found.bad_count - 1
-    said = f"; {more:,} more cells are none either ({', '.join(others[:3])})" if more else ""
+    nor = "nor is 1 more cell" if more == 1 else f"nor are {more:,} more cells"
+    said = f", {nor} ({', '.join(others[:3])})" if more else ""
     raise context.error(
         row,
         f"'{_short(cells.text(row))}' is no finite number{said}",
@@ -234,6 +271,8 @@ def encode_numbers(options: NumberOptions, state: State, context: Context, sourc
             part[gone] = state["fill"]
         target = out[start : start + CHUNK, 0]
         if state["dtype"] == "int64":
+            if options.clip is not None:
+                np.clip(part, *options.clip, out=part)
             _check_whole(part, start, context, source)
             target[:] = part
         else:

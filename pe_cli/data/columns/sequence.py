@@ -8,9 +8,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from pe_cli.core.encoding import TEXT, Cast, Fill, Lane, Source, Standardise
+from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnType as ColumnTypeOf
 from pe_cli.data.column import Context, State, column, selected
-from pe_cli.data.columns.category import ClassOptions, fit_classes, lookup, names_of, no_class
+from pe_cli.data.columns.category import ClassOptions, fit_classes, lookup, lookup_steps, names_of, no_class
+from pe_cli.data.columns.number import scaling
 from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.fields import Rows, SequenceField
 
@@ -101,7 +104,8 @@ class Sequence(ColumnTypeOf[SequenceOptions]):
             raise context.error(int(np.flatnonzero(holds[found.codes])[0]), *no_class(state, names[unknown[0]]), name=source)
         if unknown:
             context.notes.append(
-                f"{len(unknown):,} items of column '{context.name}' are no classes, such as '{names[unknown[0]]}': they have index 0"
+                f"{len(unknown):,} value{'s' * (len(unknown) > 1)} of column '{context.name}' with the index of unknown values: "
+                f"'{names[unknown[0]]}' is no class of the training rows"
             )
         index = dict(zip(names, table.tolist(), strict=True))
         ids = [np.array([index[name] for name in items] or [0], np.int32) for items in texts]
@@ -110,6 +114,18 @@ class Sequence(ColumnTypeOf[SequenceOptions]):
     def classes(self, state: State) -> tuple[str, ...]:
         """Return the names of all indices; none for numbers."""
         return names_of(state) if state["classes"] else ()
+
+    def lanes(self, name: str, options: SequenceOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
+        """Return the same as steps, from cells that are split; see `ColumnType.lanes`."""
+        source = options.of or name
+        at = f"at '{options.separator}'" if options.separator else "at blanks"
+        last = f", its last {options.max_length} items" if options.max_length else ""
+        said = f"the items of all cells, one below the other (a cell is split {at}{last})"
+        if options.items == "category":
+            kind = Source(source, TensorType((1,), TEXT), f"{said}; an empty text for an empty cell", raw=False)
+            return (Lane(kind, tuple(lookup_steps(state, source, 0, options.unknown == "error"))),)
+        steps = (*scaling(Standardise, [state["shift"]], [state["divisor"]]), Fill(0.0), Cast("float32"))
+        return (Lane(Source(source, TensorType((1,), "float64"), f"{said}; NaN for an empty cell", raw=False), steps),)
 
 
 def _split(word: str, options: SequenceOptions) -> list[str]:

@@ -6,7 +6,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pe_cli.core.encoding import Lane
 from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
 from pe_cli.data.columns.number import (
     Finite,
@@ -17,6 +19,7 @@ from pe_cli.data.columns.number import (
     all_or_none,
     encode_numbers,
     fit_numbers,
+    number_lane,
     numbers_of,
 )
 from pe_cli.data.fields import ArrayField, Rows
@@ -78,6 +81,10 @@ class Vector(ColumnType[VectorOptions]):
                 errors.append(error)
         all_or_none(errors)
         return ArrayField(out, "float32")
+
+    def lanes(self, name: str, options: VectorOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
+        """Return one for each column; see `ColumnType.lanes`."""
+        return tuple(number_lane(source, options.clip, state["columns"][source]) for source in options.of)
 
 
 def _number(options: VectorOptions) -> NumberOptions:

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pe_cli import __version__
+from pe_cli.core.encoding import Around, Told, after
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import TensorType
 from pe_cli.graph.sequences import Sequences, resolve
+from pe_cli.io.onnx.around import ML, ML_OPSET, Surrounding
 from pe_cli.io.onnx.writer import Lists, Writer, discover
 from pe_cli.program.ir import Program, Variable
 from pe_cli.program.prune import prune
@@ -21,7 +25,7 @@ OPSET = 18
 #: Version of the file format that came with it.
 IR_VERSION = 8
 #: Numbers of element types in ONNX's files.
-ELEMENTS = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7, "bool": 9, "float64": 11}
+ELEMENTS = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7, "string": 8, "bool": 9, "float64": 11}
 #: Largest file that protobuf takes, bytes.
 MAX_BYTES = 2**31 - 1
 
@@ -31,7 +35,13 @@ def element_type(dtype: str) -> int:
     return ELEMENTS[dtype]
 
 
-def export(program: Program, values: Mapping[str, np.ndarray[Any, Any]], targets: Sequence[str], name: str) -> bytes:
+def export(
+    program: Program,
+    values: Mapping[str, np.ndarray[Any, Any]],
+    targets: Sequence[str],
+    name: str,
+    around: Around | None = None,
+) -> bytes:
     """Write what targets need as an ONNX model whose batch axis stays open.
 
     Args:
@@ -39,6 +49,7 @@ def export(program: Program, values: Mapping[str, np.ndarray[Any, Any]], targets
         values: of its persistable variables.
         targets: names of variables, the model's outputs.
         name: of the model.
+        around: the data's side, with its own outputs; the model takes its feeds and gives the targets when None.
 
     Returns:
         The file.
@@ -67,35 +78,55 @@ def export(program: Program, values: Mapping[str, np.ndarray[Any, Any]], targets
             raise
     held = {v.name: values[v.name] for v in block.vars.values() if v.persistable and v.name in values}
     read = {n for _, inputs, _, _ in lists.nodes for n in inputs} | set(targets)
-    model = _model(sequences, lists, {n: a for n, a in held.items() if n in read}, targets, name)
+    outputs = [Told(target, target) for target in targets]
+    side = Surrounding(
+        around or Around({}, tuple(outputs)), lists, {v.name: v.type for v in block.vars.values()}, _rows(sequences)
+    )
+    side.write()
+    model = _model(sequences, lists, {n: a for n, a in held.items() if n in read}, side, name)
     if model.ByteSize() > MAX_BYTES:
         raise PeError("the model is larger than 2 GiB, which an ONNX file cannot hold", code=ExitCode.DATA)
     onnx.checker.check_model(model, full_check=True)
     return bytes(model.SerializeToString())
 
 
-def _model(
-    sequences: Sequences, lists: Lists, held: Mapping[str, Any], targets: Sequence[str], name: str
-) -> onnx.ModelProto:
+def _rows(sequences: Sequences) -> dict[str, str]:
+    """Return the name of the first axis of everything that has sequences."""
+    offsets = {level: f"{name}_sequences_and_one" for name, levels in sequences.feeds.items() for level in levels}
+    return {name: f"{name}_rows" for name in (*sequences.feeds, *sequences.lods)} | offsets
+
+
+def _model(sequences: Sequences, lists: Lists, held: Mapping[str, Any], side: Surrounding, name: str) -> onnx.ModelProto:
     from onnx import helper, numpy_helper
 
     block = sequences.program.global_block()
-    offsets = {level: f"{name}_sequences_and_one" for name, levels in sequences.feeds.items() for level in levels}
-    rows = {name: f"{name}_rows" for name in (*sequences.feeds, *sequences.lods)} | offsets
+    rows = _rows(sequences)
 
-    def described(v: Variable) -> Any:
+    def described(v: Variable, name: str = "", kind: TensorType | None = None) -> Any:
         first = rows.get(v.name, "batch")
-        shape = [first if i == 0 and s < 0 else None if s < 0 else s for i, s in enumerate(v.shape)]
-        return helper.make_tensor_value_info(v.name, element_type(v.dtype), shape)
+        sizes = v.shape if kind is None else (-1, *kind.shape)
+        shape = [first if i == 0 and s < 0 else None if s < 0 else s for i, s in enumerate(sizes)]
+        return helper.make_tensor_value_info(name or v.name, element_type((kind or v.type).dtype), shape)
 
-    nodes = [
-        helper.make_node(kind, inputs, outputs, name=f"{kind}_{i}", **{k.rstrip("_"): v for k, v in attrs.items()})
-        for i, (kind, inputs, outputs, attrs) in enumerate(lists.nodes)
-    ]
-    tensors = [
-        numpy_helper.from_array(np.asarray(a, order="C"), n) for n, a in [*held.items(), *lists.constants.items()]
-    ]
-    inputs = [described(v) for v in block.vars.values() if v.is_data]
-    graph = helper.make_graph(nodes, name, inputs, [described(block.var(t)) for t in targets], tensors)
+    nodes = []
+    for i, (kind, ins, outs, attrs) in enumerate(lists.nodes):
+        given = {k.rstrip("_"): v for k, v in attrs.items() if k != "name"}
+        nodes.append(helper.make_node(kind, ins, outs, name=f"{attrs.get('name', kind)}_{i}", **given))
+    named = {side.inner(n): a for n, a in held.items()} | lists.constants
+    tensors = [numpy_helper.from_array(np.asarray(a, order="C"), n) for n, a in named.items()]
+    fed = {*side.around.feeds, *side.around.constants}
+    inputs = [helper.make_tensor_value_info(n, element_type(dtype), shape) for n, (dtype, shape) in side.inputs.items()]
+    inputs += [described(v) for v in block.vars.values() if v.is_data and v.name not in fed]
+    outputs = []
+    for one in side.around.outputs:
+        v = block.var(one.variable)
+        outputs.append(described(v, one.name, after(v.type.with_shape(*v.shape[1:]), one.steps) if one.steps else None))
+    graph = helper.make_graph(nodes, name, inputs, outputs, tensors)
     imports = [helper.make_opsetid("", OPSET)]
-    return helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION, producer_name="pe")
+    if any(attrs.get("domain") == ML for _, _, _, attrs in lists.nodes):
+        imports.append(helper.make_opsetid(ML, ML_OPSET))
+    made = helper.make_model(
+        graph, opset_imports=imports, ir_version=IR_VERSION, producer_name="pe", producer_version=__version__
+    )
+    helper.set_model_props(made, dict(side.around.facts))
+    return made

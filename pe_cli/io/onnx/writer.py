@@ -133,7 +133,8 @@ class Lists:
 
     def constant(self, value: np.ndarray[Any, Any]) -> str:
         """Return the name of a constant; equal ones are kept once."""
-        key = (str(value.dtype), value.shape, value.tobytes())
+        held = "\0".join(value.reshape(-1)).encode() if value.dtype == object else value.tobytes()
+        key = (str(value.dtype), value.shape, held)
         if key not in self._known:
             self._known[key] = f"const@{len(self._known)}"
             self.constants[self._known[key]] = value

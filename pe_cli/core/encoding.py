@@ -1,0 +1,293 @@
+"""How raw columns become a model's feeds, and its outputs what they mean, as plain values.
+
+Column types and feeds say it in these steps; what writes models for other runtimes (`pe_cli/io/onnx`) knows the steps alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pe_cli.core.types import TensorType
+
+#: Element type of texts; no variable of a program has it.
+TEXT = "string"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is done with a value; most steps keep its type."""
+
+    def after(self, kind: TensorType) -> TensorType:
+        """Return the type of one sample behind the step.
+
+        Args:
+            kind: before it.
+        """
+        return kind
+
+
+@dataclass(frozen=True)
+class Fill(Step):
+    """A number stands for NaN."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Clip(Step):
+    """Numbers outside are brought to the nearest limit."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Standardise(Step):
+    """(x - shift) / divisor, with one number for all elements or one for each of the last axis."""
+
+    shift: tuple[float, ...]
+    divisor: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Affine(Step):
+    """x * factor + shift, with one number for all elements or one for each of the last axis; of integers, whole numbers."""
+
+    factor: tuple[float, ...]
+    shift: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Check(Step):
+    """What does not hold ends the run with an error.
+
+    Args:
+        test: finite: neither NaN nor infinite; whole: no fraction; index: at least 0 and below `limit`.
+        said: the error, as what is wrong with the value.
+        limit: of an index.
+    """
+
+    test: Literal["finite", "whole", "index"]
+    said: str
+    limit: int = 0
+
+
+@dataclass(frozen=True)
+class Lookup(Step):
+    """A text becomes its index, int64.
+
+    Args:
+        words: texts that have an index.
+        indices: of each.
+        unknown: index of all other texts.
+        missing: index of the empty text, and of others that stand for a missing cell.
+    """
+
+    words: tuple[str, ...]
+    indices: tuple[int, ...]
+    unknown: int
+    missing: int
+
+    def after(self, kind: TensorType) -> TensorType:
+        """Return indices; see `Step.after`."""
+        return TensorType(kind.shape, "int64")
+
+
+@dataclass(frozen=True)
+class OneHot(Step):
+    """An index becomes a row of 0 and 1, along the last axis; an index outside becomes zeros."""
+
+    width: int
+    dtype: str
+
+    def after(self, kind: TensorType) -> TensorType:
+        """Return rows; see `Step.after`."""
+        shape = kind.shape[:-1] if kind.shape and kind.shape[-1] == 1 else kind.shape
+        return TensorType((*shape, self.width), self.dtype)
+
+
+@dataclass(frozen=True)
+class Count(Step):
+    """Indices of any number become a row that says how often each is there, float32; an index of `width` is none.
+
+    Args:
+        width: of the row.
+        once: 1 for every index that is there, however often.
+    """
+
+    width: int
+    once: bool
+
+    def after(self, kind: TensorType) -> TensorType:
+        """Return a row; see `Step.after`."""
+        return TensorType((self.width,), "float32")
+
+
+@dataclass(frozen=True)
+class Wave(Step):
+    """A number that comes around again becomes the sine and the cosine of 2 pi (x - first) / period."""
+
+    first: float
+    period: float
+
+    def after(self, kind: TensorType) -> TensorType:
+        """Return two numbers; see `Step.after`."""
+        return TensorType((*kind.shape[:-1], 2), kind.dtype)
+
+
+@dataclass(frozen=True)
+class Cast(Step):
+    """Another element type; of bool, whether the number is not 0."""
+
+    dtype: str
+
+    def after(self, kind: TensorType) -> TensorType:
+        """Return the same shape; see `Step.after`."""
+        return TensorType(kind.shape, self.dtype)
+
+
+@dataclass(frozen=True)
+class Reshape(Step):
+    """Another shape of a sample; every size is known."""
+
+    shape: tuple[int, ...]
+
+    def after(self, kind: TensorType) -> TensorType:
+        """Return the shape; see `Step.after`."""
+        return TensorType(self.shape, kind.dtype)
+
+
+@dataclass(frozen=True)
+class ChannelsFirst(Step):
+    """[height, width, channels] becomes [channels, height, width]."""
+
+    def after(self, kind: TensorType) -> TensorType:
+        """Return the other order; see `Step.after`."""
+        height, width, channels = kind.shape
+        return TensorType((channels, height, width), kind.dtype)
+
+
+@dataclass(frozen=True)
+class Best(Step):
+    """The index of the largest number of the last axis, int64 [1]."""
+
+    def after(self, kind: TensorType) -> TensorType:
+        """Return an index; see `Step.after`."""
+        return TensorType((*kind.shape[:-1], 1), "int64")
+
+
+@dataclass(frozen=True)
+class Above(Step):
+    """Index 1 for a number above the limit and 0 for others, int64."""
+
+    limit: float
+
+    def after(self, kind: TensorType) -> TensorType:
+        """Return an index; see `Step.after`."""
+        return TensorType(kind.shape, "int64")
+
+
+@dataclass(frozen=True)
+class Names(Step):
+    """An index becomes a text."""
+
+    words: tuple[str, ...]
+
+    def after(self, kind: TensorType) -> TensorType:
+        """Return texts; see `Step.after`."""
+        return TensorType(kind.shape, TEXT)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A raw value that a model is given.
+
+    Args:
+        column: of the table, or field of a file of arrays.
+        kind: type of one sample, `TEXT` for texts; of sequences, that of a row. A size of -1 takes any.
+        said: what it is, for people who feed it.
+        part: which part of the cell it is, where that is not the whole.
+        raw: whether it is the cell as it is in the file.
+    """
+
+    column: str
+    kind: TensorType
+    said: str
+    part: str = ""
+    raw: bool = True
+
+    @property
+    def name(self) -> str:
+        """What a model's input is called."""
+        return f"{self.column}.{self.part}" if self.part else self.column
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A raw value, and what becomes of it."""
+
+    source: Source
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def kind(self) -> TensorType:
+        """Type of one sample behind all steps."""
+        return after(self.source.kind, self.steps)
+
+
+@dataclass(frozen=True)
+class Fed:
+    """How a feed of a model is made.
+
+    Args:
+        lanes: joined along their last axis.
+        dtype: that lanes are joined in.
+        steps: what is done then.
+    """
+
+    lanes: tuple[Lane, ...]
+    dtype: str
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class Told:
+    """An output of a model with its data's side.
+
+    Args:
+        name: of the output.
+        variable: of the program.
+        steps: what is done with it.
+    """
+
+    name: str
+    variable: str
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class Around:
+    """The data's side of a model.
+
+    Args:
+        feeds: how they are made, by name; others stay inputs.
+        constants: feeds with one value for all samples: nested lists of numbers.
+        outputs: in order.
+        missing: texts that stand for a missing cell, besides the empty one.
+        facts: for other programs: name -> text.
+    """
+
+    feeds: Mapping[str, Fed]
+    outputs: tuple[Told, ...]
+    constants: Mapping[str, object] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def after(kind: TensorType, steps: tuple[Step, ...]) -> TensorType:
+    """Return the type of one sample behind some steps."""
+    for step in steps:
+        kind = step.after(kind)
+    return kind
