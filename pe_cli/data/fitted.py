@@ -1,7 +1,7 @@
 """What a run's columns have learned from the training rows: `data.json`, and the long lists of it in files beside.
 
-The state of every column, as JSON that people can read. A list of more than `LONG` texts lies in a file of its own
-(`vocabulary-<column>.json`), and `{"file": name}` stands in its place.
+The state of every column, as JSON that people can read. A list of more than `LONG` values lies in a file of its own
+(`vocabulary-<column>-<number>.json`), and `{"file": name}` stands in its place.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from pe_cli.data.column import ColumnOptions, ColumnType, State, discover
 
 FORMAT = 1
 NAME = "data.json"
-#: Texts of a list that stay in `data.json`.
+#: Values of a list that stay in `data.json`.
 LONG = 100
 #: Bytes of all files together that are read.
 LIMIT = 1 << 30
-_SAFE = re.compile(r"[^\w.-]+")
+_SAFE = re.compile(r"[^\w.-]+", re.ASCII)
+#: A list of plain values, which is written in one line.
+_SHORT = re.compile(r"\[[^\[\]{}\"]*\]")
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,8 @@ def _moved(value: Any, name: str, files: dict[str, bytes]) -> Any:
     if isinstance(value, dict):
         return {key: _moved(inner, name, files) for key, inner in value.items()}
     if isinstance(value, list) and len(value) > LONG:
-        file = f"vocabulary-{_SAFE.sub('-', name)[:80]}-{len(files)}.json"
+        kind = "vocabulary" if isinstance(value[0], str) else "numbers"
+        file = f"{kind}-{_SAFE.sub('-', name)[:80]}-{len(files)}.json"
         files[file] = _dumps(value, rows=True)
         return {"file": file}
     return value
@@ -156,14 +159,19 @@ def _column(name: str, value: Any, files: Mapping[str, bytes], where: str) -> Fi
 def _dumps(value: Any, rows: bool = False) -> bytes:
     if rows:
         return ("[\n" + ",\n".join(json.dumps(item, ensure_ascii=False) for item in value) + "\n]\n").encode()
-    return (json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False) + "\n").encode()
+    text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
+    return (_SHORT.sub(lambda found: " ".join(found[0].split()), text) + "\n").encode()
 
 
 def _loads(data: bytes, path: str) -> Any:
     try:
-        return json.loads(data)
+        return json.loads(data, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
         raise _error(f"{path}: not whole JSON: {error}", "take another checkpoint of the run") from None
+
+
+def _constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON value")
 
 
 def _error(message: str, hint: str | None) -> PeError:

@@ -1,0 +1,98 @@
+"""Columns of numbers, against scikit-learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
+
+from pe_cli.core.errors import ExitCode, PeError
+
+SCALERS = {"standard": StandardScaler, "minmax": MinMaxScaler, "robust": RobustScaler}
+CELLS = ["3", " 4.5 ", "-1e2", "", "7", "NA", "0.125", "12"]
+NUMBERS = np.array([[3, 4.5, -100, np.nan, 7, np.nan, 0.125, 12]]).T
+
+
+@pytest.mark.parametrize("missing", ["mean", "median"])
+@pytest.mark.parametrize("scale", list(SCALERS))
+def test_filled_and_scaled_as_scikit_learn_does(column, scale, missing):
+    rows = [0, 1, 2, 3, 4, 5]
+    found = column("number", CELLS, rows, scale=scale, missing=missing)
+    imputer = SimpleImputer(strategy=missing).fit(NUMBERS[rows])
+    scaler = SCALERS[scale]().fit(imputer.transform(NUMBERS[rows]))
+    np.testing.assert_allclose(found.encode(), scaler.transform(imputer.transform(NUMBERS)), rtol=1e-6)
+
+
+@given(values=st.lists(st.floats(-1e6, 1e6, width=32), min_size=2, max_size=40))
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_decode_undoes_the_scale(column, values):
+    found = column("number", values, scale="standard")
+    back = found.type.decode(found.options, found.state, found.encode())
+    np.testing.assert_allclose(back[:, 0], values, rtol=1e-4, atol=1e-4 * (np.ptp(values) + 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param({}, [1, 20, -30], id="as they are"),
+        pytest.param({"clip": [0.0, 10.0]}, [1, 10, 0], id="clipped"),
+        pytest.param({"clip": [0.0, 10.0], "scale": "minmax"}, [0.1, 1, 0], id="clipped, then scaled"),
+        pytest.param({"missing": 5.0}, [1, 20, -30], id="a value that fills nothing"),
+    ],
+)
+def test_values(column, options, expected):
+    np.testing.assert_allclose(column("number", [1, "20", -30.0], **options).encode()[:, 0], expected, rtol=1e-6)
+
+
+def test_only_training_rows_count(column):
+    found = column("number", [1, 3, 1000], [0, 1], scale="standard")
+    assert found.encode()[:, 0].tolist() == [-1, 1, 998]
+
+
+def test_a_constant_column_is_0_and_told(column):
+    found = column("number", [4, 4, 4], scale="standard")
+    assert found.encode().tolist() == [[0], [0], [0]]
+    assert found.notes == ["column 'c' is 4 in every training row: nothing can be learned from it"]
+
+
+def test_whole_numbers_for_an_integer_feed(column):
+    assert column("number", [3, 1], dtype_of_feed="int64").encode().dtype == np.int64
+    with pytest.raises(PeError, match=r"row 2, column 'c': '1\.5' is no whole number"):
+        column("number", [3, 1], dtype_of_feed="int64").encode([3, 1.5])
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        pytest.param(["1", "x", "2"], "row 2, column 'c': 'x' is no finite number", id="text"),
+        pytest.param(["1", "x", "y"], "'x' is no finite number, nor is 1 more cell (row 3: 'y')", id="several"),
+        pytest.param(["1", "inf"], "'inf' is no finite number", id="infinity"),
+        pytest.param(["1", "1_000"], "'1_000' is no finite number", id="underscores"),
+        pytest.param(["1", ""], "row 2, column 'c': the cell is missing", id="missing"),
+        pytest.param(["1", "", None], "row 2, column 'c': 2 cells are missing", id="several missing"),
+    ],
+)
+def test_bad_cells_are_told(column, cells, message):
+    with pytest.raises(PeError) as caught:
+        column("number", cells)
+    assert message in caught.value.message
+    assert caught.value.code == ExitCode.DATA
+    assert caught.value.hint
+
+
+def test_a_missing_cell_at_prediction_is_filled_as_declared(column):
+    found = column("number", [1, 2, 9], missing="median")
+    assert found.encode([None])[0, 0] == 2
+
+
+def test_missing_everywhere(column):
+    with pytest.raises(PeError, match="every training row misses this number"):
+        column("number", ["", ""], missing="mean")
+
+
+def test_too_large_for_float32(column):
+    with pytest.raises(PeError, match=r"row 1, column 'c': '1e39' is too large for float32"):
+        column("number", ["1e39", "1"]).encode()
