@@ -244,7 +244,8 @@ def _unknown(state: State, context: Context, source: str, found: Codes, unknown:
     word = found.words[found.codes[rows[0]]]
     if state["unknown"]:
         cells = f"{len(rows):,} cell{'s' * (len(rows) > 1)} of column '{context.name}'"
-        context.notes.append(f"{cells} with the index of unknown values: '{word}' in row {int(rows[0]) + 1} is no class of the training rows")
+        text = f"with the index of unknown values: '{word}' in row {int(rows[0]) + 1} is no class of the training rows"
+        context.notes.append(f"{cells} {text}")
         return
     raise context.error(int(rows[0]), *no_class(state, word), name=source)
 

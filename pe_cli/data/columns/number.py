@@ -200,9 +200,10 @@ def fit_numbers(options: NumberOptions, context: Context, values: NDArray[np.flo
     """Learn from the training rows' numbers, [rows], NaN where missing."""
     there = values[~np.isnan(values)]
     missing = len(values) - len(there)
-    if missing and options.missing == "error":
-        row = int(np.flatnonzero(np.isnan(context.table.cells(source).numbers().values))[0])
-        raise _is_missing(context, source, row, missing)
+    if options.missing == "error":  # of all rows: those of evaluation are encoded, too
+        gone = np.flatnonzero(np.isnan(context.table.cells(source).numbers().values))
+        if len(gone):
+            raise _is_missing(context, source, int(gone[0]), len(gone))
     if not len(there):
         raise context.error(0, "every training row misses this number", "leave the column out", source)
     fill = _fill(options, there)
