@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,7 +40,7 @@ class Exporting:
         read = prune(job.built.eval, self.targets).global_block().vars
         self.feeds = [name for name, v in read.items() if v.is_data and name in job.built.feeds]
         self._types = {name: TensorType(block.var(name).shape[1:], block.var(name).dtype) for name in self.feeds}
-        self._kinds: dict[str, TensorType] = {}
+        self._kinds: dict[str, tuple[str, TensorType]] = {}
 
     # --- what --raw leaves out ------------------------------------------------------------------------------------------
 
@@ -72,17 +72,28 @@ class Exporting:
         Raises:
             PeError: the data has to be looked into, and is not there; or a feed does not fit it.
         """
-        if not self.job.prepared.given and self._has_table():
-            self.job.prepared.fit()
+        if not self.job.prepared.given:
+            self._with_hint(self._fit)
         valued = [name for name in self.feeds if name not in self.job.sources]
         constants = {name: value for name, value in (self.job.constants() if valued else {}).items() if name in valued}
         fed = {name: self._fed(name) for name in self.feeds if name in self.job.sources}
         outputs = self._outputs()
         return Around(fed, outputs, constants, self._missing(), self._facts(fed, outputs, checkpoint))
 
-    def _has_table(self) -> bool:
-        data = self.job.run.data
-        return bool(data) and is_table(self.job.prepared.opened(next(iter(data))))
+    def _fit(self) -> None:
+        """Let columns learn, where the values come without what they have learned."""
+        if "train" in self.job.run.data and (self.job.prepared.wishes.columns or is_table(self.job.prepared.opened("train"))):
+            self.job.prepared.fit()
+
+    @staticmethod
+    def _with_hint(read: Callable[[], Any]) -> Any:
+        """Return what a function reads from the data; where that fails, say that a model alone needs none."""
+        try:
+            return read()
+        except PeError as error:
+            if error.code == ExitCode.DATA:
+                error.hint = _HINT
+            raise
 
     def _fed(self, name: str) -> Fed:
         """Return how a feed is made."""
@@ -103,8 +114,7 @@ class Exporting:
         plain = len(want.names) == 1 and replace(self.job.feed(feed), from_="") == Feed("")
         target = self._types[feed]
         if found is None:
-            kind = target if plain and target.known else self._field_type(column)
-            return (Lane(Source(column, kind, "as in the file")),)
+            return (Lane(Source(column, self._field_type(column), "as in the file")),)
         # a number by itself that fills a feed of more is an array in every sample
         wide = found.type == "number" and len(want.names) == 1 and target.size != 1 and self.job.feed(feed).one_hot is None
         array = self._field_type(found.sources[0]) if wide else None
@@ -121,25 +131,26 @@ class Exporting:
         return (Lane(Source(column, target, said, raw=False)),)
 
     def _apart(self, lane: Lane) -> Lane:
-        """Return a value under another name, where the column is read as another type elsewhere."""
-        before = self._kinds.setdefault(lane.source.name, lane.source.kind)
-        if before == lane.source.kind:
-            return lane
-        kind = lane.source.kind.dtype
-        return replace(lane, source=replace(lane.source, part="text" if kind == TEXT else kind))
+        """Return a value under another name, where its own is taken: the column is read as another type elsewhere, too."""
+        source = lane.source
+        known = (source.column, source.kind)
+        name = "text" if source.kind.dtype == TEXT else source.kind.dtype
+        while self._kinds.setdefault(source.name, known) != known:
+            source = replace(source, part=f"{lane.source.part}.{name}" if lane.source.part else name)
+            name += "_"
+        return replace(lane, source=source)
 
     def _field_type(self, name: str) -> TensorType:
         """Return the type of a sample of a field that holds arrays; the data is opened for that."""
         use = next((use for use in ("train", "eval", "test", "predict") if use in self.job.run.data), None)
-        try:
-            table = self.job.prepared.table(use) if use is not None else None
-        except PeError as error:
-            error.hint = _HINT
-            raise
-        array = table.cells(name).array() if table is not None and name in table.names else None
+        opened = None if use is None else self._with_hint(lambda: self.job.prepared.opened(use))
+        if opened is not None and not is_table(opened) and name in opened.fields:
+            kind: TensorType = opened.fields[name]
+            return kind
+        array = opened.cells(name).array() if opened is not None and is_table(opened) and name in opened.names else None
         dtype = None if array is None else field_dtype(array.dtype)
         if array is None or dtype is None:
-            raise PeError(f"the type of field '{name}' is not known without data", hint=_HINT, code=ExitCode.DATA)
+            raise PeError(f"the data has no field '{name}'", hint=_HINT, code=ExitCode.DATA)
         return TensorType(tuple(int(size) for size in array.shape[1:]), dtype)
 
     def _missing(self) -> tuple[str, ...]:

@@ -25,16 +25,14 @@ from pe_cli.session.job import Job
 
 ROOT = Path(pe_cli.__file__).parents[1]
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
+PICTURES = "{reader: synthetic, samples: 64, fields: {image: {shape: [28, 28]}, label: {shape: [], dtype: int64, classes: 10}}}"
 #: Overrides by config: pictures of 224x224 are smaller, and files of a Debian package are made up as they are.
 FEWER = {
     "[3, 224, 224]": [
         "model.args.side=64",
         "data.train={reader: synthetic, samples: 16, fields: {x: {shape: [3, 64, 64]}, y: {shape: [1], dtype: int64, classes: 9}}}",
     ],
-    "dataset-fashion-mnist": [
-        f"data.{use}={{reader: synthetic, samples: 64, fields: {{image: {{shape: [28, 28]}}, label: {{shape: [], dtype: int64, classes: 10}}}}}}"
-        for use in ("train", "eval")
-    ],
+    "dataset-fashion-mnist": [f"data.train={PICTURES}", f"data.eval={PICTURES}"],
 }
 
 
@@ -82,7 +80,7 @@ def given(job, around, use, rows):
 
 def raw(job, source, cells, rows):
     texts = [cells.text(row) for row in rows]
-    if source.part:
+    if source.part not in ("", "text"):
         return np.array([[moment(text, source.part)] for text in texts], np.float64)
     if source.kind.dtype == "uint8":
         pictures = job.prepared.field(job.prepared.table("train"), source.column, "train").pictures(rows)
@@ -146,3 +144,249 @@ def test_every_shipped_model_says_what_predict_says(path):
     job = trained(path, next((given for mark, given in FEWER.items() if mark in text), []))
     outputs = [v for v in job.built.fetches.values() if job.built.eval.global_block().var(v).shape[:1] == (-1,)]
     compare(job, "eval" if "eval" in job.run.data else "train", outputs or list(job.built.fetches.values()))
+
+
+MODEL = """\
+name: everything
+args: {width: 31}
+feeds:
+  x:    {shape: ["${width}"]}
+  job:  {shape: [1], dtype: int64}
+  size: {shape: [1], dtype: int64}
+  tags: {shape: [1], dtype: int64, lod_level: 1}
+  path: {shape: [1], lod_level: 1}
+  seen: {shape: [1], dtype: int64, lod_level: 1}
+  kind: {shape: [7]}
+  bias: {shape: [3], replicate: true}
+  y:    {shape: [1], dtype: int64}
+  cost: {shape: [1]}
+layers:
+  job_row:  {type: embedding, input: job, size: [20, 4]}
+  size_row: {type: embedding, input: size, size: [9, 4]}
+  tag_rows: {type: embedding, input: tags, size: [20, 4]}
+  tag_row:  {type: sequence_pool, input: tag_rows, pool_type: sum}
+  seen_rows: {type: embedding, input: seen, size: [20, 4]}
+  seen_row: {type: sequence_pool, input: seen_rows, pool_type: average}
+  path_row: {type: sequence_pool, input: path, pool_type: max}
+  all:      {type: concat, input: [x, job_row, size_row, tag_row, seen_row, path_row, kind], axis: 1}
+  shown:    {type: scale, x: all, scale: 1.0}
+  hidden:   {type: fc, input: all, size: 3, act: tanh}
+  logits:   {type: elementwise_add, x: hidden, y: bias}
+  prob:     {type: softmax, input: logits}
+  wrong:    {type: cross_entropy, input: prob, label: y}
+  estimate: {type: fc, input: hidden, size: 1}
+  square:   {type: square_error_cost, input: estimate, label: cost}
+  loss_a:   {type: mean, x: wrong}
+  loss_b:   {type: mean, x: square}
+  loss:     {type: elementwise_add, x: loss_a, y: loss_b}
+fetches: [loss, prob, estimate, shown]
+"""
+CONFIG = """\
+model: model.yaml
+data:
+  train: {reader: table, files: train.csv}
+  eval:  {reader: table, files: eval.csv}
+  columns:
+    age:    {type: number, missing: median, scale: standard}
+    pay:    {type: number, missing: 3.5, scale: robust, clip: [-10, 20]}
+    rate:   {type: number, scale: minmax, dtype: float64}
+    grade:  {type: number, of: size, scale: standard}
+    size:   {type: number, clip: [0, 8]}
+    both:   {type: vector, of: [rate, pay], missing: mean, scale: standard, clip: [-1, 4]}
+    job:    {type: category, min_count: 2}
+    flag:   {type: bool, missing: false}
+    made:   {type: date, parts: [timestamp, year, month, weekday, hour], missing: zero}
+    day:    {type: date, of: made, parts: [month], cyclic: false, missing: zero}
+    plan:   {type: category, of: size, encode: one_hot, classes: [1, 2, 3]}
+    hot:    {type: bag, of: tags}
+    counts: {type: bag, of: tags, encode: counts}
+    tags:   {type: bag, encode: ids, min_count: 2}
+    path:   {type: sequence, separator: "|", scale: standard}
+    seen:   {type: sequence, items: category, separator: "|"}
+    kind:   {type: number, missing: 0}
+    y:      {type: category}
+    cost:   {type: number, scale: standard}
+feeds:
+  x: [age, pay, rate, grade, both, flag, made, day, plan, hot, counts]
+  kind: {from: kind, dtype: int64, one_hot: 7, shift: -1}
+  bias: {value: [0.1, 0.2, -0.3]}
+train: {loss: loss, epochs: 1, batch_size: 16, optimizer: {type: SGD, learning_rate: 0.1}}
+executor: {devices: 1, seed: 1}
+"""
+JOBS = ["cook", "clerk", "smith", "baker"]
+TAGS = ["red", "green", "blue", "old"]
+
+
+def table(path, rows, seed, missing, new):
+    """Write a table with all kinds of columns; some cells are missing, and some hold what training never saw."""
+    draw = np.random.default_rng(seed)
+    lines = ["cost,tags,age,pay,rate,size,job,flag,made,path,seen,kind,y"]
+    for row in range(rows):
+        tags = "|".join(draw.choice(TAGS, draw.integers(1, 6)))
+        cells = {
+            "cost": f"{draw.normal(500, 90):.3f}", "tags": tags, "age": f"{draw.normal(40, 9):.2f}",
+            "pay": f"{draw.normal(5, 12):.3f}", "rate": f"{draw.uniform():.9f}", "size": str(row % 8 + 1),
+            "job": str(draw.choice(JOBS)), "flag": ["Yes", "no", "TRUE", "0"][row % 4],
+            "made": f"20{draw.integers(10, 26)}-{draw.integers(1, 13):02}-{draw.integers(1, 29):02}T{draw.integers(0, 24):02}:00:00",
+            "path": "|".join(f"{value:.2f}" for value in draw.normal(size=draw.integers(1, 5))),
+            "seen": "|".join(draw.choice(JOBS, draw.integers(1, 5))), "kind": str(row % 7 + 1), "y": f"class {row % 3}",
+        }  # fmt: skip
+        if missing and row % 5 == 0:
+            cells |= dict.fromkeys(["age", "pay", "job", "flag", "made", "tags", "path", "seen"], "")
+        if new and row % 5 == 1:
+            cells |= {"job": "pilot", "tags": "red|violet|violet", "seen": "cook|pilot"}
+        lines.append(",".join(cells.values()))
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def everything(tmp_path):
+    """Return the config of a model that reads a table with all kinds of columns."""
+    table(tmp_path / "train.csv", 48, 1, missing=True, new=False)
+    table(tmp_path / "eval.csv", 16, 2, missing=True, new=True)
+    (tmp_path / "model.yaml").write_text(MODEL)
+    (tmp_path / "run.yaml").write_text(CONFIG)
+    return tmp_path / "run.yaml"
+
+
+def test_all_kinds_of_columns_with_missing_and_unknown_cells_become_what_the_model_sees(everything):
+    # `shown` is what the model is fed, side by side: it says which column differs
+    session, _ = compare(trained(everything), "eval", ["prob", "estimate", "shown"], rtol=1e-6, atol=1e-6)
+    types = {i.name: i.type for i in session.get_inputs()}
+    assert types["age"] == types["made.month"] == "tensor(double)"
+    assert types["job"] == types["flag"] == types["tags"] == "tensor(string)"
+    assert (types["size"], types["size.text"]) == ("tensor(double)", "tensor(string)")
+    assert "bias" not in types, "a feed with one value in the config is part of the model"
+    assert "y" not in types, "labels are not asked for"
+    assert [o.name for o in session.get_outputs()] == ["prob", "prob_label", "estimate", "shown"]
+
+
+def fed(session, cells):
+    """Return the inputs of one row: those that are not said have a plain value."""
+    plain = {"tensor(double)": 1.0, "tensor(string)": "1"}
+    row = {"job": "cook", "flag": "yes", "made.weekday": 3.0, "kind": 1.0, "size": 2.0, "tags": "red", "seen": "cook"} | cells
+    found = {}
+    for one in session.get_inputs():
+        if "@LOD" in one.name:
+            found[one.name] = np.array([0, 1])
+        else:
+            found[one.name] = np.array([[row.get(one.name, plain[one.type])]], np.float64 if "double" in one.type else object)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        pytest.param({"rate": np.nan}, "column 'rate': the cell is missing", id="a missing number where missing: error"),
+        pytest.param({"flag": "maybe"}, "column 'flag': a cell that is neither true nor false", id="no truth value"),
+        pytest.param({"kind": 9.0}, "feed 'kind': an index that one_hot: 7 has no place for", id="an index that one_hot has no place for"),
+    ],
+)
+def test_what_predict_refuses_ends_the_run_with_the_columns_name(everything, cells, said):
+    session, _, _ = exported(trained(everything), ["prob"])
+    session.run(None, fed(session, {}))
+    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument) as caught:
+        session.run(None, fed(session, cells))
+    assert said in str(caught.value)
+
+
+def test_texts_that_the_reader_takes_for_missing_are_missing(everything):
+    session, _, _ = exported(trained(everything), ["shown"])
+    (empty,) = session.run(None, fed(session, {"job": ""}))
+    (written,) = session.run(None, fed(session, {"job": "N/A"}))
+    (unknown,) = session.run(None, fed(session, {"job": "pilot"}))
+    np.testing.assert_array_equal(empty, written)
+    assert not np.array_equal(empty, unknown)
+
+
+IDENTITY = """\
+name: identity
+feeds:
+  x: {shape: [2]}
+  y: {shape: [2]}
+layers:
+  same: {type: scale, x: x, scale: 1.0}
+  guess: {type: fc, input: same, size: 2}
+  error: {type: square_error_cost, input: guess, label: y}
+  loss: {type: mean, x: error}
+fetches: [loss, same]
+"""
+
+
+def identity(folder, feeds, columns="", model=IDENTITY):
+    """Write a config of a model that says what it is fed; x.npz has fields x and y, [4, 2]."""
+    np.savez(folder / "x.npz", x=np.array([[0, 1], [2, 3], [4, 5], [6, 7]], np.float32), y=np.zeros((4, 2), np.float32))
+    (folder / "model.yaml").write_text(model)
+    (folder / "run.yaml").write_text(
+        f"model: model.yaml\ndata:\n  train: {{reader: npz, file: x.npz}}\n{columns}feeds: {feeds}\n"
+        "train: {loss: loss, epochs: 1, batch_size: 4, optimizer: {type: SGD, learning_rate: 0.1}}\nexecutor: {devices: 1}\n"
+    )
+    job = Job.open(folder / "run.yaml")
+    job.initialise()
+    return job
+
+
+def said_by(job, x):
+    session, _, _ = exported(job, ["same"])
+    (found,) = session.run(["same"], {"x": x})
+    return found
+
+
+def test_scale_and_shift_of_a_feed_are_in_the_model(tmp_path):
+    job = identity(tmp_path, "{x: {from: x, scale: 2.0, shift: -1.0}}")
+    found = said_by(job, np.float32([[0, 1], [10, 0.5]]))
+    np.testing.assert_array_equal(found, [[-1, 1], [19, 0]])
+
+
+def test_a_column_of_a_file_of_arrays_is_scaled(tmp_path):
+    # means 3 and 4, deviations sqrt(5)
+    job = identity(tmp_path, "{}", "  columns: {x: {type: number, scale: standard}}\n")
+    found = said_by(job, np.float32([[3, 4], [8, 9]]))
+    np.testing.assert_allclose(found, [[0, 0], [5**0.5, 5**0.5]], rtol=1e-6)
+
+
+def test_arrays_that_are_gone_are_an_error_that_names_raw(tmp_path):
+    job = identity(tmp_path, "{x: {from: x, scale: 2.0}}")
+    (tmp_path / "x.npz").unlink()
+    with pytest.raises(PeError) as caught:
+        Exporting(job, ["same"]).around("somewhere")
+    assert caught.value.code == 3
+    assert "--raw" in caught.value.hint
+    assert Exporting(job, ["same"]).left_out() == ["x (scale 2.0)"]
+
+
+def test_an_output_that_is_called_as_a_column_is_an_error(tmp_path):
+    model = IDENTITY.replace("  x: {shape: [2]}", "  fed: {shape: [2]}").replace("x: x, scale", "x: fed, scale").replace("same", "x")
+    job = identity(tmp_path, "{fed: x}", model=model)
+    with pytest.raises(PeError, match="an output and a column of the data are called 'x'"):
+        exported(job, ["x"])
+
+
+def run(*words):
+    done = CliRunner().invoke(cli, list(map(str, words)))
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_the_command_writes_what_the_model_is_given_and_says_what_raw_leaves_out(everything, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("train", everything, "--quiet")
+    (folder,) = (tmp_path / "runs").iterdir()
+    for name in ("train.csv", "eval.csv"):
+        (tmp_path / name).unlink()
+    shown = run("export", folder, "--onnx", "m.onnx", "--fetch", "prob", "--fetch", "estimate")
+    assert "outputs prob, prob_label, estimate" in shown
+    assert "m.onnx.data.json: what is given for made.timestamp" in shown
+    facts = {prop.key: prop.value for prop in onnx.load("m.onnx").metadata_props}
+    assert facts["pe.version"] == pe_cli.__version__
+    assert facts["pe.checkpoint"].endswith("step-3")
+    assert json.loads(facts["pe.classes"]) == {"prob": ["class 0", "class 1", "class 2"]}
+    assert json.loads(facts["pe.inputs"])["made.month"]["meaning"] == "1 to 12; NaN for a missing cell"
+    assert json.loads(facts["pe.columns"])["job"] == {"type": "category", "options": {"min_count": 2}}
+    beside = json.loads(Path("m.onnx.data.json").read_text())
+    assert beside["columns"]["seen"]["state"]["classes"] == sorted(JOBS)
+    raw = run("export", folder, "--onnx", "raw.onnx", "--raw")
+    assert "kind (shift -1.0, one_hot 7, dtype int64, number kind)" in raw
+    assert "classes of prob; units of estimate" in raw
+    session = onnxruntime.InferenceSession("raw.onnx", providers=["CPUExecutionProvider"])
+    assert {i.name for i in session.get_inputs()} >= {"x", "job", "kind", "bias"}
