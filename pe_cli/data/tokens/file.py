@@ -1,0 +1,130 @@
+"""Tokenizers of `tokenizer.json` files, by the package `tokenizers`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.data.tokens.base import Encoder, Ids, Kind, State, Tokenizer
+from pe_cli.data.tokens.texts import Chunk
+
+#: Bytes of a file that is read, at most.
+LIMIT = 1 << 26
+#: Names of the padding token, where the file does not say.
+_PADDING = ("<pad>", "[PAD]", "<|padding|>", "<|endoftext|>")
+
+
+def read(path: Path, error: Callable[[str, str], PeError]) -> State:
+    """Return the state of a file: all of it, so that the checkpoint stands alone.
+
+    Args:
+        path: of a file that is there.
+        error: makes a data error of a message and a hint.
+
+    Raises:
+        PeError: it is too large, or no tokenizer.
+    """
+    _package()
+    size = path.stat().st_size
+    if size > LIMIT:
+        raise error(f"{path} has {size:,} bytes, and a tokenizer has {LIMIT:,} at most", "name a tokenizer.json")
+    try:
+        text = path.read_bytes().decode("utf-8")
+        value = json.loads(text)
+        if not isinstance(value, dict):
+            raise ValueError(f"it is a {type(value).__name__}")
+    except (ValueError, RecursionError) as failure:
+        raise error(f"{path} is no tokenizer.json: {failure}", "name the file that tokenizers' save() wrote") from None
+    if "model" not in value:
+        raise error(f"{path} is no tokenizer.json: it has no model", "name the file that tokenizers' save() wrote")
+    state: State = {"kind": "file", "lines": json.dumps(value, ensure_ascii=False, indent=0).split("\n")}
+    try:
+        FileTokens(state)
+    except PeError as failure:
+        raise error(f"{path}: {failure.message}", "save it again with the installed version of tokenizers") from None
+    return state
+
+
+def _package() -> Any:
+    try:
+        import tokenizers
+    except ImportError:
+        raise PeError(
+            "a tokenizer.json is read by the package tokenizers, which is not installed",
+            hint="pip install 'pe-cli[text]'",
+        ) from None
+    return tokenizers
+
+
+class FileTokens(Tokenizer):
+    """What a file says, by `tokenizers`; its ids are those of the file. Truncation and padding of the file are left out."""
+
+    kind: ClassVar[Kind] = "file"
+
+    def __init__(self, state: State) -> None:
+        package = _package()
+        text = "\n".join(state["lines"])
+        try:
+            self._tokens = package.Tokenizer.from_str(text)
+        except BaseException as failure:
+            # what its Rust code does not expect is no Exception
+            if isinstance(failure, (KeyboardInterrupt, SystemExit)):
+                raise
+            said = " ".join(str(failure).split())
+            raise PeError(f"tokenizers does not take it: {said}", code=ExitCode.DATA) from None
+        padding = self._tokens.padding
+        names = [padding["pad_token"]] if padding else []
+        self._tokens.no_padding()
+        self._tokens.no_truncation()
+        found = [self._tokens.token_to_id(name) for name in (*names, *_PADDING)]
+        self.padding = next((i for i in found if i is not None), 0)
+        model = json.loads(text)["model"]
+        unknown = model.get("unk_token") if isinstance(model, dict) else None
+        self.unknown = self._tokens.token_to_id(unknown) if isinstance(unknown, str) else None
+        # ids may have gaps
+        self.size = 1 + max(self._tokens.get_vocab(with_added_tokens=True).values(), default=0)
+
+    def bound(self, size: int, texts: int) -> int:
+        """Return how many ids texts have at most: normalisers may make a text longer, and templates add tokens."""
+        return 4 * size + 64 * texts
+
+    def worker(self) -> Encoder:
+        """Return what one thread encodes chunks with."""
+
+        def encode(chunk: Chunk, filled: int, most: int) -> Ids:
+            data = chunk.buffer[: chunk.size].tobytes()
+            bounds = chunk.ends.tolist()
+            texts = [data[bounds[i] : bounds[i + 1]].decode() for i in range(len(chunk))]
+            lists = [found.ids[:most] for found in self._tokens.encode_batch_fast(texts)]
+            lists = [ids + [self.padding] * (filled - len(ids)) for ids in lists]
+            flat = np.array([i for ids in lists for i in ids], np.int32)
+            ends = np.append(0, np.cumsum([len(ids) for ids in lists])).astype(np.int64)
+            return flat, ends, int((flat == self.unknown).sum()) if self.unknown is not None else 0
+
+        return encode
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids, as the file's decoder makes it; special tokens have none."""
+        text: str = self._tokens.decode(list(ids), skip_special_tokens=True)
+        return text
+
+    def pieces(self, ids: Sequence[int]) -> list[bytes]:
+        """Return what every id adds to the text before it."""
+        found, before = [], ""
+        for k in range(len(ids)):
+            text = self.decode(ids[: k + 1])
+            # the end of a text may change when a character becomes whole
+            keep = text.rstrip("\ufffd")
+            found.append(keep.removeprefix(before).encode())
+            before = keep if keep.startswith(before) else before
+        return found
+
+    def exported(self) -> dict[str, Any]:
+        """Return the file."""
+        found: dict[str, Any] = json.loads(self._tokens.to_str())
+        return found
