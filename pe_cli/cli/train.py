@@ -61,6 +61,13 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 @click.option(
     "--smoke", is_flag=True, help="Two small steps and one evaluation batch; makes up data that is not there."
 )
+@click.option(
+    "--folds",
+    type=click.IntRange(2, 100),
+    metavar="K",
+    help="Divide data.source into K parts, train K runs that each evaluate with another part, and report mean and deviation.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="With --folds: runs at a time.")
 @click.option("--quiet", is_flag=True, help="Print nothing but the last line.")
 @click.option("--live", is_flag=True, help="Serve a page with live curves, to this machine only, while it trains.")
 @click.option(
@@ -75,6 +82,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
     max_steps: int | None,
     init: Path | None,
     smoke: bool,
+    folds: int | None,
+    jobs: int,
     quiet: bool,
     live: bool,
     live_port: int | None,
@@ -93,6 +102,10 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
     if live_port is not None and not live:
         raise PeError("--live-port says where the live page is, and there is none", hint="add --live")
     path = _config(config, resume)
+    if folds is not None:
+        if resume is not None or init is not None or smoke or live or max_time is not None or max_steps is not None:
+            raise click.UsageError("--folds goes with -o, --jobs and --quiet only")
+        return _folds(path, overrides, folds, jobs, quiet)
     watcher = watch(quiet=quiet or smoke)
     try:
         observers = Observers([watcher])
@@ -115,6 +128,21 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
     elif result.stopped:
         job.team.linger()
     return ExitCode.STOPPED if result.stopped else ExitCode.DONE
+
+
+def _folds(config: Path, overrides: tuple[str, ...], count: int, jobs: int, quiet: bool) -> int:
+    """Train every fold and say what came of them; the first that failed gives its exit code to the whole."""
+    from pe_cli.cli.common import columns
+    from pe_cli.config.load import load_run
+    from pe_cli.session.folds import train_folds
+
+    found = train_folds(load_run(config, overrides), overrides, count, jobs, (lambda text: None) if quiet else click.echo)
+    click.echo(columns(found.rows(), right=range(1, 100)))
+    click.echo(f"{len(found.good)} of {count} folds -> {found.folder}")
+    for fold in found.folds:
+        if fold.error:
+            click.echo(f"fold {fold.number} failed: {fold.error}", err=True)
+    return next((fold.code for fold in found.folds if fold.error), ExitCode.DONE)
 
 
 def _live(config: Path, overrides: tuple[str, ...], port: int | None, say: Callable[[str], None]) -> Observer:
