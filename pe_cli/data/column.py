@@ -143,7 +143,7 @@ class ColumnType(Generic[AnyOptions]):
         return None
 
     def tokenizer(self, options: AnyOptions, state: State) -> object:
-        """Return what makes texts of this column tokens, as JSON values; None for a column that has no tokens."""
+        """Return what makes texts of this column tokens, as the values of a `tokenizer.json`; None for a column that has no tokens."""
         return None
 
     def units(self, options: AnyOptions, state: State) -> tuple[Step, ...]:

@@ -11,6 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 from click.testing import CliRunner
+from tokenizers import Tokenizer
 
 import pe_cli
 from pe_cli.cli.main import cli
@@ -360,6 +361,51 @@ def test_an_output_that_is_called_as_a_column_is_an_error(tmp_path):
     job = identity(tmp_path, "{fed: x}", model=model)
     with pytest.raises(PeError, match="an output and a column of the data are called 'x'"):
         exported(job, ["x"])
+
+
+TEXTS = """\
+name: texts
+feeds:
+  text:  {shape: [1], dtype: int64, lod_level: 1}
+  short: {shape: [4, 1], dtype: int64}
+  y:     {shape: [1], dtype: int64}
+layers:
+  rows:  {type: embedding, input: text, size: [300, 4]}
+  whole: {type: sequence_pool, input: rows, pool_type: sum}
+  parts: {type: embedding, input: short, size: [300, 4]}
+  flat:  {type: reshape, x: parts, shape: [-1, 16]}
+  all:   {type: concat, input: [whole, flat], axis: 1}
+  prob:  {type: fc, input: all, size: 2, act: softmax}
+  wrong: {type: cross_entropy, input: prob, label: y}
+  loss:  {type: mean, x: wrong}
+fetches: [loss, prob]
+"""
+
+
+@pytest.mark.parametrize("tokens", ["words", "characters", "bpe"])
+def test_texts_go_through_the_tokenizer_in_the_metadata(tmp_path, tokens):
+    (tmp_path / "model.yaml").write_text(TEXTS)
+    (tmp_path / "texts.csv").write_text("text,y\nthe cat sat,a\nthe dog sat down,b\na CAT and a dog,a\nno dog,b\n")
+    size = "size: 280, " if tokens == "bpe" else ""
+    (tmp_path / "run.yaml").write_text(
+        "model: model.yaml\ndata:\n  train: {reader: table, files: texts.csv}\n  columns:\n"
+        f"    text: {{type: text, tokens: {tokens}, {size}min_count: 1, lower: true}}\n"
+        f"    short: {{type: text, of: text, tokens: {tokens}, {size}min_count: 1, length: 4}}\n    y: {{type: category}}\n"
+        "train: {loss: loss, epochs: 1, batch_size: 4, optimizer: {type: SGD, learning_rate: 0.1}}\nexecutor: {devices: 1, seed: 1}\n"
+    )
+    job = trained(tmp_path / "run.yaml")
+    session, _, data = exported(job, ["prob"])
+    facts = {prop.key: prop.value for prop in onnx.load_from_string(data).metadata_props}
+    known = {name: Tokenizer.from_str(json.dumps(value)) for name, value in json.loads(facts["pe.tokenizer"]).items()}
+    texts = ["the cat sat", "the dog sat down", "a CAT and a dog", "no dog"]
+    whole = [known["text"].encode(text).ids for text in texts]
+    short = np.array([(known["short"].encode(text).ids + [0] * 4)[:4] for text in texts])
+    names = [i.name for i in session.get_inputs()]
+    values = {"text": np.concatenate(whole)[:, None], "text@LOD0": np.append(0, np.cumsum([len(ids) for ids in whole]))}
+    fed = {name: values.get(name, short).astype(np.int64) for name in names}
+    found = session.run(["prob"], fed)[0]
+    wanted = next(iter(job.predict("train", ["prob"])))["prob"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 def run(*words):

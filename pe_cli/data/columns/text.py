@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from pe_cli.core.encoding import Lane, Source
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import TensorType
 from pe_cli.data.cells import Strings
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column
 from pe_cli.data.fields import ArrayField, Rows, SequenceField
@@ -148,6 +150,25 @@ class Text(ColumnType[TextOptions]):
         if options.length is None:
             return SequenceField(found.ids[:, None], found.offsets, "int64")
         return ArrayField(_padded(found.ids, found.offsets, options.length, tokens.padding, context.name), "int64")
+
+    def lanes(self, name: str, options: TextOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
+        """Return the ids as they are: what makes them is in `tokenizer`; see `ColumnType.lanes`."""
+        from pe_cli.data.tokens.base import open_tokens
+
+        padding = open_tokens(state["tokens"]).padding
+        if options.length is not None:
+            said = f"ids of a text's first {options.length} tokens, as the tokenizer makes them, filled up by {padding}"
+        else:
+            first = f", the first {options.max_length} of each" if options.max_length else ""
+            said = f"ids of the tokens of all texts{first}, one below the other, as the tokenizer makes them; {padding} for a text without one"
+        kind = TensorType((options.length or 1,), "int64")
+        return (Lane(Source(options.of or name, kind, said, raw=False)),)
+
+    def tokenizer(self, options: TextOptions, state: State) -> object:
+        """Return the tokenizer as the values of a `tokenizer.json`; see `ColumnType.tokenizer`."""
+        from pe_cli.data.tokens.base import open_tokens
+
+        return open_tokens(state["tokens"]).exported()
 
     def _unknown(
         self,
