@@ -194,6 +194,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "run file": lambda: keys(sections.RunFile),
     "model": lambda: keys(sections.ModelSection),
     "data": lambda: keys(sections.DataSection),
+    "data keys": lambda: keys(sections.DataSections),
+    "split": lambda: keys(sections.SplitSection),
     "feeds": lambda: keys(sections.FeedSection),
     "train": lambda: keys(sections.TrainSection),
     "ema": lambda: keys(sections.EmaSection),
