@@ -160,7 +160,7 @@ class Text(ColumnType[TextOptions]):
             said = f"ids of a text's first {options.length} tokens, as the tokenizer makes them, filled up by {padding}"
         else:
             first = f", the first {options.max_length} of each" if options.max_length else ""
-            said = f"ids of the tokens of all texts{first}, one below the other, as the tokenizer makes them; {padding} for a text without one"
+            said = f"ids of all texts' tokens{first}, one below the other, as the tokenizer makes them; {padding} for a text without one"
         kind = TensorType((options.length or 1,), "int64")
         return (Lane(Source(options.of or name, kind, said, raw=False)),)
 
