@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pe_cli.core.encoding import Affine, Cast, Check, Clip, Fill, Lane, Source, Standardise, Step
 from pe_cli.core.errors import PeError, PeErrors
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.data.cells import Numbers
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
 from pe_cli.data.dataset import Array
@@ -71,28 +71,45 @@ class ScaledField:
 
     Args:
         values: [rows, *shape].
-        shift, divisor: one number, or one for every element of the last axis.
-        fill: stands for NaN; None leaves NaN.
-        dtype: of the field.
+        state: of the column.
+        clip: smallest and largest value, before scaling.
+        context: of the column, for messages.
+        source: column of the table.
     """
 
     sequences = False
 
-    def __init__(self, values: Array, state: State, clip: tuple[float, float] | None) -> None:
-        self.values, self._state, self._clip = values, state, clip
+    def __init__(self, values: Array, state: State, clip: tuple[float, float] | None, context: Context, source: str) -> None:
+        self.values, self._state, self._clip, self._context, self._source = values, state, clip, context, source
         self.type = TensorType(tuple(int(n) for n in values.shape[1:]), state["dtype"])
 
     def __len__(self) -> int:
         return len(self.values)
 
     def take(self, rows: Rows) -> tuple[Array, None]:
-        """Return copies of some samples, scaled; see `Field.take`."""
+        """Return copies of some samples, scaled; see `Field.take`.
+
+        Raises:
+            PeError: DATA; NaN where nothing stands for it, or a fraction in a column of whole numbers.
+        """
         found = self.values[rows]
-        if self.type.dtype == "int64":
+        whole = self.type.dtype == "int64"
+        if whole and found.dtype.kind in "iub" and self._clip is None:
             return np.ascontiguousarray(found, np.int64), None
+        wide = found.astype(np.float64)
+        if self._state["fill"] is None and found.dtype.kind == "f":
+            self._check(rows, np.isnan(wide), found, "is missing", "set missing: mean, or a number")
         out = np.empty(found.shape, self.type.numpy)
-        apply_scale(found.astype(np.float64), self._state, self._clip, out)
+        apply_scale(wide, self._state, self._clip, out)
+        if whole:
+            self._check(rows, wide != np.rint(wide), wide, "is no whole number", "set dtype: float32 on the column")
         return out, None
+
+    def _check(self, rows: Rows, bad: NDArray[np.bool_], found: Array, said: str, hint: str) -> None:
+        if bad.any():
+            first = int(np.flatnonzero(bad.reshape(len(rows), -1).any(axis=1))[0])
+            value = found[first][bad[first]].reshape(-1)[0] if found.ndim > 1 else found[first]
+            raise self._context.error(int(rows[first]), f"{value} {said}", hint, self._source)
 
 
 @column
@@ -123,7 +140,7 @@ class Number(ColumnType[NumberOptions]):
         source = options.of or context.name
         array = context.table.cells(source).array()
         if array is not None:
-            return ScaledField(array, state, options.clip)
+            return ScaledField(array, state, options.clip, context, source)
         out = room((len(context.table), 1), state["dtype"], f"column '{context.name}'")
         encode_numbers(options, state, context, source, out)
         return ArrayField(out, state["dtype"])
@@ -146,11 +163,11 @@ def number_lane(source: str, clip: tuple[float, float] | None, state: State, arr
     """Return how a column's numbers are filled in, clipped and scaled, as steps."""
     kind = array or TensorType((1,), "float64")
     steps: list[Step] = [] if kind.dtype == "float64" else [Cast("float64")]
-    if array is not None and state["dtype"] == "int64":
+    if kind.dtype not in FLOATS and state["dtype"] == "int64" and clip is None:
         return Lane(Source(source, kind, "an array, as in the file"), (Cast("int64"),))
     if state["fill"] is not None:
         steps.append(Fill(state["fill"]))
-    if array is None:
+    if kind.dtype in FLOATS:
         steps.append(Check("finite", f"column '{source}': the cell is missing"))
     if clip is not None:
         steps.append(Clip(*clip))

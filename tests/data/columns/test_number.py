@@ -10,6 +10,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.data.arrays import DatasetTable
+from pe_cli.data.column import Context, discover
+from pe_cli.data.dataset import ArrayDataset
+from pe_cli.data.origin import Origin
 
 SCALERS = {"standard": StandardScaler, "minmax": MinMaxScaler, "robust": RobustScaler}
 CELLS = ["3", " 4.5 ", "-1e2", "", "7", "NA", "0.125", "12"]
@@ -96,3 +100,46 @@ def test_missing_everywhere(column):
 def test_too_large_for_float32(column):
     with pytest.raises(PeError, match=r"row 1, column 'c': '1e39' is too large for float32"):
         column("number", ["1e39", "1"]).encode()
+
+
+@pytest.fixture
+def arrays(tmp_path):
+    """Fit a number column of an array: arrays(values, scale="standard")."""
+
+    def make(values, later=None, **options):
+        origin = Origin(tmp_path, None)
+        both = (values, values if later is None else later)
+        tables = [DatasetTable(ArrayDataset({"c": np.asarray(value)}, origin), origin) for value in both]
+        kind = discover()["number"]
+        chosen = kind.options.model_validate(options)
+        state = kind.fit(chosen, Context(tables[0], "c"), None)
+        return kind.encode(chosen, state, Context(tables[1], "c"))
+
+    return make
+
+
+def test_arrays_are_scaled_by_feature_as_scikit_learn_does(arrays):
+    values = np.random.default_rng(1).normal(3, 2, (20, 4)).astype(np.float32)
+    found, _ = arrays(values, scale="standard").take(np.arange(20))
+    np.testing.assert_allclose(found, StandardScaler().fit_transform(values.astype(np.float64)), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("later", "options", "message"),
+    [
+        pytest.param([[1.0], [np.nan]], {"scale": "standard"}, "nan is missing", id="NaN where nothing stands for it"),
+        pytest.param([[1.0], [2.5]], {"dtype": "int64"}, "2.5 is no whole number", id="a fraction among whole numbers"),
+    ],
+)
+def test_what_an_array_cannot_hold(arrays, later, options, message):
+    field = arrays([[1.0], [4.0]], later, **options)
+    assert field.take(np.array([0]))[0].shape == (1, 1)
+    with pytest.raises(PeError) as caught:
+        field.take(np.array([0, 1]))
+    assert caught.value.code == ExitCode.DATA
+    assert f"sample 1 of field 'c': {message}" in str(caught.value)
+
+
+def test_whole_numbers_are_clipped(column, arrays):
+    assert column("number", [-3, 2, 9], clip=[0, 5], dtype="int64").encode()[:, 0].tolist() == [0, 2, 5]
+    assert arrays([[-3], [2], [9]], clip=[0, 5], dtype="int64").take(np.arange(3))[0][:, 0].tolist() == [0, 2, 5]
