@@ -155,8 +155,10 @@ class SplitSection(Section):
     time: Name | None = Field(
         default=None, description="column of moments or numbers: the earliest rows train, the latest test"
     )
-    order: Literal["random", "position"] = Field(
-        default="random", description="random: drawn by the seed; position: as stored, the last rows test"
+    order: Literal["random", "position"] | None = Field(
+        default=None,
+        description="random: drawn by the seed; position: as stored, the last rows test; "
+        "random when absent, but position for the blocks of a text",
     )
     folds: Annotated[int, Field(strict=True, ge=2, le=100)] | None = Field(
         default=None, description="number of parts of equal size that take turns as evaluation; instead of eval"

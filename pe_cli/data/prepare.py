@@ -398,9 +398,18 @@ class TableDataset:
     def __init__(self, prepared: Prepared, table: Table, rows: Rows | None, use: str) -> None:
         self.prepared, self.table, self.rows, self.use = prepared, table, rows, use
         self._all: FieldDataset | None = None
+        self._made: tuple[Table, Rows | None] | None = None
 
     def __len__(self) -> int:
-        return len(self.table) if self.rows is None else len(self.rows)
+        table, rows = self._samples()
+        return len(table) if rows is None else len(rows)
+
+    def _samples(self) -> tuple[Table, Rows | None]:
+        """Return the table whose rows are samples, and which: a table may make its samples of rows once its columns are fitted."""
+        if self._made is None:
+            regroup = getattr(self.table, "regroup", None)
+            self._made = (self.table, self.rows) if regroup is None else (regroup(self.rows, self.prepared.fit()), None)
+        return self._made
 
     def only(self, wanted: Sequence[Wanted]) -> FieldDataset:
         """Return the samples with some fields.
@@ -408,8 +417,9 @@ class TableDataset:
         Raises:
             PeError: DATA; see `Prepared.encoded`.
         """
-        fields = self.prepared.encoded(self.table, wanted, self.use)
-        return FieldDataset(fields, self.rows, self.prepared.classes(fields))
+        table, rows = self._samples()
+        fields = self.prepared.encoded(table, wanted, self.use)
+        return FieldDataset(fields, rows, self.prepared.classes(fields))
 
     def _whole(self) -> FieldDataset:
         if self._all is None:

@@ -70,7 +70,7 @@ def split_rows(table: Table, rows: Rows, section: SplitSection) -> Parts:
 
 def _divide(table: Table, rows: Rows, section: SplitSection, shares: list[float], what: str) -> list[Rows]:
     """Return a part for every share, and the rest."""
-    if section.order == "position":
+    if _by_position(table, section):
         return _cut(rows, np.arange(len(rows)), shares)
     if section.time is not None:
         times = _times(table, section.time, section)[rows]
@@ -91,6 +91,13 @@ def _divide(table: Table, rows: Rows, section: SplitSection, shares: list[float]
         start += quota
     rest = [s[b:] for s, b in zip(strata, start, strict=True)]
     return [*parts, np.sort(rows[np.concatenate(rest)])]
+
+
+def _by_position(table: Table, section: SplitSection) -> bool:
+    """Return whether rows are cut as they are stored: that is asked for, or nothing is and neighbouring rows belong together."""
+    if section.order is not None or section.stratify is not None or section.group is not None or section.time is not None:
+        return section.order == "position"
+    return bool(getattr(table, "contiguous", False))
 
 
 def _taken(rows: Rows, order: NDArray[np.int64], shares: list[float]) -> list[Rows]:
@@ -156,7 +163,7 @@ def _folds(table: Table, rows: Rows, section: SplitSection) -> list[Rows]:
             filled[fold_of[group]] += sizes[group]
         found = fold_of[codes + 1]
         return [rows[found == i] for i in range(count)]
-    order = np.arange(len(rows)) if section.order == "position" else permutation(key, len(rows))
+    order = np.arange(len(rows)) if _by_position(table, section) else permutation(key, len(rows))
     if section.time is not None:
         order = np.argsort(_times(table, section.time, section)[rows], kind="stable")
     if section.stratify is not None:

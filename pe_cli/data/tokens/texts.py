@@ -29,13 +29,13 @@ Words64 = NDArray[np.int64]
 def _native(name: str) -> Callable[[int], None]:
     """Return a kernel, compiled at the first need."""
     from pe_cli.devices.pool import native_function
-    from pe_cli.kernels import csv, pairs, tokens
+    from pe_cli.kernels import csv, lines, pairs, tokens
 
-    return native_function(next(getattr(module, name) for module in (tokens, pairs, csv) if hasattr(module, name)))
+    return native_function(next(getattr(module, name) for module in (tokens, pairs, lines, csv) if hasattr(module, name)))
 
 
 def call(name: str, *arguments: int | NDArray[Any]) -> None:
-    """Call a kernel of tokens or pairs; arrays are passed by address."""
+    """Call a kernel that works on texts; arrays are passed by address."""
     record = np.array([a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments], np.int64)
     _native(name)(record.ctypes.data)
 

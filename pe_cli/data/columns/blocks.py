@@ -1,0 +1,77 @@
+"""Blocks: samples of equal length that a long text is cut into."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from pe_cli.core.errors import PeError
+from pe_cli.data.blocks import BlockTable
+from pe_cli.data.column import ColumnType, Context, State, column
+from pe_cli.data.columns.text import FileOptions, LearnedTokens, TokenOptions, fit_tokens
+from pe_cli.data.fields import Field as FieldOf
+from pe_cli.data.fields import Rows
+
+#: The column of a text that is cut into pieces.
+TEXT = "text"
+
+
+class BlocksOptions(TokenOptions):
+    """Options of block columns."""
+
+    tokens: Literal["words", "characters", "bpe"] | FileOptions = Field(
+        "characters",
+        description="what a token is; `{file: tokenizer.json}` takes the tokenizer of a file (pip install 'pe-cli[text]')",
+    )
+    of: str | None = Field(None, description="column of blocks whose tokens these are, too")
+    shift: Annotated[int, Field(strict=True, ge=0, le=1)] = Field(
+        0, description="0: the tokens of a block; 1: the token behind each of them, which the model is to predict"
+    )
+
+    @model_validator(mode="after")
+    def _one_tokenizer(self) -> BlocksOptions:
+        given = [name for name in ("tokens", "size", "min_count", "lower") if name in self.model_fields_set]
+        if self.of is not None and given:
+            raise ValueError(f"{given[0]} is said by the column '{self.of}': leave it out here")
+        return self
+
+
+class BlocksState(BaseModel):
+    """What a column of blocks has learned: its tokens, or nothing where those of another column are its own."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    tokens: LearnedTokens | None = None
+
+
+@column
+class Blocks(ColumnType[BlocksOptions]):
+    """Tokens of a block of a long text, int64 [blocks], for a language model; for the reader `text` with `blocks`.
+
+    The reader declares `tokens`, and `next` with the token behind each of them; the config may say how tokens are learned.
+    """
+
+    name = "blocks"
+    options = BlocksOptions
+    learned = BlocksState
+
+    def sources(self, name: str, options: BlocksOptions) -> tuple[str, ...]:
+        """Return the column of the table that it reads."""
+        return (TEXT,)
+
+    def fit(self, options: BlocksOptions, context: Context, rows: Rows | None) -> State:
+        """Learn the tokens."""
+        if not hasattr(context.table, "regroup"):
+            raise PeError(
+                f"column '{context.name}': only the reader text cuts a text into blocks",
+                at=context.at,
+                hint="source: {reader: text, files: FILE, blocks: 64}, or type: text for one text per row",
+            )
+        return {} if options.of else {"tokens": fit_tokens(options, context, TEXT, rows)}
+
+    def encode(self, options: BlocksOptions, state: State, context: Context) -> FieldOf:
+        """Return the blocks."""
+        table = context.table
+        assert isinstance(table, BlockTable), "blocks are made of a table by its regroup"
+        return table.blocks(options.shift)
