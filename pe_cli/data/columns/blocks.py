@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from pe_cli.core.encoding import Lane, Source
 from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
 from pe_cli.data.blocks import BlockTable
 from pe_cli.data.column import ColumnType, Context, State, column
 from pe_cli.data.columns.text import FileOptions, LearnedTokens, TokenOptions, fit_tokens
@@ -38,10 +40,11 @@ class BlocksOptions(TokenOptions):
 
 
 class BlocksState(BaseModel):
-    """What a column of blocks has learned: its tokens, or nothing where those of another column are its own."""
+    """What a column of blocks has learned: its tokens, which are absent where those of another column are its own."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    length: Annotated[int, Field(ge=1)]
     tokens: LearnedTokens | None = None
 
 
@@ -62,16 +65,31 @@ class Blocks(ColumnType[BlocksOptions]):
 
     def fit(self, options: BlocksOptions, context: Context, rows: Rows | None) -> State:
         """Learn the tokens."""
-        if not hasattr(context.table, "regroup"):
+        from pe_cli.data.readers.text import PieceTable
+
+        if not isinstance(context.table, PieceTable):
             raise PeError(
                 f"column '{context.name}': only the reader text cuts a text into blocks",
                 at=context.at,
                 hint="source: {reader: text, files: FILE, blocks: 64}, or type: text for one text per row",
             )
-        return {} if options.of else {"tokens": fit_tokens(options, context, TEXT, rows)}
+        learned = {} if options.of else {"tokens": fit_tokens(options, context, TEXT, rows)}
+        return {"length": context.table.length, **learned}
 
     def encode(self, options: BlocksOptions, state: State, context: Context) -> FieldOf:
         """Return the blocks."""
         table = context.table
         assert isinstance(table, BlockTable), "blocks are made of a table by its regroup"
         return table.blocks(options.shift)
+
+    def lanes(self, name: str, options: BlocksOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
+        """Return the ids as they are: what makes them is in `tokenizer`; see `ColumnType.lanes`."""
+        which = "the token behind each token of a block" if options.shift else "the tokens of a block"
+        said = f"ids of {which}, as the tokenizer makes them"
+        return (Lane(Source(name, TensorType((int(state["length"]),), "int64"), said, raw=False)),)
+
+    def tokenizer(self, options: BlocksOptions, state: State) -> object:
+        """Return the tokenizer as the values of a `tokenizer.json`; see `ColumnType.tokenizer`."""
+        from pe_cli.data.tokens.base import open_tokens
+
+        return open_tokens(state["tokens"]).exported() if state.get("tokens") else None

@@ -204,6 +204,7 @@ class PieceTable:
         origin: gives errors their place.
 
     Attributes:
+        length: tokens of a block.
         contiguous: neighbouring rows belong together, so that a split cuts by position unless it is told otherwise.
     """
 
@@ -212,7 +213,7 @@ class PieceTable:
     def __init__(self, files: TextFiles, options: TextOptions, origin: Origin) -> None:
         assert options.blocks is not None
         self._files, self._origin = files, origin
-        self._length, self._stride = options.blocks, options.stride or options.blocks
+        self.length, self._stride = options.blocks, options.stride or options.blocks
         offsets = files.pieces()
         self._first, self._rows = window(len(offsets) - 1, options, origin)
         self._strings = part(Strings(files.buffer, offsets), self._first, self._rows)
@@ -259,7 +260,7 @@ class PieceTable:
             raise self._origin.error("no column of type blocks says how the text is cut into tokens", "leave the column tokens as it is")
         self._files.unchanged()
         breaks = np.searchsorted(self._strings.offsets, self._files.bounds).clip(0, self._rows)
-        return cut_blocks(TEXT, self._strings, breaks, rows, open_tokens(state), self._length, self._stride, self._origin)
+        return cut_blocks(TEXT, self._strings, breaks, rows, open_tokens(state), self.length, self._stride, self._origin)
 
 
 def window(total: int, options: ReaderOptions, origin: Origin) -> tuple[int, int]:
