@@ -196,7 +196,8 @@ class Text(ColumnType[TextOptions]):
             )
         share = 100 * len(places) / len(ids)
         context.notes.append(
-            f"{len(places):,} tokens of column '{context.name}' ({share:.2g}%) are unknown, the first in row {row + 1}, '{shown}'"
+            f"{len(places):,} token{'s' if len(places) > 1 else ''} of column '{context.name}' ({share:.2g}%) with the id of unknown "
+            f"ones, the first in row {row + 1}, '{shown}'"
         )
 
 

@@ -136,7 +136,11 @@ class Texts:
         starts = ends[1:-1][ends[1:-1] < size]
         split = np.flatnonzero(buffer[starts] & 0xC0 == 0x80)
         if len(split):
-            found[1] = min(x for x in (int(starts[split[0]]) - 1, int(found[1])) if x >= 0)
+            first = int(starts[split[0]]) - 1
+            while first and buffer[first] & 0xC0 == 0x80:
+                first -= 1
+            if buffer[first] >= 0xC0 and not 0 <= found[1] < first:
+                found[1] = first
         if (found < 0).all():
             return
         at = int(found[found >= 0].min())
