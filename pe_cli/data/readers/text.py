@@ -260,7 +260,7 @@ class PieceTable:
             raise self._origin.error("no column of type blocks says how the text is cut into tokens", "leave the column tokens as it is")
         self._files.unchanged()
         breaks = np.searchsorted(self._strings.offsets, self._files.bounds).clip(0, self._rows)
-        return cut_blocks(TEXT, self._strings, breaks, rows, open_tokens(state), self.length, self._stride, self._origin)
+        return cut_blocks(TEXT, self._strings, breaks, rows, open_tokens(state, template=False), self.length, self._stride, self._origin)
 
 
 def window(total: int, options: ReaderOptions, origin: Origin) -> tuple[int, int]:

@@ -165,8 +165,12 @@ def learn(wanted: Wanted, strings: Strings, rows: Rows | None = None, threads: i
     return {"kind": wanted.kind, **learners[wanted.kind](wanted, texts, threads)}
 
 
-def open_tokens(state: State) -> Tokenizer:
+def open_tokens(state: State, template: bool = True) -> Tokenizer:
     """Return the tokenizer of a state.
+
+    Args:
+        state: what `learn` gave, or `file.read`.
+        template: let the tokenizer of a file add its special tokens to every text.
 
     Raises:
         PeError: DATA; the state is none that `learn` gives.
@@ -176,9 +180,8 @@ def open_tokens(state: State) -> Tokenizer:
     from pe_cli.data.tokens.file import FileTokens
     from pe_cli.data.tokens.words import Words
 
-    kinds: dict[str, Callable[[State], Tokenizer]] = {
-        kind.kind: partial(kind) for kind in (Words, Characters, Pairs, FileTokens)
-    }
+    kinds: dict[str, Callable[[State], Tokenizer]] = {kind.kind: partial(kind) for kind in (Words, Characters, Pairs)}
+    kinds[FileTokens.kind] = partial(FileTokens, template=template)
     kind = state.get("kind")
     if kind not in kinds:
         raise damaged(f"there is no kind '{kind}'")

@@ -66,7 +66,8 @@ class FileTokens(Tokenizer):
 
     kind: ClassVar[Kind] = "file"
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, template: bool = True) -> None:
+        self._template = template
         package = _package()
         text = "\n".join(state["lines"])
         try:
@@ -100,7 +101,9 @@ class FileTokens(Tokenizer):
             data = chunk.buffer[: chunk.size].tobytes()
             bounds = chunk.ends.tolist()
             texts = [data[bounds[i] : bounds[i + 1]].decode() for i in range(len(chunk))]
-            lists = [found.ids[:most] for found in self._tokens.encode_batch_fast(texts)]
+            lists = [
+                found.ids[:most] for found in self._tokens.encode_batch_fast(texts, add_special_tokens=self._template)
+            ]
             lists = [ids + [self.padding] * (filled - len(ids)) for ids in lists]
             flat = np.array([i for ids in lists for i in ids], np.int32)
             ends = np.append(0, np.cumsum([len(ids) for ids in lists])).astype(np.int64)

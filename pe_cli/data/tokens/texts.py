@@ -31,7 +31,9 @@ def _native(name: str) -> Callable[[int], None]:
     from pe_cli.devices.pool import native_function
     from pe_cli.kernels import csv, lines, pairs, tokens
 
-    return native_function(next(getattr(module, name) for module in (tokens, pairs, lines, csv) if hasattr(module, name)))
+    return native_function(
+        next(getattr(module, name) for module in (tokens, pairs, lines, csv) if hasattr(module, name))
+    )
 
 
 def call(name: str, *arguments: int | NDArray[Any]) -> None:

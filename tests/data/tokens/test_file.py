@@ -18,6 +18,11 @@ def error(message, hint):
     return PeError(message, hint=hint, code=ExitCode.DATA)
 
 
+def tokens_state(path):
+    """Return the state of a file after a way through JSON."""
+    return json.loads(json.dumps(read(path, error)))
+
+
 @pytest.fixture
 def written(tmp_path):
     made = Tokenizer(models.WordLevel({"[PAD]": 5, "[UNK]": 1, "a": 2, "b": 3, "[CLS]": 4}, unk_token="[UNK]"))
@@ -31,10 +36,12 @@ def written(tmp_path):
 
 
 def test_its_ids_and_template_are_kept_but_not_its_lengths(written):
-    tokens = open_tokens(json.loads(json.dumps(read(written, error))))
+    tokens = open_tokens(tokens_state(written))
     found = tokens.encode_many(join_strings([b"a b c b", b""]), filled=3)
     assert found.ids.tolist() == [4, 2, 3, 1, 3, 4, 5, 5]
     assert found.offsets.tolist() == [0, 5, 8]
+    plain = open_tokens(tokens_state(written), template=False)
+    assert plain.encode("a b c b") == [2, 3, 1, 3]
     assert (found.unknown, tokens.padding, tokens.unknown, tokens.size) == (1, 5, 1, 6)
 
 
