@@ -115,7 +115,8 @@ executor: {{seed: 1}}
     "text": """
 model: model.yaml
 data:
-  source: {{reader: text, files: {path}, blocks: 128, tokens: {tokens}, size: 8000}}
+  source: {{reader: text, files: {path}, blocks: 128}}
+  columns: {{tokens: {{type: blocks, tokens: {tokens}, size: 8000, min_count: 1}}}}
 train: {{loss: loss, epochs: 1, batch_size: 64, optimizer: {{type: SGD, learning_rate: 0.01}}}}
 executor: {{seed: 1}}
 """,
