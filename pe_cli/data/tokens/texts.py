@@ -25,15 +25,28 @@ Result = TypeVar("Result")
 Words64 = NDArray[np.int64]
 
 
+#: Kernels that are needed together: those that are missing are compiled side by side.
+_TOGETHER = (
+    ("check_utf8", "find_nul", "gather_texts", "lower_texts"),
+    ("count_pieces", "add_words", "list_words", "encode_words"),
+    ("count_pairs", "learn_merges", "spread_pairs", "encode_pairs"),
+    ("count_points", "encode_points"),
+    ("split_lines", "cut_pieces"),
+)
+
+
 @functools.cache
 def _native(name: str) -> Callable[[int], None]:
     """Return a kernel, compiled at the first need."""
     from pe_cli.devices.pool import native_function
     from pe_cli.kernels import csv, lines, pairs, tokens
+    from pe_cli.kernels.cache import Instance, addresses
 
-    return native_function(
-        next(getattr(module, name) for module in (tokens, pairs, lines, csv) if hasattr(module, name))
-    )
+    modules = (tokens, pairs, lines, csv)
+    together = next(names for names in _TOGETHER if name in names)
+    found = {each: next(getattr(module, each) for module in modules if hasattr(module, each)) for each in together}
+    addresses(Instance(kernel) for kernel in found.values())
+    return native_function(found[name])
 
 
 def call(name: str, *arguments: int | NDArray[Any]) -> None:

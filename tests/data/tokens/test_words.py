@@ -158,3 +158,13 @@ def test_a_state_that_was_edited_is_refused(state, said):
     with pytest.raises(PeError, match=said) as caught:
         open_tokens(state)
     assert caught.value.code == ExitCode.DATA
+
+
+def test_ids_that_are_larger_than_their_share_of_memory_are_in_a_file(learned, monkeypatch):
+    texts = ["b a b", "", "a c"] * 50
+    found = learned("words", texts)
+    before = found.tokens.encode_many(_column(texts))
+    monkeypatch.setattr("pe_cli.data.room.physical_memory", lambda: 100)
+    after = found.tokens.encode_many(_column(texts))
+    assert isinstance(after.ids, np.memmap)
+    assert after.ids.tolist() == before.ids.tolist()
