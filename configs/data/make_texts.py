@@ -19,7 +19,9 @@ PEOPLE = {
     "queen": "she", "girl": "she", "witch": "she", "shepherdess": "she", "widow": "she", "weaver": "she",
 }  # fmt: skip
 NATURE = ["old", "young", "poor", "proud", "clever", "lonely", "brave", "quiet", "merry", "stubborn"]
-PLACES = ["by the sea", "in a dark forest", "on a high hill", "beside the river", "behind the seven mountains", "at the edge of the village"]
+PLACES = [
+    "by the sea", "in a dark forest", "on a high hill", "beside the river", "behind the seven mountains", "at the edge of the village",
+]  # fmt: skip
 HOMES = ["hut", "tower", "house", "mill", "castle", "cave"]
 BEASTS = ["fox", "raven", "wolf", "hedgehog", "bear", "owl", "trout", "goose", "toad"]
 THINGS = ["ring", "lantern", "key", "fiddle", "cloak", "mirror", "loaf of bread", "silver coin", "bell", "boat"]
@@ -27,15 +29,19 @@ LOOKS = ["golden", "broken", "tiny", "heavy", "magic", "rusty", "shining", "forg
 TIMES = ["One morning", "One evening", "In the middle of winter", "When the moon was full", "On the third day", "Early in spring"]
 WALKS = ["walked", "ran", "wandered", "rode", "crept"]
 FELT = ["glad", "afraid", "astonished", "angry", "ashamed", "tired"]
-NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 GOOD = ["great", "lovely", "sturdy", "reliable", "quick", "bright", "comfortable", "quiet", "handy", "excellent", "pleasant", "sharp"]
 BAD = ["awful", "flimsy", "useless", "slow", "dull", "noisy", "broken", "ugly", "cheap", "disappointing", "clumsy", "weak"]
-GOODS = ["kettle", "lamp", "chair", "radio", "bicycle", "phone", "knife", "tent", "keyboard", "jacket", "camera", "drill", "pan", "mattress"]
+GOODS = [
+    "kettle", "lamp", "chair", "radio", "bicycle", "phone", "knife", "tent", "keyboard", "jacket", "camera", "drill", "pan", "mattress",
+]  # fmt: skip
 PARTS = ["handle", "battery", "colour", "sound", "lid", "strap", "screen", "manual", "switch", "cable", "surface", "packaging"]
 DEGREES = ["", "", "really ", "very ", "rather ", "quite ", "so "]
 OPENINGS = ["Bought this {0} last month.", "My second {0}.", "A gift for my sister, a {0}.", "I needed a {0}.", "The {0} came on time.", ""]
-ENDINGS = ["", "", "Would order again.", "It went back.", "Five words are enough.", "Delivery took three days.", "My neighbour has one, too."]
+ENDINGS = [
+    "", "", "Would order again.", "It went back.", "Five words are enough.", "Delivery took three days.", "My neighbour has one, too.",
+]  # fmt: skip
 
 
 def pick(rng: np.random.Generator, values: list[str]) -> str:
