@@ -1,24 +1,43 @@
-"""pe init: a first config with comments, and its model."""
+"""pe init: a first config with comments, and its model; made for data where some is named."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from pe_cli.cli.common import path_argument
+from pe_cli.cli.common import path_argument, path_option
+
+if TYPE_CHECKING:
+    from pe_cli.session.starters.files import Starter
 
 
 @click.command()
 @path_argument("file", default="config.yaml", required=False)
+@path_option(
+    "--from",
+    "source",
+    metavar="DATA",
+    help="A table, a folder with one folder of pictures per class, or a text, to make a start for.",
+)
+@click.option("--target", metavar="COLUMN", help="With --from: the column of a table that is to be predicted.")
+@click.option(
+    "--task",
+    type=click.Choice(["auto", "classes", "number"]),
+    default="auto",
+    show_default=True,
+    help="With --from: what the target is: classes, or a number; auto takes few different whole numbers for classes.",
+)
 @click.option("--force", is_flag=True, help="Replace files that are there.")
-def command(file: Path, force: bool) -> None:
+def command(file: Path, source: Path | None, target: str | None, task: str, force: bool) -> None:
     """Write a first config and its model.
 
     FILE is the config (config.yaml; in a folder that is there, that name), the model is written beside it. They train as they are.
+    With --from the data is looked at: types of columns, loss, metrics, sizes and a model of the right kind are chosen for it, and what
+    was chosen stands in comments.
     """
     import json
-    from importlib import resources
 
     from pe_cli.core.errors import PeError
     from pe_cli.io import atomic
@@ -30,9 +49,31 @@ def command(file: Path, force: bool) -> None:
         for path in (file, model):
             if path.exists():
                 raise PeError(f"{path} is there already", hint="name another file, or add --force to replace it")
-    here = resources.files("pe_cli.cli")
-    config_text = here.joinpath("starter_config.yaml").read_text(encoding="utf-8")
+    if source is None and (target is not None or task != "auto"):
+        raise click.UsageError(f"{'--target' if target is not None else '--task'} goes with --from DATA")
+    made = _plain() if source is None else _made(source, target, file, task)
     atomic.make_folder(file.parent)
-    atomic.write_text(model, here.joinpath("starter_model.yaml").read_text(encoding="utf-8"))
-    atomic.write_text(file, config_text.replace("MODEL_FILE", json.dumps(model.name)))
-    click.echo(f"{file} and {model} are written.\nNext: pe check {file}, then pe train {file}")
+    atomic.write_text(model, made.model)
+    atomic.write_text(file, made.config.replace("MODEL_FILE", json.dumps(model.name), 1))
+    for note in made.notes:
+        click.echo(note)
+    first = f"pe check {file}" if source is None else f"pe data {file}"
+    click.echo(f"{file} and {model} are written.\nNext: {first}, then pe train {file}")
+
+
+def _plain() -> Starter:
+    """Return a starter whose data is computed."""
+    from importlib import resources
+
+    from pe_cli.session.starters.files import Starter
+
+    here = resources.files("pe_cli.cli")
+    config, model = (here.joinpath(f"starter_{name}.yaml").read_text(encoding="utf-8") for name in ("config", "model"))
+    return Starter(config, model, ())
+
+
+def _made(source: Path, target: str | None, file: Path, task: str) -> Starter:
+    from pe_cli.session.starters.files import Wish
+    from pe_cli.session.starters.look import make
+
+    return make(Wish(source, target, file, task))

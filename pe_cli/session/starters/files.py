@@ -1,0 +1,151 @@
+"""The two files of a starter as text: what all kinds have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pe_cli.session.starters.names import flow, quoted
+from pe_cli.session.starters.plan import Plan
+
+#: Lines of a mapping: key with its colon, value, comment.
+Lines = list[tuple[str, str, str]]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asked for.
+
+    Args:
+        source: file or folder.
+        target: column that is predicted; None where none is named.
+        config: that will be written.
+        task: classes, number, or auto.
+    """
+
+    source: Path
+    target: str | None
+    config: Path
+    task: str = "auto"
+
+    @property
+    def path(self) -> str:
+        """The source as the config names it: relative to the config's folder."""
+        return os.path.relpath(self.source.absolute(), self.config.absolute().parent)
+
+
+@dataclass(frozen=True)
+class Starter:
+    """Two files, and what to say of them.
+
+    Args:
+        config: text of the config; MODEL_FILE stands for the model's name.
+        model: text of the model.
+        notes: what was chosen, in lines.
+    """
+
+    config: str
+    model: str
+    notes: tuple[str, ...]
+
+
+def aligned(rows: Iterable[tuple[str, str, str]], indent: str) -> list[str]:
+    """Return lines of key, value and comment, each in a column of its own.
+
+    >>> aligned([("a:", "1", "one"), ("long:", "{b: 2}", "")], "  ")
+    ['  a:    1  # one', '  long: {b: 2}']
+    """
+    found = list(rows)
+    width = min(32, max((len(key) for key, _, _ in found), default=0))
+    most = min(72, max((len(value) for _, value, comment in found if comment), default=0))
+    lines = []
+    for key, value, comment in found:
+        line = f"{indent}{key:<{width}} {value:<{most if comment else 0}}"
+        lines.append(f"{line}  # {comment}" if comment else line.rstrip())
+    return lines
+
+
+def data_section(
+    source: Mapping[str, Any],
+    split: Mapping[str, Any],
+    comments: Sequence[str],
+    columns: Sequence[tuple[str, str, str]],
+    more: Sequence[str] = (),
+) -> list[str]:
+    """Return the lines of `data`."""
+    lines = [
+        "data:",
+        f"  source: {flow(source)}",
+        *(f"  # {comment}" for comment in comments),
+        f"  split: {flow(split)}",
+    ]
+    if columns:
+        lines += [
+            "  # What each column means; means, classes and vocabularies are learned from the training rows and kept with the model."
+        ]
+        lines += ["  columns:", *aligned(columns, "    ")]
+    return [*lines, *more]
+
+
+def training(
+    found: Plan, rows: int, *, best: str, mode: str, rest: Sequence[str] = (), metrics: Sequence[str] = ("loss",)
+) -> list[str]:
+    """Return the lines from `train` on.
+
+    Args:
+        found: numbers.
+        rows: of the training part.
+        best: metric that decides which checkpoint is the best.
+        mode: min or max.
+        rest: lines of the optimizer after its first.
+        metrics: names that are written every epoch.
+    """
+    optimizer = (
+        [f"  optimizer: {{type: Adam, learning_rate: {found.learning_rate!r}}}"]
+        if not rest
+        else ["  optimizer:", *rest]
+    )
+    return [
+        "",
+        f"# Sizes for {rows:,} training rows: more rows take larger batches and fewer epochs.",
+        "train:",
+        "  loss: loss",
+        f"  epochs: {found.epochs}  # at most: early_stopping ends training when the evaluation gets no better",
+        f"  batch_size: {found.batch_size}",
+        *optimizer,
+        f"  early_stopping: {{by: eval/loss, mode: min, patience: {found.patience}}}",
+        "",
+        "# How often metrics are written to metrics.jsonl.",
+        "fetches:",
+        *(f"  {name}: {{every: 1 epoch}}" for name in metrics),
+        "",
+        "executor: {seed: 1}",
+        "",
+        f"# Each run makes a folder in dir. checkpoints/best is the one with the {'highest' if mode == 'max' else 'lowest'} {best}.",
+        f"output: {{dir: runs, checkpoint: {{every: 1 epoch, keep: 2, best: {{by: {best}, mode: {mode}}}}}}}",
+    ]
+
+
+def head(what: str, wish: Wish) -> list[str]:
+    """Return the lines that a config begins with."""
+    return [
+        f"# {what}",
+        "# Written by pe init --from; change what you like. `pe data` shows the data, `pe check` tells every mistake, `pe train` trains.",
+        "# Any value may be set on the command line too: pe train FILE -o train.epochs=1",
+        "model: MODEL_FILE",
+        "",
+        "# Paths start at this file's folder.",
+    ]
+
+
+def text(lines: Sequence[str]) -> str:
+    """Return lines as a file."""
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def column_row(name: str, declared: Mapping[str, Any], comment: str) -> tuple[str, str, str]:
+    """Return a column's line."""
+    return f"{quoted(name)}:", flow(declared), comment

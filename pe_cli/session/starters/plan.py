@@ -1,0 +1,69 @@
+"""How much is trained at a time, how long and how fast: chosen by the number of training rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+#: Steps in all that training may take, before early stopping.
+STEPS = 4000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Numbers of a starter.
+
+    Args:
+        batch_size: samples of a step.
+        epochs: passes at most.
+        learning_rate: of Adam.
+        patience: evaluations without improvement after which training ends.
+        hidden: width of hidden layers.
+        dropout: share of their numbers that a step leaves out.
+    """
+
+    batch_size: int
+    epochs: int
+    learning_rate: float
+    patience: int
+    hidden: int
+    dropout: float
+
+
+def plan(rows: int, steps: int = STEPS) -> Plan:
+    """Return the numbers for so many training rows.
+
+    Larger data gets larger batches, which cores compute faster, wider layers, and fewer passes.
+
+    Args:
+        rows: training rows.
+        steps: in all, at most, before epochs are bounded to 5 to 100.
+    """
+    batch = next(
+        size for most, size in ((1_000, 32), (10_000, 64), (50_000, 128), (200_000, 256), (2**62, 512)) if rows < most
+    )
+    epochs = min(100, max(5, math.ceil(steps * batch / rows)))
+    hidden = next(size for most, size in ((500, 32), (20_000, 64), (2**62, 128)) if rows < most)
+    rate = 0.002 if batch <= 128 else 0.003
+    return Plan(batch, epochs, rate, max(3, min(10, epochs // 5)), hidden, 0.2 if rows < 20_000 else 0.1)
+
+
+def shares(rows: int) -> dict[str, float]:
+    """Return which shares of so many rows are for evaluation and for the test: in small data no test, which would tell little."""
+    if rows < 400:
+        return {"eval": 0.25}
+    if rows < 4_000:
+        return {"eval": 0.15, "test": 0.15}
+    return {"eval": 0.1, "test": 0.1} if rows < 200_000 else {"eval": 0.05, "test": 0.05}
+
+
+def embedding_width(indices: int) -> int:
+    """Return the width of an embedding: 1.6 * indices ** 0.56, at most 50.
+
+    Source:
+        The rule of thumb of fastai's tabular learner (fastai.tabular.model.emb_sz_rule, where the bound is 600).
+
+    >>> embedding_width(4), embedding_width(20), embedding_width(100_000)
+    (3, 9, 50)
+    """
+    return min(50, round(float(1.6 * indices**0.56)))

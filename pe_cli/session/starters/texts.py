@@ -1,0 +1,36 @@
+"""A starter for a folder with a folder of texts per class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.data.arrays import is_table
+from pe_cli.data.registry import open_reader
+from pe_cli.session.starters import table
+from pe_cli.session.starters.files import Starter, Wish
+from pe_cli.session.starters.names import said
+
+LABEL = "label"
+
+
+def starter(wish: Wish) -> Starter:
+    """Return a starter that sorts texts, a row per file, into the classes of their folders.
+
+    Raises:
+        PeError: DATA; a text cannot be read.
+    """
+    source: dict[str, Any] = {"reader": "text", "folder": wish.path, "per": "file"}
+    found = open_reader("text", {"folder": wish.path, "per": "file"}, wish.config.absolute().parent)
+    assert is_table(found)
+    if wish.target not in (None, LABEL):
+        raise PeError(
+            f"--target '{said(wish.target)}': a folder of texts has the target 'label'", hint="leave --target out"
+        )
+    if LABEL not in found.names:
+        raise PeError(
+            f"{wish.source} has no folders of classes",
+            hint="one folder of texts per class; or name one text",
+            code=ExitCode.DATA,
+        )
+    return table.of_table(found, source, wish, LABEL)
