@@ -18,6 +18,7 @@ from pe_cli.cli.main import cli
 from pe_cli.core.encoding import TEXT
 from pe_cli.core.errors import PeError
 from pe_cli.data.arrays import is_table
+from pe_cli.data.prepare import select
 from pe_cli.io.onnx import export
 from pe_cli.ops.lod import offsets_name
 from pe_cli.session.answers import answers, said
@@ -65,6 +66,15 @@ def given(job, around, use, rows):
         level = job.run.model.feeds[feed].lod_level
         for lane in fed.lanes:
             source = lane.source
+            wanted = job.sources[feed]
+            column = job.fitted.columns.get(wanted.field)
+            if column is not None and "tokens" in column.state:
+                # ids of tokens: who calls the model makes them by the tokenizer in its metadata
+                batch = select(job.dataset(use), [wanted]).take(np.arange(len(rows)))
+                inputs[source.name] = batch[wanted.field]
+                if level:
+                    inputs[offsets_name(feed, 0)] = batch[offsets_name(wanted.field, 0)]
+                continue
             if not is_table(opened) and not job.prepared.wishes.columns:
                 batch = opened.take(rows)
                 inputs[source.name] = batch[source.column]
