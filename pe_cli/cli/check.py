@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from pe_cli.cli.common import Source, override_option, path_argument
 if TYPE_CHECKING:
     from pe_cli.config.mistakes import Mistakes
     from pe_cli.config.spec import DataSpec, RunSpec
+    from pe_cli.session.job import Job
 
 
 @click.command()
@@ -57,6 +59,7 @@ def _data(source: Source, mistakes: Mistakes) -> list[str]:
 
     assert source.run
     warnings = []
+    job = functools.cache(lambda: _job(source))
     for name, spec in source.run.data.items():
         with mistakes.catch():
             check_options(find_reader(spec.reader, spec.reader_at), to_data(spec.options), spec.reader_at)
@@ -65,12 +68,24 @@ def _data(source: Source, mistakes: Mistakes) -> list[str]:
             if absent or mistakes:
                 continue
             try:
-                _fits(source, name)
+                _fits(source, job(), name)
             except PeError as error:
                 if error.code == ExitCode.DATA:
                     error.at = error.at or spec.at
                 raise
+    if not warnings and not mistakes and source.run.data:
+        from pe_cli.session.warned import data_warnings
+
+        warnings += data_warnings(job())
     return warnings
+
+
+def _job(source: Source) -> Job:
+    from pe_cli.core.types import Place
+    from pe_cli.session.job import Job
+
+    assert source.run
+    return Job(source.run, built=source.built, places=[Place("cpu", 0)])
 
 
 def _absent(spec: DataSpec, run: RunSpec) -> list[Path]:
@@ -93,17 +108,12 @@ def _absent(spec: DataSpec, run: RunSpec) -> list[Path]:
     return [path for path in paths if not os.path.exists(path)]  # noqa: PTH110
 
 
-def _fits(source: Source, split: str) -> None:
+def _fits(source: Source, job: Job, split: str) -> None:
     """Open the data and compare its fields with the feeds.
 
     Raises:
         PeError: it cannot be read, or does not fit.
     """
-    from pe_cli.core.types import Place
-    from pe_cli.session.job import Job
-
-    assert source.run
-    job = Job(source.run, built=source.built, places=[Place("cpu", 0)])
     # prediction may do without labels: its data is only opened
     if split == "predict":
         job.dataset(split)

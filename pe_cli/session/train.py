@@ -27,6 +27,7 @@ from pe_cli.session.resume import Resume, fitted_of
 from pe_cli.session.state import Progress
 from pe_cli.session.step import Stepper
 from pe_cli.session.stop import Limits
+from pe_cli.session.warned import data_warnings
 
 Array = np.ndarray[Any, Any]
 #: Steps and evaluation batches of a smoke run.
@@ -144,6 +145,8 @@ class Trainer:
                     self.keeper.save()
                 with self.stop:
                     self._announce(loader)
+                    if self.resume is None and self.job.team.leads:
+                        self._warn()
                     self._epochs(loader)
                     stopped = self.stop.asked and self._goes_on()
                     if stopped:
@@ -340,6 +343,11 @@ class Trainer:
     def _steps_of(self, loader: Loader) -> int:
         """Return the steps of an epoch."""
         return len(loader)
+
+    def _warn(self) -> None:
+        """Say what is wrong with the data though it can be trained on."""
+        for text in data_warnings(self.job):
+            self.keeper.tell(text)
 
     def _announce(self, loader: Loader) -> None:
         count = sum(math.prod(p.shape) for p in self.program.global_block().parameters())

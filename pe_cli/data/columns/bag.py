@@ -66,7 +66,7 @@ class Bag(ColumnTypeOf[BagOptions]):
         for word, number in zip(found.words, times.tolist(), strict=True):
             for name in dict.fromkeys(_split(word, options.separator)):
                 counts[name] = counts.get(name, 0) + number
-        state = fit_classes(options, context, list(counts), np.array(list(counts.values()), np.int64), None)
+        state = fit_classes(options, context, list(counts), np.array(list(counts.values()), np.int64))
         # an empty bag of ids needs an index
         return state | ({"unknown": True} if options.encode == "ids" else {})
 

@@ -94,13 +94,8 @@ class Category(ColumnType[CategoryOptions]):
         found = context.table.cells(source).codes()
         codes = selected(found.codes, rows)
         counts = np.bincount(codes[codes >= 0], minlength=len(found.words))
-        state = fit_classes(options, context, found.words, counts, "index" if context.target else None)
+        state = fit_classes(options, context, found.words, counts)
         state["missing"] = (options.missing or ("error" if context.target else "index")) == "index"
-        there = int(counts.sum())
-        if there > LISTED and len(state["classes"]) == there:
-            context.notes.append(
-                f"column '{context.name}' has another value in every row: is it an id? nothing can be learned from one"
-            )
         return state
 
     def encode(self, options: CategoryOptions, state: State, context: Context) -> FieldOf:
@@ -147,7 +142,7 @@ class Category(ColumnType[CategoryOptions]):
 
 
 def fit_classes(
-    options: ClassOptions, context: Context, words: list[str], counts: NDArray[np.int64], role: str | None
+    options: ClassOptions, context: Context, words: list[str], counts: NDArray[np.int64]
 ) -> State:
     """Choose the classes.
 
@@ -156,7 +151,6 @@ def fit_classes(
         context: of the column.
         words: distinct texts.
         counts: int64 [words], training rows that have them.
-        role: "index" of a target; None of an input.
     """
     if options.classes is not None:
         classes = [str(name) for name in options.classes]
@@ -174,8 +168,6 @@ def fit_classes(
     if not kept:
         hint = "lower min_count" if options.min_count > 1 else "leave the column out"
         raise context.error(0, "no training row has a class here", hint)
-    if role == "index" and len(kept) == 1:
-        context.notes.append(f"the target '{context.name}' is '{kept[0][0]}' in every training row: there is nothing to learn")
     unknown = (options.unknown or ("error" if context.target else "index")) == "index"
     rare = int(counts.sum()) - sum(count for _, count in kept)
     return {

@@ -75,7 +75,7 @@ class Sequence(ColumnTypeOf[SequenceOptions]):
             for items, n in zip(lists, times, strict=True):
                 for item in items:
                     counts[item] = counts.get(item, 0) + n
-            state = fit_classes(options, context, list(counts), np.array(list(counts.values()), np.int64), None)
+            state = fit_classes(options, context, list(counts), np.array(list(counts.values()), np.int64))
             return state | {"unknown": True, "shift": 0.0, "divisor": 1.0, "longest": longest}
         mean, deviation = 0.0, 1.0
         if options.scale == "standard":

@@ -79,11 +79,6 @@ def test_a_class_that_evaluation_lacks_changes_no_index(column):
     assert found.encode(["cow", "bee"])[:, 0].tolist() == [2, 1]
 
 
-def test_an_id_and_a_constant_target_are_told(column):
-    assert "is it an id?" in column("category", [f"k{i}" for i in range(30)]).notes[0]
-    assert "there is nothing to learn" in column("category", ["x", "x"], target=True).notes[0]
-
-
 def test_decode_gives_names(column):
     found = column("category", ["b", "a"], target=True)
     assert found.type.decode(found.options, found.state, np.array([1, 0])).tolist() == ["b", "a"]

@@ -1,0 +1,242 @@
+"""What is wrong with a run's data though it can be trained on: the figures for `pe_cli.data.warnings`, collected from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.config.nodes import to_data
+from pe_cli.config.spec import DataSpec
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import FLOATS
+from pe_cli.data import Dataset
+from pe_cli.data import warnings as of
+from pe_cli.data.dataset import sequence_fields
+from pe_cli.data.fields import ArrayField, FieldDataset
+from pe_cli.data.keys import keys_of
+from pe_cli.data.prepare import select
+from pe_cli.session.targets import labels
+
+if TYPE_CHECKING:
+    from pe_cli.session.job import Job
+
+#: Bytes of samples that are compared when training starts.
+MOST_BYTES = 1 << 28
+#: Classes of a label without names, at most.
+MOST_CLASSES = 10_000
+#: Values that are looked at of a column of arrays.
+MEASURED = ("eval", "test")
+
+
+def data_warnings(job: Job, *, thorough: bool = False) -> list[str]:
+    """Return what should be known of a run's data before it is trained on.
+
+    Args:
+        job: whose data is opened; parts that are made up are left out.
+        thorough: however long it takes; else samples are compared only where they are not too large.
+
+    Raises:
+        PeError: the data cannot be read.
+    """
+    if "train" not in job.run.data or job.made_up("train"):
+        return []
+    train = _Part.of(job, "train")
+    found = [*_ids(job), *_constant(job, train)]
+    for use in MEASURED:
+        if use in job.run.data and not job.made_up(use):
+            part = _Part.of(job, use)
+            found += [*_sorted(job, train, part), *_classes(job, train, part), *_duplicates(job, train, part, thorough)]
+    return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of the data with the fields that the model is fed."""
+
+    use: str
+    dataset: Dataset
+    taught: tuple[str, ...]
+
+    @staticmethod
+    def of(job: Job, use: str) -> _Part:
+        """Open a part."""
+        fed = [want for name, want in job.sources.items() if name in job.built.feeds]
+        taught = labels(job.run.model)
+        fields = tuple(dict.fromkeys(want.field for name, want in job.sources.items() if name in taught))
+        return _Part(use, select(job.dataset(use), fed), fields)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Samples of the part."""
+        return np.arange(len(self.dataset), dtype=np.int64)
+
+    @cached_property
+    def targets(self) -> Mapping[str, NDArray[Any]]:
+        """One number per sample of every label that has one."""
+        return {name: self.column(name) for name in self.taught if self._is_number(name)}
+
+    def _is_number(self, name: str) -> bool:
+        kind = self.dataset.fields.get(name)
+        return kind is not None and kind.size == 1 and name not in sequence_fields(self.dataset)
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return the first number of every sample of a field."""
+        if isinstance(self.dataset, FieldDataset):
+            values = self.dataset.columns[name].take(self.dataset.table_rows(self.rows))[0]
+        else:
+            values = self.dataset.take(self.rows)[name]
+        return values.reshape(len(self.dataset), -1)[:, 0]
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Return the names of a label's classes; none of one without."""
+        found: tuple[str, ...] = getattr(self.dataset, "classes", {}).get(name, ())
+        return found
+
+
+def _ids(job: Job) -> list[str]:
+    """Warn of categories with another value in every row."""
+    found = []
+    for name, column in job.prepared.fitted.columns.items():
+        if column.type == "category" and name in job.prepared.uses and not column.checked.model_dump().get("classes"):
+            rare, rows = int(column.state["rare"]), int(sum(column.state["counts"])) + int(column.state["rare"])
+            found.append(of.id_like(name, len(column.state["classes"]), rare, rows))
+    return [text for text in found if text]
+
+
+def _constant(job: Job, train: _Part) -> list[str]:
+    found = []
+    for name, values in train.targets.items():
+        value = None
+        if len(values) and (values == values[0]).all():
+            value = _said(job, name, values[0], train.names(name))
+        found.append(of.constant_target(name, value))
+    return [text for text in found if text]
+
+
+def _said(job: Job, name: str, value: Any, names: tuple[str, ...]) -> str:
+    """Return a target's value as the file has it."""
+    if names and 0 <= int(value) < len(names):
+        return f"'{names[int(value)]}'"
+    column = job.prepared.fitted.columns.get(name)
+    if column is not None:
+        value = np.ravel(column.kind.decode(column.checked, column.state, np.array([[value]])))[0]
+    return f"{float(value):.6g}"
+
+
+def _classes(job: Job, train: _Part, part: _Part) -> list[str]:
+    """Warn of classes that one part has and another lacks."""
+    found: list[str | None] = []
+    for name, values in train.targets.items():
+        names = train.names(name)
+        if not names and values.dtype.name in FLOATS:
+            continue
+        there, other = values.astype(np.int64), part.targets[name].astype(np.int64)
+        count = len(names) or int(max(there.max(initial=0), other.max(initial=0))) + 1
+        if min(there.min(initial=0), other.min(initial=0)) < 0 or count > MOST_CLASSES:
+            continue
+        shown = names or tuple(map(str, range(count)))
+        a, b = np.bincount(there, minlength=count)[:count], np.bincount(other, minlength=count)[:count]
+        where = f"data.{part.use}"
+        found += [of.absent_classes(name, shown, a, b, where), of.unseen_classes(name, shown, a, b, where)]
+    return [text for text in found if text]
+
+
+def _duplicates(job: Job, train: _Part, part: _Part, thorough: bool) -> list[str]:
+    if getattr(_table(job, "train"), "contiguous", False):
+        return []  # neighbouring samples share values by nature
+    names = (
+        list(train.dataset.fields)
+        if isinstance(train.dataset, FieldDataset)
+        else [w.field for w in job.sources.values()]
+    )
+    names = list(dict.fromkeys(name for name in names if name in train.dataset.fields))
+    most = None if thorough else MOST_BYTES
+    here, there = keys_of(train.dataset, names, most), keys_of(part.dataset, names, most)
+    text = of.duplicates(here, there, f"data.{part.use}") if here is not None and there is not None else None
+    return [text] if text else []
+
+
+def _table(job: Job, use: str) -> object:
+    try:
+        return job.prepared.opened(use)
+    except PeError:
+        return None
+
+
+# --- sorted rows ------------------------------------------------------------------------------------------------------
+
+
+def _sorted(job: Job, train: _Part, part: _Part) -> list[str]:
+    """Warn of sorted rows that are cut by position."""
+    how = _cut(job, part.use)
+    if how is None or getattr(_table(job, "train"), "contiguous", False):
+        return []
+    first, second = (
+        (train, part) if _starts(job.run.data["train"]) <= _starts(job.run.data[part.use]) else (part, train)
+    )
+    columns: list[str] = []
+    for name in train.targets:
+        a, b = first.targets[name], second.targets[name]
+        columns += (
+            [name] if _goes(np.concatenate([a, b]), bool(train.names(name)) or a.dtype.name not in FLOATS) else []
+        )
+    classes = bool(columns) and bool(train.names(columns[0]))
+    target = columns[0] if classes else None
+    columns += [name for name in _inputs(job, first, second) if name not in columns]
+    text = of.sorted_cut(columns, how, target)
+    return [text] if text else []
+
+
+def _goes(values: NDArray[Any], classes: bool) -> bool:
+    return of.in_runs(values.astype(np.int64)) if classes else of.is_sorted(values.astype(np.float64))
+
+
+def _inputs(job: Job, first: _Part, second: _Part) -> list[str]:
+    """Return the columns of cells, one number each, that the rows are sorted by."""
+    if not isinstance(first.dataset, FieldDataset) or not isinstance(second.dataset, FieldDataset):
+        return []
+    found = []
+    for name, field in first.dataset.columns.items():
+        other = second.dataset.columns[name]
+        if (
+            not isinstance(field, ArrayField)
+            or not isinstance(other, ArrayField)
+            or name in first.taught
+            or field.values.ndim != 2
+        ):
+            continue
+        rows, more = (
+            part.dataset.table_rows(part.rows) for part in (first, second) if isinstance(part.dataset, FieldDataset)
+        )
+        spans = field.parts or {name: slice(0, 1)}
+        classes = bool(first.names(name))
+        for part, span in spans.items():
+            if (span.stop - span.start) == 1 and (field.parts or field.type.shape == (1,)):
+                values = np.concatenate([field.values[rows, span.start], other.values[more, span.start]])
+                found += [part] if _goes(values, classes) else []
+    return found
+
+
+def _starts(spec: DataSpec) -> int:
+    """Return the first row of a part."""
+    skip = to_data(spec.options).get("skip", 0)
+    return int(skip) if not spec.split else 0
+
+
+def _cut(job: Job, use: str) -> str | None:
+    """Return what cuts training and another part out of the same rows by position; None where nothing does."""
+    train, other = job.run.data["train"], job.run.data[use]
+    if train.split and other.split:
+        split = job.run.preparation.split
+        return "data.split.order: position" if split is not None and split.order == "position" else None
+    if train.split or other.split or train.reader != other.reader:
+        return None
+    a, b = dict(to_data(train.options)), dict(to_data(other.options))
+    keys = [key for key in ("skip", "limit") if key in a or key in b]
+    left = [{key: value for key, value in options.items() if key not in ("skip", "limit")} for options in (a, b)]
+    return " and ".join(keys) if keys and left[0] == left[1] else None
