@@ -11,6 +11,7 @@ from pe_cli.cli.common import Source
 from pe_cli.core.errors import PeError
 
 if TYPE_CHECKING:
+    from pe_cli.core.survey import Survey
     from pe_cli.io.view.facts import Facts, LayerFacts, MemoryFacts
 
 #: Boxes of a graph on the page; more are joined by name scope.
@@ -48,9 +49,34 @@ def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = ()) -
         note = f"graph and memory are left out, because the config can't be read: {error.message}"
         return replace(found, notes=(*found.notes, note))
     memory, note = _memory(source)
-    return replace(
-        static_facts(source), timeline=found.timeline, memory=memory, notes=(*found.notes, *([note] if note else []))
-    )
+    data, about = _data(run.path, source)
+    notes = (*found.notes, *(said for said in (note, about) if said))
+    return replace(static_facts(source), timeline=found.timeline, memory=memory, notes=notes, data=data)
+
+
+def _data(folder: Path, source: Source) -> tuple[Survey | None, str]:
+    """Return what a run's columns have learned, with some of its pictures, and what could not be told."""
+    from pe_cli.core.types import Place
+    from pe_cli.data.fitted import NAME, Fitted
+    from pe_cli.io.checkpoint import read_files, resolve
+    from pe_cli.session.job import Job
+    from pe_cli.session.survey import contact, learned
+
+    try:
+        checkpoint = resolve(folder)
+        files = read_files(checkpoint)
+        fitted = Fitted.from_files(files, str(checkpoint)) if NAME in files else None
+    except PeError as error:
+        return None, f"data is left out: {error.message}"
+    if fitted is None or not fitted.columns:
+        return None, ""
+    sheet, note = (b"", ""), ""
+    if source.run is not None and any(column.type == "image" for column in fitted.columns.values()):
+        try:
+            sheet = contact(Job(source.run, built=source.built, places=[Place("cpu", 0)], fitted=fitted), "train")
+        except PeError as error:
+            note = f"pictures are left out: {error.message}"
+    return learned(folder.name, fitted, sheet), note
 
 
 def static_facts(source: Source) -> Facts:

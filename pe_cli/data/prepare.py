@@ -97,6 +97,10 @@ class Prepared:
         self._declared: dict[str, tuple[str, ColumnOptions]] | None = None
         self._datasets: dict[str, Dataset] = {}
 
+    def tell(self, note: Callable[[str], None]) -> None:
+        """Tell somebody else what users should know, from now on."""
+        self._note = note
+
     # --- sources ------------------------------------------------------------------------------------------------------
 
     def dataset(self, use: str) -> Dataset:

@@ -128,21 +128,41 @@ def _said(job: Job, name: str, value: Any, names: tuple[str, ...]) -> str:
     return f"{float(value):.6g}"
 
 
+def class_counts(job: Job, use: str) -> dict[str, tuple[tuple[str, ...], NDArray[np.int64]]]:
+    """Return the names of every label's classes, and how many samples of a part have each, int64 [classes].
+
+    Raises:
+        PeError: the data cannot be read.
+    """
+    part = _Part.of(job, use)
+    counts = {name: _counts(part, name) for name in part.targets}
+    return {name: found for name, found in counts.items() if found is not None}
+
+
+def _counts(part: _Part, name: str) -> tuple[tuple[str, ...], NDArray[np.int64]] | None:
+    """Return names and counts of a label's classes; None for a label of numbers."""
+    names, values = part.names(name), part.targets[name]
+    if not names and values.dtype.name in FLOATS:
+        return None
+    indices = values.astype(np.int64)
+    count = max(len(names), int(indices.max(initial=-1)) + 1)
+    if indices.min(initial=0) < 0 or count > MOST_CLASSES:
+        return None
+    shown = tuple(names[i] if i < len(names) else str(i) for i in range(count))
+    return shown, np.bincount(indices, minlength=count)
+
+
 def _classes(job: Job, train: _Part, part: _Part) -> list[str]:
     """Warn of classes that one part has and another lacks."""
     found: list[str | None] = []
-    for name, values in train.targets.items():
-        names = train.names(name)
-        if not names and values.dtype.name in FLOATS:
+    for name in train.targets:
+        here, there = _counts(train, name), _counts(part, name)
+        if here is None or there is None:
             continue
-        there, other = values.astype(np.int64), part.targets[name].astype(np.int64)
-        count = len(names) or int(max(there.max(initial=0), other.max(initial=0))) + 1
-        if min(there.min(initial=0), other.min(initial=0)) < 0 or count > MOST_CLASSES:
-            continue
-        shown = names or tuple(map(str, range(count)))
-        a, b = np.bincount(there, minlength=count)[:count], np.bincount(other, minlength=count)[:count]
+        names = max(here[0], there[0], key=len)
+        a, b = (np.pad(counts, (0, len(names) - len(counts))) for _, counts in (here, there))
         where = f"data.{part.use}"
-        found += [of.absent_classes(name, shown, a, b, where), of.unseen_classes(name, shown, a, b, where)]
+        found += [of.absent_classes(name, names, a, b, where), of.unseen_classes(name, names, a, b, where)]
     return [text for text in found if text]
 
 

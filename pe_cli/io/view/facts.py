@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pe_cli.core.survey import Survey
+
 
 @dataclass(frozen=True)
 class MemoryRow:
@@ -59,6 +61,7 @@ class Facts:
         layers: of the model.
         timeline: as `timeline` makes it, None without a trace.
         notes: what could not be told, and why.
+        data: what the columns of its data have learned; None of a run whose data has no columns.
     """
 
     graph: str = ""
@@ -67,3 +70,4 @@ class Facts:
     layers: tuple[LayerFacts, ...] = ()
     timeline: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = field(default=())
+    data: Survey | None = None

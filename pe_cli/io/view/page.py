@@ -12,6 +12,7 @@ from pe_cli.graph.dot import size_text
 from pe_cli.io import strict_json
 from pe_cli.io.history import Run
 from pe_cli.io.view.charts import charts_of
+from pe_cli.io.view.data import inside
 from pe_cli.io.view.facts import Facts
 from pe_cli.io.view.sections import chart_data, charts, gradients, memory, side_by_side, summary, text
 
@@ -33,6 +34,7 @@ def build_page(runs: Sequence[Run], facts: Sequence[Facts], *, live: bool = Fals
         f'<section id="summary">{page["summary"]}</section>',
         f'<section><h2>Curves</h2><div id="charts" class="plots">{page["charts"]}</div>',
         f'<div id="gradients">{page["gradients"]}</div></section>',
+        *_each("Data", runs, [inside(f.data) for f in facts]),
         *_timelines(runs, facts, live),
         *_each("Graph", runs, [_graph(f) for f in facts]),
         *(_live_memory(facts[0]) if live else _each("Memory", runs, [memory(f) for f in facts])),

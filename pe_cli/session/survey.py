@@ -1,0 +1,389 @@
+"""A run's data, looked at before it is trained on: columns, parts, warnings, and rows as the model will see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.config.nodes import to_data
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.survey import ClassShare, ColumnFacts, PartFacts, RowFacts, Survey
+from pe_cli.core.types import FLOATS
+from pe_cli.data import Dataset
+from pe_cli.data.arrays import DatasetTable, is_table
+from pe_cli.data.cells import Table
+from pe_cli.data.column import discover
+from pe_cli.data.dataset import sequence_fields
+from pe_cli.data.fields import FieldDataset, is_picture
+from pe_cli.data.prepare import TableDataset, select
+from pe_cli.data.survey import MOST_CLASSES, Part, column_facts, cut, field_facts
+from pe_cli.ops.lod import offsets_name
+from pe_cli.session.warned import class_counts, data_warnings
+
+if TYPE_CHECKING:
+    from pe_cli.data.fitted import Fitted, FittedColumn
+    from pe_cli.session.job import Job
+
+#: Columns that are told, numbers of a sample and characters of a cell that are shown, and pictures on a sheet.
+MOST_COLUMNS, NUMBERS, CELL, PICTURES = 500, 12, 80, 48
+_USES = ("train", "eval", "test", "predict")
+
+
+def survey(job: Job, rows: int = 10) -> tuple[Survey, PeError | None]:
+    """Look at a job's data.
+
+    Args:
+        job: whose data is opened.
+        rows: training rows that are shown as the model will see them.
+
+    Returns:
+        What there is, and what is wrong with the data so that it cannot be trained on; then figures of cells are told, and nothing
+        that needs what columns have learned.
+
+    Raises:
+        PeError: the files cannot be read, or the config has no training data.
+    """
+    if "train" not in job.run.data:
+        raise PeError(
+            "the config has no data.train and no data.source",
+            at=job.run.at_of("data"),
+            hint="add one",
+            code=ExitCode.DATA,
+        )
+    notes: list[str] = []
+    job.prepared.tell(notes.append)
+    found = _Looked(job)
+    error = found.fitted()
+    made = Survey(job.run.name, tuple(found.columns()), tuple(found.parts(error)))
+    if error is not None:
+        return replace(made, notes=tuple(notes)), error
+    try:
+        warnings = tuple(data_warnings(job, thorough=True))
+        shown = tuple(found.rows(rows))
+        sheet, sheet_note = contact(job, "train")
+    except PeError as failure:
+        return replace(made, notes=tuple(notes)), failure
+    return replace(made, warnings=warnings, rows=shown, notes=tuple(notes), sheet=sheet, sheet_note=sheet_note), None
+
+
+class _Looked:
+    """The data of a job, with its tables."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.prepared = job, job.prepared
+        self.uses = [use for use in _USES if use in job.run.data]
+        self.tables: dict[str, Table] = {}
+        for use in self.uses:
+            opened = self.prepared.opened(use)
+            if is_table(opened):
+                self.tables[use] = opened
+            elif self.prepared.wishes.columns:
+                self.tables[use] = self.prepared.table(use)
+
+    def fitted(self) -> PeError | None:
+        """Let the columns learn; return what is wrong with them."""
+        try:
+            if "train" in self.tables:
+                self.prepared.fit()
+            for use in self.uses:
+                select(self.job.dataset(use), self._fed(use))
+        except PeError as error:
+            return error
+        return None
+
+    def _fed(self, use: str) -> list[Any]:
+        """Return the sources of feeds; data for prediction may do without labels."""
+        return (
+            []
+            if use == "predict"
+            else [want for feed, want in self.job.sources.items() if feed in self.job.built.feeds]
+        )
+
+    # --- columns ------------------------------------------------------------------------------------------------------
+
+    def columns(self) -> Iterator[ColumnFacts]:
+        """Yield the columns: those that the model reads first, then the others."""
+        if "train" not in self.tables:
+            yield from self._fields()
+            return
+        table = self.tables["train"]
+        parts = [Part(use, self.tables[use], self._rows(use)) for use in self.uses if use in self.tables]
+        declared = self.prepared.declared(table)
+        learned = self.prepared.fitted.columns
+        uses = list(self.prepared.uses)
+        read: set[str] = set()
+        for name in list(dict.fromkeys([*uses, *declared, *learned]))[:MOST_COLUMNS]:
+            column = learned.get(name)
+            kind = column.type if column is not None else declared[name][0] if name in declared else ""
+            options = column.checked if column is not None else declared[name][1] if name in declared else None
+            sources = discover()[kind].sources(name, options) if options is not None else (name,)
+            sources = tuple(source for source in sources if source in table.names)
+            if not sources and name in table.names:
+                sources = (name,)
+            read.update(sources)
+            facts = self._start(name, kind, options, column)
+            for source in sources:
+                part = facts if len(sources) == 1 else replace(facts, name=source, note=f"part of {name}")
+                yield column_facts(part, source, parts, column)
+            if not sources:
+                yield replace(facts, note="the data has no such column")
+        for name in [name for name in table.names if name not in read][:MOST_COLUMNS]:
+            yield column_facts(ColumnFacts(name, "", "unused"), name, parts, None)
+
+    def _rows(self, use: str) -> Any:
+        return self.prepared.rows(use)
+
+    def _start(self, name: str, kind: str, options: Any, column: FittedColumn | None) -> ColumnFacts:
+        table = self.tables["train"]
+        if name in self.prepared.wishes.columns:
+            how = "declared"
+        elif name in table.implied:
+            how = "by the reader"
+        else:
+            how = "inferred" if kind else "as it is" if isinstance(table, DatasetTable) else "unknown"
+        feeds = tuple(feed for feed, want in self.job.sources.items() if name in want.names)
+        said = (
+            dict(options.model_dump(mode="json", exclude_unset=True))
+            if options is not None
+            else {}
+        )
+        shape = self._kind(name, feeds)
+        target = (
+            column.target
+            if column is not None
+            else self.prepared.uses[name].target
+            if name in self.prepared.uses
+            else False
+        )
+        return ColumnFacts(name, kind or "array", how if feeds else f"{how}, unused", feeds, target, said, shape)
+
+    def _kind(self, name: str, feeds: Sequence[str]) -> str:
+        """Return the type of a column's field, where it is a field of its own."""
+        if not feeds:
+            return ""
+        dataset = self.job.dataset("train")
+        assert isinstance(dataset, TableDataset)
+        want = self.job.sources[feeds[0]]
+        try:
+            found = dataset.only([want])
+        except PeError:
+            return ""
+        field = found.columns[want.field]
+        said = f"{field.type}{' in sequences' if field.sequences else ''}"
+        return said if len(want.names) == 1 else f"in {said}"
+
+    def _fields(self) -> Iterator[ColumnFacts]:
+        """Yield the fields of a data set of arrays."""
+        dataset = self.job.dataset("train")
+        taught = {name for name, use in self.prepared.uses.items() if use.target}
+        for name in dataset.fields:
+            feeds = tuple(feed for feed, want in self.job.sources.items() if name in want.names)
+            yield field_facts(
+                ColumnFacts(name, "array", "as it is" if feeds else "unused", feeds, name in taught), dataset
+            )
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def parts(self, error: PeError | None) -> Iterator[PartFacts]:
+        """Yield the parts with the classes of their labels."""
+        for use in self.uses:
+            spec = self.job.run.data[use]
+            where = _named(to_data(spec.options))
+            if error is not None:
+                table = self.tables.get(use)
+                rows = self._rows(use)
+                count = (
+                    len(rows) if rows is not None else len(table) if table is not None else len(self.job.dataset(use))
+                )
+                yield PartFacts(use, f"{spec.reader} {where}", count)
+                continue
+            counted = class_counts(self.job, use) if use != "predict" else {}
+            shown = {
+                name: tuple(
+                    ClassShare(label, int(number)) for label, number in zip(names, counts.tolist(), strict=True)
+                )
+                for name, (names, counts) in counted.items()
+            }
+            yield PartFacts(use, f"{spec.reader} {where}", len(self.job.dataset(use)), shown)
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def rows(self, count: int) -> Iterator[RowFacts]:
+        """Yield the first training rows, raw and as feeds."""
+        job = self.job
+        program = job.built.train or job.built.eval
+        loader = job.loader("train", program, max(1, count), shuffle=False)
+        batch = loader.first()
+        dataset = select(job.dataset("train"), self._fed("train"))
+        where = _table_rows(dataset, count)
+        table = self._table_of(dataset)
+        for i in range(min(count, len(dataset))):
+            row = int(where[i])
+            feeds = {
+                name: self._shown(name, batch, i, dataset) for name in batch if not name.endswith(offsets_name("", 0))
+            }
+            yield RowFacts(row, self._cells(table, row), feeds)
+
+    def _table_of(self, dataset: Dataset) -> Table | None:
+        """Return the table whose rows are the samples; None where samples are made of several of its rows, or there is none."""
+        table = self.tables.get("train")
+        return None if table is None or hasattr(table, "regroup") or isinstance(table, DatasetTable) else table
+
+    def _cells(self, table: Table | None, row: int) -> dict[str, str]:
+        if table is None:
+            return {}
+        learned, found = self.prepared.fitted.columns, {}
+        for name in dict.fromkeys(name for want in self.job.sources.values() for name in want.names):
+            sources = [source for source in learned[name].sources if source in table.names] if name in learned else []
+            for source in sources:
+                found[name if len(sources) == 1 else source] = cut(table.cells(source).text(row), CELL)
+        return found
+
+    def _shown(self, feed: str, batch: Mapping[str, NDArray[Any]], i: int, dataset: Dataset) -> str:
+        """Return one sample of a feed as text."""
+        values, offsets = batch[feed], batch.get(offsets_name(feed, 0))
+        want = self.job.sources.get(feed)
+        names = (
+            self.prepared.classes(want.names).get(want.names[0], ())
+            if want is not None and len(want.names) == 1
+            else ()
+        )
+        if offsets is not None:
+            values = values[offsets[i] : offsets[i + 1]]
+            return f"{numbers_text(values)} {self._words(feed, values)}".strip()
+        sample = values[i]
+        if names and sample.size == 1 and 0 <= int(sample.reshape(-1)[0]) < len(names):
+            index = int(sample.reshape(-1)[0])
+            return f"{index} ({cut(names[index], CELL)})"
+        return f"{numbers_text(sample)} {self._words(feed, sample)}".strip()
+
+    def _words(self, feed: str, ids: NDArray[Any]) -> str:
+        """Return the tokens of ids; empty where they are none."""
+        want = self.job.sources.get(feed)
+        if want is None or len(want.names) != 1 or ids.dtype.name in FLOATS:
+            return ""
+        columns = self.prepared.fitted.columns
+        column = columns.get(want.names[0])
+        if column is not None and "tokens" not in column.state and column.type == "blocks":
+            column = columns.get(str(column.options.get("of")))
+        if column is None or "tokens" not in column.state:
+            return ""
+        from pe_cli.data.tokens.base import open_tokens
+
+        return f"'{cut(open_tokens(column.state['tokens']).decode(ids.reshape(-1)[:200].tolist()), CELL)}'"
+
+
+def numbers_text(values: NDArray[Any]) -> str:
+    """Return numbers for people: a few of them, or of many what they span.
+
+    >>> numbers_text(np.array([1.0, 0.25])), numbers_text(np.zeros((2, 3, 4), "float32"))
+    ('[1, 0.25]', 'float32[2, 3, 4] from 0 to 0, mean 0')
+    """
+    flat = np.asarray(values).reshape(-1)
+    if flat.size > 3 * NUMBERS and np.squeeze(values).ndim > 1:
+        shape = ", ".join(map(str, values.shape))
+        return f"{values.dtype.name}[{shape}] from {flat.min():.4g} to {flat.max():.4g}, mean {flat.mean(dtype=np.float64):.4g}"
+    shown = ", ".join(f"{float(value):.4g}" if value.dtype.kind == "f" else str(value) for value in flat[:NUMBERS])
+    return f"[{shown}, ...] ({flat.size})" if flat.size > NUMBERS else f"[{shown}]" if flat.size != 1 else shown
+
+
+def _named(options: Mapping[str, Any]) -> str:
+    """Return what a reader reads, as the config names it."""
+    found = next((options[key] for key in ("files", "file", "folder", "table") if key in options), "")
+    if isinstance(found, Mapping):
+        found = ", ".join(map(str, found.values()))
+    named = ", ".join(map(str, found)) if isinstance(found, list) else str(found)
+    window = ", ".join(f"{key} {options[key]:,}" for key in ("skip", "limit") if isinstance(options.get(key), int))
+    return cut(f"{named} ({window})" if window else named, CELL)
+
+
+def _table_rows(dataset: Dataset, count: int) -> NDArray[np.int64]:
+    first = np.arange(min(count, len(dataset)), dtype=np.int64)
+    if isinstance(dataset, FieldDataset):
+        return dataset.table_rows(first)
+    rows = getattr(dataset, "rows", None)
+    return first if rows is None else np.asarray(rows[: len(first)], np.int64)
+
+
+# --- what a run has learned -------------------------------------------------------------------------------------------
+
+
+def learned(name: str, fitted: Fitted, sheet: tuple[bytes, str] = (b"", "")) -> Survey:
+    """Return what a run's columns have learned, as far as `data.json` tells it.
+
+    Args:
+        name: of the run.
+        fitted: its columns and its split.
+        sheet: pictures, and what they show.
+    """
+    split = fitted.split or {}
+    counts = split.get("parts")
+    parts = [(use, rows) for use, rows in counts.items() if isinstance(rows, int)] if isinstance(counts, dict) else []
+    columns = tuple(_learned(column) for column in fitted.columns.values())
+    made = tuple(PartFacts(str(use), "data.source", rows) for use, rows in parts)
+    return Survey(name, columns, made, sheet=sheet[0], sheet_note=sheet[1])
+
+
+def _learned(column: FittedColumn) -> ColumnFacts:
+    """Return what a column's state says; states come from a file and may hold anything that their type allows."""
+    state = column.state
+    facts = ColumnFacts(column.name, column.type, "learned", target=column.target, options=column.options)
+    if column.type == "number":
+        shift, divisor = state.get("shift", [0.0]), state.get("divisor", [1.0])
+        said = f"{state['low']:.6g} to {state['high']:.6g}"
+        if len(shift) == 1 and (shift[0] != 0 or divisor[0] != 1):
+            said += f", scaled by (value - {shift[0]:.6g}) / {divisor[0]:.6g}"
+        missing = {"train": int(state["missing"])} if state.get("missing") else {}
+        return replace(facts, note=said, missing=missing)
+    if "classes" in state and "counts" in state:
+        ordered = sorted(zip(state["classes"], state["counts"], strict=False), key=lambda pair: -pair[1])
+        shown = tuple(ClassShare(str(name), int(count)) for name, count in ordered[:MOST_CLASSES])
+        return replace(facts, classes=shown, class_count=len(ordered))
+    if column.type == "date":
+        return replace(facts, first=str(state.get("first", ""))[:10], last=str(state.get("last", ""))[:10])
+    if column.type == "image":
+        return replace(facts, note=f"{' x '.join(map(str, state['size']))} pixels (height x width)")
+    if isinstance(state.get("tokens"), dict):
+        from pe_cli.data.tokens.base import open_tokens
+
+        return replace(facts, note=f"{open_tokens(state['tokens']).size:,} different tokens")
+    return facts
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------------
+
+
+def contact(job: Job, use: str) -> tuple[bytes, str]:
+    """Return a contact sheet of a part's pictures, spread evenly over its samples, and what it shows; empty where there are none.
+
+    Raises:
+        PeError: a picture cannot be read, or Pillow is not installed.
+    """
+    from pe_cli.data.sheet import contact_sheet
+
+    fed = [want for feed, want in job.sources.items() if feed in job.built.feeds]
+    dataset = select(job.dataset(use), fed)
+    if not isinstance(dataset, FieldDataset):
+        return b"", ""
+    name = next((name for name, field in dataset.columns.items() if is_picture(field)), None)
+    if name is None:
+        return b"", ""
+    count = min(PICTURES, len(dataset))
+    chosen = np.linspace(0, len(dataset) - 1, count).astype(np.int64)
+    rows = dataset.table_rows(chosen)
+    field = dataset.columns[name]
+    assert is_picture(field)
+    counted = class_counts(job, use)
+    labels = None
+    for label, (names, _) in counted.items():
+        if label in dataset.columns and label not in sequence_fields(dataset):
+            indices = dataset.columns[label].take(rows)[0].reshape(count, -1)[:, 0].astype(int)
+            labels = [names[i] if 0 <= i < len(names) else str(i) for i in indices.tolist()]
+            break
+    last = bool(field.last)
+    sheet = contact_sheet(list(field.take(rows)[0]), labels, last=last)
+    return sheet, f"{count} of {len(dataset):,} samples of data.{use}, as the model sees them in evaluation"
