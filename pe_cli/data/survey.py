@@ -137,7 +137,8 @@ def _number(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: Fitt
     note = facts.note
     if numbers.bad_count:
         row = int(numbers.bad[0])
-        note = f"{numbers.bad_count:,} cells are no numbers, such as '{cut(cells.text(row), 30)}' in row {row + 1}"
+        what = "1 cell is no number:" if numbers.bad_count == 1 else f"{numbers.bad_count:,} cells are no numbers, such as"
+        note = f"{what} '{cut(cells.text(row), 30)}' in row {row + 1}"
     return replace(
         facts, figures=figures(numbers.values[train.chosen]), missing=_missing(source, parts, _gaps), note=note
     )

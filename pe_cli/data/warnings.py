@@ -34,7 +34,7 @@ def duplicates(train: NDArray[np.uint64], other: NDArray[np.uint64], part: str) 
         return None
     many = count > 1
     return (
-        f"{count:,} of {len(other):,} rows of {part} ({100 * count / len(other):.2g}%) {'are' if many else 'is a'} training "
+        f"{count:,} of {len(other):,} rows of {part} ({100 * count / len(other):.3g}%) {'are' if many else 'is a'} training "
         f"row{'s' * many}, too, equal in every column that the model reads: what was learned by heart counts as right there. "
         f"Remove repeated rows, or keep what belongs together in one part with data.split.group"
     )

@@ -34,6 +34,7 @@ from pe_cli.session.class_weights import class_weights
 from pe_cli.session.devices import Resources
 from pe_cli.session.drawing import augmentation, sample_weights
 from pe_cli.session.observer import Observer
+from pe_cli.session.sizes import check_sizes
 from pe_cli.session.targets import column_uses, labels, sources
 from pe_cli.session.team import StepResult, Team, open_team
 from pe_cli.session.values import Values
@@ -286,6 +287,7 @@ class Job:
         if split not in self._made_up:
             dataset = select(dataset, [self.sources[name] for name in types if name in self.sources])
             self._sample_rows[split] = getattr(dataset, "rows", None)
+            check_sizes(self, program)
         feeds = {name: self._feed(name, split) for name in types}
         training = split == "train" and shuffle is None and split not in self._made_up
         return Loader(

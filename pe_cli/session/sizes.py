@@ -1,0 +1,106 @@
+"""Whether a model is large enough for its data: rows of embeddings for the indices of columns, logits for classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pe_cli.core.errors import PeError, PeErrors, Span
+from pe_cli.data.feed import INTEGERS
+from pe_cli.program.ir import Block, Operator, Program
+
+if TYPE_CHECKING:
+    from pe_cli.data.fitted import FittedColumn
+    from pe_cli.session.job import Job
+
+#: Ops whose result holds the same indices as what they read.
+_SAME = ("reshape", "flatten", "squeeze", "unsqueeze", "cast", "assign", "transpose")
+#: Ops that compare class indices with as many numbers, and the slot that these are in.
+_CLASSIFIERS = {"softmax_with_cross_entropy": "Logits", "cross_entropy": "X"}
+
+
+def check_sizes(job: Job, program: Program) -> None:
+    """Compare the indices that columns have learned with what reads them.
+
+    Args:
+        job: whose columns are fitted.
+        program: that will read them.
+
+    Raises:
+        PeError: USAGE; the model has too few rows or logits, all such places in one.
+    """
+    block = program.global_block()
+    errors: list[PeError] = []
+    for feed, want in job.sources.items():
+        variable, section = block.vars.get(feed), job.run.feeds.get(feed)
+        column = job.prepared.fitted.columns.get(want.names[0]) if len(want.names) == 1 else None
+        if variable is None or column is None or (section is not None and (section.scale != 1 or section.shift != 0)):
+            continue
+        count = indices(column, job.prepared.fitted.columns)
+        if not count:
+            continue
+        if section is not None and section.one_hot is not None:
+            if section.one_hot < count:
+                said = f"feed '{feed}' has one_hot: {section.one_hot}, and column '{column.name}' has {_count(column, count)}"
+                errors.append(
+                    PeError(said, at=section.at, hint=f"set one_hot: {count}, which is the model's feed, too")
+                )
+        elif variable.dtype in INTEGERS:
+            errors += _readers(block, feed, column, count)
+    if errors:
+        raise errors[0] if len(errors) == 1 else PeErrors(errors)
+
+
+def indices(column: FittedColumn, columns: dict[str, FittedColumn]) -> int:
+    """Return the number of indices that a column's field may hold; 0 for a column without."""
+    if column.type in ("text", "blocks"):
+        from pe_cli.data.tokens.base import open_tokens
+
+        owner = columns.get(str(column.options.get("of")), column) if "tokens" not in column.state else column
+        return open_tokens(owner.state["tokens"]).size if "tokens" in owner.state else 0
+    encode = getattr(column.checked, "encode", "index")
+    return len(column.classes) if encode in ("index", "ids") else 0
+
+
+def _readers(block: Block, feed: str, column: FittedColumn, count: int) -> Iterator[PeError]:
+    """Yield what is too small for a feed's indices."""
+    same = {feed}
+    for op in block.ops:
+        if op.type in _SAME and same.intersection(op.input_names()):
+            same.update(op.output_names())
+        elif (
+            op.type.startswith("lookup_table")
+            and not op.type.endswith("_grad")
+            and same.intersection(op.inputs.get("Ids", ()))
+        ):
+            table = block.var(op.inputs["W"][0])
+            if 0 <= table.shape[0] < count:
+                hint = f"set size: [{count}, {table.shape[1]}]"
+                yield _small(f"the embedding has {table.shape[0]:,} rows", column, count, _at(block, op), hint)
+        elif (
+            op.type in _CLASSIFIERS and same.intersection(op.inputs.get("Label", ())) and not op.attrs.get("soft_label")
+        ):
+            logits = block.var(op.inputs[_CLASSIFIERS[op.type]][0])
+            if 0 <= logits.shape[-1] < count:
+                yield _small(
+                    f"{op.type} tells {logits.shape[-1]:,} classes apart", column, count, _at(block, op),
+                    f"set size: {count} on the layer that makes its logits",
+                )  # fmt: skip
+
+
+def _at(block: Block, op: Operator) -> Span | None:
+    return op.at or block.var(op.output_names()[0]).at
+
+
+def _small(what: str, column: FittedColumn, count: int, at: Span | None, hint: str) -> PeError:
+    return PeError(f"{what}, and column '{column.name}' has {_count(column, count)}", at=at, hint=hint)
+
+
+def _count(column: FittedColumn, count: int) -> str:
+    """Return how many indices a column has, and of what."""
+    if column.type in ("text", "blocks"):
+        return f"{count:,} tokens"
+    apart = [word for word in ("unknown", "missing") if column.state.get(word)]
+    classes = count - len(apart)
+    said = f"{classes:,} class{'es' * (classes != 1)} of the training rows"
+    return f"{count:,} indices: {said}, and {' and '.join(apart)} values" if apart else said
