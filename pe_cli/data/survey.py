@@ -137,7 +137,9 @@ def _number(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: Fitt
     note = facts.note
     if numbers.bad_count:
         row = int(numbers.bad[0])
-        what = "1 cell is no number:" if numbers.bad_count == 1 else f"{numbers.bad_count:,} cells are no numbers, such as"
+        what = (
+            "1 cell is no number:" if numbers.bad_count == 1 else f"{numbers.bad_count:,} cells are no numbers, such as"
+        )
         note = f"{what} '{cut(cells.text(row), 30)}' in row {row + 1}"
     return replace(
         facts, figures=figures(numbers.values[train.chosen]), missing=_missing(source, parts, _gaps), note=note
@@ -212,6 +214,19 @@ def _text(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: Fitted
     return made if fitted is None or "tokens" not in fitted.state else _tokens(made, source, parts, fitted)
 
 
+def _blocks(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: FittedColumn | None) -> ColumnFacts:
+    """Tell a text that is cut into blocks: how long it is, and what its tokens are."""
+    if "of" in facts.options:
+        return replace(facts, note=f"the token behind each of {facts.options['of']}")
+    strings = parts[0].table.cells(source).strings()
+    notes = [f"{int(characters(strings)[parts[0].chosen].sum()):,} characters"]
+    if fitted is not None and "tokens" in fitted.state:
+        from pe_cli.data.tokens.base import open_tokens
+
+        notes.append(f"{open_tokens(fitted.state['tokens']).size:,} different tokens")
+    return replace(facts, note="; ".join(notes))
+
+
 def _no_text(part: Part, source: str) -> int:
     if source not in part.table.names:
         return 0
@@ -274,13 +289,17 @@ def _plain(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: Fitte
         return _number(replace(facts, type="number"), source, parts, None)
     codes = cells.codes()
     if len(codes.words) * 2 > max(1, int((codes.codes >= 0).sum())):
-        return _text(replace(facts, type="text"), source, parts, None)
+        return _text(replace(facts, type="text", note=_own(codes)), source, parts, None)
     return _category(replace(facts, type="category"), source, parts, None)
+
+
+def _own(codes: Codes) -> str:
+    return "another text in every row" if len(codes.words) == int((codes.codes >= 0).sum()) else ""
 
 
 _TELLERS: dict[str, Teller] = {
     "number": _number, "vector": _number, "category": _category, "bool": _category, "date": _date, "bag": _items,
-    "sequence": _items, "text": _text, "blocks": _text, "image": _image,
+    "sequence": _items, "text": _text, "blocks": _blocks, "image": _image,
 }  # fmt: skip
 
 

@@ -127,7 +127,7 @@ class _Looked:
             read.update(sources)
             facts = self._start(name, kind, options, column)
             for source in sources:
-                part = facts if len(sources) == 1 else replace(facts, name=source, note=f"part of {name}")
+                part = facts if len(sources) == 1 else replace(facts, name=source, options={}, note=f"part of {name}")
                 yield column_facts(part, source, parts, column)
             if not sources:
                 yield replace(facts, note="the data has no such column")
@@ -146,11 +146,7 @@ class _Looked:
         else:
             how = "inferred" if kind else "as it is" if isinstance(table, DatasetTable) else "unknown"
         feeds = tuple(feed for feed, want in self.job.sources.items() if name in want.names)
-        said = (
-            dict(options.model_dump(mode="json", exclude_unset=True))
-            if options is not None
-            else {}
-        )
+        said = dict(options.model_dump(mode="json", exclude_unset=True)) if options is not None else {}
         shape = self._kind(name, feeds)
         target = (
             column.target
