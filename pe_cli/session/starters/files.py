@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pe_cli.data.arrays import is_table
+from pe_cli.data.cells import Table
+from pe_cli.data.registry import open_reader
 from pe_cli.session.starters.names import flow, quoted
 from pe_cli.session.starters.plan import Plan
 
@@ -34,7 +38,39 @@ class Wish:
     @property
     def path(self) -> str:
         """The source as the config names it: relative to the config's folder."""
-        return os.path.relpath(self.source.absolute(), self.config.absolute().parent)
+        found = os.path.relpath(self.source.absolute(), self.config.absolute().parent)
+        return f"./{found}" if found.startswith("~") else found
+
+    @property
+    def base(self) -> Path:
+        """The config's folder, which may not be there yet."""
+        return self.config.absolute().parent
+
+    def open(self, source: Mapping[str, Any]) -> Table:
+        """Open the source as the config will.
+
+        Args:
+            source: reader and options; paths begin as `path` does.
+
+        Raises:
+            PeError: DATA; it cannot be read.
+        """
+        whole = str(self.source.absolute())
+        options = {
+            key: _from(value, self.path, whole) if isinstance(value, str) else value for key, value in source.items()
+        }
+        reader = str(options.pop("reader"))
+        found = open_reader(reader, options, self.source.absolute().parent)
+        assert is_table(found), "readers of tables, pictures and texts give tables"
+        return found
+
+
+def _from(value: str, path: str, whole: str) -> str:
+    """Return a path that begins as `path` does, beginning with `whole` instead; both may be escaped for a pattern."""
+    for make in (str, glob.escape):
+        if value.startswith(make(path)):
+            return make(whole) + value.removeprefix(make(path))
+    return value
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,10 @@ import numpy as np
 
 from pe_cli.config.sections import SplitSection
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.arrays import is_table
 from pe_cli.data.cells import Table
 from pe_cli.data.column import Context
 from pe_cli.data.pictures.decode import COLORS, Recipe
 from pe_cli.data.pictures.sources import Files
-from pe_cli.data.registry import open_reader
 from pe_cli.data.split import split_rows
 from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, data_section, head, text, training
 from pe_cli.session.starters.names import flow, quoted, safe, said
@@ -37,15 +35,13 @@ def starter(wish: Wish) -> Starter:
         PeError: DATA; a picture cannot be read, or there are no folders of classes.
     """
     source: dict[str, Any] = {"reader": "images", "folder": wish.path}
-    base = wish.config.absolute().parent
     try:
-        table = open_reader("images", {"folder": wish.path}, base)
+        table = wish.open(source)
     except PeError as error:
         if "broken: skip" not in (error.hint or ""):
             raise
         source["broken"] = "skip"
-        table = open_reader("images", {"folder": wish.path, "broken": "skip"}, base)
-    assert is_table(table)
+        table = wish.open(source)
     if wish.target not in (None, LABEL):
         raise PeError(
             f"--target '{said(wish.target)}': a folder of pictures has the target 'label', the folder of a picture's class",
@@ -68,7 +64,7 @@ def _starter(table: Table, source: dict[str, Any], wish: Wish) -> Starter:
             0, LABEL, f"there are {said_of}, and a model needs 2 classes and {FEWEST} pictures at least", "add some"
         )
     files = Files(
-        Context(table, IMAGE, False, None, None, wish.config.absolute().parent),
+        Context(table, IMAGE, False, None, None, wish.base),
         IMAGE,
         _folder(table),
         Recipe(None, "gray"),

@@ -9,11 +9,9 @@ import numpy as np
 
 from pe_cli.config.sections import SplitSection
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.arrays import is_table
 from pe_cli.data.column import Context
 from pe_cli.data.columns.blocks import TEXT, BlocksOptions
 from pe_cli.data.columns.text import fit_tokens
-from pe_cli.data.registry import open_reader
 from pe_cli.data.split import split_rows
 from pe_cli.session.starters.files import Starter, Wish, aligned, data_section, head, text, training
 from pe_cli.session.starters.names import quoted, safe, said
@@ -37,8 +35,7 @@ def starter(wish: Wish) -> Starter:
             hint="leave --target out for a model that writes such texts; a table has an end such as .csv",
         )
     where = "folder" if wish.source.is_dir() else "files"
-    whole = open_reader("text", {where: wish.path, "blocks": LENGTH}, wish.config.absolute().parent)
-    assert is_table(whole)
+    whole = wish.open({"reader": "text", where: wish.path, "blocks": LENGTH})
     strings = whole.cells(TEXT).strings()
     size = int(strings.offsets[-1] - strings.offsets[0])
     if size < FEWEST:
@@ -56,7 +53,7 @@ def starter(wish: Wish) -> Starter:
     }
     split = {"eval": 0.1 if size < 10_000_000 else 0.02}
     rows = split_rows(whole, np.arange(len(whole), dtype=np.int64), SplitSection.model_validate(split))["train"]
-    context = Context(whole, "tokens", False, None, None, wish.config.absolute().parent)
+    context = Context(whole, "tokens", False, None, None, wish.base)
     state = fit_tokens(BlocksOptions.model_validate({"size": MOST}), context, TEXT, rows)
     tokens = len(state["characters"]) + 2
     blocks = max(1, int(size * (1 - split["eval"])) // stride)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,11 +12,9 @@ import numpy as np
 
 from pe_cli.config.sections import SplitSection
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.arrays import is_table
 from pe_cli.data.cells import MISSING, Table
 from pe_cli.data.column import Context, discover
 from pe_cli.data.fields import Rows
-from pe_cli.data.registry import open_reader
 from pe_cli.data.split import split_rows
 from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, column_row, data_section, head, text, training
 from pe_cli.session.starters.guess import Guess, guess, guess_target, left_out, markers, no_target
@@ -83,13 +82,13 @@ def starter(wish: Wish) -> Starter:
         PeError: USAGE, no target is named; DATA, the table cannot be read, or its target cannot be learned.
     """
     source: dict[str, Any] = {"reader": "table", "files": _files(wish)}
-    table = _open(source, wish)
+    table = wish.open(source)
     if wish.target is None or wish.target not in table.names:
         raise no_target(table.names, wish.target)
     found = markers(table)
     if found:
         source["missing"] = [*MISSING, *found]
-        table = _open(source, wish)
+        table = wish.open(source)
     return of_table(table, source, wish, wish.target)
 
 
@@ -112,7 +111,7 @@ def _files(wish: Wish) -> str:
         raise PeError(
             f"{wish.source} has tables of several kinds: {', '.join(kinds)}", hint="name one file", code=ExitCode.DATA
         )
-    return f"{wish.path}/*{kinds[0]}"
+    return f"{glob.escape(wish.path)}/*{kinds[0]}"
 
 
 def tables_in(folder: Path) -> list[Path]:
@@ -122,13 +121,6 @@ def tables_in(folder: Path) -> list[Path]:
     return sorted(
         path for path in folder.iterdir() if is_table_file(path) and path.is_file() and not path.name.startswith(".")
     )
-
-
-def _open(source: Mapping[str, Any], wish: Wish) -> Table:
-    options = {key: value for key, value in source.items() if key != "reader"}
-    table = open_reader(str(source["reader"]), options, wish.config.absolute().parent)
-    assert is_table(table)
-    return table
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------
@@ -187,7 +179,7 @@ def _is_number(words: Sequence[str]) -> bool:
 def _fitted(looked: Looked, found: Guess, wish: Wish) -> dict[str, Any]:
     kind = discover()[str(found.type)]
     is_target = found.name == looked.target.name
-    context = Context(looked.table, found.name, is_target, None, None, wish.config.absolute().parent)
+    context = Context(looked.table, found.name, is_target, None, None, wish.base)
     options = kind.options.model_validate(dict(found.options))
     state: dict[str, Any] = kind.fit(options, context, looked.parts["train"])
     return state

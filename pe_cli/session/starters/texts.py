@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.arrays import is_table
-from pe_cli.data.registry import open_reader
 from pe_cli.session.starters import table
 from pe_cli.session.starters.files import Starter, Wish
 from pe_cli.session.starters.names import said
@@ -21,8 +19,7 @@ def starter(wish: Wish) -> Starter:
         PeError: DATA; a text cannot be read.
     """
     source: dict[str, Any] = {"reader": "text", "folder": wish.path, "per": "file"}
-    found = open_reader("text", {"folder": wish.path, "per": "file"}, wish.config.absolute().parent)
-    assert is_table(found)
+    found = wish.open(source)
     if wish.target not in (None, LABEL):
         raise PeError(
             f"--target '{said(wish.target)}': a folder of texts has the target 'label'", hint="leave --target out"
