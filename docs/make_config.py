@@ -75,6 +75,8 @@ def takes(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:  # 
         return f"list of {len(schema['prefixItems'])}: {', '.join(kinds)}"
     if kind == "array":
         item = takes(schema.get("items", {}), definitions)
+        if item == "anything":
+            return "list"
         word, _, limit = item.partition(", ")
         return f"list of {word}s, each {limit}" if word.endswith("number") and limit and " or " not in item else f"list of {item}s"
     if kind == "object":

@@ -23,6 +23,8 @@ from pe_cli.session.starters.table import CLASSIFIER, FEWEST
 SIZES = (16, 24, 32, 48, 64, 96, 128)
 #: Pixels that are left of a side before the mean over all of them is taken, at least; and stages at most.
 LEFT, STAGES = 4, 5
+#: Steps that training may take, before epochs are bounded.
+STEPS = 3000
 #: Filters of the first stage, doubled at every second one.
 FILTERS = 16
 IMAGE, LABEL = "image", "label"
@@ -96,16 +98,18 @@ def _folder(table: Table) -> Any:
 
 
 def _size(sizes: np.ndarray[Any, Any]) -> int:
-    """Return the side that pictures are made: the size of small ones, else the largest of a few that the usual one is not below."""
+    """Return the side that pictures are made: that of small squares of one size, else the largest of a few that is not above the usual."""
     usual = int(np.median(sizes.min(axis=1)))
+    if (sizes == usual).all() and 2 * LEFT <= usual <= SIZES[-1]:
+        return usual
     return max((size for size in SIZES if size <= usual), default=SIZES[0])
 
 
 def _plan(rows: int) -> Plan:
-    made = plan(rows, 3000)
+    made = plan(rows, STEPS)
     batch = min(64, made.batch_size)
-    epochs = min(60, max(5, -(-3000 * batch // rows)))
-    return Plan(batch, epochs, 0.002, max(4, min(12, epochs // 4)), made.hidden, made.dropout)
+    epochs = min(120, max(8, -(-STEPS * batch // rows)))
+    return Plan(batch, epochs, 0.004, max(5, epochs // 4), made.hidden, made.dropout)
 
 
 def _config(
@@ -125,6 +129,16 @@ def _config(
         f"    - random_crop: {{size: [{size}, {size}], padding: {max(1, size // 10)}}}",
         "    - color: {brightness: 0.2, contrast: 0.2}",
     ]
+    decay = {
+        "type": "cosine_decay",
+        "learning_rate": made.learning_rate,
+        "step_each_epoch": -(-rows // made.batch_size),
+        "epochs": made.epochs,
+    }
+    rate = [
+        "    type: Adam",
+        f"    learning_rate: {flow(decay)}  # falls to 0 over so many epochs of {decay['step_each_epoch']} steps",
+    ]
     lines = [
         *head(f"Sorts the pictures of {said(wish.source.name)} into classes.", wish),
         *data_section(
@@ -133,7 +147,7 @@ def _config(
         "",
         "# Feed of the model: column of the data.",
         "feeds: {image: image, label: label}",
-        *training(made, rows, best="eval/acc", mode="max", metrics=("loss", "acc")),
+        *training(made, rows, best="eval/acc", mode="max", metrics=("loss", "acc"), rest=rate),
     ]
     return text(lines)
 
