@@ -87,7 +87,12 @@ def _of_field(field: Field, rows: Rows) -> Keys | None:
 
 
 def _joined(keys: Sequence[Keys]) -> Keys:
-    return keys[0] if len(keys) == 1 else row_keys(keys)
+    """Return the sum of the keys of several fields, each times an odd random number of its own."""
+    factors = random_bits(stream_key("keys of fields"), np.arange(len(keys), dtype=np.int64)) | np.uint64(1)
+    found: Keys = keys[0] * factors[0]
+    for other, factor in zip(keys[1:], factors[1:], strict=True):
+        found += other * factor
+    return found
 
 
 def _of_values(values: Array, offsets: NDArray[np.int64] | None) -> Keys:
@@ -101,7 +106,7 @@ def _of_values(values: Array, offsets: NDArray[np.int64] | None) -> Keys:
 
 
 def _of_rows(values: NDArray[Any]) -> Keys:
-    """Return the sum of a row's words, each times an odd random number: one pass over an array."""
+    """Return the sum of a row's words, each mixed with an odd random number of its own."""
     if values.dtype == np.bool_ or values.dtype.itemsize not in (1, 2, 4, 8):
         values = np.ascontiguousarray(values, np.float64)
     width = values.shape[1] * values.dtype.itemsize
@@ -110,7 +115,12 @@ def _of_rows(values: NDArray[Any]) -> Keys:
     factors = random_bits(stream_key("keys of rows"), np.arange(words.shape[1], dtype=np.int64)) | np.uint64(1)
     keys = np.zeros(len(words), np.uint64)
     for column, factor in zip(words.T, factors, strict=True):
-        keys += column * factor
+        # floats differ in their upper bits alone where they are small whole numbers: products would lose them
+        word = column.astype(np.uint64)
+        word ^= word >> np.uint64(32)
+        word *= factor
+        word ^= word >> np.uint64(29)
+        keys += word
     return keys
 
 

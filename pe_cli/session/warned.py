@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 28
 #: Classes of a label without names, at most.
 MOST_CLASSES = 10_000
-#: Values that are looked at of a column of arrays.
+#: Parts that are measured with.
 MEASURED = ("eval", "test")
 
 
@@ -45,30 +45,48 @@ def data_warnings(job: Job, *, thorough: bool = False) -> list[str]:
     """
     if "train" not in job.run.data or job.made_up("train"):
         return []
-    train = _Part.of(job, "train")
+    train = _Part.of(job, "train", thorough)
     found = [*_ids(job), *_constant(job, train)]
     for use in MEASURED:
         if use in job.run.data and not job.made_up(use):
-            part = _Part.of(job, use)
-            found += [*_sorted(job, train, part), *_classes(job, train, part), *_duplicates(job, train, part, thorough)]
+            part = _Part.of(job, use, thorough)
+            found += [*_sorted(job, train, part), *_classes(job, train, part), *_duplicates(train, part)]
     return list(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of the data with the fields that the model is fed."""
+    """A part of the data with the fields that the model is fed.
+
+    Args:
+        use: train, eval, ...
+        dataset: its samples.
+        taught: fields of labels.
+        compared: fields by which samples are the same; none where neighbouring samples share values by nature.
+        thorough: see `data_warnings`.
+    """
 
     use: str
     dataset: Dataset
     taught: tuple[str, ...]
+    compared: tuple[str, ...] = ()
+    thorough: bool = True
 
     @staticmethod
-    def of(job: Job, use: str) -> _Part:
+    def of(job: Job, use: str, thorough: bool = True) -> _Part:
         """Open a part."""
         fed = [want for name, want in job.sources.items() if name in job.built.feeds]
         taught = labels(job.run.model)
         fields = tuple(dict.fromkeys(want.field for name, want in job.sources.items() if name in taught))
-        return _Part(use, select(job.dataset(use), fed), fields)
+        dataset = select(job.dataset(use), fed)
+        together = getattr(_table(job, use), "contiguous", False)
+        compared = () if together else tuple(dict.fromkeys(want.field for want in fed if want.field in dataset.fields))
+        return _Part(use, dataset, fields, compared, thorough)
+
+    @cached_property
+    def keys(self) -> NDArray[np.uint64] | None:
+        """A key for every sample; None where there is none, or they would take too long."""
+        return keys_of(self.dataset, self.compared, None if self.thorough else MOST_BYTES) if self.compared else None
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -166,17 +184,8 @@ def _classes(job: Job, train: _Part, part: _Part) -> list[str]:
     return [text for text in found if text]
 
 
-def _duplicates(job: Job, train: _Part, part: _Part, thorough: bool) -> list[str]:
-    if getattr(_table(job, "train"), "contiguous", False):
-        return []  # neighbouring samples share values by nature
-    names = (
-        list(train.dataset.fields)
-        if isinstance(train.dataset, FieldDataset)
-        else [w.field for w in job.sources.values()]
-    )
-    names = list(dict.fromkeys(name for name in names if name in train.dataset.fields))
-    most = None if thorough else MOST_BYTES
-    here, there = keys_of(train.dataset, names, most), keys_of(part.dataset, names, most)
+def _duplicates(train: _Part, part: _Part) -> list[str]:
+    here, there = train.keys, part.keys
     text = of.duplicates(here, there, f"data.{part.use}") if here is not None and there is not None else None
     return [text] if text else []
 

@@ -32,6 +32,15 @@ def test_rows_of_arrays_are_found_as_pandas_finds_them(rng, dtype, width):
     assert len(np.unique(keys)) == len(pd.DataFrame(whole).drop_duplicates())
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int32"])
+@pytest.mark.parametrize("apart", [False, True], ids=["in one field", "in fields of their own"])
+def test_small_whole_numbers_have_keys_of_their_own(dtype, apart):
+    grid = np.stack(np.meshgrid(*[np.arange(30)] * 3), axis=-1).reshape(-1, 3).astype(dtype)
+    names = ["a", "b", "c"] if apart else ["a"]
+    fields = {name: ArrayField(grid[:, [i]] if apart else grid, dtype) for i, name in enumerate(names)}
+    assert len(np.unique(keys_of(FieldDataset(fields), names))) == 27_000
+
+
 def test_array_datasets_and_columns_of_tables_have_the_same_keys(rng):
     x, y = rng.normal(size=(50, 3)).astype("float32"), rng.integers(0, 9, (50, 1))
     arrays = ArrayDataset({"x": x, "y": y}, ORIGIN)
