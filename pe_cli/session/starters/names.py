@@ -67,15 +67,15 @@ def safe(name: str, taken: Iterable[str], instead: str = "column") -> str:
         taken: names that are in use.
         instead: what stands for a name without a usable character.
 
-    >>> safe("Größe (cm)", []), safe("loss", ["loss"]), safe("2nd", []), safe("年齢", [])
-    ('grosse_cm', 'loss_2', 'column_2nd', 'column')
+    >>> safe("Größe (cm)", []), safe("loss", ["loss"]), safe("2nd", []), safe("年齢", []), safe("null", [])
+    ('grosse_cm', 'loss_2', 'column_2nd', 'column', 'column_null')
     """
     folded = unicodedata.normalize("NFKD", name.replace("ß", "ss").replace("ẞ", "SS"))
     made = re.sub(r"[^A-Za-z0-9]+", "_", "".join(c for c in folded if not unicodedata.combining(c))).strip("_").lower()
     made = made[:LONGEST].rstrip("_")
     if not made:
         made = instead
-    elif made[0].isdigit():
+    elif made[0].isdigit() or made in _WORDS:
         made = f"{instead}_{made}"
     used, found, number = set(taken), made, 2
     while found in used:

@@ -327,7 +327,7 @@ def _category(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines
     count = looked.indices(one.name)
     width = embedding_width(count)
     feeds.append((f"{feed}:", "{shape: [1], dtype: int64}", f"index of the class of '{said(one.name)}'"))
-    said_of = f"{count - 2} classes of the training rows, unknown and missing"
+    said_of = f"{count - 2} class{'es' * (count != 3)} of the training rows, unknown and missing"
     layers.append((f"{feed}_row:", flow({"type": "embedding", "input": feed, "size": [count, width]}), said_of))
     return f"{feed}_row"
 
