@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from pe_cli.config.nodes import to_data
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.survey import ClassShare, ColumnFacts, PartFacts, RowFacts, Survey
-from pe_cli.core.types import FLOATS
+from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.data import Dataset
 from pe_cli.data.arrays import DatasetTable, is_table
 from pe_cli.data.cells import Table
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Columns that are told, numbers of a sample and characters of a cell that are shown, and pictures on a sheet.
 MOST_COLUMNS, NUMBERS, CELL, PICTURES = 500, 12, 80, 48
+#: Pixels of a side of what is taken for a picture.
+SMALLEST = 8
 _USES = ("train", "eval", "test", "predict")
 
 
@@ -363,23 +366,42 @@ def contact(job: Job, use: str) -> tuple[bytes, str]:
 
     fed = [want for feed, want in job.sources.items() if feed in job.built.feeds]
     dataset = select(job.dataset(use), fed)
-    if not isinstance(dataset, FieldDataset):
-        return b"", ""
-    name = next((name for name, field in dataset.columns.items() if is_picture(field)), None)
+    name = _picture(dataset)
     if name is None:
         return b"", ""
     count = min(PICTURES, len(dataset))
-    chosen = np.linspace(0, len(dataset) - 1, count).astype(np.int64)
-    rows = dataset.table_rows(chosen)
-    field = dataset.columns[name]
-    assert is_picture(field)
-    counted = class_counts(job, use)
+    batch = dataset.take(np.linspace(0, len(dataset) - 1, count).astype(np.int64))
     labels = None
-    for label, (names, _) in counted.items():
-        if label in dataset.columns and label not in sequence_fields(dataset):
-            indices = dataset.columns[label].take(rows)[0].reshape(count, -1)[:, 0].astype(int)
-            labels = [names[i] if 0 <= i < len(names) else str(i) for i in indices.tolist()]
-            break
-    last = bool(field.last)
-    sheet = contact_sheet(list(field.take(rows)[0]), labels, last=last)
+    for label, (names, _) in class_counts(job, use).items():
+        indices = batch[label].reshape(count, -1)[:, 0].astype(int)
+        labels = [names[i] if 0 <= i < len(names) else str(i) for i in indices.tolist()]
+        break
+    field = dataset.columns[name] if isinstance(dataset, FieldDataset) else None
+    last = bool(field.last) if field is not None and is_picture(field) else None
+    pictures = batch[name]
+    if last is None and pictures.dtype == np.uint8:
+        pictures = pictures / max(1, int(pictures.max()))  # arrays of bytes need not go up to 255
+    sheet = contact_sheet(list(pictures), labels, last=last)
     return sheet, f"{count} of {len(dataset):,} samples of data.{use}, as the model sees them in evaluation"
+
+
+def _picture(dataset: Dataset) -> str | None:
+    """Return the field that holds pictures: of files, or an array that looks like them where Pillow is there to show it."""
+    if isinstance(dataset, FieldDataset):
+        found = next((name for name, field in dataset.columns.items() if is_picture(field)), None)
+        if found is not None:
+            return found
+    if find_spec("PIL") is None:
+        return None
+    return next(
+        (name for name, kind in dataset.fields.items() if name not in sequence_fields(dataset) and _looks(kind)), None
+    )
+
+
+def _looks(kind: TensorType) -> bool:
+    """Return whether samples look like pictures: bytes in two axes, or with 1, 3 or 4 channels beside."""
+    shape = kind.shape
+    if len(shape) == 2:
+        return kind.dtype == "uint8" and min(shape) >= SMALLEST
+    channels = len(shape) == 3 and (shape[0] in (1, 3, 4) or (shape[2] in (1, 3, 4) and kind.dtype == "uint8"))
+    return channels and sorted(shape)[1] >= SMALLEST

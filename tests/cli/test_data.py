@@ -106,10 +106,11 @@ def test_idx_files_are_told(pe, tmp_path, rng):
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_needs_nothing_beside_it(pe, tmp_path):
+@pytest.mark.parametrize("name", ["shapes.yaml", "digits.yaml"], ids=["pictures in files", "pictures in an array"])
+def test_the_page_needs_nothing_beside_it(pe, tmp_path, name):
     pytest.importorskip("PIL")
     path = tmp_path / "data.html"
-    said = pe("data", CONFIGS / "shapes.yaml", "--html", path)
+    said = pe("data", CONFIGS / name, "--html", path)
     assert said.code == 0, said.err
     tags = Page(path.read_text(encoding="utf-8")).tags
     images = [attrs for tag, attrs in tags if tag == "img"]

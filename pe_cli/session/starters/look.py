@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.session.starters.files import Starter, Wish
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+#: Files of a folder that are looked at for what they are.
+LOOKED = 2000
 ARRAYS = (".npz", ".npy")
 
 
@@ -54,9 +57,8 @@ def _file(wish: Wish) -> Starter:
 def _folder(wish: Wish) -> Starter:
     from pe_cli.session.starters import images, language, table, texts
 
-    inside = [path for path in sorted(wish.source.rglob("*")) if path.is_file() and not path.name.startswith(".")][
-        :2000
-    ]
+    files = (path for path in wish.source.rglob("*") if path.is_file() and not path.name.startswith("."))
+    inside = list(islice(files, LOOKED))
     pictures = sum(path.suffix.lower() in PICTURES for path in inside)
     if pictures * 2 > len(inside):
         return images.starter(wish)
