@@ -168,6 +168,15 @@ def test_classes_of_few_rows_are_known_everywhere(begin, tmp_path, rng):
     assert sorted(found["kind"]["classes"]) == sorted(set(kinds))
 
 
+def test_rows_in_the_order_of_a_date_have_a_hint(begin, tmp_path, rng):
+    days = [str(np.datetime64("2024-01-01") + i) for i in range(60)]
+    columns = {"day": days, "x": rng.normal(size=60).round(4).tolist(), "y": rng.normal(size=60).round(4).tolist()}
+    hint = "# Rows are in the order of 'day'. To evaluate with the latest: {eval: 0.15, time: day, seed: 1}"
+    assert hint in begin(table(tmp_path / "t.csv", columns), "--target", "y").read_text()
+    columns["day"] = [days[int(i)] for i in rng.permutation(60)]
+    assert "To evaluate with the latest" not in begin(table(tmp_path / "t.csv", columns), "--target", "y").read_text()
+
+
 def test_column_names_that_layers_have_do_no_harm(begin, tmp_path, rng):
     names = ["x", "label", "all", "hidden1", "loss", "prob", "value", "estimate", "xent_row", "x_row"]
     columns = {name: [f"{name[0]}{int(i)}" for i in rng.integers(0, 4, 60)] for name in names}

@@ -104,7 +104,9 @@ def guess(table: Table, name: str) -> Guess:
         return Guess(name, None, why="every cell is missing")
     if numbers.bad_count * 2 < int((codes.codes >= 0).sum()):
         row = int(numbers.bad[0])
-        what = "1 cell is no number:" if numbers.bad_count == 1 else f"{numbers.bad_count:,} cells are no numbers, such as"
+        what = (
+            "1 cell is no number:" if numbers.bad_count == 1 else f"{numbers.bad_count:,} cells are no numbers, such as"
+        )
         return Guess(name, None, why=f"{what} '{said(cells.text(row), 30)}' in row {row + 1}")
     return _text(name, codes)
 

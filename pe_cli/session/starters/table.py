@@ -14,6 +14,7 @@ from pe_cli.config.sections import SplitSection
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data.cells import MISSING, Table
 from pe_cli.data.column import Context, discover
+from pe_cli.data.columns.date import parse
 from pe_cli.data.fields import Rows
 from pe_cli.data.split import split_rows
 from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, column_row, data_section, head, text, training
@@ -211,6 +212,14 @@ def _config(looked: Looked, wish: Wish) -> str:
     share = ", ".join(
         f"{100 * looked.split[part]:g}% for {_USES[part]}" for part in ("eval", "test") if part in looked.split
     )
+    time = _in_time(looked)
+    later = (
+        [
+            f"Rows are in the order of '{said(time)}'. To evaluate with the latest: {{eval: 0.15, time: {quoted(time)}, seed: 1}}"
+        ]
+        if time
+        else []
+    )
     how = [f"stratify: every part has its share of every class of '{said(target.name)}'."] if classes else []
     columns = [column_row(g.name, g.written, g.why) for g in looked.guesses if g.type] + [
         column_row(target.name, target.written, f"the target: {target.why}")
@@ -220,12 +229,24 @@ def _config(looked: Looked, wish: Wish) -> str:
     metric, mode = ("acc", "max") if classes else ("error", "min")
     lines = [
         *head(what, wish),
-        *data_section(looked.source, looked.split, [comment, *how], columns, out),
+        *data_section(looked.source, looked.split, [comment, *how, *later], columns, out),
         "",
         *_feeds(looked),
         *training(_plan(looked), looked.rows, best=f"eval/{metric}", mode=mode, metrics=("loss", metric)),
     ]
     return text(lines)
+
+
+def _in_time(looked: Looked) -> str | None:
+    """Return a column of dates by which the rows are sorted; None where there is none."""
+    for found in looked.used("date"):
+        codes = looked.table.cells(found.name).codes()
+        if len(codes.words) * 2 < len(looked.table) or (codes.codes < 0).any():
+            continue
+        moments = np.array([parse(word, found.options.get("format")).timestamp() for word in codes.words])[codes.codes]
+        if (np.diff(moments) >= 0).all():
+            return found.name
+    return None
 
 
 _USES = {"eval": "the evaluation after every epoch", "test": "a last test (pe eval --split test)"}
