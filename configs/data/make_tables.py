@@ -23,7 +23,9 @@ JOBS = {
 }  # fmt: skip
 REGIONS = ["north", "east", "south", "west", "centre"]
 DISTRICTS = {"harbour": 1.25, "old town": 1.4, "station": 0.95, "hill": 1.15, "meadows": 0.85, "mill": 0.9, "lake": 1.3}
-GENRES = ["action", "comedy", "crime", "documentary", "drama", "family", "history", "horror", "romance", "science fiction", "thriller", "war"]
+GENRES = [
+    "action", "comedy", "crime", "documentary", "drama", "family", "history", "horror", "romance", "science fiction", "thriller", "war",
+]  # fmt: skip
 FIRST = date(2024, 1, 1)
 
 

@@ -12,6 +12,9 @@ from pe_cli.cli.common import json_option, override_option, path_argument, path_
 if TYPE_CHECKING:
     from pe_cli.session.job import Job
 
+#: Seconds for which the reader alone is timed.
+READING_S = 2.0
+
 
 @click.command()
 @path_argument("config")
@@ -63,7 +66,7 @@ def command(
     opened_s = open_data(job)
     found = _measure(job, steps, warmup, max_seconds)
     if with_data:
-        found |= {"data_opened_s": round(opened_s, 4)} | measure_reading(job, found["ms_per_step"]["median"], steps)
+        found |= {"data_opened_s": round(opened_s, 4)} | measure_reading(job, found["ms_per_step"]["median"], steps, READING_S)
     found |= {"build_s": round(build_s, 4), "kernels_compiled": watcher.compiled}
     if as_json:
         print_json(found)

@@ -42,16 +42,24 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
     row stands before them. With --raw, and with --fetch without FILES, arrays are written
     as they are. Only what the variables need is computed and read, so that data without labels will do.
     """
-    import sys
     import tempfile
 
     if files and split:
         raise click.UsageError("--split names data of the config, and FILES are other data")
     with tempfile.TemporaryDirectory(prefix="pe-input-") as folder:
-        from pe_cli.session.given import spooled
-
-        paths = [spooled(sys.stdin.buffer, Path(folder)) if str(file) == "-" else file for file in files]
+        paths = [_standard_input(target, overrides, Path(folder)) if str(file) == "-" else file for file in files]
         _predict(target, paths, fetches, out, id_column, raw, split, checkpoint, overrides)
+
+
+def _standard_input(target: Path, overrides: tuple[str, ...], folder: Path) -> Path:
+    """Write standard input to a file that the run's reader understands."""
+    import sys
+
+    from pe_cli.cli.common import config_of
+    from pe_cli.config.load import load_run
+    from pe_cli.session.given import spooled, text_column
+
+    return spooled(sys.stdin.buffer, folder, text_column(load_run(config_of(target), overrides)))
 
 
 def _predict(  # noqa: PLR0913, PLR0917 - one argument an option

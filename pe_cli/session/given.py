@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, BinaryIO
 from pe_cli.config.nodes import to_data
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.session.targets import labels, sources
 
 #: Ends of the names of tables, and of pictures.
 TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet", ".pq", ".arrow", ".arrows", ".ipc", ".feather")
@@ -38,6 +40,12 @@ def override(run: RunSpec, files: Sequence[Path], use: str) -> str:
     absent = next((file for file in files if not file.exists()), None)
     if absent is not None:
         raise PeError(f"no such file or folder: {absent}", hint=f"paths start at {Path.cwd()}", code=ExitCode.DATA)
+    run_folder = next((file for file in files if (file / "status.json").is_file()), None)
+    if run_folder is not None:
+        raise PeError(
+            f"{run_folder} is a run, and data is expected behind the first one",
+            hint="name one run; a pattern such as runs/* may have stood for several names",
+        )
     paths = [str(file.absolute()) for file in files]
     spec = next((run.data[name] for name in ("train", "eval", "test", "predict") if name in run.data), None)
     if spec is None:
@@ -98,12 +106,30 @@ def is_table_file(file: Path) -> bool:
     return bool(suffixes) and suffixes[-1] in TABLES
 
 
-def spooled(stream: BinaryIO, folder: Path) -> Path:
+def text_column(run: RunSpec) -> str | None:
+    """Return the column of tables that a model reads, where it is a text and the only one."""
+    taught = labels(run.model)
+    read = {feed: source for feed, source in sources(run).items() if feed not in taught}
+    names = list(dict.fromkeys(name for source in read.values() for name in source.names))
+    spec = next((run.data[name] for name in ("train", "eval", "test", "predict") if name in run.data), None)
+    if len(names) != 1 or spec is None or spec.reader not in ("table", "csv"):
+        return None
+    declared = run.preparation.columns.get(names[0])
+    if declared is None:  # an undeclared column of sequences is a text
+        return names[0] if all(run.model.feeds[feed].lod_level for feed in read) else None
+    given = to_data(declared.value)
+    if not isinstance(given, dict) or given.get("type") != "text":
+        return None
+    return str(given.get("of") or names[0])
+
+
+def spooled(stream: BinaryIO, folder: Path, column: str | None = None) -> Path:
     """Write standard input to a file: JSON lines where it begins with `{`, a table where its first line has a comma or a tab, else text.
 
     Args:
         stream: read to its end.
         folder: of the file.
+        column: that a table has to have; lines that are no table with it are its texts. None where tables may have any columns.
 
     Raises:
         PeError: DATA; there is nothing, or more than `MOST_INPUT` bytes.
@@ -114,7 +140,38 @@ def spooled(stream: BinaryIO, folder: Path) -> Path:
     if len(data) > MOST_INPUT:
         raise PeError(f"standard input has more than {MOST_INPUT} bytes", hint="write it to a file, and name that", code=ExitCode.DATA)
     first = data.lstrip().split(b"\n", 1)[0]
+    if column is not None and not first.startswith(b"{") and not _has_column(first, column):
+        return _as_rows(data, folder, column)
     suffix = ".jsonl" if first.startswith(b"{") else ".csv" if b"," in first or b"\t" in first else ".txt"
     path = folder / f"input{suffix}"
     path.write_bytes(data)
+    return path
+
+
+def _has_column(header: bytes, column: str) -> bool:
+    """Return whether a line names a column of a table."""
+    text = header.decode("utf-8-sig", "replace").strip()
+    rows = (next(csv.reader([text], delimiter=delimiter), []) for delimiter in ",\t;|")
+    return any(column in (cell.strip() for cell in row) for row in rows)
+
+
+def _as_rows(data: bytes, folder: Path, column: str) -> Path:
+    """Write a row per line that is not empty.
+
+    Raises:
+        PeError: DATA; a line is no UTF-8.
+    """
+    path = folder / "input.jsonl"
+    with path.open("w", encoding="utf-8") as out:
+        for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
+            try:
+                text = line.decode("utf-8").strip()
+            except UnicodeDecodeError as error:
+                raise PeError(
+                    f"line {number} of standard input is no UTF-8: byte {error.start + 1} is 0x{line[error.start]:02x}",
+                    hint="convert it: iconv -f latin1 -t utf-8",
+                    code=ExitCode.DATA,
+                ) from None
+            if text:
+                out.write(json.dumps({column: text}, ensure_ascii=False) + "\n")
     return path

@@ -10,9 +10,6 @@ from typing import Any
 
 from pe_cli.session.job import Job
 
-#: Seconds for which the reader alone is timed.
-READING_S = 2.0
-
 
 def open_data(job: Job) -> float:
     """Open the data that is timed, and return the seconds that it took."""
@@ -22,7 +19,7 @@ def open_data(job: Job) -> float:
     return time.perf_counter() - begin
 
 
-def measure_reading(job: Job, fed_ms: float, steps: int, seconds: float = READING_S) -> dict[str, Any]:
+def measure_reading(job: Job, fed_ms: float, steps: int, seconds: float) -> dict[str, Any]:
     """Time the reader alone, and training steps that take their batches from it.
 
     Args:

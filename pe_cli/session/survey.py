@@ -279,8 +279,8 @@ class _Looked:
 def numbers_text(values: NDArray[Any]) -> str:
     """Return numbers for people: a few of them, or of many what they span.
 
-    >>> numbers_text(np.array([1.0, 0.25])), numbers_text(np.zeros((2, 3, 4), "float32"))
-    ('[1, 0.25]', 'float32[2, 3, 4] from 0 to 0, mean 0')
+    >>> numbers_text(np.array([1.0, 0.25])), numbers_text(np.zeros((3, 4, 4), "float32"))
+    ('[1, 0.25]', 'float32[3, 4, 4] from 0 to 0, mean 0')
     """
     flat = np.asarray(values).reshape(-1)
     if flat.size > 3 * NUMBERS and np.squeeze(values).ndim > 1:

@@ -14,7 +14,7 @@ import pytest
 
 from pe_cli.cli.main import PLUMBING, cli, run
 from pe_cli.core.errors import ExitCode, PeError
-from tests.cli.conftest import Pe
+from tests.cli.conftest import ROOT, Pe
 
 COMMANDS = cli.list_commands(click.Context(cli))
 HEAVY = ("numpy", "numba", "pydantic", "rich", "yaml")
@@ -80,8 +80,7 @@ def test_wrong_usage_exits_2_without_a_traceback(pe: Pe, arguments: list[str]) -
     [
         pytest.param(["train"], "error: pe train needs CONFIG\nhint: pe init writes", id="no config: how to get one"),
         pytest.param(["eval"], "error: pe eval needs TARGET\nhint: the folder of a run", id="no run: what it is"),
-        pytest.param(["predict", "x"], "error: pe predict needs --fetch\nhint: --fetch NAME: ", id="a missing option"),
-        pytest.param(["eval", "a", "b"], "a pattern such as runs/*", id="two runs where one is taken"),
+        pytest.param(["bench", "a", "b"], "a pattern such as runs/*", id="two configs where one is taken"),
     ],
 )
 def test_wrong_usage_says_how_to_go_on(pe: Pe, arguments: list[str], text: str) -> None:
@@ -202,3 +201,12 @@ def test_paths_that_cannot_be(pe: Pe, config: Path, arguments: tuple[str, ...], 
     assert done.code == code, done.err
     assert "bug" not in done.err
     assert done.err.startswith("error: ") or ": error: " in done.err.splitlines()[0]
+
+
+@pytest.mark.parametrize("command", ["eval", "predict"])
+def test_a_second_run_where_data_is_expected(pe: Pe, tmp_path: Path, command: str) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "status.json").write_text("{}")
+    said = pe(command, ROOT / "configs" / "iris.yaml", tmp_path / "other")
+    assert said.code == ExitCode.USAGE
+    assert "is a run, and data is expected behind the first one\nhint: name one run; a pattern such as runs/*" in said.err
