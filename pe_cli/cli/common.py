@@ -195,8 +195,17 @@ def open_trained(
     return job, str(found)
 
 
-def with_files(target: Path, overrides: Sequence[str], files: Sequence[Path], use: str) -> tuple[str, ...]:
+def with_files(
+    target: Path, overrides: Sequence[str], files: Sequence[Path], use: str, *, unlabelled: bool = False
+) -> tuple[str, ...]:
     """Return overrides that make files of the user's the data of a use, read as the training data of a run was.
+
+    Args:
+        target: run, checkpoint or config.
+        overrides: that were given.
+        files: paths from where the user stands.
+        use: of the data.
+        unlabelled: what the model is asked for is not in the files.
 
     Raises:
         PeError: any mistake in the config; or the run's reader reads no such files.
@@ -204,7 +213,7 @@ def with_files(target: Path, overrides: Sequence[str], files: Sequence[Path], us
     from pe_cli.config.load import load_run
     from pe_cli.session.given import override
 
-    return (*overrides, override(load_run(config_of(target), overrides), files, use))
+    return (*overrides, override(load_run(config_of(target), overrides), files, use, unlabelled=unlabelled))
 
 
 def config_of(target: Path) -> Path:

@@ -77,7 +77,7 @@ def _predict(  # noqa: PLR0913, PLR0917 - one argument an option
     from pe_cli.cli.progress import Quiet
 
     if files:
-        overrides = with_files(target, overrides, files, "predict")
+        overrides = with_files(target, overrides, files, "predict", unlabelled=True)
     job, values = open_trained(target, overrides, checkpoint, Quiet())
     for name in fetches:
         job.variable(name)
@@ -112,8 +112,8 @@ def _answers(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_
     from pe_cli.session.rowids import row_ids, superfluous
 
     meant = answers(job, fetches)
-    names, ids = row_ids(job, use, id_column)
-    spare = [name for name in superfluous(job, use) if name != names]
+    ids = row_ids(job, use, id_column)
+    spare = [name for name in superfluous(job, use) if name not in ids]
     if spare:
         listed = ", ".join(spare[:10]) + (f" and {len(spare) - 10} more" if len(spare) > 10 else "")
         click.echo(f"note: the model does not read {listed}", err=True)
@@ -122,7 +122,7 @@ def _answers(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_
         for batch in job.predict(use, [answer.variable for answer in meant]):
             found = said(meant, batch)
             count = len(next(iter(found.values())))
-            write({names: ids(rows, rows + count), **found})
+            write({**{name: of(rows, rows + count) for name, of in ids.items()}, **found})
             rows += count
     if out is not None:
         click.echo(f"{rows:,} rows, {values} -> {out}")

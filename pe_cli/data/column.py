@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -42,6 +43,7 @@ class Context:
         at: place of the column in the config, where it is written.
         base: folder that paths in cells start from.
         notes: sentences for the log, added to: cells that were unknown, and the like.
+        fields: of the columns that the column is made of, by name; for `encode`.
     """
 
     table: Table
@@ -51,6 +53,7 @@ class Context:
     at: Span | None = None
     base: Path = Path()
     notes: list[str] = field(default_factory=list)
+    fields: Mapping[str, Field] = field(default_factory=dict)
 
     @property
     def cells(self) -> Cells:
@@ -83,6 +86,10 @@ class ColumnType(Generic[AnyOptions]):
     def sources(self, name: str, options: AnyOptions) -> tuple[str, ...]:
         """Return the names of the table's columns that it reads: its own, unless the options name others."""
         return (name,)
+
+    def made_of(self, options: AnyOptions) -> tuple[str, ...]:
+        """Return the names of other columns whose fields it is made of: what these learn and mean counts for it, too."""
+        return ()
 
     def fit(self, options: AnyOptions, context: Context, rows: Rows | None) -> State:
         """Learn from the training rows.

@@ -9,12 +9,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from pe_cli.core.encoding import ChannelsFirst, Count, Lane, Reshape, Step
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
+from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnOptions, ColumnType, State, discover
 
 FORMAT = 1
@@ -38,6 +42,7 @@ class FittedColumn:
         options: as declared or inferred, without `type`.
         state: what it has learned.
         target: whether the model was taught it.
+        inner: the columns that it is made of.
     """
 
     name: str
@@ -45,6 +50,7 @@ class FittedColumn:
     options: Mapping[str, Any]
     state: State
     target: bool = False
+    inner: tuple[FittedColumn, ...] = ()
 
     @property
     def kind(self) -> ColumnType[Any]:
@@ -59,12 +65,70 @@ class FittedColumn:
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the indices, none for a column without classes."""
-        return self.kind.classes(self.state)
+        return self.inner[0].classes if len(self.inner) == 1 else self.kind.classes(self.state)
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Columns of the table that it reads."""
-        return self.kind.sources(self.name, self.checked)
+        inner = [source for column in self.inner for source in column.sources]
+        return tuple(dict.fromkeys([*self.kind.sources(self.name, self.checked), *inner]))
+
+    def decode(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Turn what a model predicts for this column back into the units of the file; see `ColumnType.decode`."""
+        if not self.inner:
+            return self.kind.decode(self.checked, self.state, values)
+        if np.size(values) % (len(values) * len(self.inner) or 1):
+            raise _error(f"column '{self.name}' has {len(self.inner)} numbers per row, and the model says {np.shape(values)[1:]}", None)
+        flat = np.asarray(values).reshape(len(values), -1, len(self.inner))
+        decoded = [column.decode(flat[:, :, i : i + 1]) for i, column in enumerate(self.inner)]
+        return np.concatenate(decoded, axis=2).reshape(np.shape(values))
+
+    def labels(self, count: int) -> list[str]:
+        """Return names of so many predicted numbers."""
+        of = [column.name for column in self.inner] or [self.name]
+        if count % len(of):
+            return [f"{self.name}_{i + 1}" for i in range(count)]
+        return of if count == len(of) else [f"{name}_{i + 1}" for i in range(count // len(of)) for name in of]
+
+    def units(self) -> tuple[Step, ...]:
+        """Return `decode` of numbers as steps; see `ColumnType.units`."""
+        if len(self.inner) == 1:
+            return self.inner[0].units()
+        return self.kind.units(self.checked, self.state)
+
+    def lanes(self, array: TensorType | None = None) -> tuple[Lane, ...] | None:
+        """Return how raw cells become the field, as steps; see `ColumnType.lanes`."""
+        if not self.inner:
+            return self.kind.lanes(self.name, self.checked, self.state, array)
+        found: list[Lane] = []
+        for column in self.inner:
+            lanes = column.lanes()
+            if lanes is None or any(isinstance(step, (Count, Reshape, ChannelsFirst)) for lane in lanes for step in lane.steps):
+                return None
+            found += [_in_rows(lane, self.state["steps"]) for lane in lanes]
+        if isinstance(self.options["of"], str) and len(found) == 1 and found[0].kind.shape[1:] == (1,):
+            found = [replace(found[0], steps=(*found[0].steps, Reshape(found[0].kind.shape[:1])))]
+        return tuple(found)
+
+    def with_inner(self, columns: Mapping[str, FittedColumn]) -> FittedColumn:
+        """Return it with the columns that it is made of.
+
+        Raises:
+            PeError: DATA; one is not there.
+        """
+        names = self.kind.made_of(self.checked)
+        absent = next((name for name in names if name not in columns or columns[name].inner), None)
+        if absent is not None:
+            said = f"column '{self.name}' is made of '{absent}', which is none that has learned"
+            raise _error(said, "take another checkpoint of the run")
+        return replace(self, inner=tuple(columns[name] for name in names))
+
+
+def _in_rows(lane: Lane, rows: int) -> Lane:
+    """Return a lane for several rows of a series at once."""
+    source = lane.source
+    kind = TensorType((rows, *source.kind.shape), source.kind.dtype)
+    return replace(lane, source=replace(source, kind=kind, said=f"{source.said}; {rows} rows, the oldest first"))
 
 
 @dataclass
@@ -107,6 +171,7 @@ class Fitted:
         columns = {}
         for name, found in value["columns"].items():
             columns[name] = _column(name, found, files, where)
+        columns = {name: column.with_inner(columns) for name, column in columns.items()}
         split = value.get("split")
         return cls(columns, split if isinstance(split, dict) else None)
 

@@ -35,12 +35,14 @@ class ColumnUse:
         dtype: of the feed that takes it.
         level: levels of the feed's sequences.
         alone: whether no other column stands beside it in the feed.
+        shown: whether other columns are made of it.
     """
 
     target: bool = False
     dtype: str | None = None
     level: int = 0
     alone: bool = True
+    shown: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,32 @@ class Wanted:
 def joined_name(names: Sequence[str]) -> str:
     """Return the name of a field that several columns make together."""
     return " + ".join(names)
+
+
+def _spread(
+    uses: Mapping[str, ColumnUse], declared: Mapping[str, tuple[str, ColumnOptions]]
+) -> tuple[dict[str, ColumnUse], tuple[str, ...]]:
+    """Return uses with those of columns that other columns are made of, and the names of these.
+
+    Raises:
+        PeError: USAGE; a column is made of one that is itself made of others.
+    """
+    found, inner = dict(uses), dict[str, None]()
+    made = {name: parts for name, (kind, options) in declared.items() if (parts := discover()[kind].made_of(options))}
+    for name, parts in made.items():
+        use = uses.get(name, ColumnUse())
+        for part in parts:
+            if part in made:
+                said = f"data.columns.{name} is made of '{part}', which is a {declared[part][0]} itself"
+                raise PeError(said, hint="name columns of the table")
+            before = found.get(part)
+            one = replace(use, level=0, shown=True, alone=use.alone and len(parts) == 1)
+            if before is not None:
+                dtype = one.dtype if before.dtype == one.dtype else None
+                one = replace(one, target=before.target or one.target, dtype=dtype, alone=before.alone and one.alone)
+            found[part] = one
+            inner[part] = None
+    return found, tuple(inner)
 
 
 class Prepared:
@@ -216,13 +244,17 @@ class Prepared:
             )
         table, rows = self.table("train"), self.rows("train")
         declared = self.declared(table)
-        names = [name for name in dict.fromkeys([*self.uses, *declared]) if name in declared or name in table.names]
+        self.uses, inner = _spread(self.uses, declared)
+        known = {*declared, *table.names, *inner}
+        names = [name for name in dict.fromkeys([*inner, *self.uses, *declared]) if name in known]
         self._read_ahead(table, names)
         errors: list[PeError] = []
         found: dict[str, FittedColumn] = {}
         for name in names:
             try:
                 column = self._fit(table, rows, name, declared.get(name))
+                if column is not None and all(of in found for of in column.kind.made_of(column.checked)):
+                    column = column.with_inner(found)
             except PeError as error:
                 errors += error.errors if isinstance(error, PeErrors) else [error]
                 continue
@@ -240,8 +272,10 @@ class Prepared:
             found = self.fitted.columns.get(name)
             declared = (self._declared or {}).get(name)
             if found is not None:
-                kind, sources = found.kind, found.sources
-            elif declared is not None:
+                for column in found.inner or (found,):
+                    views[column.kind.view] += [source for source in column.sources if source in table.names]
+                continue
+            if declared is not None:
                 kind, sources = discover()[declared[0]], discover()[declared[0]].sources(name, declared[1])
             else:
                 continue
@@ -254,7 +288,9 @@ class Prepared:
         if declared is None:
             if isinstance(table, DatasetTable):
                 return None
-            inferred = infer(context, rows, use.level, use.alone)
+            if name not in table.names:
+                raise self._no_column(table, name)
+            inferred = infer(replace(context, target=use.target and not use.shown), rows, use.level, use.alone)
             kind, raw = inferred.type, inferred.options
             options = discover()[kind].options.model_validate(raw)
             self._say(f"column '{name}' is taken as {inferred}")
@@ -297,15 +333,14 @@ class Prepared:
             found = self.fit().columns.get(name)
             if found is None:
                 if not isinstance(table, DatasetTable) or name not in table.names:
-                    known = self.columns(table)
-                    hint = did_you_mean(name, known) or f"it has {', '.join(known[:20])}"
-                    raise PeError(f"the data has no column '{name}'", hint=hint, code=ExitCode.DATA)
+                    raise self._no_column(table, name)
                 self._fields[key] = table.field(name)
             else:
                 options = found.checked
                 written = self.wishes.columns.get(name)
                 self._check_sources(table, name, found.kind, options, written.at if written else None)
-                context = replace(self._context(table, name), target=found.target)
+                fields = {column.name: self.field(table, column.name, use) for column in found.inner}
+                context = replace(self._context(table, name), target=found.target, fields=fields)
                 try:
                     self._fields[key] = found.kind.encode(options, found.state, context)
                 except (KeyError, IndexError, TypeError, AttributeError) as error:
@@ -318,6 +353,11 @@ class Prepared:
                     ) from None
                 self._tell(context, use)
         return self._fields[key]
+
+    def _no_column(self, table: Table, name: str) -> PeError:
+        known = self.columns(table)
+        hint = did_you_mean(name, known) or f"it has {', '.join(known[:20])}"
+        return PeError(f"the data has no column '{name}'", hint=hint, code=ExitCode.DATA)
 
     def encoded(self, table: Table, wanted: Sequence[Wanted], use: str) -> dict[str, Field]:
         """Return fields of a table, joined where a feed takes several.
@@ -380,7 +420,11 @@ class Prepared:
         return {name: classes for name, classes in found.items() if classes}
 
     def _tell(self, context: Context, use: str) -> None:
-        for text in context.notes:
+        self.note_all(use, context.notes)
+
+    def note_all(self, use: str, notes: Iterable[str]) -> None:
+        """Tell what users should know of the data of a use; each sentence once."""
+        for text in notes:
             self._say(f"data.{use}: {text}")
 
     def _say(self, text: str) -> None:
@@ -412,7 +456,8 @@ class TableDataset:
         """Return the table whose rows are samples, and which: a table may make its samples of rows once its columns are fitted."""
         if self._made is None:
             regroup = getattr(self.table, "regroup", None)
-            self._made = (self.table, self.rows) if regroup is None else (regroup(self.rows, self.prepared.fit()), None)
+            self._made = (self.table, self.rows) if regroup is None else regroup(self.rows, self.prepared.fit())
+            self.prepared.note_all(self.use, getattr(self.table, "notes", ()))
         return self._made
 
     def only(self, wanted: Sequence[Wanted]) -> FieldDataset:

@@ -1,13 +1,13 @@
 """Splits: which rows of a source are for training, for evaluation, and for the last test.
 
-A split is a function of the rows' number, the columns that it goes by, and its seed: the same on every machine.
+A split is a function of the rows' number, the columns that it goes by, and its seed: the same on every machine. By time, the earliest
+rows train, and of folds each evaluates with what comes after its training rows.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from pe_cli.config.sections import SplitSection
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data.cells import Table
-from pe_cli.data.columns.date import parse
 from pe_cli.data.fields import Rows
 from pe_cli.data.hashing import permutation, stream_key
+from pe_cli.data.moments import moments_of
 
 Parts = dict[str, Rows]
 
@@ -54,9 +54,14 @@ def split_rows(table: Table, rows: Rows, section: SplitSection) -> Parts:
         parts["train"] = cut[-1]
     else:
         assert section.fold is not None
-        folds = _folds(table, cut[-1], section)
-        parts["eval"] = folds[section.fold - 1]
-        parts["train"] = np.sort(np.concatenate([fold for i, fold in enumerate(folds) if i != section.fold - 1]))
+        moments = _moments(table, section)
+        if moments is not None:
+            blocks = _in_time(cut[-1], moments[cut[-1]], section.folds + 1)
+            parts["eval"], earlier = blocks[section.fold], blocks[: section.fold]
+        else:
+            folds = _folds(table, cut[-1], section)
+            parts["eval"], earlier = folds[section.fold - 1], [fold for i, fold in enumerate(folds) if i != section.fold - 1]
+        parts["train"] = np.sort(np.concatenate(earlier))
     for name, found in parts.items():
         if not len(found):
             raise PeError(
@@ -70,11 +75,12 @@ def split_rows(table: Table, rows: Rows, section: SplitSection) -> Parts:
 
 def _divide(table: Table, rows: Rows, section: SplitSection, shares: list[float], what: str) -> list[Rows]:
     """Return a part for every share, and the rest."""
+    moments = _moments(table, section)
+    if moments is not None:
+        times = moments[rows]
+        return _cut(rows, np.argsort(times, kind="stable"), shares, times)
     if _by_position(table, section):
         return _cut(rows, np.arange(len(rows)), shares)
-    if section.time is not None:
-        times = _times(table, section.time, section)[rows]
-        return _cut(rows, np.argsort(times, kind="stable"), shares, times)
     key = stream_key(what, section.seed)
     if section.group is not None:
         return _by_group(table.cells(section.group).codes().codes[rows], rows, shares, key)
@@ -147,6 +153,17 @@ def _quota(counts: NDArray[np.int64], share: float) -> NDArray[np.int64]:
     return quota
 
 
+def _in_time(rows: Rows, times: NDArray[np.float64], count: int) -> list[Rows]:
+    """Return blocks of rows, the earliest first; equal times stay together."""
+    order = np.argsort(times, kind="stable")
+    ends = [len(rows) * (i + 1) // count for i in range(count)]
+    for i, end in enumerate(ends[:-1]):
+        while 0 < end < len(rows) and times[order[end]] == times[order[end - 1]]:
+            end -= 1
+        ends[i] = end
+    return [np.sort(rows[order[begin:end]]) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
 def _folds(table: Table, rows: Rows, section: SplitSection) -> list[Rows]:
     """Return the rows of every fold."""
     assert section.folds is not None
@@ -164,8 +181,6 @@ def _folds(table: Table, rows: Rows, section: SplitSection) -> list[Rows]:
         found = fold_of[codes + 1]
         return [rows[found == i] for i in range(count)]
     order = np.arange(len(rows)) if _by_position(table, section) else permutation(key, len(rows))
-    if section.time is not None:
-        order = np.argsort(_times(table, section.time, section)[rows], kind="stable")
     if section.stratify is not None:
         codes = table.cells(section.stratify).codes().codes[rows]
         order = order[np.argsort(codes[order], kind="stable")]
@@ -173,26 +188,25 @@ def _folds(table: Table, rows: Rows, section: SplitSection) -> list[Rows]:
     return [np.sort(rows[part]) for part in np.array_split(order, count)]
 
 
-def _times(table: Table, name: str, section: SplitSection) -> NDArray[np.float64]:
-    """Return a column as moments: numbers, or dates in ISO 8601."""
-    cells = table.cells(name)
-    numbers = cells.numbers()
-    if not numbers.bad_count and not np.isnan(numbers.values).any():
-        return numbers.values
-    codes = cells.codes()
-    if (codes.codes < 0).any():
-        raise table.error(int(np.flatnonzero(codes.codes < 0)[0]), name, "the time is missing", "fill it, or split by other means")
-    found = []
-    for i, word in enumerate(codes.words):
-        try:
-            found.append((parse(word, None) - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
-        except ValueError:
-            row = int(np.flatnonzero(codes.codes == i)[0])
-            raise table.error(
-                row, name, f"'{word}' is neither a number nor a date of ISO 8601, and data.split.time sorts by it"
-            ) from None
-    moments: NDArray[np.float64] = np.array(found)[codes.codes]
-    return moments
+def _moments(table: Table, section: SplitSection) -> NDArray[np.float64] | None:
+    """Return the moments that rows are divided by; None where they are divided otherwise.
+
+    Raises:
+        PeError: USAGE; rows of series would be divided so that training sees what comes after its windows.
+    """
+    own: NDArray[np.float64] | None = getattr(table, "moments", None)
+    if own is None:
+        return None if section.time is None else moments_of(table, section.time, "data.split.time sorts by it")
+    key, time = (getattr(table, name, None) for name in ("key", "time"))
+    wrong = next((name for name in ("stratify", "order") if getattr(section, name) is not None), None)
+    if wrong or section.group not in (None, key) or section.time not in (None, time):
+        wrong = wrong or ("group" if section.group not in (None, key) else "time")
+        raise PeError(
+            f"data.split.{wrong}: windows are divided by time, so that training does not look into the future",
+            at=section.at_of(wrong),
+            hint=f"leave {wrong} out" + (f", or let whole series stay together: group: {key}" if key else ""),
+        )
+    return own if section.group is None else None
 
 
 def describe(parts: Mapping[str, Rows], rows: int) -> dict[str, object]:

@@ -54,8 +54,9 @@ class Answer:
         if self.classes:
             return self._classes(flat)
         if self.column is not None:
-            decoded = self.column.kind.decode(self.column.checked, self.column.state, np.asarray(values))
-            flat = np.asarray(decoded).reshape(len(values), -1)
+            flat = np.asarray(self.column.decode(np.asarray(values))).reshape(len(values), -1)
+            names = self.column.labels(flat.shape[1])
+            return {name: _plain(flat[:, i]) for i, name in enumerate(names)}
         if flat.shape[1] == 1:
             return {self.name: _plain(flat[:, 0])}
         return {f"{self.name}_{i + 1}": _plain(flat[:, i]) for i in range(flat.shape[1])}

@@ -118,7 +118,7 @@ class Exporting:
         # a number by itself that fills a feed of more is an array in every sample
         wide = found.type == "number" and len(want.names) == 1 and target.size != 1 and self.job.feed(feed).one_hot is None
         array = self._field_type(found.sources[0]) if wide else None
-        lanes = found.kind.lanes(column, found.checked, found.state, array)
+        lanes = found.lanes(array)
         if lanes is not None:
             return tuple(self._apart(lane) for lane in lanes)
         if not plain:
@@ -182,7 +182,7 @@ class Exporting:
 
     @staticmethod
     def _units(column: FittedColumn, dtype: str) -> tuple[Step, ...]:
-        steps = column.kind.units(column.checked, column.state)
+        steps = column.units()
         return (Cast("float64"), *steps, Cast(dtype)) if steps else ()
 
     def _label(self, answer: Answer) -> tuple[Step, ...]:

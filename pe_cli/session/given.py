@@ -24,7 +24,7 @@ _CSV = ("features", "label", "classes")
 MOST_INPUT = 1 << 30
 
 
-def override(run: RunSpec, files: Sequence[Path], use: str) -> str:
+def override(run: RunSpec, files: Sequence[Path], use: str, *, unlabelled: bool = False) -> str:
     """Return what sets `data.<use>` to files of the user's: `key=value`, as after `-o`.
 
     The reader and its options are those of the training data.
@@ -33,6 +33,7 @@ def override(run: RunSpec, files: Sequence[Path], use: str) -> str:
         run: that was trained.
         files: paths from where the user stands.
         use: eval or predict.
+        unlabelled: what the model is asked for is not in the files: series are taken at their ends.
 
     Raises:
         PeError: USAGE; the run's reader reads no such files. DATA; one is not there.
@@ -58,6 +59,8 @@ def override(run: RunSpec, files: Sequence[Path], use: str) -> str:
             hint=_BY_HAND,
         )
     value = {"reader": spec.reader, **written, **make(files, paths, to_data(spec.options))}
+    if spec.reader == "windows" and unlabelled:
+        value["ends"] = True
     if spec.reader == "csv":
         value = {key: inner for key, inner in value.items() if key not in _CSV} | {"reader": "table"}
     return f"data.{use}={json.dumps(value, ensure_ascii=False)}"
@@ -73,7 +76,7 @@ def _table(files: Sequence[Path], paths: list[str], options: Mapping[str, Any]) 
 def _images(files: Sequence[Path], paths: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
     if all(is_table_file(file) for file in files):
         table = options.get("table")
-        inner = {k: v for k, v in table.items() if k != "files"} if isinstance(table, dict) else {}
+        inner = {k: v for k, v in table.items() if k not in _WHICH} if isinstance(table, dict) else {}
         return {"table": {**inner, "files": paths}}
     if len(files) == 1 and files[0].is_dir():
         return {"folder": paths[0]}
@@ -84,7 +87,7 @@ def _images(files: Sequence[Path], paths: list[str], options: Mapping[str, Any])
 
 def _windows(files: Sequence[Path], paths: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
     table = options.get("table")
-    inner = {k: v for k, v in table.items() if k != "files"} if isinstance(table, dict) else {}
+    inner = {k: v for k, v in table.items() if k not in _WHICH} if isinstance(table, dict) else {}
     return {"table": {**inner, "files": paths}}
 
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pe_cli.config.nodes import to_data
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.data import Loader
-from pe_cli.data.cells import ListTable
-from pe_cli.data.fields import FieldDataset
+from pe_cli.data.cells import ListTable, Table
+from pe_cli.data.fields import FieldDataset, Rows
 from pe_cli.data.fitted import FittedColumn
 from pe_cli.data.origin import Origin
 from pe_cli.data.prepare import Prepared
+from pe_cli.data.readers.windows import WindowsOptions
+from pe_cli.data.registry import check_options, find_reader
+from pe_cli.data.windows import WindowTable
 from pe_cli.execute.merge import merge
 from pe_cli.graph.sequences import declared_levels
 from pe_cli.program.prune import prune
@@ -35,6 +40,7 @@ class Predictor:
 
     Attributes:
         columns: column of a row -> the fitted column that reads it, for those that the outputs need.
+        windows: how windows are cut, where the rows of a request are those of series; else None. Then there is an answer per series.
 
     Raises:
         PeError: USAGE; the run has no columns, as its data are arrays.
@@ -65,7 +71,13 @@ class Predictor:
             )
         self.columns: dict[str, FittedColumn] = {}
         for name in names:
-            self.columns |= dict.fromkeys(fitted[name].sources, fitted[name])
+            for column in fitted[name].inner or (fitted[name],):
+                self.columns |= dict.fromkeys(column.sources, column)
+        self.windows = _windows(job) if any(fitted[name].type == "window" for name in names) else None
+        if self.windows is not None:
+            for option, kind in ((self.windows.key, "category"), (self.windows.time, "date")):
+                if option is not None:
+                    self.columns.setdefault(option, FittedColumn(option, kind, {}, {}))
 
     @property
     def image(self) -> str | None:
@@ -85,6 +97,9 @@ class Predictor:
         Args:
             rows: column -> cell: text, a number, true, false, or None where it is missing; other columns are not read.
             where: names the rows in messages.
+
+        Returns:
+            As many; of series one for each, with its key and the time of its last row.
 
         Raises:
             PeError: DATA; a row lacks a column, or has a cell that the column cannot take.
@@ -117,25 +132,43 @@ class Predictor:
                     raise origin.error(f"row {i + 1}, column '{name}': a cell is text or a number, not {kind}")
         return ListTable({name: [row[name] for row in rows] for name in self.columns}, origin, where)
 
-    def _run(self, table: ListTable) -> list[dict[str, Any]]:
+    def _run(self, given: ListTable) -> list[dict[str, Any]]:
         job = self._job
+        table, rows = self._samples(given)
         prepared = Prepared({}, job.run.preparation, job.run.path.parent, job.prepared.uses, job.fitted)
         fields = prepared.encoded(table, self._wanted, "request")
         feeds = {name: job.feed(name) for name in self._types}
-        dataset = FieldDataset(fields, None, prepared.classes(fields))
-        loader = Loader(dataset, feeds, self._types, max(1, len(table)), prefetch=0, levels=declared_levels(job.built.eval))
+        dataset = FieldDataset(fields, rows, prepared.classes(fields))
+        loader = Loader(dataset, feeds, self._types, max(1, len(dataset)), prefetch=0, levels=declared_levels(job.built.eval))
         feed = loader.first()
         values, sizes = self._executor.run(feed, self._variables)
         batch = {v: np.asarray(merge([part[v] for part in values], sizes, self._hows[v])) for v in self._variables}
-        found = said(self._answers, batch)
+        known = {} if rows is None else {name: list(map(table.cells(name).text, rows.tolist())) for name in table.sample_names}  # type: ignore[attr-defined]
+        found = known | said(self._answers, batch)
         return [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
+
+    def _samples(self, given: ListTable) -> tuple[Table, Rows | None]:
+        """Return the table whose rows are answered, and which of them; all when None."""
+        if self.windows is None:
+            return given, None
+        shape = replace(self.windows.shape(), ends=True)
+        return WindowTable(given, shape, self.windows.key, self.windows.time, Origin(Path())).regroup(None, None)
 
     def schema(self) -> dict[str, Any]:
         """Return what a row has, and what an answer says: JSON values."""
         return {
             "columns": {name: _described(column) for name, column in self.columns.items()},
             "answers": [{"name": a.name, "classes": list(a.classes)} for a in self._answers],
+            **({"series": {"rows": self.windows.length, "key": self.windows.key, "time": self.windows.time}} if self.windows else {}),
         }
+
+
+def _windows(job: Job) -> WindowsOptions:
+    """Return how the training data was cut into windows."""
+    spec = next(job.run.data[use] for use in ("train", "eval", "test") if use in job.run.data)
+    found = check_options(find_reader(spec.reader, spec.reader_at), to_data(spec.options), spec.reader_at)
+    assert isinstance(found, WindowsOptions), "columns of windows are made by the reader windows"
+    return found
 
 
 def _described(column: FittedColumn) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
-from pe_cli.data.cells import Table
+from pe_cli.data.cells import Cells, Table
 from pe_cli.data.prepare import TableDataset
 from pe_cli.session.job import Job
 
@@ -16,14 +16,14 @@ from pe_cli.session.job import Job
 Ids = Callable[[int, int], list[Any]]
 
 
-def row_ids(job: Job, use: str, wanted: str | None) -> tuple[str, Ids]:
-    """Return the name of what rows are known by, and what gives it.
+def row_ids(job: Job, use: str, wanted: str | None) -> dict[str, Ids]:
+    """Return what rows are known by: names of columns, and what gives them.
 
     Args:
         job: whose data is predicted.
         use: of the data.
-        wanted: column; when None, the first column that the model does not read and that has another value in every row, or else
-            the number of the row, from 1.
+        wanted: column; when None, of series their key and the time of the last row that is known; else the first column that the
+            model does not read and that has another value in every row, or the number of the row, from 1.
 
     Raises:
         PeError: DATA; there is no such column.
@@ -32,16 +32,20 @@ def row_ids(job: Job, use: str, wanted: str | None) -> tuple[str, Ids]:
     if not isinstance(dataset, TableDataset):
         if wanted is not None:
             raise PeError(f"--id {wanted}: the data has fields, not columns", hint="leave --id out")
-        return "row", lambda first, last: list(range(first + 1, last + 1))
+        return {"row": lambda first, last: list(range(first + 1, last + 1))}
     table = dataset.table
     if wanted is not None and wanted not in table.names:
         hint = did_you_mean(wanted, table.names) or f"it has {', '.join(table.names[:20])}"
         raise PeError(f"the data has no column '{wanted}'", hint=hint, code=ExitCode.DATA)
-    name = wanted or next((name for name in _unread(job, table) if _tells_apart(table, name)), None)
-    if name is None:
-        return "row", lambda first, last: [int(row) + 1 for row in _rows(job, use, first, last)]
-    cells = table.cells(name)
-    return name, lambda first, last: [cells.text(int(row)) for row in _rows(job, use, first, last)]
+    own: tuple[str, ...] = getattr(table, "sample_names", ())
+    names = (wanted,) if wanted else own or tuple(name for name in _unread(job, table) if _tells_apart(table, name))[:1]
+    if not names:
+        return {"row": lambda first, last: [int(row) + 1 for row in _rows(job, use, first, last)]}
+    return {name: _texts(job, use, table.cells(name)) for name in names}
+
+
+def _texts(job: Job, use: str, cells: Cells) -> Ids:
+    return lambda first, last: [cells.text(int(row)) for row in _rows(job, use, first, last)]
 
 
 def _rows(job: Job, use: str, first: int, last: int) -> np.ndarray[Any, Any]:

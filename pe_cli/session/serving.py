@@ -107,7 +107,8 @@ class Service:
         self.lock = threading.Lock()
         self.requests = self.refused = 0
         self._one = threading.Lock()
-        self.batcher = Batcher(self._rows, waiting, batch, patience)
+        # rows of two requests could be taken for one series
+        self.batcher = Batcher(self._rows, waiting, 1 if predictor.windows else batch, patience)
 
     def _rows(self, rows: Sequence[Row]) -> Answers:
         with self._one:

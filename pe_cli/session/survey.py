@@ -132,7 +132,10 @@ class _Looked:
             for source in sources:
                 part = facts if len(sources) == 1 else replace(facts, name=source, options={}, note=f"part of {name}")
                 yield column_facts(part, source, parts, column)
-            if not sources:
+            shown = discover()[kind].made_of(options) if options is not None else ()
+            if shown:
+                yield replace(facts, note=f"{column.state['steps']} rows of a series" if column is not None else "")
+            elif not sources:
                 yield replace(facts, note="the data has no such column")
         for name in [name for name in table.names if name not in read][:MOST_COLUMNS]:
             yield column_facts(ColumnFacts(name, "", "unused"), name, parts, None)
@@ -149,6 +152,8 @@ class _Looked:
         else:
             how = "inferred" if kind else "as it is" if isinstance(table, DatasetTable) else "unknown"
         feeds = tuple(feed for feed, want in self.job.sources.items() if name in want.names)
+        within = [outer.name for outer in self.prepared.fitted.columns.values() if name in [inner.name for inner in outer.inner]]
+        how = how if feeds else f"{how}, in {', '.join(within)}" if within else f"{how}, unused"
         said = dict(options.model_dump(mode="json", exclude_unset=True)) if options is not None else {}
         shape = self._kind(name, feeds)
         target = (
@@ -158,7 +163,7 @@ class _Looked:
             if name in self.prepared.uses
             else False
         )
-        return ColumnFacts(name, kind or "array", how if feeds else f"{how}, unused", feeds, target, said, shape)
+        return ColumnFacts(name, kind or "array", how, feeds, target, said, shape)
 
     def _kind(self, name: str, feeds: Sequence[str]) -> str:
         """Return the type of a column's field, where it is a field of its own."""

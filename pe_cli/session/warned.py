@@ -142,7 +142,7 @@ def _said(job: Job, name: str, value: Any, names: tuple[str, ...]) -> str:
         return f"'{names[int(value)]}'"
     column = job.prepared.fitted.columns.get(name)
     if column is not None:
-        value = np.ravel(column.kind.decode(column.checked, column.state, np.array([[value]])))[0]
+        value = np.ravel(column.decode(np.array([[value]])))[0]
     return f"{float(value):.6g}"
 
 

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from tokenizers import Tokenizer
 
 import pe_cli
 from pe_cli.cli.main import cli
+from pe_cli.config.nodes import to_data
 from pe_cli.core.encoding import TEXT
 from pe_cli.core.errors import PeError
 from pe_cli.data.arrays import is_table
@@ -82,7 +84,9 @@ def given(job, around, use, rows):
                     inputs[offsets_name(feed, 0)] = batch[offsets_name(source.column, 0)]
                 continue
             cells = job.prepared.table(use).cells(source.column)
-            if level:
+            if column is not None and column.type == "window":
+                inputs[source.name] = np.stack([raw(job, source, cells, before) for before in windows(job, use, rows)])
+            elif level:
                 inputs[source.name], inputs[offsets_name(feed, 0)] = items(job, source, cells, rows)
             else:
                 inputs[source.name] = raw(job, source, cells, rows)
@@ -99,12 +103,25 @@ def raw(job, source, cells, rows):
     if cells.array() is not None:
         return np.asarray(cells.array()[rows], source.kind.dtype)
     if source.kind.dtype != TEXT:
-        return np.array([[float(text) if text else np.nan] for text in texts], source.kind.dtype)
+        numbers = np.array([[float(text) if text else np.nan] for text in texts], source.kind.dtype)
+        options = job.fitted.columns[source.column].options if source.column in job.fitted.columns else {}
+        # a number of the row before has to be there when the model is asked
+        return pd.DataFrame(numbers).ffill().fillna(0).to_numpy() if options.get("missing") == "previous" else numbers
     if source.kind.shape == (1,):
         return np.array([[text] for text in texts], object)
     bags = [[part.strip() for part in text.split("|")] for text in texts]
     width = max(map(len, bags))
     return np.array([bag + [""] * (width - len(bag)) for bag in bags], object)
+
+
+def windows(job, use, rows):
+    """Return for every anchor the rows of its input, found by pandas in the table."""
+    spec = to_data(job.run.data[use].options)
+    table = job.prepared.table(use)
+    frame = pd.DataFrame({name: [table.cells(name).text(row) for row in range(len(table))] for name in (spec["key"], spec["time"])})
+    frame = frame.sort_values([spec["key"], spec["time"]])
+    at = {row: place for place, row in enumerate(frame.index)}
+    return [frame.index[at[row] - spec["length"] + 1 : at[row] + 1].tolist() for row in rows]
 
 
 def items(job, source, cells, rows):

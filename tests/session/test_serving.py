@@ -20,7 +20,7 @@ class Stub:
     """Answers a row with the double of its x; a batch with a bad row is refused whole, as a model would."""
 
     columns = {"x": None}  # noqa: RUF012 - as a predictor's
-    text, image = None, None
+    text, image, windows = None, None, None
 
     def __init__(self) -> None:
         self.batches: list[int] = []

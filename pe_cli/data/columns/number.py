@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pe_cli.core.encoding import Affine, Cast, Check, Clip, Fill, Lane, Source, Standardise, Step
 from pe_cli.core.errors import PeError, PeErrors
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.data.cells import Numbers
+from pe_cli.data.cells import Numbers, Table
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import ArrayField, Rows
@@ -20,7 +20,7 @@ from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.room import room
 
 Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Missing = Literal["error", "mean", "median"] | Finite
+Missing = Literal["error", "mean", "median", "previous"] | Finite
 Scale = Literal["none", "standard", "minmax", "robust"]
 #: Elements that are converted at a time, so that no second copy of a large column is made.
 CHUNK = 1 << 20
@@ -31,7 +31,8 @@ class NumberOptions(ColumnOptions):
 
     of: str | None = Field(None, description="column of the table; the one of the same name when absent")
     missing: Missing = Field(
-        "error", description="what stands for a missing cell: mean or median of the training rows, a number; or error"
+        "error", description="what stands for a missing cell: mean or median of the training rows; previous: the number of the "
+        "row before, of the same series, and the mean where there is none; a number; or error"
     )
     scale: Scale = Field(
         "none",
@@ -152,11 +153,16 @@ class Number(ColumnType[NumberOptions]):
 
     def lanes(self, name: str, options: NumberOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
         """Return the same as steps; see `ColumnType.lanes`."""
-        return (number_lane(options.of or name, options.clip, state, array),)
+        return (number_lane(options.of or name, options.clip, carry_free(options.missing, state), array),)
 
     def units(self, options: NumberOptions, state: State) -> tuple[Step, ...]:
         """Return `decode` as steps; see `ColumnType.units`."""
         return scaling(Affine, state["divisor"], state["shift"])
+
+
+def carry_free(missing: Missing, state: State) -> State:
+    """Return a state that fills nothing in where a missing number is that of the row before, which a model cannot see."""
+    return {**state, "fill": None} if missing == "previous" else state
 
 
 def number_lane(source: str, clip: tuple[float, float] | None, state: State, array: TensorType | None = None) -> Lane:
@@ -244,7 +250,7 @@ def _whole(values: NDArray[np.float64]) -> bool:
 
 
 def _fill(options: NumberOptions, there: NDArray[np.float64]) -> float | None:
-    if options.missing == "mean":
+    if options.missing in ("mean", "previous"):
         return float(there.mean())
     if options.missing == "median":
         return float(np.median(there))
@@ -279,6 +285,8 @@ def _is_missing(context: Context, source: str, row: int, count: int) -> PeError:
 def encode_numbers(options: NumberOptions, state: State, context: Context, source: str, out: NDArray[Any]) -> None:
     """Write a column's numbers, filled in, clipped and scaled, into `out`, [rows, 1]."""
     values = numbers_of(context, source).values
+    if options.missing == "previous":
+        values = _carried(values, context.table)
     for start in range(0, len(values), CHUNK):
         part = values[start : start + CHUNK].copy()
         gone = np.isnan(part)
@@ -296,6 +304,22 @@ def encode_numbers(options: NumberOptions, state: State, context: Context, sourc
         else:
             apply_scale(part, state, options.clip, target)
             _check_range(target, start, context, source)
+
+
+def _carried(values: NDArray[np.float64], table: Table) -> NDArray[np.float64]:
+    """Return numbers with the last one before in place of a missing one; a series that begins with missing ones keeps them."""
+    order = getattr(table, "order", None)
+    bounds: NDArray[np.int64] = getattr(table, "bounds", np.array([0, len(values)]))
+    found = values if order is None else values[order]
+    there = np.where(np.isnan(found), -1, np.arange(len(found)))
+    last = np.maximum.accumulate(there)
+    last = np.where(last < np.repeat(bounds[:-1], np.diff(bounds)), -1, last)
+    carried = np.where(last < 0, np.nan, found[last])
+    if order is None:
+        return carried
+    out = np.empty_like(values)
+    out[order] = carried
+    return out
 
 
 def _check_whole(part: NDArray[np.float64], start: int, context: Context, source: str) -> None:
@@ -332,9 +356,9 @@ def _fit_array(options: NumberOptions, context: Context, array: Array, rows: Row
     dtype = options.dtype or kind
     if options.scale == "none" and isinstance(options.missing, str) and options.missing == "error":
         return {"fill": None, "shift": [0.0], "divisor": [1.0], "dtype": dtype, "low": 0.0, "high": 0.0, "missing": 0}
-    if options.scale == "robust" or options.missing == "median":
+    if options.scale == "robust" or options.missing in ("median", "previous"):
         raise PeError(
-            f"column '{context.name}': robust scales and medians are for columns of a table, and this field holds arrays",
+            f"column '{context.name}': robust scales, medians and previous numbers are for columns of a table, and this field holds arrays",
             at=context.at,
             hint="use scale: standard or minmax",
         )

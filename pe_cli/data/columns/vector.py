@@ -17,6 +17,7 @@ from pe_cli.data.columns.number import (
     NumberState,
     Scale,
     all_or_none,
+    carry_free,
     encode_numbers,
     fit_numbers,
     number_lane,
@@ -84,7 +85,7 @@ class Vector(ColumnType[VectorOptions]):
 
     def lanes(self, name: str, options: VectorOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
         """Return one for each column; see `ColumnType.lanes`."""
-        return tuple(number_lane(source, options.clip, state["columns"][source]) for source in options.of)
+        return tuple(number_lane(source, options.clip, carry_free(options.missing, state["columns"][source])) for source in options.of)
 
 
 def _number(options: VectorOptions) -> NumberOptions:

@@ -242,8 +242,8 @@ class PieceTable:
         """Return a data error at a piece."""
         return self._files.error_at(int(self._strings.offsets[row]), f"column '{name}': {message}", hint)
 
-    def regroup(self, rows: Rows | None, fitted: Fitted) -> Table:
-        """Return a table whose rows are blocks of some pieces.
+    def regroup(self, rows: Rows | None, fitted: Fitted) -> tuple[Table, Rows | None]:
+        """Return a table whose rows are blocks of some pieces, all of which are samples.
 
         Args:
             rows: int64, sorted; all pieces when None.
@@ -260,7 +260,8 @@ class PieceTable:
             raise self._origin.error("no column of type blocks says how the text is cut into tokens", "leave the column tokens as it is")
         self._files.unchanged()
         breaks = np.searchsorted(self._strings.offsets, self._files.bounds).clip(0, self._rows)
-        return cut_blocks(TEXT, self._strings, breaks, rows, open_tokens(state, template=False), self.length, self._stride, self._origin)
+        tokens = open_tokens(state, template=False)
+        return cut_blocks(TEXT, self._strings, breaks, rows, tokens, self.length, self._stride, self._origin), None
 
 
 def window(total: int, options: ReaderOptions, origin: Origin) -> tuple[int, int]:

@@ -43,7 +43,7 @@ def fit(table, rows=None, **options):
 
 def blocks(table, state, rows=None):
     """Return the tokens and the tokens behind them, as text."""
-    found = table.regroup(rows, SimpleNamespace(columns={"tokens": SimpleNamespace(type="blocks", state=state)}))
+    found, _ = table.regroup(rows, SimpleNamespace(columns={"tokens": SimpleNamespace(type="blocks", state=state)}))
     tokens = open_tokens(state["tokens"])
     both = []
     for shift in (0, 1):
