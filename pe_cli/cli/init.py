@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 @click.option("--target", metavar="COLUMN", help="With --from: the column of a table that is to be predicted.")
 @click.option(
     "--task",
-    type=click.Choice(["auto", "classes", "number"]),
+    type=click.Choice(["auto", "classes", "number", "series"]),
     default="auto",
     show_default=True,
-    help="With --from: what the target is: classes, or a number; auto takes few different whole numbers for classes.",
+    help="With --from: what the target is: classes, a number, or a series to forecast; auto takes few different whole numbers for "
+    "classes, and numbers at regular times for a series.",
 )
 @click.option("--force", is_flag=True, help="Replace files that are there.")
 def command(file: Path, source: Path | None, target: str | None, task: str, force: bool) -> None:

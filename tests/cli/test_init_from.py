@@ -57,6 +57,7 @@ def columns_of(config: Path) -> dict[str, dict[str, object]]:
     [
         pytest.param("people.csv", ["--target", "income"], id="a table into classes"),
         pytest.param("flats.csv", ["--target", "price_eur"], id="a table into a number"),
+        pytest.param("visitors.csv", ["--target", "visitors"], id="series"),
         pytest.param("ratings.csv", ["--target", "rating"], id="ratings as classes"),
         pytest.param("ratings.csv", ["--target", "rating", "--task", "number"], id="ratings as a number"),
         pytest.param("reviews.csv", ["--target", "opinion"], id="texts into classes"),
@@ -172,9 +173,9 @@ def test_rows_in_the_order_of_a_date_have_a_hint(begin, tmp_path, rng):
     days = [str(np.datetime64("2024-01-01") + i) for i in range(60)]
     columns = {"day": days, "x": rng.normal(size=60).round(4).tolist(), "y": rng.normal(size=60).round(4).tolist()}
     hint = "# Rows are in the order of 'day'. To evaluate with the latest: {eval: 0.15, time: day, seed: 1}"
-    assert hint in begin(table(tmp_path / "t.csv", columns), "--target", "y").read_text()
+    assert hint in begin(table(tmp_path / "t.csv", columns), "--target", "y", "--task", "number").read_text()
     columns["day"] = [days[int(i)] for i in rng.permutation(60)]
-    assert "To evaluate with the latest" not in begin(table(tmp_path / "t.csv", columns), "--target", "y").read_text()
+    assert "To evaluate with the latest" not in begin(table(tmp_path / "t.csv", columns), "--target", "y", "--task", "number").read_text()
 
 
 def test_column_names_that_layers_have_do_no_harm(begin, tmp_path, rng):
@@ -331,3 +332,34 @@ def test_paths_start_at_the_config(tmp_path, small, monkeypatch):
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert run_command_line(["init", "deep/run.yaml", "--from", "../small.csv", "--target", "kind"]) == 0
     assert to_data(load_run(Path("deep/run.yaml")).data["train"].options)["files"] == "../../small.csv"
+
+
+def dates(step: np.timedelta64, count: int) -> list[str]:
+    return [str(np.datetime64("2021-01-01T00:00") + i * step) for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("days", "length", "horizon"),
+    [
+        pytest.param(dates(np.timedelta64(1, "h"), 600), 48, 24, id="hours"),
+        pytest.param(dates(np.timedelta64(7, "D"), 200), 26, 4, id="weeks"),
+        pytest.param([f"{2000 + i // 12}-{i % 12 + 1:02d}-01" for i in range(240)], 24, 12, id="months"),
+        pytest.param(dates(np.timedelta64(1, "D"), 60), 7, 1, id="few days"),
+    ],
+)
+def test_one_series_whose_columns_are_called_as_windows_are(begin, tmp_path, rng, days, length, horizon):
+    columns = {"past": days, "next": rng.normal(size=len(days)).tolist(), "before": rng.integers(0, 9, len(days)).tolist()}
+    config = begin(table(tmp_path / "t.csv", columns), "--target", "next")
+    found = to_data(load_run(config).data["train"].options)
+    assert (found["length"], found["horizon"], found.get("key")) == (length, horizon, None)
+
+
+def test_the_task_decides_whether_it_is_a_series(begin, pe, tmp_path, rng):
+    columns = {"day": dates(np.timedelta64(1, "D"), 90), "a": rng.normal(size=90).tolist(), "b": rng.normal(size=90).tolist()}
+    assert load_run(begin(table(tmp_path / "t.csv", columns), "--target", "a", "--task", "number")).data["train"].reader == "table"
+    columns["day"][5:9] = columns["day"][0:4]
+    said = pe("init", tmp_path / "x.yaml", "--from", table(tmp_path / "u.csv", columns), "--target", "a", "--task", "series")
+    assert said.code == 3
+    assert "holds no series: rows are not at regular times by 'day'" in said.err
+    words = pe("init", tmp_path / "x.yaml", "--from", DATA / "people.csv", "--target", "income", "--task", "series")
+    assert "holds no series: 'income' is no column of numbers" in words.err

@@ -27,7 +27,7 @@ class Wish:
         source: file or folder.
         target: column that is predicted; None where none is named.
         config: that will be written.
-        task: classes, number, or auto.
+        task: classes, number, series, or auto.
     """
 
     source: Path

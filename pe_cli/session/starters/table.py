@@ -17,6 +17,7 @@ from pe_cli.data.column import Context, discover
 from pe_cli.data.columns.date import parse
 from pe_cli.data.fields import Rows
 from pe_cli.data.split import split_rows
+from pe_cli.session.starters import series
 from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, column_row, data_section, head, text, training
 from pe_cli.session.starters.guess import Guess, guess, guess_target, left_out, markers, no_target
 from pe_cli.session.starters.names import flow, quoted, safe, said
@@ -90,6 +91,15 @@ def starter(wish: Wish) -> Starter:
     if found:
         source["missing"] = [*MISSING, *found]
         table = wish.open(source)
+    if wish.task in ("auto", "series"):
+        guesses = [guess(table, name) for name in table.names if name != wish.target][:MOST_COLUMNS]
+        there = series.find(table, wish.target, guesses)
+        if isinstance(there, series.Found):
+            options = {key: value for key, value in source.items() if key != "reader"}
+            return series.starter(wish, table, options, wish.target, there, guesses)
+        if wish.task == "series":
+            hint = "--task number or classes predicts from the other columns"
+            raise PeError(f"{wish.source} holds no series: {there}", hint=hint, code=ExitCode.DATA)
     return of_table(table, source, wish, wish.target)
 
 
