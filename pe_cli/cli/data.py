@@ -108,7 +108,7 @@ def _short(name: str) -> str:
 
 
 def _column(column: ColumnFacts, rows: dict[str, int]) -> list[str]:
-    from pe_cli.session.starters.names import flow
+    from pe_cli.core.flow import flow
 
     to = f" -> {', '.join(column.feeds)}" if column.feeds else ""
     role = ", the target" if column.target else ""

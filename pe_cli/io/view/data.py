@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from string import Template
 
+from pe_cli.core.flow import flow
 from pe_cli.core.survey import ClassShare, ColumnFacts, PartFacts, RowFacts, Survey
 from pe_cli.io.view.sections import text
 from pe_cli.io.view.ticks import short
@@ -109,7 +110,7 @@ def _columns(found: Survey) -> tuple[str, str]:
     rows = {part.name: part.rows for part in found.parts}
     made = []
     for column in found.columns:
-        options = ", ".join(f"{key}: {value}" for key, value in column.options.items())
+        options = ", ".join(f"{key}: {flow(value)}" for key, value in column.options.items())
         kind = f"<strong>{text(column.type)}</strong><br><span class=value>{text(options)}</span>"
         role = f"{', '.join(column.feeds) or '-'}{' (target)' if column.target else ''}"
         seen = f"{text(role)}<br><span class=value>{text(column.kind)}</span>"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pe_cli.core.flow import flow, quoted
 from pe_cli.data.arrays import is_table
 from pe_cli.data.cells import Table
 from pe_cli.data.registry import open_reader
-from pe_cli.session.starters.names import flow, quoted
 from pe_cli.session.starters.plan import Plan
 
 #: Lines of a mapping: key with its colon, value, comment.

@@ -9,13 +9,14 @@ import numpy as np
 
 from pe_cli.config.sections import SplitSection
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.flow import flow, quoted
 from pe_cli.data.cells import Table
 from pe_cli.data.column import Context
 from pe_cli.data.pictures.decode import COLORS, Recipe
 from pe_cli.data.pictures.sources import Files
 from pe_cli.data.split import split_rows
 from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, data_section, head, text, training
-from pe_cli.session.starters.names import flow, quoted, safe, said
+from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.plan import Plan, plan, shares
 from pe_cli.session.starters.table import CLASSIFIER, FEWEST
 

@@ -1,51 +1,15 @@
-"""Names and texts of the user's data in files that we write: quoted where YAML needs it, and safe names for feeds and layers."""
+"""Names and texts of the user's data in files that we write: short, and safe as names of feeds and layers."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(?<![.-])")
-#: Plain texts that some reader of YAML takes for something else.
-_WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+from pe_cli.core.flow import WORDS
+
 #: Characters of a name that is made for a feed, and of a text in a comment.
 LONGEST, SHOWN = 40, 60
-
-
-def quoted(text: str) -> str:
-    r"""Return a text as a scalar of YAML: plain where that is safe, else between double quotes.
-
-    >>> print(quoted("age"), quoted("no"), quoted("3"), quoted('a "b": c'), quoted("tab\there"))
-    age "no" "3" "a \"b\": c" "tab\there"
-    """
-    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
-        return text
-    return '"' + "".join(_ESCAPES.get(c) or (c if c.isprintable() else _escaped(c)) for c in text) + '"'
-
-
-def _escaped(c: str) -> str:
-    code = ord(c)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def flow(value: Any) -> str:
-    """Return a value in one line of YAML.
-
-    >>> print(flow({"type": "number", "clip": [0, 2.5], "of": "a b", "x": True}))
-    {type: number, clip: [0, 2.5], of: "a b", x: true}
-    """
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{quoted(str(key))}: {flow(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(flow, value)) + "]"
-    return "null" if value is None else repr(value)
 
 
 def said(text: object, most: int = SHOWN) -> str:
@@ -75,7 +39,7 @@ def safe(name: str, taken: Iterable[str], instead: str = "column") -> str:
     made = made[:LONGEST].rstrip("_")
     if not made:
         made = instead
-    elif made[0].isdigit() or made in _WORDS:
+    elif made[0].isdigit() or made in WORDS:
         made = f"{instead}_{made}"
     used, found, number = set(taken), made, 2
     while found in used:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pe_cli.config.sections import SplitSection
 from pe_cli.core.errors import PeError
+from pe_cli.core.flow import flow, quoted
 from pe_cli.data.cells import Table
 from pe_cli.data.column import Context, discover
 from pe_cli.data.moments import moments_of
@@ -19,7 +20,7 @@ from pe_cli.data.split import split_rows
 from pe_cli.data.windows import Shape, WindowTable
 from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, column_row, data_section, head, text, training
 from pe_cli.session.starters.guess import Guess, left_out
-from pe_cli.session.starters.names import flow, quoted, safe, said
+from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.plan import plan
 
 #: Rows that a series must have in the mean, and the share of its steps that are as long as the usual one, nearly.

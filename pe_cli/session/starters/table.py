@@ -12,6 +12,7 @@ import numpy as np
 
 from pe_cli.config.sections import SplitSection
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.flow import flow, quoted
 from pe_cli.data.cells import MISSING, Table
 from pe_cli.data.column import Context, discover
 from pe_cli.data.columns.date import parse
@@ -20,7 +21,7 @@ from pe_cli.data.split import split_rows
 from pe_cli.session.starters import series
 from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, column_row, data_section, head, text, training
 from pe_cli.session.starters.guess import Guess, guess, guess_target, left_out, markers, no_target
-from pe_cli.session.starters.names import flow, quoted, safe, said
+from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.plan import Plan, embedding_width, plan, shares
 
 #: Rows that a table must have, so that every part of its split has some.
