@@ -151,7 +151,9 @@ class ListCells:
             return "true" if value else "false"
         if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
             return str(int(value))
-        return str(value).strip()
+        text = str(value).strip()
+        # JSON may hold half of a character of UTF-16
+        return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def _is_missing(self, row: int) -> bool:
         value = self._values[row]
