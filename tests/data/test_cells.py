@@ -8,7 +8,6 @@ from pe_cli.data.cells import ListTable
 from pe_cli.data.origin import Origin
 
 
-
 def test_half_of_a_character_is_shown_as_one_that_is_not_known():
     cells = ListTable({"a": ["x\ud800y", "\ud83d\ude00", "日"]}, Origin(Path())).cells("a")
     assert [cells.text(row) for row in range(3)] == ["x\ufffdy", "\U0001f600", "日"]
