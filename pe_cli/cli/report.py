@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from pe_cli.cli.common import path_argument, path_option
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import ExitCode, PeError
 
 
 @click.command()
@@ -15,7 +15,7 @@ from pe_cli.core.errors import PeError
 @path_option("-o", "--out", metavar="FILE", help="The page; report.html in the run's folder, or here for several runs.")
 @click.option("--profile", type=click.IntRange(min=1), metavar="STEPS", help="Time the kernels of so many steps now, for the timeline.")
 def command(runs: tuple[Path, ...], out: Path | None, profile: int | None) -> None:
-    """Write an HTML page about RUNS, which are folders of runs.
+    """Write an HTML page about RUNS, which are folders of runs, or the folder that `pe train --folds` made.
 
     Curves of all runs in one chart a metric, learning rate, gradients, throughput, timeline, graph, memory, config and
     environment. The page needs no network and nothing beside it. The timeline is that of trace.json, which `output.trace:
@@ -26,11 +26,18 @@ def command(runs: tuple[Path, ...], out: Path | None, profile: int | None) -> No
     from pe_cli.io.history import read_run
     from pe_cli.io.run_folder import RunFolder
     from pe_cli.io.view.page import build_page
+    from pe_cli.session.folds import REPORT, read_folds
 
+    folds = read_folds(runs[0]) if len(runs) == 1 and (runs[0] / REPORT).is_file() else None
+    if folds is not None:
+        out = out or folds.folder / "report.html"
+        runs = tuple(fold.run for fold in folds.folds if fold.run is not None)
+        if not runs:
+            raise PeError(f"{folds.folder}: no fold has left a run", code=ExitCode.DATA)
     if len({path.resolve() for path in runs}) < len(runs):
         raise PeError("a run is named twice", hint="name each run once")
     found = [read_run(path) for path in runs]
-    page = build_page(found, [facts_of(path, profile=profile or 0) for path in runs])
+    page = build_page(found, [facts_of(path, profile=profile or 0) for path in runs], folds=folds.rows() if folds else ())
     if out is None and len(runs) == 1:
         RunFolder(runs[0]).check_links()
     target = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))

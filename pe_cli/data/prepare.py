@@ -68,6 +68,12 @@ def joined_name(names: Sequence[str]) -> str:
     return " + ".join(names)
 
 
+def _over(implied: Mapping[str, Any], declared: Any) -> Any:
+    """Return the options of a declared column; those that the reader gives to a column of that type stay where nothing is declared."""
+    same = isinstance(declared, dict) and implied.get("type") == declared.get("type")
+    return {**implied, **declared} if same else declared
+
+
 def _spread(
     uses: Mapping[str, ColumnUse], declared: Mapping[str, tuple[str, ColumnOptions]]
 ) -> tuple[dict[str, ColumnUse], tuple[str, ...]]:
@@ -219,7 +225,8 @@ class Prepared:
         """
         if self._declared is None:
             written: dict[str, tuple[Any, Span | None]] = {name: (dict(given), None) for name, given in table.implied.items()}
-            written |= {name: (to_data(spec.value), spec.value.at) for name, spec in self.wishes.columns.items()}
+            for name, spec in self.wishes.columns.items():
+                written[name] = (_over(table.implied.get(name, {}), to_data(spec.value)), spec.value.at)
             self._declared = check_columns(written)
         return self._declared
 

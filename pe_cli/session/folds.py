@@ -207,9 +207,15 @@ def read_folds(folder: Path) -> Folds:
     try:
         value: Any = strict_json.loads((folder / REPORT).read_bytes())
         folds = [
-            Fold(int(f["fold"]), folder / str(f["run"]) if f["run"] else None, int(f["step"]), dict(f["metrics"]), str(f.get("error", "")))
+            Fold(
+                int(f["fold"]),
+                folder / Path(str(f["run"])).name if f["run"] else None,
+                int(f["step"]),
+                {str(name): float(value) for name, value in f["metrics"].items()},
+                str(f.get("error", "")),
+            )
             for f in value["folds"]
         ]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise PeError(f"{folder / REPORT}: no report of folds: {error}", code=ExitCode.DATA) from None
     return Folds(folder, folds)

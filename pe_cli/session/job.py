@@ -93,6 +93,8 @@ class Job:
         self.prepared = self._prepare(fitted)
         self._class_weights: Array | None = None
         self._made_up: set[str] = set()
+        self._notes: list[str] = []
+        self._log: Callable[[str], None] = self._notes.append
         self._sample_rows: dict[str, np.ndarray[Any, Any] | None] = {}
         self._executors: dict[str, Executor] = {}
         self._arenas = Arenas()
@@ -133,6 +135,17 @@ class Job:
             )
         return self.built.train
 
+    def note(self, text: str) -> None:
+        """Say what users should know: to them, and in the log of the run."""
+        self._log(text)
+        self.observer.note(text)
+
+    def log_to(self, log: Callable[[str], None]) -> None:
+        """Write notes with this function, first those that were said before there was a log."""
+        for text in self._notes:
+            log(text)
+        self._log = log
+
     # --- values -------------------------------------------------------------------------------------------------------
 
     def initialise(self) -> None:
@@ -150,7 +163,7 @@ class Job:
     def _prepare(self, fitted: Fitted | None) -> Prepared:
         types = {name: TensorType(kind.shape[1:], kind.dtype) for name, kind in self.built.feeds.items()}
         uses = column_uses(self.run, types)
-        return Prepared(self.run.data, self.run.preparation, self.run.path.parent, uses, fitted, self.observer.note)
+        return Prepared(self.run.data, self.run.preparation, self.run.path.parent, uses, fitted, self.note)
 
     def refit(self, fitted: Fitted) -> None:
         """Use what the columns have learned in an earlier process; only before any data is opened."""
@@ -199,7 +212,7 @@ class Job:
     def _make_up(self, split: str, why: str) -> Dataset:
         """Return data of the feeds' own names and types; class indices are 0 and 1."""
         self._made_up.add(split)
-        self.observer.note(f"data.{split}: made up, because {why}")
+        self.note(f"data.{split}: made up, because {why}")
         fields: dict[str, Any] = {}
         levels = declared_levels(self.built.eval)
         for name, kind in self._types(self.built.train or self.built.eval).items():
@@ -218,6 +231,17 @@ class Job:
         read = {n for op in program.global_block().ops for n in op.input_names()}
         data = [v for v in program.list_vars() if v.is_data and v.name in read and not v.type.known]
         return {v.name: TensorType(v.shape[1:], v.dtype) for v in data}
+
+    def fed(self, split: str) -> Dataset:
+        """Return the samples of a use with the fields that feeds take; rows that cannot be fed are not among them.
+
+        Raises:
+            PeError: see `dataset`.
+        """
+        dataset = self.dataset(split)
+        if split in self._made_up:
+            return dataset
+        return select(dataset, [want for name, want in self.sources.items() if name in self.built.feeds])
 
     def constants(self) -> dict[str, Array]:
         """Return the feeds that have a value in the run file, which is the same at every step."""

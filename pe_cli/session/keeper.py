@@ -100,6 +100,7 @@ class Keeper:
         told = {"step": self.at.step if self._saved else None, "partial": resume is not None and resume.allow_changes}
         self._job.team.texts({"folder": str(self.folder.path.absolute()), **told})
         begun(self._job, self.folder)
+        self._job.log_to(self.folder.log)
         if self._run.build_strategy.debug_graphviz_path:
             draw(self._job, self.folder)
 
@@ -150,8 +151,7 @@ class Keeper:
 
     def tell(self, text: str) -> None:
         """Say something to the user, and in the log."""
-        self.folder.log(text)
-        self._job.observer.note(text)
+        self._job.note(text)
 
     def _status(self, state: State | None = None) -> None:
         self.folder.status(state=state, step=self.at.step, epoch=self.at.epoch, best=self.at.best)

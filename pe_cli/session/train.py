@@ -146,7 +146,7 @@ class Trainer:
                 with self.stop:
                     self._announce(loader)
                     if self.resume is None and self.job.team.leads:
-                        self._warn()
+                        self._look()
                     self._epochs(loader)
                     stopped = self.stop.asked and self._goes_on()
                     if stopped:
@@ -344,8 +344,11 @@ class Trainer:
         """Return the steps of an epoch."""
         return len(loader)
 
-    def _warn(self) -> None:
-        """Say what is wrong with the data though it can be trained on."""
+    def _look(self) -> None:
+        """Note how much data there is, and say what is wrong with it though it can be trained on."""
+        for use in ("train", "eval"):
+            if use in self.run.data:
+                self.keeper.log(f"data.{use}: {len(self.job.fed(use)):,} samples")
         for text in data_warnings(self.job):
             self.keeper.tell(text)
 

@@ -19,7 +19,6 @@ from pe_cli.data import warnings as of
 from pe_cli.data.dataset import sequence_fields
 from pe_cli.data.fields import ArrayField, FieldDataset
 from pe_cli.data.keys import keys_of
-from pe_cli.data.prepare import select
 from pe_cli.session.targets import labels
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class _Part:
         fed = [want for name, want in job.sources.items() if name in job.built.feeds]
         taught = labels(job.run.model)
         fields = tuple(dict.fromkeys(want.field for name, want in job.sources.items() if name in taught))
-        dataset = select(job.dataset(use), fed)
+        dataset = job.fed(use)
         together = getattr(_table(job, use), "contiguous", False)
         compared = () if together else tuple(dict.fromkeys(want.field for want in fed if want.field in dataset.fields))
         return _Part(use, dataset, fields, compared, thorough)

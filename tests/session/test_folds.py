@@ -80,6 +80,19 @@ def test_mean_and_deviation_are_those_of_the_runs(pe: Pe, config: Path) -> None:
     assert report["metrics"]["eval/loss"] == {"mean": statistics.fmean(losses), "deviation": statistics.stdev(losses)}
     assert "3 of 3 folds ->" in said.out
     assert read_folds(folder).spread()["eval/loss"][0] == statistics.fmean(losses)
+    assert pe("report", folder).code == 0
+    page = (folder / "report.html").read_text()
+    assert f"<tr><th>mean</th><td></td><td>{statistics.fmean(losses):.6g}</td></tr>" in page
+    assert f"<tr><th>deviation</th><td></td><td>{statistics.stdev(losses):.6g}</td></tr>" in page
+    assert all(fold["run"] in page for fold in report["folds"])
+
+
+@pytest.mark.parametrize("text", ["[]", '{"folds": [{"fold": 1, "run": "r", "step": 1, "metrics": {"eval/loss": "much"}}]}', "{"])
+def test_a_report_of_folds_that_is_none_is_refused(pe: Pe, tmp_path: Path, text: str) -> None:
+    (tmp_path / "folds.json").write_text(text)
+    said = pe("report", tmp_path)
+    assert said.code == 3
+    assert "no report of folds" in said.err
 
 
 def test_a_fold_that_fails_is_told_and_the_others_go_on(pe: Pe, config: Path) -> None:

@@ -20,18 +20,22 @@ from pe_cli.io.view.sections import chart_data, charts, gradients, memory, side_
 _LANES = "Kernels by thread, one lane a thread of a device. Ctrl and wheel, or two fingers, to zoom; drag to move; double-click for all."
 
 
-def build_page(runs: Sequence[Run], facts: Sequence[Facts], *, live: bool = False) -> str:
+def build_page(
+    runs: Sequence[Run], facts: Sequence[Facts], *, live: bool = False, folds: Sequence[Sequence[object]] = ()
+) -> str:
     """Return the page.
 
     Args:
         runs: one or more; charts hold all of them.
         facts: of each run.
         live: whether the page asks the address `events` beside it for news.
+        folds: where the runs are folds of one config, a table of their metrics: a header, and rows with a name each.
     """
     script = _file("page.js")
     page = parts(runs)
     body = [
         f'<section id="summary">{page["summary"]}</section>',
+        *_folds(folds),
         f'<section><h2>Curves</h2><div id="charts" class="plots">{page["charts"]}</div>',
         f'<div id="gradients">{page["gradients"]}</div></section>',
         *_each("Data", runs, [inside(f.data) for f in facts]),
@@ -85,6 +89,15 @@ def _embedded(data: object) -> str:
     for c in "<>&\u2028\u2029":
         made = made.replace(c, f"\\u{ord(c):04x}")
     return made
+
+
+def _folds(rows: Sequence[Sequence[object]]) -> list[str]:
+    """Return the metrics of folds, with mean and deviation."""
+    if not rows:
+        return []
+    head = "".join(f"<th>{text(cell)}</th>" for cell in rows[0])
+    body = "".join(f"<tr><th>{text(row[0])}</th>{''.join(f'<td>{text(cell)}</td>' for cell in row[1:])}</tr>" for row in rows[1:])
+    return [f"<section><h2>Folds</h2><table><tr>{head}</tr>{body}</table></section>"]
 
 
 def _heading(runs: Sequence[Run], index: int) -> str:
