@@ -15,9 +15,9 @@ from pe_cli.core.errors import ExitCode, PeError
 @path_option("-o", "--out", metavar="FILE", help="The page; report.html in the run's folder, or here for several runs.")
 @click.option("--profile", type=click.IntRange(min=1), metavar="STEPS", help="Time the kernels of so many steps now, for the timeline.")
 def command(runs: tuple[Path, ...], out: Path | None, profile: int | None) -> None:
-    """Write an HTML page about RUNS, which are folders of runs, or the folder that `pe train --folds` made.
+    """Write an HTML page about RUNS, which are folders of runs or of folds.
 
-    Curves of all runs in one chart a metric, learning rate, gradients, throughput, timeline, graph, memory, config and
+    Curves of all runs in one chart per metric, learning rate, gradients, throughput, timeline, graph, memory, config and
     environment. The page needs no network and nothing beside it. The timeline is that of trace.json, which `output.trace:
     STEPS` in the config leaves; --profile measures one now, for which the data must be there.
     """

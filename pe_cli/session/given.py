@@ -66,10 +66,10 @@ def override(run: RunSpec, files: Sequence[Path], use: str, *, unlabelled: bool 
     return f"data.{use}={json.dumps(value, ensure_ascii=False)}"
 
 
-_BY_HAND = "name the data in the config's form: -o 'data.predict={reader: npz, file: /path/new.npz}'"
+_BY_HAND = "name the data in the config's form: -o 'data.predict={reader: npy, files: {x: /path/x.npy}}'"
 
 
-def _table(files: Sequence[Path], paths: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
+def _files(files: Sequence[Path], paths: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
     return {"files": paths}
 
 
@@ -97,8 +97,16 @@ def _text(files: Sequence[Path], paths: list[str], options: Mapping[str, Any]) -
     return {"files": paths}
 
 
+def _npz(files: Sequence[Path], paths: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    if len(files) > 1:
+        raise PeError("the reader npz takes one file", hint="ask for one after the other")
+    return {"file": paths[0]}
+
+
 #: Reader of the training data -> the options that name files for it.
-_KINDS = {"table": _table, "csv": _table, "images": _images, "windows": _windows, "text": _text}
+_KINDS = {
+    "table": _files, "csv": _files, "images": _images, "windows": _windows, "text": _text, "npz": _npz, "multi_slot": _files,
+}  # fmt: skip
 
 
 def is_table_file(file: Path) -> bool:

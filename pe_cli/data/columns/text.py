@@ -196,7 +196,7 @@ class Text(ColumnType[TextOptions]):
             )
         share = 100 * len(places) / len(ids)
         context.notes.append(
-            f"{len(places):,} token{'s' if len(places) > 1 else ''} of column '{context.name}' ({share:.2g}%) with the id of unknown "
+            f"{len(places):,} token{'s' if len(places) > 1 else ''} of column '{context.name}' ({share:.3g}%) with the id of unknown "
             f"ones, the first in row {row + 1}, '{shown}'"
         )
 
