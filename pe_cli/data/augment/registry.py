@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from pe_cli.core.types import TensorType
 from pe_cli.data.augment.draws import Draws
@@ -26,6 +26,23 @@ from pe_cli.data.pictures.render import Shape, Step
 Chance = Annotated[float, Field(strict=True, ge=0, le=1)]
 Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+
+
+def _ordered(pair: tuple[float, float]) -> tuple[float, float]:
+    if pair[0] > pair[1]:
+        raise ValueError("the least must not be above the greatest")
+    return pair
+
+
+def _of_whole(pair: tuple[float, float]) -> tuple[float, float]:
+    if pair[1] > 1:
+        raise ValueError("a share of the area is at most 1")
+    return pair
+
+
+#: The least and the greatest of what is drawn; and of shares of an area.
+Range = Annotated[tuple[Positive, Positive], AfterValidator(_ordered)]
+Area = Annotated[tuple[Positive, Positive], AfterValidator(_ordered), AfterValidator(_of_whole)]
 Pixels = Annotated[int, Field(strict=True, ge=1, le=16384)]
 Byte = Annotated[int, Field(strict=True, ge=0, le=255)]
 #: A colour: one byte for all channels, or one for each.

@@ -6,13 +6,21 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pe_cli.core.encoding import TEXT, Count, Lane, Source
 from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnType as ColumnTypeOf
 from pe_cli.data.column import Context, State, column, selected
-from pe_cli.data.columns.category import ClassOptions, fit_classes, lookup, lookup_steps, names_of, no_class
+from pe_cli.data.columns.category import (
+    CategoryState,
+    ClassOptions,
+    fit_classes,
+    lookup,
+    lookup_steps,
+    names_of,
+    no_class,
+)
 from pe_cli.data.fields import ArrayField, Rows, SequenceField
 from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.room import room
@@ -29,18 +37,6 @@ class BagOptions(ClassOptions):
     )
 
 
-class BagState(BaseModel):
-    """What a bag has learned; with ids, index 0 stands for nothing known."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    classes: list[str]
-    counts: list[int]
-    unknown: bool
-    missing: bool
-    rare: int
-
-
 @column
 class Bag(ColumnTypeOf[BagOptions]):
     """Several categories per row, as `drama|war|history`. A missing cell is an empty bag.
@@ -50,7 +46,7 @@ class Bag(ColumnTypeOf[BagOptions]):
 
     name = "bag"
     options = BagOptions
-    learned = BagState
+    learned = CategoryState
     view = "codes"
 
     def sources(self, name: str, options: BagOptions) -> tuple[str, ...]:

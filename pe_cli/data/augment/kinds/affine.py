@@ -6,10 +6,10 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from pe_cli.data.augment.draws import Draws
-from pe_cli.data.augment.registry import AugmentOptions, Chance, Fill, PictureKind, Positive, augmentation, colour
+from pe_cli.data.augment.registry import AugmentOptions, Chance, Fill, PictureKind, Range, augmentation, colour
 from pe_cli.data.pictures.render import Shape, Step, instruction, only
 from pe_cli.kernels.pictures import AFFINE
 
@@ -22,17 +22,10 @@ class AffineOptions(AugmentOptions):
     """Options of affine."""
 
     translate: tuple[Share, Share] = Field((0.0, 0.0), description="greatest move down or up, and right or left, in shares of the size")
-    scale: tuple[Positive, Positive] = Field((1.0, 1.0), description="least and greatest factor; above 1 things get larger")
+    scale: Range = Field((1.0, 1.0), description="least and greatest factor; above 1 things get larger")
     shear: Degrees = Field(0.0, description="greatest angle that columns lean to either side, in degrees")
     p: Chance = Field(1.0, description="chance of a picture to be changed")
     fill: Fill = Field(0, description="what stands where nothing was: a byte, or one per channel")
-
-    @field_validator("scale")
-    @classmethod
-    def _ordered(cls, pair: tuple[float, float]) -> tuple[float, float]:
-        if pair[0] > pair[1]:
-            raise ValueError("the least must not be above the greatest")
-        return pair
 
 
 @augmentation

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from pe_cli.data.augment.draws import Draws
-from pe_cli.data.augment.registry import AugmentOptions, Chance, Fill, PictureKind, Positive, augmentation, colour
+from pe_cli.data.augment.registry import Area, AugmentOptions, Chance, Fill, PictureKind, Range, augmentation, colour
 from pe_cli.data.pictures.render import Shape, Step, instruction, only
 from pe_cli.kernels.pictures import ERASE
 
@@ -18,23 +18,9 @@ class EraseOptions(AugmentOptions):
     """Options of erase."""
 
     p: Chance = Field(0.5, description="chance of a picture to be changed")
-    scale: tuple[Positive, Positive] = Field((0.02, 0.33), description="least and greatest share of the picture's area")
-    ratio: tuple[Positive, Positive] = Field((0.3, 3.3), description="least and greatest width of the box by its height")
+    scale: Area = Field((0.02, 0.33), description="least and greatest share of the picture's area")
+    ratio: Range = Field((0.3, 3.3), description="least and greatest width of the box by its height")
     fill: Fill = Field(0, description="what it is painted with: a byte, or one per channel")
-
-    @field_validator("scale", "ratio")
-    @classmethod
-    def _ordered(cls, pair: tuple[float, float]) -> tuple[float, float]:
-        if pair[0] > pair[1]:
-            raise ValueError("the least must not be above the greatest")
-        return pair
-
-    @field_validator("scale")
-    @classmethod
-    def _share(cls, pair: tuple[float, float]) -> tuple[float, float]:
-        if pair[1] > 1:
-            raise ValueError("a share of the area is at most 1")
-        return pair
 
 
 @augmentation

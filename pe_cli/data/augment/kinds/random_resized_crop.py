@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from pe_cli.data.augment.draws import Draws
-from pe_cli.data.augment.registry import AugmentOptions, PictureKind, Pixels, Positive, augmentation
+from pe_cli.data.augment.registry import Area, AugmentOptions, PictureKind, Pixels, Range, augmentation
 from pe_cli.data.pictures.render import Shape, Step, instruction
 from pe_cli.kernels.pictures import RESIZE
 
@@ -18,22 +18,8 @@ class RandomResizedCropOptions(AugmentOptions):
     """Options of random_resized_crop."""
 
     size: tuple[Pixels, Pixels] | None = Field(None, description="[height, width] of the result; those of a sample when absent")
-    scale: tuple[Positive, Positive] = Field((0.08, 1.0), description="least and greatest share of the picture's area")
-    ratio: tuple[Positive, Positive] = Field((0.75, 4 / 3), description="least and greatest width of the box by its height")
-
-    @field_validator("scale", "ratio")
-    @classmethod
-    def _ordered(cls, pair: tuple[float, float]) -> tuple[float, float]:
-        if pair[0] > pair[1]:
-            raise ValueError("the least must not be above the greatest")
-        return pair
-
-    @field_validator("scale")
-    @classmethod
-    def _share(cls, pair: tuple[float, float]) -> tuple[float, float]:
-        if pair[1] > 1:
-            raise ValueError("a share of the area is at most 1")
-        return pair
+    scale: Area = Field((0.08, 1.0), description="least and greatest share of the picture's area")
+    ratio: Range = Field((0.75, 4 / 3), description="least and greatest width of the box by its height")
 
 
 @augmentation
