@@ -10,6 +10,7 @@ from pe_cli.core.strategy import BuildStrategy
 from pe_cli.execute.lower import GraphLowering
 from pe_cli.execute.memory import MemoryPlan, plan_memory
 from pe_cli.execute.order import Range, Rules, dependencies
+from pe_cli.execute.reach import Reach
 from pe_cli.execute.request import Request, fetched_rows
 from pe_cli.execute.tasks import Task
 from pe_cli.graph.ssa import Graph
@@ -55,7 +56,7 @@ def plan_devices(
         varies = b.name not in block.vars or -1 in block.var(b.name).shape
         return int(b.type.nbytes * room) if varies else b.type.nbytes
 
-    ancestors = _ancestors(tasks) if threads > len(graph.places) else None
+    reach = _reach(tasks) if threads > len(graph.places) else None
     reduced = [n for node in graph.nodes if node.kind.endswith("all_reduce") for n in node.op.inputs["X"]]
     fetched = (*request.fetches, *fetched_rows(graph, request).values())
     out = []
@@ -75,7 +76,6 @@ def plan_devices(
         pinned = [low.buffer(n, d) for n in reduced]
         index = [i for i, t in enumerate(tasks) if t.home == d or any(b in mine for b in (*t.reads, *t.writes))]
         own = [_only(tasks[i], mine, d) for i in index]
-        before = None if ancestors is None else [_pick(ancestors[i], index) for i in index]
         plan, same = plan_memory(
             own,
             placed,
@@ -83,7 +83,7 @@ def plan_devices(
             pinned,
             share=strategy.memory_optimize,
             inplace=strategy.enable_inplace,
-            ancestors=before,
+            reach=reach and reach.pick(index),
             room=None if room == 1.0 else reserved,
         )
         out.append(DeviceMemory(plan, tuple(placed), same))
@@ -102,26 +102,13 @@ def moved(found: DeviceMemory, pairs: Mapping[Buffer, Buffer]) -> DeviceMemory:
     )
 
 
-def _ancestors(tasks: Sequence[Task]) -> list[int]:
-    """Return for every task, as bits, the tasks that the data makes come before it."""
+def _reach(tasks: Sequence[Task]) -> Reach:
+    """Return the order of tasks that the data makes."""
 
     def ranges(task: Task) -> tuple[list[Range], list[Range]]:
         return [(id(b), 0, 1) for b in task.reads], [(id(b), 0, 1) for b in task.writes]
 
-    found: list[int] = []
-    for waits in dependencies(tasks, [Role.FORWARD] * len(tasks), ranges, Rules()):
-        bits = 0
-        for before in waits:
-            bits |= found[before] | 1 << before
-        found.append(bits)
-    return found
-
-
-def _pick(bits: int, index: Sequence[int]) -> int:
-    """Return the bits of some tasks, renumbered."""
-    if index and index[-1] == len(index) - 1:
-        return bits
-    return sum(1 << k for k, i in enumerate(index) if bits >> i & 1)
+    return Reach.of(dependencies(tasks, [Role.FORWARD] * len(tasks), ranges, Rules()))
 
 
 def _only(task: Task, mine: Mapping[Buffer, str], device_index: int) -> Task:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pe_cli.devices.memory import aligned
+from pe_cli.execute.reach import NEVER, Places, Reach
 from pe_cli.execute.tasks import Task
 from pe_cli.ops.lowering import Buffer
+
+#: Groups of buffers that are placed wherever there is room, the largest ones: what that takes grows with the square of their number.
+MOST_PLACED = 16_384
+#: Slots of the right size that are looked at.
+TRIES = 8
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ def plan_memory(
     *,
     share: bool = True,
     inplace: bool = True,
-    ancestors: Sequence[int] | None = None,
+    reach: Reach | None = None,
     room: Callable[[Buffer], int] | None = None,
 ) -> tuple[MemoryPlan, dict[Buffer, Buffer]]:
     """Plan one device's arena.
@@ -67,8 +75,8 @@ def plan_memory(
         pinned: buffers laid out first, one after the other, never shared (gradients that are all-reduced).
         share: whether temporaries share bytes.
         inplace: whether an op's output may take over the bytes of an input that nobody needs any more.
-        ancestors: for tasks that may run in another order: bit i of entry j says that task i is always done before task j. Then only
-            buffers share bytes of which one is dead before the other is born in every order, so that reuse adds no waiting.
+        reach: of tasks that may run in another order. Then only buffers share bytes of which one is dead before the other is born in
+            every order, so that reuse adds no waiting.
         room: bytes to leave for a buffer; default: its own.
 
     Returns:
@@ -106,7 +114,7 @@ def plan_memory(
             fits = out not in lasting and out.type.nbytes == source.type.nbytes and written[out] == i
             if share and inplace and free and not other and fits:
                 join(out, source)
-    lives = _Lives(tasks, groups, kept, share, ancestors, room or (lambda b: b.type.nbytes))
+    lives = _Lives(tasks, groups, kept, share, reach, room or (lambda b: b.type.nbytes))
     return _offsets(tasks, groups, placed, kept, pinned, lives)
 
 
@@ -134,7 +142,7 @@ class _Lives:
         groups: buffers that are the same bytes.
         kept: buffers that live all the time.
         share: if not, everything lives all the time.
-        ancestors, room: see `plan_memory`.
+        reach, room: see `plan_memory`.
     """
 
     def __init__(
@@ -143,20 +151,21 @@ class _Lives:
         groups: _Groups,
         kept: Collection[Buffer],
         share: bool,
-        ancestors: Sequence[int] | None,
+        reach: Reach | None,
         room: Callable[[Buffer], int],
     ) -> None:
         self._room = room
         self.span: dict[Buffer, list[int]] = {}
         self.size: dict[Buffer, int] = {}
-        self._users: dict[Buffer, int] = {}
+        self._users: dict[Buffer, list[int]] = {}
         self._seen: set[Buffer] = set()
-        self._ancestors = ancestors
+        self.reach = reach
         for i, task in enumerate(tasks):
             for b in (*task.reads, *task.writes, *task.scratch):
                 root = groups.find(b)
                 self.span.setdefault(root, [i, i])[1] = i
-                self._users[root] = self._users.get(root, 0) | 1 << i
+                if reach is not None:
+                    self._users.setdefault(root, []).append(i)
                 self._grow(root, b)
         for b in kept:
             root = groups.find(b)
@@ -170,20 +179,17 @@ class _Lives:
             self._seen.add(b)
             self.size[root] = max(self.size.get(root, 0), aligned(self._room(b)))
 
-    @property
-    def unordered(self) -> bool:
-        """Whether tasks may run in another order, so that spans alone do not tell."""
-        return self._ancestors is not None
+    def born(self, root: Buffer) -> Places:
+        """Return what is done before a group lives, in every order: see `Reach.behind`."""
+        assert self.reach is not None
+        first = self.span[root][0]
+        return self.reach.behind[:, first] if first >= 0 else np.full(len(self.reach.behind), -1, np.int32)
 
-    def apart(self, a: Buffer, b: Buffer) -> bool:
-        """Whether two groups never live at the same time."""
-        (a_first, a_last), (b_first, b_last) = self.span[a], self.span[b]
-        if a_last >= b_first and b_last >= a_first:
-            return False
-        if self._ancestors is None:
-            return True
-        early, late = (a, b) if a_last < b_first else (b, a)
-        return not self._users[early] & ~self._ancestors[self.span[late][0]]
+    def gone(self, root: Buffer) -> Places:
+        """Return what is done only when a group lives no more, in every order: see `Reach.ahead`."""
+        assert self.reach is not None
+        users = self._users.get(root)
+        return self.reach.ahead[:, users].max(1) if users else np.full(len(self.reach.ahead), NEVER, np.int32)
 
 
 class _Room:
@@ -196,22 +202,75 @@ class _Room:
 
     def __init__(self, lives: _Lives, count: int) -> None:
         self._lives = lives
-        self._placed: list[Buffer] = []
+        self._count = 0
         self._begin, self._end, self._first, self._last = np.zeros((4, count), np.int64)
+        self._order = np.zeros(count, np.int64)  # numbers of the groups by where they begin
+        lines = 0 if lives.reach is None else len(lives.reach.behind)
+        self._born, self._gone = np.zeros((2, lines, count), np.int32)
 
     def place(self, root: Buffer, base: int) -> int:
         """Return the lowest offset from base on at which a group meets no other that lives when it does; the group stays there."""
-        n, size, (first, last) = len(self._placed), self._lives.size[root], self._lives.span[root]
+        n, size, (first, last) = self._count, self._lives.size[root], self._lives.span[root]
         meets = (self._first[:n] <= last) & (self._last[:n] >= first)
-        if self._lives.unordered:
-            meets |= np.array([not self._lives.apart(root, other) for other in self._placed], bool)
-        begin, end = self._begin[:n][meets], self._end[:n][meets]
-        order = begin.argsort()
-        free = np.maximum.accumulate(np.append(base, end[order]))  # from here on, before each of the others and after all
-        gaps = np.flatnonzero(free[:-1] + size <= begin[order])
+        if self._lives.reach is not None:
+            meets |= self._unordered(root, n, first)
+        order = self._order[:n]
+        met = order[meets[order]]
+        begin = self._begin[met]
+        free = np.maximum.accumulate(np.append(base, self._end[met]))  # from here on, before each of the others and after all
+        gaps = np.flatnonzero(free[:-1] + size <= begin)
         at = int(free[gaps[0]] if gaps.size else free[-1])
+        where = int(np.searchsorted(self._begin[order], at, side="right"))
+        self._order[where + 1 : n + 1] = self._order[where:n].copy()
+        self._order[where] = n
         self._begin[n], self._end[n], self._first[n], self._last[n] = at, at + size, first, last
-        self._placed.append(root)
+        self._count += 1
+        return at
+
+    def _unordered(self, root: Buffer, n: int, first: int) -> NDArray[np.bool_]:
+        """Return which others may live at the same time in some order, though their spans are apart; enters the group."""
+        born, gone = self._lives.born(root), self._lives.gone(root)
+        before, after = np.zeros((2, n), bool)
+        for line in np.flatnonzero(born >= 0):
+            before |= self._gone[line, :n] <= born[line]
+        for line in np.flatnonzero(gone < NEVER):
+            after |= self._born[line, :n] >= gone[line]
+        self._born[:, n], self._gone[:, n] = born, gone
+        earlier = self._last[:n] < first
+        return ~np.where(earlier, before, after)
+
+
+class _Slots:
+    """Places of one size each, which groups take one after the other; finding one takes the same time however many there are.
+
+    Args:
+        lives: of the groups.
+        begin: offset of the first slot.
+    """
+
+    def __init__(self, lives: _Lives, begin: int) -> None:
+        self._lives = lives
+        self.end = begin
+        self._free: dict[int, list[tuple[int, int, Places | None]]] = {}  # size -> until when it is taken, its offset, see `gone`
+
+    def place(self, root: Buffer) -> int:
+        """Return the offset of a slot that is free for a group; of groups in the order in which they are born."""
+        reach, size, (first, last) = self._lives.reach, self._lives.size[root], self._lives.span[root]
+        slots = self._free.setdefault(size, [])
+        gone = None if reach is None else self._lives.gone(root)
+        passed: list[tuple[int, int, Places | None]] = []
+        at = -1
+        while slots and slots[0][0] < first and at < 0 and len(passed) < TRIES:
+            slot = heappop(slots)
+            if slot[2] is None or bool((slot[2] <= self._lives.born(root)).any()):
+                at = slot[1]
+            else:
+                passed.append(slot)
+        for slot in passed:
+            heappush(slots, slot)
+        if at < 0:
+            at, self.end = self.end, self.end + size
+        heappush(slots, (last, at, gone))
         return at
 
 
@@ -235,10 +294,16 @@ def _offsets(
             total += aligned(b.type.nbytes)
     base = total
     todo = [r for r in lives.span if r not in roots and r not in elsewhere]
-    room = _Room(lives, len(todo))
-    for root in sorted(todo, key=lambda r: (-lives.size[r], lives.span[r][0])):
+    todo.sort(key=lambda r: (-lives.size[r], lives.span[r][0]))
+    large, small = todo[:MOST_PLACED], todo[MOST_PLACED:]
+    room = _Room(lives, len(large))
+    for root in large:
         roots[root] = at = room.place(root, base)
         total = max(total, at + lives.size[root])
+    slots = _Slots(lives, total)
+    for root in sorted(small, key=lambda r: lives.span[r][0]):
+        roots[root] = slots.place(root)
+    total = slots.end
     unshared = base + sum(lives.size[r] for r in todo)
     offsets = {b: roots[groups.find(b)] for b in everyone if groups.find(b) in roots}
     shared = {b: elsewhere[groups.find(b)] for b in everyone if groups.find(b) in elsewhere}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property
 
 from pe_cli.ops.registry import forward_name, grad_name
-from pe_cli.program.ir import Operator, Program
+from pe_cli.program.ir import Block, Operator, Program
 
 
 class Rewriter:
@@ -15,8 +16,6 @@ class Rewriter:
     Places are indices into the block as it was; they stay valid while operators are replaced.
 
     Attributes:
-        block: of the copy.
-        ops: place -> operator, None where one was taken away.
         reasons: why something that looked like the pattern was left alone -> how often.
     """
 
@@ -24,17 +23,31 @@ class Rewriter:
     END = "is read by nobody"
 
     def __init__(self, program: Program, fetches: Collection[str]) -> None:
-        self.program = program.clone()
-        self.block = self.program.global_block()
-        self.ops: list[Operator | None] = list(self.block.ops)
+        self._before = program
         self.reasons: Counter[str] = Counter()
         self._fetches = set(fetches)
         self._readers: dict[str, set[int]] = {}
         self._writers: dict[str, set[int]] = {}
-        for place, op in enumerate(self.block.ops):
-            self._enter(place, op)
         self._like: dict[str, str] = {}
         self._gradients: dict[str, list[str]] | None = None
+
+    @cached_property
+    def program(self) -> Program:
+        """The copy, made when it is first asked for."""
+        made = self._before.clone()
+        for place, op in enumerate(made.global_block().ops):
+            self._enter(place, op)
+        return made
+
+    @cached_property
+    def block(self) -> Block:
+        """The block of the copy."""
+        return self.program.global_block()
+
+    @cached_property
+    def ops(self) -> list[Operator | None]:
+        """The operators of the copy by place; None where one was taken away."""
+        return list(self.block.ops)
 
     def _enter(self, place: int, op: Operator) -> None:
         for name in op.input_names():
@@ -44,6 +57,8 @@ class Rewriter:
 
     def places(self, *types: str) -> list[tuple[int, Operator]]:
         """Return the operators of these types with their places, in order."""
+        if "ops" not in self.__dict__ and not any(op.type in types for op in self._before.global_block().ops):
+            return []  # a program without any need not be copied
         return [(place, op) for place, op in enumerate(self.ops) if op is not None and op.type in types]
 
     def op(self, place: int) -> Operator:
@@ -55,6 +70,10 @@ class Rewriter:
     def readers(self, name: str) -> list[int]:
         """Return the places of the operators that read a variable."""
         return sorted(self._readers.get(name, ()))
+
+    def readers_of(self, names: list[str], type: str, slot: str) -> list[tuple[int, Operator]]:
+        """Return the operators of a type that read these variables, one at least, in a slot; with their places, in order."""
+        return [(p, op) for p in self.readers(names[0]) if (op := self.op(p)).type == type and op.inputs.get(slot) == names]
 
     def writer(self, name: str) -> int | None:
         """Return the place of the only operator that writes a variable; None for none and for several."""
@@ -166,11 +185,12 @@ class Rewriter:
             v = self.block.vars[name]
             if not (v.persistable or v.is_data):
                 del self.block.vars[name]
+        renamed: dict[str, str] = {}
         for name, like in self._like.items():
             for gradient in self._typed_after(name) if name not in self.block.vars else ():
                 if gradient in self.block.vars:
-                    made = self.program.unique(f"{grad_name(like)}@{gradient.replace('@', '.')}")
-                    self.block.rename_var(gradient, made)
+                    renamed[gradient] = self.program.unique(f"{grad_name(like)}@{gradient.replace('@', '.')}")
+        self.block.rename_vars(renamed)
         return self.program
 
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import TensorType, check_dtype
@@ -58,6 +58,12 @@ class Variable:
     def dtype(self) -> str:
         """Element type."""
         return self.type.dtype
+
+    def for_block(self, block: Block) -> Self:
+        """Return the same variable for another block."""
+        made = object.__new__(type(self))
+        vars(made).update(vars(self), block=block)
+        return made
 
     def __str__(self) -> str:
         return f"{self.name}: {self.type}"
@@ -150,21 +156,30 @@ class Block:
         return [v for v in self.vars.values() if isinstance(v, Parameter)]
 
     def rename_var(self, old: str, new: str, first: int = 0) -> None:
-        """Give a variable another name, in all operators from number `first` on too.
+        """Give a variable another name, in all operators from number `first` on too; see `rename_vars`."""
+        self.rename_vars({old: new}, first)
+
+    def rename_vars(self, names: Mapping[str, str], first: int = 0) -> None:
+        """Give variables other names, in all operators from number `first` on too; the operators are gone over once.
+
+        Args:
+            names: old -> new, none of the new ones among the old.
+            first: number of the first operator that may use them.
 
         Raises:
-            PeError: another variable has that name.
+            PeError: another variable has one of the new names.
         """
-        if new != old and new in self.vars:
-            raise PeError(f"there is already a variable '{new}'", hint="give the layer or the parameter another name")
-        variable = self.vars.pop(old)
-        variable.name = new
-        self.vars[new] = variable
+        for old, new in names.items():
+            if new != old and new in self.vars:
+                raise PeError(f"there is already a variable '{new}'", hint="give the layer or the parameter another name")
+            variable = self.vars.pop(old)
+            variable.name = new
+            self.vars[new] = variable
         for op in self.ops[first:]:
             for slots in (op.inputs, op.outputs):
-                for slot, names in slots.items():
-                    if old in names:
-                        slots[slot] = [new if n == old else n for n in names]
+                for slot, used in slots.items():
+                    if not names.keys().isdisjoint(used):
+                        slots[slot] = [names.get(n, n) for n in used]
 
     def append_op(
         self,
@@ -387,8 +402,7 @@ class Program:
             copy = type(block)(made, block.index)
             made.blocks.append(copy)
             for v in block.vars.values():
-                fields = {k: val for k, val in vars(v).items() if k != "block"}
-                copy.vars[v.name] = type(v)(copy, **fields)
+                copy.vars[v.name] = v.for_block(copy)
             for o in block.ops:
                 attrs = {**o.attrs, "is_test": True} if for_test and "is_test" in o.attrs else dict(o.attrs)
                 ins = {s: list(n) for s, n in o.inputs.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from pe_cli.cli.main import run as run_command_line
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 FALSE = shutil.which("false") or "/bin/false"
@@ -241,10 +244,10 @@ def test_text_between_two_marks_is_replaced_and_nothing_else(script: Any, tmp_pa
     assert page.read_text(encoding="utf-8") == "a\n<!-- x -->\n\nnew\n\n<!-- y -->\nb\n"
 
 
-@pytest.mark.parametrize("name", ["report", "growth"])
-def test_the_page_has_the_marks_once(script: Any, name: str) -> None:
+@pytest.mark.parametrize(("name", "marks"), [("report", "MARKS"), ("growth", "MARKS"), ("growth", "CHECK_MARKS")])
+def test_the_page_has_the_marks_once(script: Any, name: str, marks: str) -> None:
     lines = script("report").PAGE.read_text(encoding="utf-8").splitlines()
-    assert [lines.count(mark) for mark in script(name).MARKS] == [1, 1]
+    assert [lines.count(mark) for mark in getattr(script(name), marks)] == [1, 1]
 
 
 # --- curves -----------------------------------------------------------------------------------------------------------
@@ -259,6 +262,17 @@ def test_a_setting_of_the_curves_runs(script: Any, tmp_path: Path) -> None:
     found = script("growth").bench(tmp_path, {"batch": 6, "width": 8, "depth": 2, "devices": 2}, 1)
     assert (found["batch_size"], found["devices"], found["steps"]) == (6, 2, 1)
     assert np.isfinite(found["loss_last"])
+
+
+def test_a_chain_has_the_layers_that_it_says(script: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    growth = script("growth")
+    seconds, megabytes = growth.check(tmp_path, 100)
+    assert seconds > 0
+    assert megabytes > 10
+    assert run_command_line(["summary", str(tmp_path / "check.yaml")]) == 0
+    assert len(re.findall(r"^ *hidden\S* +fc ", capfd.readouterr().out, re.MULTILINE)) == 100
+    rows = growth.check_lines([[(2.0, 100.4), (1.0, 90.0)]], [250])
+    assert rows == [["250", "1.0", "4.00", "100"]]
 
 
 def test_the_operations_of_a_curve_are_those_of_its_products(script: Any) -> None:

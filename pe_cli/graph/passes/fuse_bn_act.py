@@ -35,7 +35,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
 
 def gradients_of_relu(r: Rewriter, act: Operator) -> list[tuple[int, Operator]]:
     """Return the gradient operators of a relu, with their places."""
-    return [(p, op) for p, op in r.places("relu_grad") if op.inputs["Out"] == act.outputs["Out"]]
+    return r.readers_of(act.outputs["Out"], "relu_grad", "Out")
 
 
 def refuse(r: Rewriter, what: str, why: str) -> int:

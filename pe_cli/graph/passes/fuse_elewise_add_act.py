@@ -32,7 +32,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
             continue
         slot = POINTWISE[act.type].uses
         value = act.outputs["Out"] if slot == "Out" else act.inputs["X"]
-        backs = [(p, op) for p, op in r.places(f"{act.type}_grad") if op.inputs[slot] == value]
+        backs = r.readers_of(value, f"{act.type}_grad", slot)
         if not all(r.unchanged(value[0], place, p) for p, _ in backs):
             refuse(r, f"the result of {act.type}", "is overwritten before its gradient")
             continue

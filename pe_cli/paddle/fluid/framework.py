@@ -102,12 +102,12 @@ class Block(ir.Block):
             for name in fresh:  # a feed whose stop_gradient a script has cleared lets gradients through
                 self.vars[name].stop_gradient = False
 
-    def rename_var(self, old: str, new: str, first: int = 0) -> None:
-        """Give a variable another name."""
+    def rename_vars(self, names: Mapping[str, str], first: int = 0) -> None:
+        """Give variables other names."""
         self.program.version += 1  # type: ignore[attr-defined]
-        super().rename_var(old, new, first)
+        super().rename_vars(names, first)
 
-    _rename_var = rename_var
+    _rename_var = ir.Block.rename_var
 
     def _insert_op(self, index: int, **given: Any) -> Any:
         return self.append_op(**given, index=index)
