@@ -35,16 +35,12 @@ def command(config: Path, steps: int, overrides: tuple[str, ...], as_json: bool)
     from pe_cli.cli.profile import headline, measure
     from pe_cli.execute.explain import parallelism
     from pe_cli.execute.usage import usage
-    from pe_cli.graph.pipeline import apply_passes
     from pe_cli.program.sparse import notes
 
     job, found = measure(config, overrides, steps)
     program = job.built.train or job.built.eval
     executor = job.executor(program)
-    reports: list[Any] = []
-    fetches = list(found.plan.request.fetches)
-    apply_passes(executor.program.clone(), executor.build, fetches, reports, executor.target)
-    said = [*map(str, reports), *notes(program)]
+    said = [*executor.stages(found.plan.request.fetches).reports, *notes(program)]
     parallel, memory = parallelism(found), usage(executor, found.plan)
     if as_json:
         print_json(_json(said, found.plan, parallel, memory))

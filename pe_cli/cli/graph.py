@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from pe_cli.core.types import Place, TensorType
     from pe_cli.execute.executor import Executor
     from pe_cli.execute.plan import Plan
+    from pe_cli.graph.compile import Stages
     from pe_cli.graph.picture import Picture
     from pe_cli.graph.ssa import Graph, VarNode
     from pe_cli.session.devices import Resources
@@ -78,24 +78,21 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
 
         click.echo(describe_plan(plan_of(source, resources, evaluation)[1]), nl=False)
     else:
-        click.echo(describe(_graph(source, stage, resources.places, evaluation)), nl=False)
+        click.echo(describe(_stages(source, resources.places, evaluation).stage(stage)), nl=False)
 
 
-def _graph(source: Source, stage: str, places: tuple[Place, ...], evaluation: bool) -> Graph:
+def _stages(source: Source, places: tuple[Place, ...], evaluation: bool) -> Stages:
     from pe_cli.core.strategy import BuildStrategy
-    from pe_cli.graph.pipeline import Target, apply_passes
-    from pe_cli.graph.replicate import replicate
+    from pe_cli.graph.compile import Purpose, compile_program
 
-    program = source.program(evaluation)
-    strategy = source.run.build_strategy if source.run else BuildStrategy()
-    # how many there will be changes nothing in the graph of each
-    processes = 2 if source.run is not None and source.run.executor.processes == "mpi" else 1
-    if stage not in ("program", "ssa"):
-        target = Target.of(places, processes, checked=source.run is not None and source.run.executor.check_nan_inf)
-        program = apply_passes(program, strategy, list(source.built.fetches.values()), target=target)
-    if stage != "multi_device":
-        return replicate(program, places[:1], strategy)
-    return replicate(program, places, strategy, processes=processes)
+    strategy, checked, processes = BuildStrategy(), False, 1
+    if source.run is not None:
+        strategy, checked = source.run.build_strategy, source.run.executor.check_nan_inf
+        # how many there will be changes nothing in the graph of each
+        processes = 2 if source.run.executor.processes == "mpi" else 1
+    return compile_program(
+        source.program(evaluation), Purpose(places, strategy, processes, checked), list(source.built.fetches.values())
+    )
 
 
 def picture_of_stage(source: Source, stage: str, resources: Resources, *, evaluation: bool) -> Picture:
@@ -107,22 +104,21 @@ def picture_of_stage(source: Source, stage: str, resources: Resources, *, evalua
         return plan_picture(plan_of(source, resources, evaluation)[1], title)
     from pe_cli.graph.picture import picture_of
 
-    graph = _graph(source, stage, resources.places, evaluation)
-    return picture_of(graph, _types(source, graph), title, versions=stage != "program")
+    stages = _stages(source, resources.places, evaluation)
+    graph = stages.stage(stage)
+    return picture_of(graph, _types(source, stages, graph), title, versions=stage != "program")
 
 
-def _types(source: Source, graph: Graph) -> Callable[[VarNode], TensorType] | None:
+def _types(source: Source, stages: Stages, graph: Graph) -> Callable[[VarNode], TensorType] | None:
     """Return the types for the config's batch, all sizes known; None where only data shows them."""
     from pe_cli.core.errors import PeError
     from pe_cli.execute.estimate import batch_types
     from pe_cli.execute.split import split_sizes
     from pe_cli.execute.types import device_types
-    from pe_cli.graph.sequences import resolve
 
     try:
-        sequences = resolve(graph.program)
-        parts = batch_types(sequences, split_sizes(source.batch_size, len(graph.places)))
-        types = device_types(replace(graph, program=sequences.program), parts)
+        parts = batch_types(stages.sequences, split_sizes(source.batch_size, len(graph.places)))
+        types = device_types(graph, parts)
     except PeError:
         return None
     return lambda v: types[v.device].get(v.name, graph.program.global_block().var(v.name).type)
@@ -170,6 +166,7 @@ def plan_of(source: Source, resources: Resources, evaluation: bool = False) -> t
         build=run.build_strategy if run else None,
         execution=resources.execution(run.exec_strategy) if run else None,
         seed=run.executor.seed if run else 0,
+        check_nan_inf=run is not None and run.executor.check_nan_inf,
     )
     sizes = split_sizes(source.batch_size, len(resources.places))
     parts = batch_types(executor.sequences, sizes)

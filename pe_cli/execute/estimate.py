@@ -17,9 +17,8 @@ from pe_cli.execute.plan import lowering
 from pe_cli.execute.request import Request
 from pe_cli.execute.split import split_sizes
 from pe_cli.execute.types import device_types
-from pe_cli.graph.pipeline import Target, apply_passes
-from pe_cli.graph.replicate import replicate, shared_variables
-from pe_cli.graph.sequences import Sequences, resolve
+from pe_cli.graph.compile import Purpose, compile_program
+from pe_cli.graph.sequences import Sequences
 from pe_cli.program.ir import Program, Variable
 
 Array = np.ndarray[Any, Any]
@@ -122,17 +121,15 @@ def estimate_memory(
     """
     strategy = build or BuildStrategy()
     sizes = split_sizes(samples, len(places))
-    sequences = resolve(program)
-    parts, program = batch_types(sequences, sizes), sequences.program
-    active = [d for d, n in enumerate(sizes) if n] or [0]
-    program = apply_passes(program, strategy, fetches, target=Target.of(places))
-    graph = replicate(program, places, strategy, active=active)
+    stages = compile_program(program, Purpose(places, strategy), fetches)
+    parts = batch_types(stages.sequences, sizes)
+    graph = stages.graph([d for d, n in enumerate(sizes) if n] or [0])
     types = device_types(graph, parts)
     request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))
     low = lowering(graph, types, request, strategy, seed=0, threads=threads or len(places))
     tasks = low.run()
-    shared = shared_variables(program, places, strategy)
-    kept = {v.name: aligned(v.type.nbytes) for v in program.list_vars() if v.persistable}
+    shared = stages.shared
+    kept = {v.name: aligned(v.type.nbytes) for v in graph.program.list_vars() if v.persistable}
     found = plan_devices(graph, request, low, tasks, strategy, threads or len(places))
     out = []
     for d, memory in enumerate(found):

@@ -22,10 +22,7 @@ from pe_cli.execute.plans import MAX_PLANS, Plans
 from pe_cli.execute.request import Request
 from pe_cli.execute.shortcut import Shortcut, Shortcuts
 from pe_cli.execute.split import check_offsets, cut, split_sizes
-from pe_cli.graph.passes import customized_gradient
-from pe_cli.graph.pipeline import Target, apply_passes
-from pe_cli.graph.replicate import replicate, shared_variables
-from pe_cli.graph.sequences import resolve
+from pe_cli.graph.compile import Purpose, Stages, compile_program
 from pe_cli.graph.ssa import Graph
 from pe_cli.program.ir import Program
 
@@ -89,11 +86,11 @@ class Executor:
         self.peers = peers
         self.watchdog, self.check_nan_inf = watchdog, check_nan_inf
         self.build = build or BuildStrategy()
-        if self.build.gradient_scale_strategy == "Customized":
-            program, _ = customized_gradient.run(program, ())
-        self.sequences = resolve(program, levels)
-        self.program = program = self.sequences.program
         self.scope = scope
+        self._stages = compile_program(program, Purpose(scope.places, self.build, peers.size if peers else 1, check_nan_inf, levels))
+        self._fetching: dict[tuple[str, ...], Stages] = {}
+        self.sequences = self._stages.sequences
+        self.program = program = self.sequences.program
         self.execution = execution or ExecutionStrategy()
         self._lock = contextlib.nullcontext() if self.build.remove_unnecessary_lock else _STEPS
         self.seed = seed
@@ -103,10 +100,8 @@ class Executor:
         self._arenas = arenas or Arenas()
         self._moves = scope.moves
         self._shortcuts = Shortcuts(MAX_PLANS)
-        self._optimised: dict[tuple[str, ...], Program] = {}
-        self._graphs: dict[tuple[tuple[str, ...], tuple[int, ...] | None], Graph] = {}
         self._find_feeds(constants or {})
-        scope.share(shared_variables(program, scope.places, self.build))
+        scope.share(self._stages.shared)
         scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
 
     def _find_feeds(self, constants: Mapping[str, Array]) -> None:
@@ -135,28 +130,16 @@ class Executor:
         return self.scope.places
 
     @property
-    def target(self) -> Target:
-        """What passes go by."""
-        return Target.of(self.places, self.peers.size if self.peers else 1, checked=self.check_nan_inf)
-
-    @property
     def threads(self) -> int:
         """Native threads of a step."""
         return threads_of(self.execution, self.places)
 
-    def graph(self, fetches: Sequence[str] = (), active: Sequence[int] | None = None) -> Graph:
-        """Return the multi-device graph after passes."""
+    def stages(self, fetches: Sequence[str] = ()) -> Stages:
+        """Return what becomes of the program for some fetches; a step with these runs this graph."""
         key = tuple(fetches)
-        if key not in self._optimised:
-            program = self.program.clone() if self.build.sync_batch_norm else self.program  # that adds variables
-            self._optimised[key] = apply_passes(program, self.build, key, target=self.target)
-        running = key, None if active is None else tuple(active)
-        if running not in self._graphs:
-            processes = self.peers.size if self.peers else 1
-            self._graphs[running] = replicate(
-                self._optimised[key], self.places, self.build, active=active, processes=processes
-            )
-        return self._graphs[running]
+        if key not in self._fetching:
+            self._fetching[key] = self._stages.fetching(key)
+        return self._fetching[key]
 
     def plan_for(self, parts: Sequence[Mapping[str, Array]], sizes: Sequence[int], fetches: Sequence[str]) -> Plan:
         """Return the plan for what `split` gave; one thread makes plans at a time."""
@@ -180,7 +163,7 @@ class Executor:
             return self.plans.use(request)
         active = [d for d, n in enumerate(sizes) if n] or ([] if self.peers else [0])
         with self.peers.busy() if self.peers else contextlib.nullcontext():
-            made = self.plans.new(request, self.graph(request.fetches, active))
+            made = self.plans.new(request, self.stages(request.fetches).graph(active))
         made.ends = [self._ends(made, d, part) for d, part in enumerate(feeds)] if self.sequences.lods else []
         self.plans.keep(made)
         return made

@@ -42,6 +42,8 @@ def replicate(
     """
     if processes > 1:
         check_processes(program, strategy)
+    if strategy.sync_batch_norm and len(places) * processes > 1:
+        program = program.clone()  # partial sums are variables of the graph's program, not of the caller's
     return _Replication(program, places, strategy, active, processes).run()
 
 

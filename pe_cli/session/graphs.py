@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from pe_cli.graph.compile import Stages
 from pe_cli.graph.dot import to_dot
-from pe_cli.graph.pipeline import Target, apply_passes
-from pe_cli.graph.replicate import replicate
 from pe_cli.io import atomic
 from pe_cli.io.run_folder import RunFolder
-from pe_cli.session.job import Job
 
 
-def draw(job: Job, folder: RunFolder) -> None:
+def draw(stages: Stages, folder: RunFolder, prefix: str, model: str) -> None:
     """Write the graph as it was, after passes, and over all devices.
+
+    Args:
+        stages: of the steps that will run.
+        folder: of the run.
+        prefix: what the names of the files begin with.
+        model: for the titles.
 
     Raises:
         PeError: a file can't be written.
     """
-    strategy = job.run.build_strategy
-    program = job.program
-    target = Target.of(job.places, job.team.size, checked=job.run.executor.check_nan_inf)
-    optimised = apply_passes(program, strategy, [], target=target)
-    one = job.places[:1]
-    for name, graph in (
-        ("original_graph", replicate(program, one, strategy)),
-        ("fused_graph", replicate(optimised, one, strategy)),
-        ("multi_devices_graph", replicate(optimised, job.places, strategy, processes=job.team.size)),
-    ):
-        path = folder.path / f"{strategy.debug_graphviz_path}{name}.dot"
+    for name, stage in (("original_graph", "ssa"), ("fused_graph", "fused"), ("multi_devices_graph", "multi_device")):
+        path = folder.path / f"{prefix}{name}.dot"
         atomic.make_folder(path.parent)
-        atomic.write_text(path, to_dot(graph, title=f"{job.run.model.name}: {name}"))
+        atomic.write_text(path, to_dot(stages.stage(stage), title=f"{model}: {name}"))

@@ -13,7 +13,6 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import atomic
 from pe_cli.io.run_folder import RunFolder, State, environment
 from pe_cli.session.averages import Averages
-from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
 from pe_cli.session.measure import Measures
 from pe_cli.session.observer import NORM, Observer
@@ -101,8 +100,6 @@ class Keeper:
         self._job.team.texts({"folder": str(self.folder.path.absolute()), **told})
         begun(self._job, self.folder)
         self._job.log_to(self.folder.log)
-        if self._run.build_strategy.debug_graphviz_path:
-            draw(self._job, self.folder)
 
     def _restore(self, resume: Resume) -> None:
         for place in (self.folder.path, self.folder.fetches):

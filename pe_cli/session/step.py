@@ -12,6 +12,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.devices.protocol import Timeline
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.split import split_sizes
+from pe_cli.graph.compile import Stages
 from pe_cli.graph.sequences import declared_levels
 from pe_cli.optim.accumulate import SHARE
 from pe_cli.session.job import Job
@@ -157,6 +158,10 @@ class Stepper:
         self, executor: Executor, values: Sequence[Mapping[str, Array]], sizes: Sequence[int], fetches: Sequence[str]
     ) -> StepResult:
         return self._job.team.joined(StepResult(values, sizes, {n: executor.shares(n) for n in fetches}))
+
+    def stages(self, fetches: Sequence[str]) -> Stages:
+        """Return the stages of the program that a step with these fetches ends with."""
+        return self._last.stages(fetches)
 
     def drop_unused(self) -> None:
         """Forget temporaries that have not been used lately."""

@@ -17,6 +17,7 @@ from pe_cli.data import Loader
 from pe_cli.execute.merge import merge
 from pe_cli.io.run_folder import State
 from pe_cli.session.averages import Averages
+from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import Keeper, folder_of
 from pe_cli.session.observer import NORM, Observer, Observers, Start
@@ -141,6 +142,8 @@ class Trainer:
             self.at, self.averages = self.keeper.at, self.keeper.averages
             state: State = "failed"
             try:
+                if (prefix := self.run.build_strategy.debug_graphviz_path) and self.job.team.leads:
+                    draw(self.stepper.stages(self._wanted()), self.keeper.folder, prefix, self.run.model.name)
                 if given:
                     self.keeper.save()
                 with self.stop:

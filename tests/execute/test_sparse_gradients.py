@@ -255,7 +255,7 @@ def test_no_memory_of_the_size_of_the_table_is_needed():
 
 def test_pictures_and_profiles_name_the_gather():
     executor = executor_of(OPTIMIZER["adagrad"], devices=2)
-    graph = executor.graph()
+    graph = executor.stages().graph()
     assert "gather(ids0@0.0, ids0@1.0, deep0@GRAD@0.1, deep0@GRAD@1.1) -> deep@GRAD@0.1, deep@GRAD@ROWS@0.1" in describe(graph)
     assert 'shape=octagon' in next(line for line in to_dot(graph).splitlines() if 'label="gather' in line)
     profile = run_profile(executor, batch(40, 1, 0), ["loss"], 3)

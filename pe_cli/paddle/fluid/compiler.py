@@ -163,20 +163,14 @@ def write_pictures(program: Program, setting: running.Setting) -> None:
     Raises:
         FluidValueError: the folder is not there; a ValueError.
     """
+    from pe_cli.graph.compile import Purpose, compile_program
     from pe_cli.graph.dot import to_dot
-    from pe_cli.graph.pipeline import Target, apply_passes
-    from pe_cli.graph.replicate import replicate
 
-    fused = apply_passes(program, setting.build, [], target=Target.of(setting.places))
-    stages = {
-        "original": replicate(program, setting.places[:1], setting.build),
-        "fused": replicate(fused, setting.places[:1], setting.build),
-        "multi_devices": replicate(fused, setting.places, setting.build),
-    }
-    for stage, graph in stages.items():
+    stages = compile_program(program, Purpose(setting.places, setting.build))
+    for stage, name in (("original", "ssa"), ("fused", "fused"), ("multi_devices", "multi_device")):
         path = Path(f"{setting.build.debug_graphviz_path}_{stage}_graph")
         try:
-            path.write_text(to_dot(graph, title=stage), encoding="utf-8")
+            path.write_text(to_dot(stages.stage(name), title=stage), encoding="utf-8")
         except OSError as error:
             raise FluidValueError(f"debug_graphviz_path: {path}: {error.strerror}") from None
 

@@ -147,7 +147,7 @@ def test_no_bit_changes(dtype, batch, threads):
     program = network(dtype)
     expected, _ = trained(program, dtype, batch, 1, fuse_grad_update=False)
     found, executor = trained(program, dtype, batch, threads)
-    assert [op.type for op in executor.graph(["loss"]).program.global_block().ops].count("sgd") == 0
+    assert [op.type for op in executor.stages(["loss"]).graph().program.global_block().ops].count("sgd") == 0
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
     assert all(np.any(expected[name] != first) for name, first in start(program).items() if name != "lr")
@@ -177,4 +177,4 @@ def test_gradients_take_no_memory():
 
 def test_who_looks_for_nan_gets_the_gradient_s_name():
     _, executor = trained(network("float32"), "float32", 4, 1, checks=True)
-    assert "w0@GRAD" in executor.graph(["loss"]).program.global_block().vars
+    assert "w0@GRAD" in executor.stages(["loss"]).graph().program.global_block().vars

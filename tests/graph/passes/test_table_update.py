@@ -88,7 +88,7 @@ def test_no_bit_changes(optimizer, dtype, batch, threads):
     programs = network(optimizer, dtype)
     expected, _ = trained(programs, batch, 1, fuse_grad_update=False)
     found, executor = trained(programs, batch, threads)
-    kinds = [op.type for op in executor.graph([]).program.global_block().ops]
+    kinds = [op.type for op in executor.stages([]).graph().program.global_block().ops]
     assert kinds.count({"SGD": "lookup_sgd", "Adam": "lookup_adam"}[optimizer]) == 2
     assert "lookup_table_grad" not in kinds
     for name, value in expected.items():
@@ -106,6 +106,6 @@ def test_what_changes_a_gradient_first_gets_it(settings):
     programs = network("SGD", "float32", **settings)
     expected, _ = trained(programs, 8, 1, fuse_grad_update=False)
     found, executor = trained(programs, 8, 2)
-    assert "lookup_sgd" not in [op.type for op in executor.graph([]).program.global_block().ops]
+    assert "lookup_sgd" not in [op.type for op in executor.stages([]).graph().program.global_block().ops]
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)

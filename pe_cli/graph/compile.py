@@ -1,0 +1,123 @@
+"""From a program to the graph that runs: the one place that knows the order of the stages.
+
+Whoever runs, checks, estimates, draws or explains a program asks here, so that all of them mean the same graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pe_cli.core.strategy import BuildStrategy
+from pe_cli.core.types import Place
+from pe_cli.graph.passes import customized_gradient
+from pe_cli.graph.pipeline import Target, apply_passes
+from pe_cli.graph.replicate import replicate, shared_variables
+from pe_cli.graph.sequences import Sequences, resolve
+from pe_cli.graph.ssa import Graph
+from pe_cli.program.ir import Program
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What a program is compiled for.
+
+    Args:
+        places: devices of this process.
+        strategy: of the graph.
+        processes: that share every batch, each with as many devices.
+        checked: results are looked at for NaN and infinity, so that all of them have to be there.
+        levels: feed -> levels of its sequences; as the program declares when None.
+    """
+
+    places: Sequence[Place]
+    strategy: BuildStrategy = field(default_factory=BuildStrategy)
+    processes: int = 1
+    checked: bool = False
+    levels: Mapping[str, int] | None = None
+
+
+class Stages:
+    """What becomes of a program, stage by stage. Each is made when it is first asked for, and no stage changes the one before.
+
+    Args:
+        sequences: the program, its sequence ops with their arrays.
+        purpose: what for.
+        fetches: variables whose values must stay what the program says.
+    """
+
+    def __init__(self, sequences: Sequences, purpose: Purpose, fetches: Sequence[str]) -> None:
+        self.sequences, self.purpose, self.fetches = sequences, purpose, tuple(fetches)
+        self._graphs: dict[tuple[int, ...] | None, Graph] = {}
+
+    @property
+    def program(self) -> Program:
+        """The program before any pass."""
+        return self.sequences.program
+
+    @property
+    def fused(self) -> Program:
+        """The program after all passes."""
+        return self._passed[0]
+
+    @property
+    def reports(self) -> tuple[str, ...]:
+        """What every pass did, one sentence each."""
+        return self._passed[1]
+
+    @cached_property
+    def _passed(self) -> tuple[Program, tuple[str, ...]]:
+        said: list[str] = []
+        target = Target.of(self.purpose.places, self.purpose.processes, checked=self.purpose.checked)
+        return apply_passes(self.program, self.purpose.strategy, self.fetches, said, target), tuple(said)
+
+    @cached_property
+    def shared(self) -> set[str]:
+        """Variables of which all devices use one copy."""
+        return shared_variables(self.program, self.purpose.places, self.purpose.strategy)
+
+    def graph(self, active: Sequence[int] | None = None) -> Graph:
+        """Return the graph over all devices.
+
+        Args:
+            active: devices with samples; all when None.
+
+        Raises:
+            PeError: see `replicate`.
+        """
+        key = None if active is None or len(active) == len(self.purpose.places) else tuple(active)
+        if key not in self._graphs:
+            at = self.purpose
+            self._graphs[key] = replicate(self.fused, at.places, at.strategy, active=key, processes=at.processes)
+        return self._graphs[key]
+
+    def stage(self, name: str) -> Graph:
+        """Return a stage as a graph.
+
+        Args:
+            name: program or ssa, before any pass, and fused, after all of them, on the first device; multi_device, on all.
+        """
+        if name == "multi_device":
+            return self.graph()
+        return replicate(self.fused if name == "fused" else self.program, self.purpose.places[:1], self.purpose.strategy)
+
+    def fetching(self, fetches: Sequence[str]) -> Stages:
+        """Return the stages of the same program for other fetches."""
+        return Stages(self.sequences, self.purpose, fetches)
+
+
+def compile_program(program: Program, purpose: Purpose, fetches: Sequence[str] = ()) -> Stages:
+    """Return the stages of a program.
+
+    Args:
+        program: training or evaluation; not changed.
+        purpose: devices, strategy and what else decides.
+        fetches: variables that are read after a step.
+
+    Raises:
+        PeError: an op lacks sequences, or the strategy does not go with the program; with the op's place.
+    """
+    if purpose.strategy.gradient_scale_strategy == "Customized":
+        program, _ = customized_gradient.run(program, ())
+    return Stages(resolve(program, purpose.levels), purpose, fetches)
