@@ -60,12 +60,9 @@ def command(config: Path, steps: int, overrides: tuple[str, ...], as_json: bool)
 
 def _counts(plan: Plan) -> dict[str, Counter[str]]:
     """Return role -> op -> number of nodes, over all devices."""
-    from pe_cli.graph.ssa import label_of
-
     out: dict[str, Counter[str]] = {}
     for node in plan.graph.nodes:
-        label = label_of(node)
-        out.setdefault(label["role"], Counter())[label["title"]] += 1
+        out.setdefault(node.role.value, Counter())[node.title] += 1
     return out
 
 

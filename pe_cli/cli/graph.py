@@ -11,7 +11,7 @@ import click
 from pe_cli.cli.common import Source, override_option, path_argument, path_option
 
 if TYPE_CHECKING:
-    from pe_cli.core.types import Place, TensorType
+    from pe_cli.core.types import TensorType
     from pe_cli.execute.executor import Executor
     from pe_cli.execute.plan import Plan
     from pe_cli.graph.compile import Stages
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pe_cli.graph.ssa import Graph, VarNode
     from pe_cli.session.devices import Resources
 
-STAGES = ("program", "ssa", "fused", "multi_device", "plan")
+STAGES = ("program", "ssa", "fused", "multi_device", "executed", "plan")
 
 
 @click.command()
@@ -56,11 +56,12 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     ssa           the same as a graph on one device, every write a version
     fused         after the passes that the build strategy asks for
     multi_device  replicated over all devices, with the sums of gradients
+    executed      as it is run: what devices share is done once
     plan          every kernel call with its memory, for one batch
     """
     from pe_cli.cli.common import open_source, resources_of
     from pe_cli.core.errors import PeError
-    from pe_cli.graph.ssa import describe
+    from pe_cli.graph.text import describe
     from pe_cli.program.text import print_program
 
     source = open_source(config, overrides)
@@ -78,21 +79,23 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
 
         click.echo(describe_plan(plan_of(source, resources, evaluation)[1]), nl=False)
     else:
-        click.echo(describe(_stages(source, resources.places, evaluation).stage(stage)), nl=False)
+        click.echo(describe(_stages(source, resources, evaluation).stage(stage)), nl=False)
 
 
-def _stages(source: Source, places: tuple[Place, ...], evaluation: bool) -> Stages:
-    from pe_cli.core.strategy import BuildStrategy
+def _stages(source: Source, resources: Resources, evaluation: bool) -> Stages:
+    from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
+    from pe_cli.execute.executor import threads_of
     from pe_cli.graph.compile import Purpose, compile_program
 
-    strategy, checked, processes = BuildStrategy(), False, 1
+    strategy, checked, processes, execution = BuildStrategy(), False, 1, ExecutionStrategy()
     if source.run is not None:
         strategy, checked = source.run.build_strategy, source.run.executor.check_nan_inf
+        execution = source.run.exec_strategy
         # how many there will be changes nothing in the graph of each
         processes = 2 if source.run.executor.processes == "mpi" else 1
-    return compile_program(
-        source.program(evaluation), Purpose(places, strategy, processes, checked), list(source.built.fetches.values())
-    )
+    threads = threads_of(resources.execution(execution), resources.places)
+    purpose = Purpose(resources.places, strategy, processes, checked, threads=threads)
+    return compile_program(source.program(evaluation), purpose, list(source.built.fetches.values()))
 
 
 def picture_of_stage(source: Source, stage: str, resources: Resources, *, evaluation: bool) -> Picture:
@@ -104,7 +107,7 @@ def picture_of_stage(source: Source, stage: str, resources: Resources, *, evalua
         return plan_picture(plan_of(source, resources, evaluation)[1], title)
     from pe_cli.graph.picture import picture_of
 
-    stages = _stages(source, resources.places, evaluation)
+    stages = _stages(source, resources, evaluation)
     graph = stages.stage(stage)
     return picture_of(graph, _types(source, stages, graph), title, versions=stage != "program")
 

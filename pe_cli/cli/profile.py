@@ -104,7 +104,7 @@ def _table(listed: list[Row], top: int) -> str:
 
 def describe_use(threads: Use, found: Profile) -> list[str]:
     """Return sentences about threads and sums over devices."""
-    from pe_cli.graph.ssa import COLLECTIVES
+    from pe_cli.graph.ssa import ADDENDS, Collective
 
     lines = []
     for t, (busy, idle) in enumerate(zip(threads.busy_ms, threads.idle_ms, strict=True)):
@@ -118,7 +118,8 @@ def describe_use(threads: Use, found: Profile) -> list[str]:
             f" ({threads.backward_ms / total:.1%} gradients), {total - threads.hidden_ms:.4f} ms exposed"
         )
     elif len(found.plan.graph.places) > 1:
-        summed = any(node.kind in COLLECTIVES for node in found.plan.graph.nodes)
+        nodes = found.plan.graph.nodes
+        summed = any(isinstance(node, Collective) or ADDENDS in node.ins for node in nodes)
         lines.append(f"sums over devices: {'the updates add gradients up as they go' if summed else 'none'}")
     return lines
 

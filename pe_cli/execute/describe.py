@@ -20,11 +20,11 @@ def describe_plan(plan: Plan) -> str:
         node = plan.graph.nodes[task.node]
         if not task.calls:
             shared = ", ".join(f"{out.name} = {source.name}" for out, source in task.shares.items())
-            lines.append(f"      {task.home} {node.op.type}: no kernel, {shared}")
+            lines.append(f"      {task.home} {node.title}: no kernel, {shared}")
         for call in task.calls:
             args = ", ".join(_argument(plan, a) for a in call.args)
             lines.append(
-                f"{call_index:5} {task.home} {node.op.type}: {call.kernel.name.split(':')[1]}<{call.dtype}>({args})"
+                f"{call_index:5} {task.home} {node.title}: {call.kernel.name.split(':')[1]}<{call.dtype}>({args})"
             )
             call_index += 1
     tape = getattr(plan.step, "tape", None)

@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
-from pe_cli.execute.lower import GraphLowering
+from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.memory import MemoryPlan, plan_memory
-from pe_cli.execute.order import Range, Rules, dependencies
+from pe_cli.execute.order import graph_edges
 from pe_cli.execute.reach import Reach
 from pe_cli.execute.request import Request, fetched_rows
 from pe_cli.execute.tasks import Task
-from pe_cli.graph.ssa import Graph
+from pe_cli.graph.ssa import AllReduce, Graph, SumProcesses
 from pe_cli.ops.lowering import Buffer
-from pe_cli.program.ir import Role
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,8 @@ def plan_devices(
         varies = b.name not in block.vars or -1 in block.var(b.name).shape
         return int(b.type.nbytes * room) if varies else b.type.nbytes
 
-    reach = _reach(tasks) if threads > len(graph.places) else None
-    reduced = [n for node in graph.nodes if node.kind.endswith("all_reduce") for n in node.op.inputs["X"]]
+    reach = Reach.of(graph_edges(tasks, graph)) if threads > len(graph.places) else None
+    reduced = [n for node in graph.nodes if isinstance(node, (AllReduce, SumProcesses)) for n in node.names]
     fetched = (*request.fetches, *fetched_rows(graph, request).values())
     out = []
     for d in range(len(graph.places)):
@@ -100,15 +99,6 @@ def moved(found: DeviceMemory, pairs: Mapping[Buffer, Buffer]) -> DeviceMemory:
     return DeviceMemory(
         replace(plan, offsets=offsets, room=room), tuple(b for b, old in pairs.items() if old in placed), same
     )
-
-
-def _reach(tasks: Sequence[Task]) -> Reach:
-    """Return the order of tasks that the data makes."""
-
-    def ranges(task: Task) -> tuple[list[Range], list[Range]]:
-        return [(id(b), 0, 1) for b in task.reads], [(id(b), 0, 1) for b in task.writes]
-
-    return Reach.of(dependencies(tasks, [Role.FORWARD] * len(tasks), ranges, Rules()))
 
 
 def _only(task: Task, mine: Mapping[Buffer, str], device_index: int) -> Task:

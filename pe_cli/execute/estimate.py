@@ -13,6 +13,7 @@ from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.memory import aligned
 from pe_cli.execute.device_memory import plan_devices
+from pe_cli.execute.lower import lower
 from pe_cli.execute.plan import lowering
 from pe_cli.execute.request import Request
 from pe_cli.execute.split import split_sizes
@@ -121,13 +122,13 @@ def estimate_memory(
     """
     strategy = build or BuildStrategy()
     sizes = split_sizes(samples, len(places))
-    stages = compile_program(program, Purpose(places, strategy), fetches)
+    stages = compile_program(program, Purpose(places, strategy, threads=threads or len(places)), fetches)
     parts = batch_types(stages.sequences, sizes)
-    graph = stages.graph([d for d, n in enumerate(sizes) if n] or [0])
+    graph = stages.executed([d for d, n in enumerate(sizes) if n] or [0])
     types = device_types(graph, parts)
     request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))
-    low = lowering(graph, types, request, strategy, seed=0, threads=threads or len(places))
-    tasks = low.run()
+    low = lowering(graph, types, request.sizes, seed=0, threads=threads or len(places))
+    tasks = lower(low)
     shared = stages.shared
     kept = {v.name: aligned(v.type.nbytes) for v in graph.program.list_vars() if v.persistable}
     found = plan_devices(graph, request, low, tasks, strategy, threads or len(places))

@@ -87,11 +87,12 @@ class Executor:
         self.watchdog, self.check_nan_inf = watchdog, check_nan_inf
         self.build = build or BuildStrategy()
         self.scope = scope
-        self._stages = compile_program(program, Purpose(scope.places, self.build, peers.size if peers else 1, check_nan_inf, levels))
+        self.execution = execution or ExecutionStrategy()
+        purpose = Purpose(scope.places, self.build, peers.size if peers else 1, check_nan_inf, levels, self.threads)
+        self._stages = compile_program(program, purpose)
         self._fetching: dict[tuple[str, ...], Stages] = {}
         self.sequences = self._stages.sequences
         self.program = program = self.sequences.program
-        self.execution = execution or ExecutionStrategy()
         self._lock = contextlib.nullcontext() if self.build.remove_unnecessary_lock else _STEPS
         self.seed = seed
         self.progress = progress
@@ -163,7 +164,7 @@ class Executor:
             return self.plans.use(request)
         active = [d for d, n in enumerate(sizes) if n] or ([] if self.peers else [0])
         with self.peers.busy() if self.peers else contextlib.nullcontext():
-            made = self.plans.new(request, self.stages(request.fetches).graph(active))
+            made = self.plans.new(request, self.stages(request.fetches).executed(active))
         made.ends = [self._ends(made, d, part) for d, part in enumerate(feeds)] if self.sequences.lods else []
         self.plans.keep(made)
         return made
@@ -178,7 +179,6 @@ class Executor:
             build=self.build,
             execution=self.execution,
             progress=self.progress,
-            check_nan_inf=self.check_nan_inf,
             peers=self.peers,
             arenas=self._arenas,
             roomy=roomy,

@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pe_cli.execute.profile import Profile, task_seconds, use
-from pe_cli.graph.ssa import label_of
 
 
 @dataclass(frozen=True)
@@ -150,8 +149,8 @@ def _steps(profile: Profile, path: Sequence[int], seconds: Sequence[float]) -> t
     plan = profile.plan
     out: list[Step] = []
     for i in path:
-        label = label_of(plan.graph.nodes[plan.tasks[i].node])
-        op, layer, ms = label["title"], label["scope"].strip("/"), seconds[i] * 1e3
+        node = plan.graph.nodes[plan.tasks[i].node]
+        op, layer, ms = node.title, node.scope.strip("/"), seconds[i] * 1e3
         if out and (out[-1].op, out[-1].layer) == (op, layer):
             out[-1] = Step(op, layer, out[-1].calls + 1, out[-1].ms + ms)
         else:

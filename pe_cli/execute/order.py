@@ -1,4 +1,4 @@
-"""Which tasks wait for which."""
+"""Which tasks wait for which: the edges of the graph, those that reuse of memory adds, and those that a strategy asks for."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from pe_cli.execute.tasks import Task
-from pe_cli.graph.ssa import Graph
+from pe_cli.graph.ssa import Collective, Compute, Gather, Graph
+from pe_cli.kernels.calls import Buffer
 from pe_cli.program.ir import Role
+from pe_cli.program.sparse import OF_TABLES
 
 #: A byte range: (space, begin, end). Ranges of different spaces never overlap.
 Range = tuple[int, int, int]
@@ -32,36 +34,75 @@ class Rules:
     collectives_last: bool = False
 
 
+def graph_edges(tasks: Sequence[Task], graph: Graph) -> list[set[int]]:
+    """Return for every task the earlier tasks that the graph puts before it.
+
+    An edge between two nodes is one between those of their tasks that touch the same variable, which one of them at least writes.
+
+    Args:
+        tasks: of the graph, those of a node one behind the other; nodes may stand in another order than in the graph.
+        graph: its edges count.
+    """
+    of_node: list[list[int]] = [[] for _ in graph.nodes]
+    for i, task in enumerate(tasks):
+        of_node[task.node].append(i)
+    touched = [_Touched(frozenset(t.reads), frozenset(t.writes)) for t in tasks]
+    waits: list[set[int]] = [set() for _ in tasks]
+    for before, after in graph.edges():
+        for i in of_node[after]:
+            waits[i].update(j for j in of_node[before] if touched[i].conflicts(touched[j]))
+    return waits
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """What a task reads and writes."""
+
+    reads: frozenset[Buffer]
+    writes: frozenset[Buffer]
+
+    def conflicts(self, other: _Touched) -> bool:
+        """Whether both touch a variable that one of them writes."""
+        mine, theirs = self.writes, other.writes
+        return not (mine.isdisjoint(theirs) and mine.isdisjoint(other.reads) and self.reads.isdisjoint(theirs))
+
+
 def dependencies(
     tasks: Sequence[Task],
-    roles: Sequence[Role],
+    graph: Graph,
     ranges: Callable[[Task], tuple[list[Range], list[Range]]],
     rules: Rules,
-    joins: Container[int] = (),
 ) -> list[set[int]]:
     """Return for every task the tasks that must be done before it.
 
-    A task waits for the last writers of what it reads, and for the readers and writers of what it overwrites; by bytes, so that reuse of
-    memory is safe. The rules add to that.
+    The graph orders tasks that touch the same variable. Where variables share bytes, a task also waits for the last writers of the bytes
+    that it reads, and for the readers and writers of those that it overwrites. The rules add to that.
 
     Args:
-        tasks, roles: in the program's order.
-        ranges: what a task reads and what it writes.
+        tasks: in a valid order.
+        graph: of the tasks.
+        ranges: what bytes a task reads and what it writes.
         rules: of the strategy.
-        joins: nodes that join rows of gradients which are there, or take the step of a table with them: no other update waits for them.
+
+    Raises:
+        AssertionError: the graph does not order two tasks that touch the same variable, which one of them writes.
     """
+    of_graph = graph_edges(tasks, graph)
     bytes_ = _Bytes()
     waits: list[set[int]] = []
     previous: dict[int, int] = {}
     open_work: set[int] = set()  # forward, backward and collective tasks that no other such task waits for yet
     computing: set[int] = set()  # the same of forward and backward tasks alone
-    for i, (task, role) in enumerate(zip(tasks, roles, strict=True)):
+    for i, task in enumerate(tasks):
+        node = graph.nodes[task.node]
         kin = _before(tasks, i) if task.beside else ()
-        found = bytes_.access(i, *ranges(task), kin)
+        shared = bytes_.access(i, *ranges(task), kin)
+        _prove(shared - of_graph[i], i, tasks, graph, of_graph)
+        found = of_graph[i] | shared
         if kin:
             found |= waits[kin[0]]
-        collective = task.part is not None
-        update = role in UPDATES
+        collective = isinstance(node, Collective)
+        update = node.role in UPDATES
         if update and rules.updates_last:
             found |= open_work
         if collective and rules.collectives_last:
@@ -71,7 +112,8 @@ def dependencies(
             previous[task.home] = i
         found.discard(i)
         if not update:
-            if task.node not in joins:
+            # no other update waits for the join of a table's rows, nor for the op that takes the step of a table with it
+            if not isinstance(node, Gather) and not (isinstance(node, Compute) and node.op.type in OF_TABLES):
                 open_work -= found
                 open_work.add(i)
             if not collective:
@@ -79,6 +121,41 @@ def dependencies(
                 computing.add(i)
         waits.append(found)
     return waits
+
+
+def _prove(found: set[int], i: int, tasks: Sequence[Task], graph: Graph, of_graph: Sequence[set[int]]) -> None:
+    """Check that the graph orders a task behind others that it conflicts with in bytes, where both touch the same variable.
+
+    Args:
+        found: earlier tasks without an edge to the task.
+        i: the task.
+        tasks, graph: all.
+        of_graph: edges of the graph.
+    """
+    task = tasks[i]
+    mine: _Touched | None = None
+    for j in found:
+        if tasks[j].node == task.node:
+            continue  # they share memory that is no variable
+        mine = mine or _Touched(frozenset(task.reads), frozenset(task.writes))
+        if mine.conflicts(_Touched(frozenset(tasks[j].reads), frozenset(tasks[j].writes))):
+            assert _behind(i, j, of_graph), (
+                f"the graph lacks an edge from node {tasks[j].node}, {graph.nodes[tasks[j].node].title}, to node {task.node},"
+                f" {graph.nodes[task.node].title}"
+            )
+
+
+def _behind(i: int, j: int, edges: Sequence[set[int]]) -> bool:
+    """Whether a task is behind an earlier one by some edges."""
+    seen, waiting = {i}, [i]
+    while waiting:
+        for k in edges[waiting.pop()]:
+            if k == j:
+                return True
+            if k > j and k not in seen:
+                seen.add(k)
+                waiting.append(k)
+    return False
 
 
 def _before(tasks: Sequence[Task], i: int) -> range:
@@ -95,12 +172,12 @@ def delayed(tasks: Sequence[Task], graph: Graph) -> list[Task]:
     held: list[Task] = []
     names: set[str] = set()
     for task in tasks:
-        op = graph.nodes[task.node].op
+        node = graph.nodes[task.node]
         if task.part is not None:
             held.append(task)
-            names.update(op.inputs["X"])
+            names.update(v.name for v in node.inputs)
             continue
-        if op.role in UPDATES or any(b.name in names for b in (*task.reads, *task.writes)):
+        if node.role in UPDATES or any(b.name in names for b in (*task.reads, *task.writes)):
             out += held
             held, names = [], set()
         out.append(task)

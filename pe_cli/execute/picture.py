@@ -5,8 +5,6 @@ from __future__ import annotations
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.tasks import Task
 from pe_cli.graph.picture import Arrow, Box, Datum, Picture
-from pe_cli.graph.ssa import label_of
-from pe_cli.program.ir import Role
 
 
 def plan_picture(plan: Plan, title: str = "") -> Picture:
@@ -39,9 +37,8 @@ def plan_picture(plan: Plan, title: str = "") -> Picture:
 
 def _box(plan: Plan, index: int, task: Task) -> Box:
     node = plan.graph.nodes[task.node]
-    label = label_of(node)
     kernels = dict.fromkeys(c.kernel.name.rpartition(":")[2] for c in task.calls)
-    lines = [label["scope"].strip("/")] if label["scope"] else []
+    lines = [node.scope.strip("/")] if node.scope else []
     lines += [f"{name}()" for name in kernels] or ["no kernel: the same bytes"]
     if task.part is not None:
         lines.append(f"elements {task.part[0]} to {task.part[1] - 1}")
@@ -49,13 +46,13 @@ def _box(plan: Plan, index: int, task: Task) -> Box:
     names = frozenset(b.name for b in (*task.reads, *task.writes))
     return Box(
         f"task{index}",
-        label["title"],
-        "collective" if node.op.role is Role.DIST else "op",
-        label["role"],
+        node.title,
+        "collective" if node.joins_devices else "op",
+        node.role.value,
         task.home,
-        label["scope"],
+        node.scope,
         tuple(lines),
-        label["at"],
+        str(node.at or ""),
         names,
-        "fused" in label["title"].split("_"),
+        "fused" in node.title.split("_"),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,27 +13,26 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Progress, Spot, Timeline, Work, device
 from pe_cli.devices.scope import Scope
+from pe_cli.execute import help_last
 from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.cost import costs, wide
 from pe_cli.execute.device_memory import DeviceMemory, moved, plan_devices
 from pe_cli.execute.doors import Door
 from pe_cli.execute.fit import Pairs, correspond
-from pe_cli.execute.late import late_nodes
-from pe_cli.execute.lower import GraphLowering
+from pe_cli.execute.lower import lower
+from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
 from pe_cli.execute.processes import Whole, whole_of
 from pe_cli.execute.request import Request, fetched_rows
 from pe_cli.execute.tasks import Task
 from pe_cli.execute.types import device_types
-from pe_cli.execute.updates import Updates
-from pe_cli.graph.replicate import shared_variables
-from pe_cli.graph.ssa import Graph
+from pe_cli.graph.ssa import Check, Compute, Graph
 from pe_cli.kernels.calls import Buffer, Call
 from pe_cli.kernels.codes import NOT_FINITE
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.nothing import nothing
 from pe_cli.ops.status import failure, not_finite
-from pe_cli.program.sparse import OF_TABLES, table_of
+from pe_cli.program.sparse import table_of
 
 #: A feed of fewer bytes is copied: that takes no longer than to put its address into the tape.
 LEND_BYTES = 16384
@@ -69,7 +68,6 @@ class Plan:
         build: BuildStrategy | None = None,
         execution: ExecutionStrategy | None = None,
         progress: Progress | None = None,
-        check_nan_inf: bool = False,
         peers: Communicator | None = None,
         roomy: bool = False,
         arenas: Arenas | None = None,
@@ -81,7 +79,6 @@ class Plan:
         self._peers = peers
         self._arenas = arenas or Arenas()
         self._seed = seed
-        self._checked = _read(graph, request) if check_nan_inf else ()
         self._strategy = build or BuildStrategy()
         self._execution = execution or ExecutionStrategy()
         self._threads = threads
@@ -94,18 +91,8 @@ class Plan:
         graph, peers = self.graph, self._peers
         types = device_types(graph, [dict(feeds) for feeds in request.feeds])
         whole = whole_of(graph, request.whole, types, peers) if request.whole and peers else None
-        made = lowering(
-            graph,
-            types,
-            request,
-            self._strategy,
-            seed=self._seed,
-            threads=self._threads,
-            checked=self._checked,
-            whole=whole,
-            like=like,
-        )
-        tasks = made.run()
+        made = lowering(graph, types, request.sizes, seed=self._seed, threads=self._threads, whole=whole, like=like)
+        tasks = lower(made, like)
         return made, delayed(tasks, graph) if self._execution.allow_op_delay else tasks
 
     # --- memory -------------------------------------------------------------------------------------------------------
@@ -227,9 +214,7 @@ class Plan:
             updates_last=self._strategy.enable_backward_optimizer_op_deps,
             collectives_last=self._execution.allow_op_delay,
         )
-        roles = [self.graph.nodes[t.node].op.role for t in self.tasks]
-        joins = {node.index for node in self.graph.nodes if node.op.type in OF_TABLES}
-        return dependencies(self.tasks, roles, self._ranges, rules, joins)
+        return dependencies(self.tasks, self.graph, self._ranges, rules)
 
     def watch(self, seconds: float) -> None:
         """End every later step that makes no progress for so long, with an error that says what hangs (exit code 7)."""
@@ -240,11 +225,10 @@ class Plan:
     def _ranges(self, task: Task) -> tuple[list[Range], list[Range]]:
         def of(b: Buffer) -> Range:
             spot = self._spot(b)
-            if task.part is None:  # other batches may need all the room
-                return spot.space, spot.offset, spot.offset + max(1, self._room_of(b))
-            low, high = task.part
+            low, high = task.spans.get(b, (0, b.size))
             size = b.type.numpy.itemsize
-            return spot.space, spot.offset + low * size, spot.offset + max(low * size + 1, high * size)
+            end = self._room_of(b) if high >= b.size else high * size  # other batches may need all the room
+            return spot.space, spot.offset + low * size, spot.offset + max(low * size + 1, end)
 
         # Python functions may share state: one after the other, in the program's order
         host = [(HOST, 0, 1)] if any(isinstance(c.kernel, HostKernel) for c in task.calls) else []
@@ -294,15 +278,16 @@ class Plan:
         if failed is not None:
             work, report = failed
             node = self.graph.nodes[self.tasks[work].node]
-            if report[0] == NOT_FINITE:
-                name = node.op.output_names()[report[3]]
+            if isinstance(node, Check) and report[0] == NOT_FINITE:
+                name, device = node.ins["X"][report[3]]
                 where = str(self.graph.places[node.device]) if len(self.graph.places) > 1 else ""
-                raise not_finite(report, node.op, step, self._lowering.types[node.device][name].shape, where)
-            report[1] += self._lowering.rows_before(node.op, node.device)  # the row in the whole batch
+                raise not_finite(report, node.op.type, name, node.at, step, self._lowering.types[device][name].shape, where)
+            if isinstance(node, Compute):
+                report[1] += self._lowering.rows_before(node.op, node.device)  # the row in the whole batch
             raised = next((c.kernel.error for c in self.tasks[work].calls if isinstance(c.kernel, HostKernel)), None)
             if isinstance(raised, (KeyboardInterrupt, SystemExit, PeerError)):
                 raise raised
-            raise failure(report, node.op, step, raised) from raised
+            raise failure(report, node.op.type if isinstance(node, Compute) else node.title, node.at, step, raised) from raised
 
     def _fetched(self, d: int) -> dict[str, np.ndarray[Any, Any]]:
         """Return what is fetched from a device; a row-sparse gradient as the dense array that it stands for."""
@@ -317,7 +302,7 @@ class Plan:
         return out
 
     def _outlet(self, name: str, d: int) -> Door:
-        b = self._lowering.value(name, self.graph.homes.get(name, d))
+        b = self._lowering.value(name, d)
         return Door(self._spot(b), b.type)
 
     def type_of(self, name: str, device: int) -> TensorType:
@@ -345,45 +330,29 @@ class Plan:
         return sum(found.plan.nbytes for found in self._memory)
 
 
-def lowering(  # noqa: PLR0913 - each decides something else
+def lowering(
     graph: Graph,
     types: Sequence[Mapping[str, TensorType]],
-    request: Request,
-    strategy: BuildStrategy,
+    sizes: Sequence[int],
     *,
     seed: int,
     threads: int,
-    checked: Collection[str] = (),
     whole: Whole | None = None,
     like: GraphLowering | None = None,
 ) -> GraphLowering:
-    """Return what lowers a graph as a strategy wishes; see `GraphLowering` for `like`."""
-    updates = None
-    if like is None:
-        shared = shared_variables(graph.program, graph.places, strategy)
-        fetches = (*request.fetches, *fetched_rows(graph, request).values())
-        sums = strategy.fuse_all_reduce_ops and threads <= len(graph.places)
-        updates = Updates(graph, shared, fetches, sums)
+    """Return what a graph is lowered with for a batch, as many threads as there are for all devices; see `GraphLowering`."""
     each = max(1, threads // len(graph.places))
-    made = GraphLowering(graph, types, request.sizes, seed, checked, updates, whole, each, like=like)
-    made.cuts = each > 1 and not _is_wide(graph, types, each)
     if 1 < threads <= len(graph.places) and graph.places[0].kind == "cpu":
-        made.late = late_nodes(graph, types)
-    return made
+        graph = help_last.run(graph, types)
+    cuts = each > 1 and not _is_wide(graph, types, each)
+    return GraphLowering(graph, types, sizes, seed, whole=whole, threads=each, cuts=cuts, like=like)
 
 
 def _is_wide(graph: Graph, types: Sequence[Mapping[str, TensorType]], threads: int) -> bool:
     """Return whether a device's threads have enough to do side by side, so that its ops are better left whole."""
     device = next(iter(graph.active), 0)
-    ours = [node.op for node in graph.nodes if node.device == device and node.kind == "computation"]
+    ours = [node.op for node in graph.nodes if isinstance(node, Compute) and node.device == device]
     return wide(costs(ours, graph.program.global_block(), types[device].get), threads)
-
-
-def _read(graph: Graph, request: Request) -> set[str]:
-    """Return the variables that an op reads, that stay, or that are fetched: others hold whatever memory held."""
-    block = graph.program.global_block()
-    read = {name for node in graph.nodes for pairs in node.ins.values() for name, _ in pairs}
-    return read | {v.name for v in block.vars.values() if v.persistable} | set(request.fetches)
 
 
 def _elsewhere(graph: Graph, fetches: Sequence[str]) -> dict[tuple[str, int], int]:

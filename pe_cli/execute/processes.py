@@ -11,12 +11,12 @@ import numpy as np
 from pe_cli.collectives.protocol import Communicator
 from pe_cli.core.types import TensorType
 from pe_cli.execute.tasks import Task
+from pe_cli.graph.ssa import Graph, SumProcesses
 from pe_cli.kernels.calls import STATUS, Buffer, Call
 from pe_cli.kernels.host import HostKernel
 
 if TYPE_CHECKING:
-    from pe_cli.execute.lower import GraphLowering
-    from pe_cli.graph.ssa import Graph, OpNode
+    from pe_cli.execute.lowering import GraphLowering
 
 Array = np.ndarray[Any, Any]
 
@@ -63,14 +63,14 @@ def whole_of(
     return Whole([known[given] for given in feeds], sizes, first, peers)
 
 
-def sum_over_processes(lowering: GraphLowering, node: OpNode) -> Task:
+def sum_over_processes(lowering: GraphLowering, node: SumProcesses) -> Task:
     """Return the task of a sum over processes: one call of Python between the native ones.
 
     Args:
         lowering: of the graph.
         node: gradients of one element type; its sums over the devices of this process are on the first.
     """
-    names = list(dict.fromkeys(node.op.outputs["Out"]))
+    names = node.names
     devices = range(len(lowering.graph.places))
     outs = [[lowering.buffer(n, d) for n in names] for d in devices]
     dtype = outs[0][0].dtype

@@ -16,7 +16,7 @@ from pe_cli.execute.executor import Executor, Feed
 from pe_cli.execute.operations import operations
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.tasks import Task
-from pe_cli.graph.ssa import OpNode, label_of
+from pe_cli.graph.ssa import Check, Compute, Gather, Node
 from pe_cli.program.ir import Operator, Role
 
 #: [n, 2] begins and ends in ns.
@@ -124,9 +124,9 @@ def rows(profile: Profile, by: str = "layer") -> list[Row]:
     total = float(seconds.sum()) or 1.0
     groups: dict[tuple[str, str, str], list[int]] = {}
     for i, task in enumerate(plan.tasks):
-        label = label_of(plan.graph.nodes[task.node])
-        layer = label["scope"].strip("/") if by == "layer" else ""
-        groups.setdefault((label["title"], layer, label["role"]), []).append(i)
+        node = plan.graph.nodes[task.node]
+        layer = node.scope.strip("/") if by == "layer" else ""
+        groups.setdefault((node.title, layer, node.role.value), []).append(i)
     out = []
     for (op, layer, role), members in groups.items():
         time_ = float(seconds[members].sum())
@@ -134,8 +134,8 @@ def rows(profile: Profile, by: str = "layer") -> list[Row]:
             continue  # its output is its input's bytes
         counted = [flops(plan, plan.graph.nodes[plan.tasks[i].node]) for i in members]
         known = None not in counted and time_ > 0
-        moved = sum(nbytes(plan.tasks[i], plan.graph.nodes[plan.tasks[i].node].op) for i in members)
-        place = plan.graph.nodes[plan.tasks[members[0]].node].op.at if by == "layer" else None
+        moved = sum(nbytes(plan.tasks[i], plan.graph.nodes[plan.tasks[i].node]) for i in members)
+        place = plan.graph.nodes[plan.tasks[members[0]].node].at if by == "layer" else None
         out.append(
             Row(
                 op, layer, role, float(calls[members].sum()), time_ * 1e3, time_ / total,
@@ -163,21 +163,19 @@ def task_seconds(profile: Profile) -> np.ndarray[Any, Any]:
     return np.asarray(np.median(each, axis=0))
 
 
-def flops(plan: Plan, node: OpNode) -> int | None:
+def flops(plan: Plan, node: Node) -> int | None:
     """Return the floating-point operations of a node, or None where its op does not count them."""
-    if node.kind not in ("computation", "scale_loss_grad"):
+    if not isinstance(node, Compute) or isinstance(node, (Check, Gather)):
         return None
     return operations(node.op, lambda name: plan.type_of(name, node.device))
 
 
-def nbytes(task: Task, op: Operator) -> int:
-    """Return the bytes of the variables that a task of an op reads and writes; scratch memory is left out."""
-    if task.part is not None:
-        low, high = task.part
-        return (high - low) * sum(b.type.numpy.itemsize for b in (*task.reads, *task.writes))
+def nbytes(task: Task, node: Node) -> int:
+    """Return the bytes of the variables that a task of a node reads and writes; scratch memory is left out."""
     if task.beside:
         return 0  # the node's first task counts for all
-    touched = _touched(task, op)
+    touched = _touched(task, node.op) if isinstance(node, Compute) else {}
+    touched |= {b.name: (high - low) * b.type.numpy.itemsize for b, (low, high) in task.spans.items()}
     return sum(touched.get(b.name, b.type.nbytes) for b in (*dict.fromkeys(task.reads), *dict.fromkeys(task.writes)))
 
 
@@ -226,8 +224,8 @@ class Use:
 def use(profile: Profile) -> Use:
     """Return what the threads did."""
     nodes = [profile.plan.graph.nodes[t.node] for t in profile.plan.tasks]
-    collective = np.array([is_collective(n) for n in nodes] or [False])
-    backward = np.array([n.op.role is Role.BACKWARD for n in nodes] or [False]) & ~collective
+    collective = np.array([n.joins_devices for n in nodes] or [False])
+    backward = np.array([n.role is Role.BACKWARD for n in nodes] or [False]) & ~collective
     figures = []
     for line in profile.timelines:
         spans = np.stack([line.begin, line.end], axis=1)
@@ -245,11 +243,6 @@ def use(profile: Profile) -> Use:
         )
     wall, summed, hidden, behind, *threads = (float(v) / 1e6 for v in np.mean(figures, axis=0))
     return Use(wall, tuple(threads), tuple(max(0.0, wall - b) for b in threads), summed, hidden, behind)
-
-
-def is_collective(node: OpNode) -> bool:
-    """Whether a node joins devices rather than computes."""
-    return node.op.role is Role.DIST
 
 
 def merged(spans: Spans) -> Spans:

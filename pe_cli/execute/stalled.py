@@ -5,7 +5,6 @@ from __future__ import annotations
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.protocol import Stalled
 from pe_cli.execute.plan import Plan
-from pe_cli.graph.ssa import label_of
 
 #: Ops that wait, in the message; the others are counted.
 SHOWN = 6
@@ -26,7 +25,7 @@ def stalled(plan: Plan, found: Stalled) -> PeError:
     waiting = [_waiting(plan, *row) for row in found.waiting[:SHOWN]]
     if count > SHOWN:
         waiting.append(f"and {count - SHOWN} more")
-    one = plan.graph.nodes[plan.tasks[found.running[0][0]].node].op if found.running else None
+    one = plan.graph.nodes[plan.tasks[found.running[0][0]].node] if found.running else None
     return PeError(
         f"no progress for {found.seconds:.3g} s: {running or 'no kernel runs'};"
         f" {found.done} ops are done, {count} {'waits' if count == 1 else 'wait'}",
@@ -49,6 +48,5 @@ def _name(plan: Plan, work: int) -> str:
     """Return an op as people know it: `conv2d (conv1) on cpu:1`."""
     task = plan.tasks[work]
     node = plan.graph.nodes[task.node]
-    label = label_of(node)
-    scope = f" ({label['scope'].strip('/')})" if label["scope"] else ""
-    return f"{label['title']}{scope} on {plan.graph.places[task.home]}"
+    scope = f" ({node.scope.strip('/')})" if node.scope else ""
+    return f"{node.title}{scope} on {plan.graph.places[task.home]}"

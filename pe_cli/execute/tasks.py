@@ -19,7 +19,8 @@ class Task:
         reads, writes: buffers touched, scratch apart.
         takes_over: output buffer -> input buffer whose memory it may use.
         shares: output buffer -> input buffer whose bytes it is.
-        part: elements of the buffers that are touched, from and to; None for all.
+        part: the shard of a sum over devices that it is: elements from and to; None for what is no such sum.
+        spans: the elements of a buffer that are touched, from and to, where that is not all of them.
         beside: it does its part of the node beside the tasks before it: they touch the same buffers at different places.
         takers: who does the numbered parts of its calls.
     """
@@ -33,6 +34,7 @@ class Task:
     takes_over: dict[Buffer, Buffer] = field(default_factory=dict)
     shares: dict[Buffer, Buffer] = field(default_factory=dict)
     part: tuple[int, int] | None = None
+    spans: dict[Buffer, tuple[int, int]] = field(default_factory=dict)
     beside: bool = False
     takers: Takers = Takers.DEVICE
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pe_cli.execute.profile import Profile, is_collective
-from pe_cli.graph.ssa import label_of
+from pe_cli.execute.profile import Profile
 
 #: Process of the lane that shows steps; devices are 1, 2, ...
 STEPS = 0
@@ -44,15 +43,14 @@ def _call(profile: Profile, work: int, begin: int, duration: int, lane: tuple[in
     plan = profile.plan
     task = plan.tasks[work]
     node = plan.graph.nodes[task.node]
-    label = label_of(node)
-    layer = label["scope"].strip("/")
-    facts: dict[str, Any] = {"role": label["role"], "step": step}
+    layer = node.scope.strip("/")
+    facts: dict[str, Any] = {"role": node.role.value, "step": step}
     facts |= {"layer": layer} if layer else {}
-    facts |= {"at": label["at"]} if label["at"] else {}
+    facts |= {"at": str(node.at)} if node.at else {}
     facts["kernels"] = ", ".join(dict.fromkeys(c.kernel.name.rpartition(":")[2] for c in task.calls))
     facts["writes"] = ", ".join(f"{b.name}: {b.type}" for b in task.writes[:4])
-    title = f"{label['title']} {layer}".strip()
-    return _event(title, "collective" if is_collective(node) else label["role"], begin, duration, lane, facts)
+    title = f"{node.title} {layer}".strip()
+    return _event(title, "collective" if node.joins_devices else node.role.value, begin, duration, lane, facts)
 
 
 def _event(

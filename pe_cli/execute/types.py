@@ -14,7 +14,7 @@ def device_types(graph: Graph, feeds: Sequence[Mapping[str, TensorType]]) -> lis
     """Return the type of every variable on every device; arguments of `concrete_types`, for each device."""
     types = [concrete_types(graph.program, given) for given in feeds]
     joined = {}
-    for name in graph.homes:
+    for name in graph.gathered:
         rows = sum(types[d][name].shape[0] for d in graph.active)
         joined[name] = types[0][name].with_shape(rows, *types[0][name].shape[1:])
     return [concrete_types(graph.program, given, joined) for given in feeds] if joined else types

@@ -10,7 +10,7 @@ from pe_cli.core.types import Place
 from pe_cli.devices.memory import aligned
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.plan import Plan
-from pe_cli.graph.ssa import label_of
+from pe_cli.graph.ssa import Collective
 from pe_cli.kernels.calls import Buffer
 from pe_cli.ops.registry import GRAD, forward_name
 from pe_cli.program.ir import Block, Parameter, Role
@@ -93,7 +93,7 @@ def _usage(executor: Executor, plan: Plan, d: int) -> Usage:
         if size > peak:
             best, at, peak = i, plan.tasks[i].node, size
     there = alive[best] if alive else []
-    label = label_of(plan.graph.nodes[at]) if plan.tasks else {"title": "nothing", "scope": ""}
+    node = plan.graph.nodes[at] if plan.tasks else None
     whole: Counter[str] = Counter()
     for b in offsets:
         whole[kinds[b]] += aligned(b.type.nbytes)
@@ -103,7 +103,7 @@ def _usage(executor: Executor, plan: Plan, d: int) -> Usage:
         at_peak[kinds[b]] += nbytes
         shown.append(Alive(names[b], kinds[b], nbytes))
     shown.sort(key=lambda a: (-a.nbytes, a.name))
-    where = f"{label['title']} {label['scope'].strip('/')}".strip()
+    where = f"{node.title} {node.scope.strip('/')}".strip() if node else "nothing"
     return Usage(
         plan.graph.places[d], dict(kept), plan.memory[d].plan.nbytes, max(0, peak), where,
         _ordered(at_peak), tuple(shown), _ordered(whole),
@@ -148,7 +148,7 @@ def _lifetimes(plan: Plan, d: int, offsets: dict[Buffer, int], share: bool) -> l
                 first.setdefault(b, i)
                 last[b] = i
     end = len(plan.tasks) - 1
-    reduced = {n for node in plan.graph.nodes if node.op.role is Role.DIST for n in node.op.inputs.get("X", ())}
+    reduced = {n for node in plan.graph.nodes if isinstance(node, Collective) for n in node.names}
     always = {*dict(plan.request.feeds[d]), *plan.request.fetches, *reduced}
     begin_at: dict[int, list[Buffer]] = defaultdict(list)
     end_at: dict[int, list[Buffer]] = defaultdict(list)

@@ -11,12 +11,14 @@ from functools import cached_property
 
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place
+from pe_cli.graph.final import absorb_sums, check_finite, copy_aliases, share_updates
 from pe_cli.graph.passes import customized_gradient
 from pe_cli.graph.pipeline import Target, apply_passes
 from pe_cli.graph.replicate import replicate, shared_variables
 from pe_cli.graph.sequences import Sequences, resolve
 from pe_cli.graph.ssa import Graph
 from pe_cli.program.ir import Program
+from pe_cli.program.sparse import rows_of
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Purpose:
         processes: that share every batch, each with as many devices.
         checked: results are looked at for NaN and infinity, so that all of them have to be there.
         levels: feed -> levels of its sequences; as the program declares when None.
+        threads: native threads of a step, of all devices together.
     """
 
     places: Sequence[Place]
@@ -36,6 +39,7 @@ class Purpose:
     processes: int = 1
     checked: bool = False
     levels: Mapping[str, int] | None = None
+    threads: int = 1
 
 
 class Stages:
@@ -50,6 +54,7 @@ class Stages:
     def __init__(self, sequences: Sequences, purpose: Purpose, fetches: Sequence[str]) -> None:
         self.sequences, self.purpose, self.fetches = sequences, purpose, tuple(fetches)
         self._graphs: dict[tuple[int, ...] | None, Graph] = {}
+        self._executed: dict[tuple[int, ...] | None, Graph] = {}
 
     @property
     def program(self) -> Program:
@@ -86,20 +91,37 @@ class Stages:
         Raises:
             PeError: see `replicate`.
         """
-        key = None if active is None or len(active) == len(self.purpose.places) else tuple(active)
+        key = self._key(active)
         if key not in self._graphs:
             at = self.purpose
             self._graphs[key] = replicate(self.fused, at.places, at.strategy, active=key, processes=at.processes)
         return self._graphs[key]
 
+    def executed(self, active: Sequence[int] | None = None) -> Graph:
+        """Return the graph that is lowered: after the passes over graphs of all devices; arguments as for `graph`."""
+        graph, at = self.graph(active), self.purpose
+        key = self._key(active)
+        if key not in self._executed:
+            fetched = {*self.fetches, *filter(None, (rows_of(graph.program.global_block(), n) for n in self.fetches))}
+            made = share_updates.run(graph, shared_variables(graph.program, at.places, at.strategy), fetched)
+            if at.strategy.fuse_all_reduce_ops and at.threads <= len(at.places):
+                made = absorb_sums.run(made)
+            made = copy_aliases.run(made)
+            self._executed[key] = check_finite.run(made, fetched) if at.checked else made
+        return self._executed[key]
+
+    def _key(self, active: Sequence[int] | None) -> tuple[int, ...] | None:
+        return None if active is None or len(active) == len(self.purpose.places) else tuple(active)
+
     def stage(self, name: str) -> Graph:
         """Return a stage as a graph.
 
         Args:
-            name: program or ssa, before any pass, and fused, after all of them, on the first device; multi_device, on all.
+            name: program or ssa, before any pass, and fused, after all of them, on the first device; multi_device, on all, as the
+                strategy says; executed, as it is lowered.
         """
-        if name == "multi_device":
-            return self.graph()
+        if name in ("multi_device", "executed"):
+            return self.graph() if name == "multi_device" else self.executed()
         return replicate(self.fused if name == "fused" else self.program, self.purpose.places[:1], self.purpose.strategy)
 
     def fetching(self, fetches: Sequence[str]) -> Stages:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pe_cli.core.types import TensorType
-from pe_cli.graph.ssa import Graph, OpNode, VarNode
-from pe_cli.program.ir import Role, Variable
+from pe_cli.graph.ssa import Collective, Graph, Node, Sync, VarNode
+from pe_cli.program.ir import Variable
 
 #: Kinds of boxes: what computes, what joins devices, several ops in one, and variables by what they are for.
 OPS = ("op", "collective", "group")
@@ -143,27 +143,24 @@ def _known(kind_of: Callable[[VarNode], TensorType], v: VarNode) -> TensorType |
         return None
 
 
-def _op(node: OpNode) -> Box:
-    collective = node.op.role is Role.DIST
-    title = node.op.type if node.kind in ("computation", "sync") else node.kind
-    scope = node.op.scope
-    lines = [scope.strip("/")] if scope else []
-    if node.kind == "sync":
+def _op(node: Node) -> Box:
+    lines = [node.scope.strip("/")] if node.scope else []
+    if isinstance(node, Sync):
         lines.append("reads all devices")
-    if collective and len(node.op.inputs.get("X", ())) > 1:
-        lines.append(f"{len(node.op.inputs['X'])} gradients")
+    if isinstance(node, Collective) and len(node.names) > 1:
+        lines.append(f"{len(node.names)} gradients")
     names = frozenset(v.name for v in (*node.inputs, *node.outputs))
     return Box(
         f"op{node.index}",
-        title,
-        "collective" if collective else "op",
-        node.op.role.value,
-        None if collective else node.device,
-        scope,
+        node.title,
+        "collective" if node.joins_devices else "op",
+        node.role.value,
+        None if node.joins_devices else node.device,
+        node.scope,
         tuple(lines),
-        str(node.op.at or ""),
+        str(node.at or ""),
         names,
-        "fused" in title.split("_"),
+        "fused" in node.title.split("_"),
     )
 
 

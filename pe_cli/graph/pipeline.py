@@ -5,7 +5,7 @@ channels-last; then fusions, those that take the most operators first: batch_nor
 depthwise_conv2d (a relu between batch_norm and a depthwise_conv2d goes to batch_norm, where it costs nothing), elementwise_add +
 activation, mul or conv2d + bias, conv2d + the batch_norm after it, or + the statistics of that and then the batch_norm + relu before it;
 gradients that are added in place, by whatever operators make them now; then updates, first those that gradients do themselves, and
-last the pointwise operators that are left.
+the pointwise operators that are left; and last batch_norm over all devices, whose halves no other pass knows.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from pe_cli.graph.passes import (
     fuse_optimizer,
     fuse_relu_depthwise,
     layout,
+    sync_batch_norm,
 )
 from pe_cli.program.ir import Program
 
@@ -46,10 +47,12 @@ class Target:
     Args:
         cpu: all devices are CPUs.
         alone: gradients may be used up as they are made: one CPU device runs the whole program, so that none has to be summed.
+        several: each device sees a part of the batch alone.
     """
 
     cpu: bool = False
     alone: bool = False
+    several: bool = False
 
     @classmethod
     def of(cls, places: Sequence[Place], processes: int = 1, *, checked: bool = False) -> Target:
@@ -61,7 +64,8 @@ class Target:
             checked: `check_nan_inf` looks for the first variable with a NaN, so that all have to be there.
         """
         cpu = all(place.kind == "cpu" for place in places)
-        return cls(cpu, alone=cpu and len(places) == processes == 1 and not checked)
+        several = len(places) * processes > 1
+        return cls(cpu, alone=cpu and not several and not checked, several=several)
 
 
 def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:
@@ -83,6 +87,7 @@ def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:
         (strategy.fuse_grad_update and target.alone, fuse_grad_update.run),
         (strategy.fuse_all_optimizer_ops and strategy.reduce_strategy != "Reduce", fuse_optimizer.run),
         (strategy.enable_auto_fusion, auto_fusion.run),
+        (strategy.sync_batch_norm and target.several, sync_batch_norm.run),
     ]
     return [run for wanted, run in known if wanted]
 

@@ -7,9 +7,19 @@ from collections.abc import Collection, Sequence
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place
-from pe_cli.graph.processes import add_sum_over_processes, check_processes
-from pe_cli.graph.ssa import Graph, GraphBuilder, Slots
-from pe_cli.graph.sync import SYNCED, add_synced
+from pe_cli.graph.processes import check_processes
+from pe_cli.graph.ssa import (
+    AllReduce,
+    Compute,
+    Gather,
+    Graph,
+    GraphBuilder,
+    Reduce,
+    ScaleLossGrad,
+    Slots,
+    SumProcesses,
+    Sync,
+)
 from pe_cli.program.ir import Operator, Parameter, Program, Role
 from pe_cli.program.sparse import MERGE
 
@@ -42,8 +52,6 @@ def replicate(
     """
     if processes > 1:
         check_processes(program, strategy)
-    if strategy.sync_batch_norm and len(places) * processes > 1:
-        program = program.clone()  # partial sums are variables of the graph's program, not of the caller's
     return _Replication(program, places, strategy, active, processes).run()
 
 
@@ -114,16 +122,17 @@ class _Replication:
     # --- forward and backward -----------------------------------------------------------------------------------------
 
     def _compute(self, op: Operator) -> None:
-        if self.several and self.strategy.sync_batch_norm and op.type in SYNCED and not op.attrs["is_test"]:
-            add_synced(self.build, op, self.running, self._slots)
-            return
-        kind = "computation"
-        if self.several and op.role is Role.LOSS and op.type == "fill_like":
-            kind = "computation" if self.strategy.gradient_scale_strategy == "One" else "scale_loss_grad"
+        of: type[Compute] = Compute
+        if self.several and op.role is Role.LOSS and op.type == "fill_like" and self.strategy.gradient_scale_strategy != "One":
+            of = ScaleLossGrad
+        shared = op.definition.reads_all_devices
         for d in self.running:
-            self.build.add(kind, op, d, self._slots(op.inputs, d), self._slots(op.outputs, d))
+            ins = self._slots(op.inputs, d)
+            if shared:
+                of, ins[shared] = Sync, [(n, other) for other in self.running for n in op.inputs[shared]]
+            self.build.append(of(op=op, device=d, ins=ins, outs=self._slots(op.outputs, d)))
 
-    def _slots(self, slots: dict[str, list[str]], device: int) -> Slots:
+    def _slots(self, slots: dict[str, list[str]], device: int) -> dict[str, list[tuple[str, int]]]:
         return {s: [(n, self._at(n, device)) for n in names] for s, names in slots.items()}
 
     def _at(self, name: str, device: int) -> int:
@@ -149,25 +158,21 @@ class _Replication:
         if not self.bucket:
             return
         names, self.bucket = self.bucket, []
+        everywhere = [(n, d) for n in names for d in self.devices]
         if len(self.devices) > 1 and self.running:
-            self._sum(names)
+            self.build.append(AllReduce(device=0, ins={"X": [(n, d) for n in names for d in self.running]}, outs={"Out": everywhere}))
         if self.processes > 1:
-            add_sum_over_processes(self.build, names, self.devices, self.running)
-
-    def _sum(self, names: list[str]) -> None:
-        """Sum gradients over the devices of this process."""
-        op = Operator(
-            "all_reduce" if len(names) == 1 else "fused_all_reduce", {"X": names}, {"Out": names}, {}, Role.DIST
-        )
-        ins = {"X": [(n, d) for n in names for d in self.running]}
-        self.build.add(op.type, op, 0, ins, {"Out": [(n, d) for n in names for d in self.devices]})
+            ins: Slots = {"X": [(n, 0) for n in names]} if self.running else {}
+            self.build.append(SumProcesses(device=0, ins=ins, outs={"Out": everywhere}))
 
     def _reduce(self, name: str) -> None:
         """Sum a gradient on the device that updates its parameter."""
         owner = self._own(self.gradients[name])
         self.where[name] = owner
-        op = Operator("reduce", {"X": [name]}, {"Out": [name]}, {}, Role.DIST)
-        self.build.add("reduce", op, owner, {"X": [(name, d) for d in self.running]}, {"Out": [(name, owner)]})
+        outs = {"Out": [(name, owner)]}
+        if self.running[0] != owner:
+            outs["Through"] = [(name, self.running[0])]
+        self.build.append(Reduce(device=owner, ins={"X": [(name, d) for d in self.running]}, outs=outs))
 
     def _own(self, parameter: str) -> int:
         """Return the device that updates a parameter: the one with the fewest bytes so far."""
@@ -180,24 +185,24 @@ class _Replication:
         """Merge the rows of all devices, in their order; every device reads the result, or with Reduce the one that updates."""
         home = self._own(self.gradients[op.outputs["Out"][0]]) if self.reduce else 0
         self.graph.homes.update(dict.fromkeys(op.output_names(), home))
+        self.graph.gathered += tuple(op.output_names())
         ins = {s: [(n, d) for n in names for d in self.running] for s, names in op.inputs.items()}
         outs = {s: [(n, home) for n in names] for s, names in op.outputs.items()}
-        joined = Operator(op.type, op.inputs, op.outputs, op.attrs, Role.DIST, [], op.at, op.scope)
-        self.build.add("gather", joined, home, ins, outs)
+        self.build.append(Gather(op=op, device=home, ins=ins, outs=outs))
 
     # --- updates ------------------------------------------------------------------------------------------------------
 
     def _update(self, op: Operator) -> None:
         if not self.reduce:
             for d in self.devices:
-                self.build.add("computation", op, d, self._slots(op.inputs, d), self._slots(op.outputs, d))
+                self.build.append(Compute(op=op, device=d, ins=self._slots(op.inputs, d), outs=self._slots(op.outputs, d)))
             return
         owner = self.owner.get(op.role_vars[0], 0) if len(op.role_vars) == 2 else 0
         ins = {s: [(n, self.where.get(n, self._at(n, owner))) for n in names] for s, names in op.inputs.items()}
         outs = {s: [(n, self._at(n, owner)) for n in names] for s, names in op.outputs.items()}
         for pairs in outs.values():
             self.where.update(pairs)
-        self.build.add("computation", op, owner, ins, outs)
+        self.build.append(Compute(op=op, device=owner, ins=ins, outs=outs))
 
 
 def _gradients(ops: Sequence[Operator]) -> dict[str, str]:

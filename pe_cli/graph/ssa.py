@@ -1,20 +1,17 @@
-"""The SSA graph: op nodes with a device, versioned variables that are written once, and explicit write-after-read edges."""
+"""The SSA graph: typed nodes on devices, variables in versions that are written once, and the edges that follow from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeVar
 
+from pe_cli.core.errors import Span
 from pe_cli.core.types import Place
-from pe_cli.program.ir import EMPTY, Operator, Program
+from pe_cli.program.ir import EMPTY, Operator, Program, Role
 
 #: Slot -> (variable, device) pairs.
-Slots = dict[str, list[tuple[str, int]]]
-
-
-#: Kinds of nodes that sum gradients over devices.
-COLLECTIVES = ("all_reduce", "fused_all_reduce", "reduce")
+Slots = Mapping[str, list[tuple[str, int]]]
 
 
 @dataclass(frozen=True)
@@ -29,113 +26,275 @@ class VarNode:
         return f"{self.name}@{self.device}.{self.version}"
 
 
-@dataclass(eq=False)
-class OpNode:
-    """One operation on one device, or a collective over all.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Node:
+    """What one device does, or several together. `GraphBuilder.append` fills in all but device and slots.
 
     Attributes:
-        kind: computation, scale_loss_grad, all_reduce, fused_all_reduce, reduce, gather (row-sparse gradients of all devices), or
-            sync for what reads other devices.
-        op: what is computed.
-        device: index of the place it runs on; a collective is at home on the first.
+        device: index of the place it runs on; what joins devices is at home on the first that takes part.
+        ins, outs: slot -> (variable, device) pairs; a node may read and write another device's memory.
+        index: place in the graph.
         inputs, outputs: versions read and written.
-        ins, outs: slot -> (variable, device) pairs; a node may read another device's memory.
-        after: nodes that read what this one overwrites.
+        after: nodes whose work on the versions that this one replaces must be done: their readers, else their writer.
     """
 
-    index: int
-    kind: str
-    op: Operator
     device: int
-    inputs: tuple[VarNode, ...]
-    outputs: tuple[VarNode, ...]
     ins: Slots
     outs: Slots
+    index: int = -1
+    inputs: tuple[VarNode, ...] = ()
+    outputs: tuple[VarNode, ...] = ()
     after: tuple[int, ...] = ()
+
+    #: What text calls the node, and pictures where it has no op.
+    kind: ClassVar[str]
+
+    @property
+    def title(self) -> str:
+        """What the node does, in a word."""
+        return self.kind
+
+    @property
+    def role(self) -> Role:
+        """What part of a step it belongs to."""
+        return Role.DIST
+
+    @property
+    def scope(self) -> str:
+        """The name scope of the layer that it comes from, such as `stage1/0/`."""
+        return ""
+
+    @property
+    def at(self) -> Span | None:
+        """The place in the user's file that it comes from."""
+        return None
+
+    @property
+    def joins_devices(self) -> bool:
+        """Whether it moves values between devices rather than computes them."""
+        return self.role is Role.DIST
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Compute(Node):
+    """An operator of the program on one device.
+
+    Attributes:
+        op: the operator.
+        helped: threads of other devices that have nothing left to do may take parts of it.
+    """
+
+    op: Operator
+    helped: bool = False
+
+    kind: ClassVar[str] = "computation"
+
+    @property
+    def title(self) -> str:
+        return self.op.type
+
+    @property
+    def role(self) -> Role:
+        return self.op.role
+
+    @property
+    def scope(self) -> str:
+        return self.op.scope
+
+    @property
+    def at(self) -> Span | None:
+        return self.op.at
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScaleLossGrad(Compute):
+    """The first gradient, that of the loss, times the device's share of what the loss is the mean of."""
+
+    kind: ClassVar[str] = "scale_loss_grad"
+
+    @property
+    def title(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sync(Compute):
+    """An operator that reads what every device with samples has written."""
+
+    kind: ClassVar[str] = "sync"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Update(Compute):
+    """An update that is done once for all devices, which share what it writes.
+
+    It may add the devices' gradients up itself: then slot `Grad` names the first device's, and `ADDENDS` those of the others, one
+    device after the other.
+    """
+
+    kind: ClassVar[str] = "update"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Copy(Compute):
+    """An operator whose result is its input under another name, where the bytes will change under one of the two: they are copied."""
+
+    kind: ClassVar[str] = "copy"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Gather(Compute):
+    """Merges the rows of a row-sparse gradient of all devices, in device order."""
+
+    kind: ClassVar[str] = "gather"
+
+    @property
+    def title(self) -> str:
+        return self.kind
+
+    @property
+    def role(self) -> Role:
+        return Role.DIST
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Check(Compute):
+    """Looks for NaN and infinity in results of an operator, slot X, and gives them as slot Out, the same bytes."""
+
+    kind: ClassVar[str] = "check"
+
+    @property
+    def title(self) -> str:
+        return "check_nan_inf"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Collective(Node):
+    """Sums gradients, slot X, over the devices with samples into slot Out.
+
+    The sum passes through the gradients of the first device with samples: slot Through, where slot Out does not have them.
+    """
+
+    @property
+    def names(self) -> list[str]:
+        """The gradients, each once."""
+        return list(dict.fromkeys(n for n, _ in self.outs["Out"]))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AllReduce(Collective):
+    """Every device gets the sums; those of several gradients are summed as one stretch of memory."""
+
+    kind: ClassVar[str] = "all_reduce"
+
+    @property
+    def title(self) -> str:
+        return self.kind if len(self.names) == 1 else f"fused_{self.kind}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Reduce(Collective):
+    """The device that updates the parameter gets the sum."""
+
+    kind: ClassVar[str] = "reduce"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SumProcesses(Collective):
+    """Sums the first device's sums over all processes; every device gets the result. Without slot X this process adds nothing."""
+
+    kind: ClassVar[str] = "all_reduce_processes"
+
+
+#: Kinds of nodes by what text calls them.
+KINDS: dict[str, type[Node]] = {
+    of.kind: of
+    for of in (Compute, ScaleLossGrad, Sync, Update, Copy, Gather, Check, AllReduce, Reduce, SumProcesses)
+}
+#: Slot of an `Update`: the gradients of the other devices that it adds up.
+ADDENDS = "Grad@ADDENDS"
+
+N = TypeVar("N", bound=Node)
 
 
 @dataclass
 class Graph:
-    """Op nodes in a valid order.
+    """Nodes in a valid order.
 
     Attributes:
         program: whose variables the nodes name.
         places: devices.
         active: devices that have samples; the others only take part in updates.
         nodes: in order.
-        homes: variables that are on one device only, for all: gathered gradients.
+        homes: variables of which one device's copy is every device's after the step.
+        gathered: variables that the devices make together, so that they have other sizes than the program infers.
     """
 
     program: Program
     places: tuple[Place, ...]
     active: tuple[int, ...]
-    nodes: list[OpNode] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
     homes: dict[str, int] = field(default_factory=dict)
-
-    def producers(self) -> dict[VarNode, int]:
-        """Return which node writes each version."""
-        return {v: node.index for node in self.nodes for v in node.outputs}
+    gathered: tuple[str, ...] = ()
 
     def edges(self) -> Iterator[tuple[int, int]]:
-        """Yield (before, after) pairs of node indices: data first, then write-after-read."""
-        made = self.producers()
+        """Yield (before, after) pairs of node indices: data first, then write-after-read and write-after-write."""
+        made: dict[VarNode, int] = {}
         for node in self.nodes:
             for v in node.inputs:
                 if v in made:
                     yield made[v], node.index
             for before in node.after:
                 yield before, node.index
+            made |= dict.fromkeys(node.outputs, node.index)
 
 
 class GraphBuilder:
-    """Adds nodes and keeps versions; write-after-read edges come out right by construction."""
+    """Appends nodes and keeps versions; write-after-read edges come out right by construction."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self._version: dict[tuple[str, int], int] = {}
-        self._readers: dict[VarNode, list[int]] = {}
+        self._writer: dict[tuple[str, int], int] = {}
+        self._readers: dict[tuple[str, int], list[int]] = {}
 
     def current(self, name: str, device: int) -> VarNode:
         """Return the newest version of a variable on a device."""
         return VarNode(name, device, self._version.get((name, device), 0))
 
-    def add(self, kind: str, op: Operator, device: int, ins: Slots, outs: Slots) -> OpNode:
-        """Append a node that reads the newest versions of its inputs and writes new ones of its outputs."""
+    def append(self, node: N) -> N:
+        """Append a node, or one of another graph: it reads the newest versions of its inputs and writes new ones of its outputs."""
         index = len(self.graph.nodes)
-        inputs = tuple(self.current(*r) for pairs in ins.values() for r in pairs if r[0] != EMPTY)
-        after: list[int] = []
+        reads = dict.fromkeys(p for pairs in node.ins.values() for p in pairs if p[0] != EMPTY)
+        inputs = tuple(self.current(*p) for p in reads)
+        after: dict[int, None] = {}
         outputs = []
-        for write in dict.fromkeys(w for pairs in outs.values() for w in pairs if w[0] != EMPTY):
-            old = self.current(*write)
-            after += [r for r in self._readers.get(old, ()) if r != index]
-            self._version[write] = old.version + 1
-            outputs.append(VarNode(*write, old.version + 1))
-        for v in inputs:
-            self._readers.setdefault(v, []).append(index)
-        node = OpNode(index, kind, op, device, inputs, tuple(outputs), ins, outs, tuple(dict.fromkeys(after)))
-        self.graph.nodes.append(node)
-        return node
+        writes = dict.fromkeys(p for pairs in node.outs.values() for p in pairs if p[0] != EMPTY)
+        for write in writes:
+            readers = self._readers.pop(write, [])
+            after |= dict.fromkeys(readers)
+            if not readers and write not in reads and write in self._writer:
+                after[self._writer[write]] = None
+            outputs.append(VarNode(*write, self._version.get(write, 0) + 1))
+        for at, v in zip(writes, outputs, strict=True):
+            self._version[at], self._writer[at] = v.version, index
+        for read in reads:
+            if read not in writes:
+                self._readers.setdefault(read, []).append(index)
+        made = replace(node, index=index, inputs=inputs, outputs=tuple(outputs), after=tuple(after))
+        self.graph.nodes.append(made)
+        return made
 
 
-def describe(graph: Graph) -> str:
-    """Return the graph as text, one node a line; the format that tests of passes compare."""
-    lines = [f"graph {graph.program.name or 'program'} on {', '.join(map(str, graph.places))}"]
-    for node in graph.nodes:
-        reads = ", ".join(map(str, node.inputs))
-        writes = ", ".join(map(str, node.outputs))
-        wait = f" after {', '.join(map(str, node.after))}" if node.after else ""
-        label = node.op.type if node.kind == "computation" else f"{node.kind}"
-        lines.append(f"{node.index:4} {node.op.role.value:9} {node.device} {label}({reads}) -> {writes}{wait}")
-    return "\n".join(lines) + "\n"
+def rebuilt(graph: Graph, nodes: Iterator[Node], **changes: Any) -> Graph:
+    """Return a graph of these nodes, some of them perhaps of the first; versions and edges are found anew.
 
-
-def label_of(node: OpNode) -> dict[str, Any]:
-    """Return what pictures show of a node: title, role, kind, name scope and place in the file."""
-    title = node.op.type if node.kind == "computation" else node.kind
-    return {
-        "title": title,
-        "role": node.op.role.value,
-        "kind": node.kind,
-        "scope": node.op.scope,
-        "at": str(node.op.at or ""),
-    }
+    Args:
+        graph: gives the variables and devices.
+        nodes: in a valid order.
+        changes: attributes of the graph that become others.
+    """
+    builder = GraphBuilder(replace(graph, **{"nodes": [], **changes}))
+    for node in nodes:
+        builder.append(node)
+    return builder.graph

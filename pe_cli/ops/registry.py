@@ -151,6 +151,7 @@ class OpDef:
         reports: whether its kernels report errors in data (a label out of range), so that it counts even where its result does not.
         layout: how the op treats the order of axes: `same` (elementwise over tensors of one shape), or a mapping
             {"attr": name of its data-format attribute, "slots": slots that hold images}, or None (knows only the written order).
+        reads_all_devices: an input slot that takes a variable from every device with samples; empty for none.
         late: input slot -> attribute that takes the slot's value where it is there: a size that only a step knows.
         on_host: `f(slot -> arrays, attrs) -> slot -> arrays`, for outputs whose sizes only values tell; such ops have no lowering.
         is_grad_of: name of the forward op, for gradient ops.
@@ -202,6 +203,7 @@ class OpDef:
         self.spreads = False
         self.cut = False
         self.late: dict[str, str] = {}
+        self.reads_all_devices = ""
         self.on_host: Callable[..., Any] | None = None
         self.lod_rule: Callable[[Any], None] | None = None
         self.host_slots: tuple[str, ...] = ()
@@ -358,6 +360,7 @@ def op(
     by_rows: bool = False,
     cut: bool = False,
     late: Mapping[str, str] | None = None,
+    reads_all_devices: str = "",
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Declare an op by decorating its shape inference.
 
@@ -372,7 +375,7 @@ def op(
         layout, late: see `OpDef`.
         reports: see `OpDef`.
         sparse: words of `OpDef.sparse`.
-        by_rows, cut: see `OpDef`.
+        by_rows, cut, reads_all_devices: see `OpDef`.
     """
 
     def make(infer: Callable[..., Any]) -> OpDef:
@@ -386,7 +389,7 @@ def op(
         made.samples, made.random, made.kinks = tuple(samples), random, kinks
         made.grad_tolerance, made.layout, made.late = grad_tolerance, layout, dict(late or {})
         made.sparse, made.by_rows, made.cut = tuple(sparse.split()), by_rows, cut
-        made.module, made.reports = infer.__module__, reports
+        made.module, made.reports, made.reads_all_devices = infer.__module__, reports, reads_all_devices
         OPS[name] = made
         return made
 

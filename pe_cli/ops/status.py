@@ -3,72 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.kernels.codes import EMPTY_SEQUENCE, RAISED, TOO_LONG
 from pe_cli.kernels.finite import KINDS
 
-if TYPE_CHECKING:
-    from pe_cli.program.ir import Operator
 
-
-
-def failure(report: list[int], op: Operator, step: int, raised: BaseException | None = None) -> PeError:
+def failure(report: list[int], op: str, at: Span | None, step: int, raised: BaseException | None = None) -> PeError:
     """Return the error of a report.
 
     Args:
         report: code, row, value, limit, ...
-        op: whose kernel reported it.
+        op: type of the op whose kernel reported it.
+        at: the op's place.
         step: number of the step.
         raised: what a Python function of the op raised.
     """
     if report[0] == RAISED:
         hint = raised.hint if isinstance(raised, PeError) else "see its traceback, which is the cause of this error"
         text = raised.message if isinstance(raised, PeError) else f"{type(raised).__name__}: {raised}"
-        return PeError(f"{op.type}: {text}, at step {step}", at=op.at, hint=hint)
+        return PeError(f"{op}: {text}, at step {step}", at=at, hint=hint)
     code, row, value, limit = report[:4]
     if code == TOO_LONG:
         return PeError(
-            f"{op.type}: sequence {row} has {value} rows, more than {limit}, at step {step}",
-            at=op.at,
+            f"{op}: sequence {row} has {value} rows, more than {limit}, at step {step}",
+            at=at,
             hint="raise the length, or cut the data",
             code=ExitCode.DATA,
         )
     if code == EMPTY_SEQUENCE:
         return PeError(
-            f"{op.type}: sequence {row} is empty, and there is nothing to divide by, at step {step}",
-            at=op.at,
+            f"{op}: sequence {row} is empty, and there is nothing to divide by, at step {step}",
+            at=at,
             hint="leave empty sequences out, or set normalized: false",
             code=ExitCode.DATA,
         )
     return PeError(
-        f"{op.type}: value {value} at row {row} is out of range [0, {limit}), at step {step}",
-        at=op.at,
+        f"{op}: value {value} at row {row} is out of range [0, {limit}), at step {step}",
+        at=at,
         hint="the data has more classes (or ids) than the model, or starts counting at 1",
         code=ExitCode.DATA,
     )
 
 
-def not_finite(report: Sequence[int], op: Operator, step: int, shape: Sequence[int], where: str = "") -> PeError:
+def not_finite(report: Sequence[int], op: str, name: str, at: Span | None, step: int, shape: Sequence[int], where: str = "") -> PeError:
     """Return the error of a result that holds a NaN or an infinity.
 
     Args:
-        report: code, element, kind, number of the result.
-        op: whose result it is.
+        report: code, element, kind.
+        op: type of the op whose result it is.
+        name: of the result.
+        at: the op's place.
         step: number of the step, from 0.
         shape: of the result.
         where: device, where there are several.
     """
-    _, element, kind, which = report[:4]
+    _, element, kind = report[:3]
     index = [int(i) for i in np.unravel_index(element, tuple(shape))] if shape else []
-    name = op.output_names()[which]
-    at = f" at {index}" if index else ""
+    there = f" at {index}" if index else ""
     return PeError(
-        f"{op.type}: its result '{name}' is {KINDS[kind]}{at}{f' on {where}' if where else ''}, in step {step + 1}",
-        at=op.at,
+        f"{op}: its result '{name}' is {KINDS[kind]}{there}{f' on {where}' if where else ''}, in step {step + 1}",
+        at=at,
         hint="it is the first op of the step whose result is not finite: look at what it reads",
         code=ExitCode.DIVERGED,
     )

@@ -1,6 +1,6 @@
 """batch_norm over the samples of all devices, in two halves: each device's sums, and what follows from everybody's.
 
-The graph over devices puts these in the place of batch_norm and its gradient when `sync_batch_norm` asks for it. Sums are joined in
+The pass of that name puts these in the place of batch_norm and its gradient where there are several devices. Sums are joined in
 device order, so every device gets the same bits.
 """
 
@@ -189,6 +189,7 @@ def sums_cpu(o: Lowering) -> None:
     inputs="X Scale Bias Mean Variance Sums*",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,
+    reads_all_devices="Sums",
     differentiable="",
     samples=[
         Sample(
@@ -306,6 +307,7 @@ def gradient_sums_cpu(o: Lowering) -> None:
     inputs="X Scale SavedMean SavedVariance Y@GRAD Sums*",
     outputs="X@GRAD",
     attrs=ATTRS,
+    reads_all_devices="Sums",
     differentiable="",
     samples=[
         Sample(

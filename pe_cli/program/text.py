@@ -51,13 +51,13 @@ def print_op(op: Operator, fresh: Mapping[str, Variable] | None = None, *, detai
         details: show attributes that have their default values too.
     """
     fresh = fresh or {}
-    ins = ", ".join(f"{_name(s)}={_names(names, {}, details)}" for s, names in op.inputs.items())
-    outs = ", ".join(f"{_name(s)}={_names(names, fresh, details)}" for s, names in op.outputs.items())
-    line = f"{op.role.value} {_name(op.type)}({ins}) -> {outs}".rstrip()
+    ins = ", ".join(f"{bare_or_quoted(s)}={_names(names, {}, details)}" for s, names in op.inputs.items())
+    outs = ", ".join(f"{bare_or_quoted(s)}={_names(names, fresh, details)}" for s, names in op.outputs.items())
+    line = f"{op.role.value} {bare_or_quoted(op.type)}({ins}) -> {outs}".rstrip()
     defaults = {k: a.default for k, a in op.definition.attrs.items()}
     attrs = attrs_of(op.attrs, defaults, every=details)
     line += f" {json.dumps(attrs, ensure_ascii=False)}" if attrs else ""
-    line += f" vars({', '.join(map(_name, op.role_vars))})" if op.role_vars else ""
+    line += f" vars({', '.join(map(bare_or_quoted, op.role_vars))})" if op.role_vars else ""
     return line + (f" scope({_quoted(op.scope)})" if op.scope else "")
 
 
@@ -90,7 +90,7 @@ def _declaration(variable: Variable, details: bool) -> str:
     words = [k for k in FLAGS if facts.get(k) is True]
     known = defaults_of(type(variable))
     rest = {k: v for k, v in facts.items() if k not in words and not (k in (*FLAGS, "lod_level") and v == known[k])}
-    text = f"{_name(variable.name)}: {variable.type}{''.join(' ' + w for w in words)}"
+    text = f"{bare_or_quoted(variable.name)}: {variable.type}{''.join(' ' + w for w in words)}"
     return text + (f" {json.dumps(rest, ensure_ascii=False)}" if rest else "")
 
 
@@ -99,11 +99,12 @@ def _names(names: list[str], fresh: Mapping[str, Variable], details: bool) -> st
     for n in names:
         new = n in fresh and n not in seen
         seen.add(n)
-        shown.append(_declaration(fresh[n], details) if new else _name(n))
+        shown.append(_declaration(fresh[n], details) if new else bare_or_quoted(n))
     return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
 
 
-def _name(name: str) -> str:
+def bare_or_quoted(name: str) -> str:
+    """Return a name as a text writes it: in quotes where it has other characters than words have."""
     return name if _BARE.fullmatch(name) else _quoted(name)
 
 

@@ -138,6 +138,7 @@ def test_overrides_need_a_config(pe: Pe) -> None:
         pytest.param("ssa", "guess@0.1", id="every write is a version"),
         pytest.param("fused", "graph train on cpu:0\n", id="after passes, still one device"),
         pytest.param("multi_device", "all_reduce(", id="gradients are summed over devices"),
+        pytest.param("executed", " as update", id="devices share an update"),
         pytest.param("plan", "[scope]", id="a plan says where arguments lie"),
     ],
 )

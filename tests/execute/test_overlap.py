@@ -50,7 +50,7 @@ def before(waits: list[set[int]], task: int) -> set[int]:
 
 
 def backward(made: Plan) -> set[int]:
-    return {i for i, t in enumerate(made.tasks) if made.graph.nodes[t.node].op.role is Role.BACKWARD}
+    return {i for i, t in enumerate(made.tasks) if made.graph.nodes[t.node].role is Role.BACKWARD}
 
 
 def sums(made: Plan) -> list[int]:

@@ -18,7 +18,7 @@ from pe_cli.execute.executor import Executor
 from pe_cli.execute.merge import merge
 from pe_cli.execute.plan import Plan
 from pe_cli.graph.replicate import replicate
-from pe_cli.graph.ssa import describe
+from pe_cli.graph.text import describe
 from tests.execute.test_executor import batch, classifier, reference, values
 from tests.execute.test_sparse_gradients import executor_of, named
 

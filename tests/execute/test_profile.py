@@ -21,7 +21,6 @@ from pe_cli.execute.profile import Profile, flops, rows, run_profile, use
 from pe_cli.execute.stalled import stalled
 from pe_cli.execute.trace import trace
 from pe_cli.execute.usage import usage
-from pe_cli.graph.ssa import label_of
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program, Role
 
@@ -100,7 +99,7 @@ def test_products_count_two_operations_an_element_and_gradients_as_many_for_each
     _, found = profiled()
     counted = {}
     for node in found.plan.graph.nodes:
-        counted[node.op.type, node.op.scope] = flops(found.plan, node)
+        counted[node.title, node.scope] = flops(found.plan, node)
     assert counted["mul", "first/"] == 2 * BATCH * INPUTS * HIDDEN
     assert counted["mul", "second/"] == 2 * BATCH * HIDDEN
     assert counted["mul_grad", "second/"] == 2 * 2 * BATCH * HIDDEN
@@ -250,7 +249,7 @@ def test_a_plan_is_drawn_with_kernels_homes_and_what_flows():
 def test_a_stalled_step_is_told_with_ops_devices_and_reasons():
     _, found = profiled(2, 2)
     plan = found.plan
-    index = {(label_of(plan.graph.nodes[t.node])["title"], t.home): i for i, t in reversed(list(enumerate(plan.tasks)))}
+    index = {(plan.graph.nodes[t.node].title, t.home): i for i, t in reversed(list(enumerate(plan.tasks)))}
     mul, relu = index["mul", 1], index["relu", 1]
     error = stalled(plan, Stalled(30.04, ((mul, "spin", 1, 30.0),), ((relu, (mul,)),), 3))
     assert error.code == ExitCode.STALLED

@@ -15,7 +15,7 @@ from pe_cli.execute.explain import parallelism
 from pe_cli.execute.profile import rows, run_profile
 from pe_cli.execute.startup import run_startup
 from pe_cli.graph.dot import to_dot
-from pe_cli.graph.ssa import describe
+from pe_cli.graph.text import describe
 from pe_cli.optim.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 from pe_cli.optim.regularizer import L1Decay, L2Decay
 from pe_cli.optim.rules import OPTIMIZERS, Lamb
@@ -256,7 +256,8 @@ def test_no_memory_of_the_size_of_the_table_is_needed():
 def test_pictures_and_profiles_name_the_gather():
     executor = executor_of(OPTIMIZER["adagrad"], devices=2)
     graph = executor.stages().graph()
-    assert "gather(ids0@0.0, ids0@1.0, deep0@GRAD@0.1, deep0@GRAD@1.1) -> deep@GRAD@0.1, deep@GRAD@ROWS@0.1" in describe(graph)
+    joined = "gather(Ids=[ids0@0.0, ids0@1.0], X=[deep0@GRAD@0.1, deep0@GRAD@1.1]) -> Out=deep@GRAD@0.1, Rows=deep@GRAD@ROWS@0.1"
+    assert joined in describe(graph)
     assert 'shape=octagon' in next(line for line in to_dot(graph).splitlines() if 'label="gather' in line)
     profile = run_profile(executor, batch(40, 1, 0), ["loss"], 3)
     assert {"gather", "adagrad", "lookup_table"} <= {row.op for row in rows(profile)}
@@ -287,7 +288,7 @@ def test_threads_share_the_rows_of_a_table_that_devices_share():
     executor = executor_of(OPTIMIZER["adagrad"], devices=2, build={"reduce_strategy": "Reduce"})
     executor.run(batch(400, 1, 0), ["loss"])
     (plan,) = executor.plans.values()
-    kinds = [plan.graph.nodes[t.node].op.type for t in plan.tasks]
+    kinds = [plan.graph.nodes[t.node].title for t in plan.tasks]
     homes = [t.home for t, kind in zip(plan.tasks, kinds, strict=True) if kind == "adagrad"]
     assert homes == [0, 1]
 
@@ -296,7 +297,7 @@ def test_an_update_waits_for_all_gradients_but_for_no_other_table_s_rows_to_be_j
     executor = executor_of(named("Adagrad"), threads=2, tables=TABLES)
     executor.run(batch(6, 1, 3), ["loss"])
     plan = executor.newest
-    kinds = [plan.graph.nodes[task.node].op.type for task in plan.tasks]
+    kinds = [plan.graph.nodes[task.node].title for task in plan.tasks]
     waits = plan.waits(2)
 
     def before(i, found=frozenset()):

@@ -10,6 +10,7 @@ from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.merge import merge
+from pe_cli.graph.ssa import Update
 from pe_cli.layers.registry import find
 from pe_cli.ops.fused_optimizer import LINE, MIN_SHARE, shares_of
 from pe_cli.optim.regularizer import L2Decay
@@ -180,6 +181,7 @@ def test_the_graph_shows_every_devices_update_and_one_does_it():
     main, _, loss, _ = network("SGD")
     executor = Executor(main, Scope([Place("cpu", d) for d in range(2)]))
     executor.run(batch(0), [loss], 0)
-    nodes, tasks = executor.newest.graph.nodes, executor.newest.tasks
-    assert [n.device for n in nodes if n.op.type == "fused_sgd"] == [0, 1]
-    assert sum(nodes[t.node].op.type == "fused_sgd" for t in tasks) == 1
+    asked, done = (of(None).nodes for of in (executor.stages([loss]).graph, executor.stages([loss]).executed))
+    assert [n.device for n in asked if n.title == "fused_sgd"] == [0, 1]
+    assert [type(n) for n in done if n.title == "fused_sgd"] == [Update]
+    assert sum(done[t.node].title == "fused_sgd" for t in executor.newest.tasks) == 1

@@ -13,7 +13,8 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.merge import merge
 from pe_cli.graph.replicate import replicate, shared_variables
-from pe_cli.graph.ssa import describe
+from pe_cli.graph.ssa import Reduce
+from pe_cli.graph.text import describe
 from tests.execute.test_executor import batch, classifier, reference, values
 
 OPTIONS = [
@@ -79,9 +80,9 @@ def test_reduce_gives_each_parameter_an_owner_by_load():
     program = classifier()
     places = [Place("cpu", d) for d in range(2)]
     graph = replicate(program, places, BuildStrategy(reduce_strategy="Reduce"))
-    homes = {node.op.inputs["X"][0]: node.device for node in graph.nodes if node.kind == "reduce"}
+    homes = {node.names[0]: node.device for node in graph.nodes if isinstance(node, Reduce)}
     assert homes == {"w1@GRAD": 0, "w0@GRAD": 1}  # w1's gradient comes first; then device 1 has less to do
-    updates = [(n.op.inputs["Param"][0], n.device) for n in graph.nodes if n.op.type == "sgd"]
+    updates = [(n.op.inputs["Param"][0], n.device) for n in graph.nodes if n.title == "sgd"]
     assert sorted(updates) == [("w0", 1), ("w1", 0)]
     assert shared_variables(program, places, BuildStrategy(reduce_strategy="Reduce")) == {"w0", "w1"}
 

@@ -180,7 +180,7 @@ def trained(case: str, fused: bool, dtype: str = "float32", threads: int = 1, de
         scope.set(name, rng.uniform(-0.5, 1.5, scope.type(name).shape).astype(dtype))
     wanted = ["loss", "d", *(f"{n}@GRAD" for n in ("a", "w", "scale1", "bias1", "scale2"))]
     values, _ = executor.run({"x": rng.standard_normal(images).astype(dtype)}, wanted)
-    kinds = {node.op.type for node in executor.newest.graph.nodes}  # type: ignore[union-attr]
+    kinds = {node.title for node in executor.newest.graph.nodes}  # type: ignore[union-attr]
     assert ({"fused_norm_conv2d", "fused_norm_conv2d_back", "batch_norm_statistics"} <= kinds) is fused
     found = {f"{name} {d}": v[name] for d, v in enumerate(values) for name in wanted}
     return found | {name: scope.get(name) for name in scope}, executor

@@ -149,7 +149,7 @@ def normed(case: str, threads: int, fused: bool) -> dict[str, np.ndarray]:
     for name in scope:
         scope.set(name, rng.uniform(0.5, 1.5, scope.type(name).shape).astype("float32"))
     (values,), _ = executor.run({"x": rng.standard_normal(images).astype("float32")}, ["y", "m", "v"])
-    kinds = [node.op.type for node in executor.newest.graph.nodes]  # type: ignore[union-attr]
+    kinds = [node.title for node in executor.newest.graph.nodes]  # type: ignore[union-attr]
     assert ("fused_conv2d_moments" in kinds) is fused
     return {**values, "mean": scope.get("mean"), "variance": scope.get("variance")}
 

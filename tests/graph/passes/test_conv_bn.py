@@ -152,7 +152,7 @@ def evaluated(case: str, then: str, fused: bool, dtype: str = "float32", threads
     for var in sorted(scope):
         scope.set(var, rng.uniform(0.5, 1.5, scope.type(var).shape).astype(dtype))
     values, _ = executor.run({"x": rng.standard_normal(images).astype(dtype)}, [name])
-    kinds = {node.op.type for node in executor.newest.graph.nodes}  # type: ignore[union-attr]
+    kinds = {node.title for node in executor.newest.graph.nodes}  # type: ignore[union-attr]
     assert ("fused_conv2d_norm" in kinds) is fused
     return [v[name] for v in values]
 

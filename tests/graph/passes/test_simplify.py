@@ -12,7 +12,8 @@ from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.execute.lower import GraphLowering
+from pe_cli.execute.lower import lower
+from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.types import concrete_types
 from pe_cli.graph.passes import common_subexpressions, dead_code, fold_constants
 from pe_cli.graph.pipeline import apply_passes
@@ -153,7 +154,7 @@ def reporting(definition: OpDef, sample: Sample) -> bool:
     arrays = sample_arrays(definition, sample, "float32")
     program, _ = build(definition.name, arrays, sample.attrs, sample.outputs)
     graph = replicate(program, [Place("cpu", 0)], BuildStrategy())
-    tasks = GraphLowering(graph, [concrete_types(program, {})], [1], 1).run()
+    tasks = lower(GraphLowering(graph, [concrete_types(program, {})], [1], 1))
     kernels = [call.kernel for task in tasks for call in task.calls]
     return any(isinstance(kernel, HostKernel) or "Status" in kernel.params for kernel in kernels)
 

@@ -1,12 +1,13 @@
-"""Ops at the end of a step that threads with nothing left to do help with: devices never take equally long."""
+"""help_last: threads with nothing left to do help with the last gradients of a step, as devices never take equally long."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pe_cli.core.types import TensorType
 from pe_cli.execute.operations import operations
-from pe_cli.graph.ssa import Graph
+from pe_cli.graph.ssa import Compute, Graph
 from pe_cli.ops.registry import find
 from pe_cli.program.ir import Role
 
@@ -16,8 +17,10 @@ SHARE = 0.3
 LEAST = 50_000_000
 
 
-def late_nodes(graph: Graph, types: Sequence[Mapping[str, TensorType]]) -> frozenset[int]:
-    """Return the nodes whose parts any thread may do: the last of every device's backward pass that can be cut, and count operations.
+def run(graph: Graph, types: Sequence[Mapping[str, TensorType]]) -> Graph:
+    """Return the graph with marks on the nodes whose parts any thread may do.
+
+    These are the last of every device's backward pass that can be cut and whose op counts operations.
 
     Args:
         graph: over several devices, each with a thread of its own.
@@ -25,16 +28,20 @@ def late_nodes(graph: Graph, types: Sequence[Mapping[str, TensorType]]) -> froze
     """
     found: set[int] = set()
     for d in range(len(graph.places)):
-        ours = [node for node in graph.nodes if node.device == d and node.kind == "computation"]
-        mine = [node for node in ours if node.op.role in (Role.FORWARD, Role.BACKWARD)]
-        counted = [(node, operations(node.op, types[d].__getitem__) or 0) for node in mine]
+        ours = [node for node in graph.nodes if node.device == d and type(node) is Compute]
+        counted = [
+            (node, operations(node.op, types[d].__getitem__) or 0) for node in ours if node.role in (Role.FORWARD, Role.BACKWARD)
+        ]
         total = sum(n for _, n in counted)
         left = SHARE * total if total >= LEAST else 0.0
         for node, n in reversed(counted):
-            if left <= 0 or node.op.role is not Role.BACKWARD:
+            if left <= 0 or node.role is not Role.BACKWARD:
                 break
             definition = node.op.definition
             if n and (find(definition.is_grad_of) if definition.is_grad_of else definition).cut:
                 found.add(node.index)
             left -= n
-    return frozenset(found)
+    if not found:
+        return graph
+    nodes = [replace(n, helped=True) if n.index in found and isinstance(n, Compute) else n for n in graph.nodes]
+    return replace(graph, nodes=nodes)

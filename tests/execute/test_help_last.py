@@ -10,7 +10,7 @@ from pe_cli.core.types import Place
 from pe_cli.devices.protocol import Takers
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.execute.late import LEAST, SHARE
+from pe_cli.execute.help_last import LEAST, SHARE
 from pe_cli.execute.operations import operations
 from pe_cli.layers.registry import find
 from pe_cli.optim.rules import OPTIMIZERS
@@ -60,7 +60,7 @@ def test_the_last_gradients_of_every_device_are_cut():
     assert sorted(helped(executor)) == [(0, product), (0, 2 * product), (1, product), (1, 2 * product)]
     assert product < SHARE * 8 * product <= 3 * product
     late = [t for t in plan.tasks if t.takers is Takers.IDLE]
-    assert all(plan.graph.nodes[t.node].op.role is Role.BACKWARD for t in late)
+    assert all(plan.graph.nodes[t.node].role is Role.BACKWARD for t in late)
     assert all(len({c.part for c in t.calls}) > 1 for t in late)
     assert not any(len({c.part for c in t.calls}) > 1 for t in plan.tasks if t.takers is Takers.DEVICE)
 
@@ -96,7 +96,7 @@ def test_a_thread_that_has_nothing_to_do_takes_parts_of_others():
     (work,) = {
         i
         for i, t in enumerate(plan.tasks)
-        if t.takers is Takers.IDLE and plan.graph.nodes[t.node].op.type == "mul_grad" and t.home == 0
+        if t.takers is Takers.IDLE and plan.graph.nodes[t.node].title == "mul_grad" and t.home == 0
     } - {next(i for i, t in enumerate(plan.tasks) if t.takers is Takers.IDLE and t.home == 0)}
     seen: set[int] = set()
     for step in range(50):

@@ -1,0 +1,51 @@
+"""absorb_sums: an update of all devices adds their gradients up itself, block by block in the first cache, and the sum's node goes.
+
+That pays where every device has one thread: then no other work would run beside the sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pe_cli.graph.ssa import ADDENDS, AllReduce, Graph, Node, Update, rebuilt
+
+
+def run(graph: Graph) -> Graph:
+    """Return the graph without sums of gradients that one update alone reads, where its op can add them up (`OpDef.spreads`)."""
+    updates = [node for node in graph.nodes if isinstance(node, Update)]
+    able = [node for node in updates if node.op.definition.spreads]
+    # share_updates leaves one copy of a sum where nothing but updates reads it
+    buckets = [node.names for node in graph.nodes if isinstance(node, AllReduce) and len(node.outs["Out"]) == len(node.names)]
+    found = _found(updates, able, buckets)
+    if not found:
+        return graph
+
+    def nodes_now() -> Iterator[Node]:
+        for node in graph.nodes:
+            if isinstance(node, AllReduce) and found.issuperset(node.names):
+                continue
+            if isinstance(node, Update) and (grads := node.op.inputs.get("Grad")) and found.issuperset(grads):
+                first, *rest = graph.active
+                addends = {ADDENDS: [(n, d) for d in rest for n in grads]}
+                node = replace(node, ins={**node.ins, "Grad": [(n, first) for n in grads], **addends})
+            yield node
+
+    return rebuilt(graph, nodes_now())
+
+
+def _found(updates: list[Update], able: list[Update], buckets: list[list[str]]) -> set[str]:
+    """Return gradients that one update alone reads and none writes: whole buckets, and all gradients of an update or none."""
+    readers: dict[str, set[int]] = {}
+    for node in updates:
+        for n in node.op.input_names():
+            readers.setdefault(n, set()).add(node.index)
+    written = {n for node in updates for n in node.op.output_names()}
+    grads = [node.op.inputs["Grad"] for node in able]
+    found = {n for names in buckets for n in names} & {n for names in grads for n in names if len(readers[n]) == 1} - written
+    before = None
+    while found != before:
+        before = found
+        for groups in (buckets, grads):
+            found = {n for names in groups if found.issuperset(names) for n in names}
+    return found

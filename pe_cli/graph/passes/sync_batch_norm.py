@@ -1,0 +1,49 @@
+"""sync_batch_norm: batch_norm over the samples of all devices, as two ops: a device's sums, and what follows from those of all devices."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pe_cli.core.types import TensorType
+from pe_cli.ops.registry import find, grad_name
+from pe_cli.program.ir import Block, Operator, Program
+
+NAME = "sync_batch_norm"
+#: Ops that are split, with the ops that they become: partial sums of one device, and the rest given all partial sums.
+SYNCED = {
+    "batch_norm": ("sync_batch_norm_sums", "sync_batch_norm"),
+    "batch_norm_grad": ("sync_batch_norm_grad_sums", "sync_batch_norm_grad"),
+}
+
+
+def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
+    """Return the program with statistics over all devices, and a sentence on what was done."""
+    del fetches
+    found = sum(map(_split_up, program.global_block().ops))
+    if not found:
+        return program, f"{NAME}: the program takes no statistics of a batch"
+    made = program.clone()
+    block = made.global_block()
+    block.ops = [part for op in block.ops for part in (_parts(block, op) if _split_up(op) else [op])]
+    return made, f"{NAME}: {found} ops take statistics over the samples of all devices"
+
+
+def _split_up(op: Operator) -> bool:
+    return op.type in SYNCED and not op.attrs["is_test"]
+
+
+def _parts(block: Block, op: Operator) -> list[Operator]:
+    """Return the two ops that one becomes; the first alone where nobody needs the gradient of the image."""
+    first, second = SYNCED[op.type]
+    out = op.outputs.get("Y") or op.outputs.get(grad_name("X")) or next(iter(op.outputs.values()))
+    partial = block.create_var(
+        f"{out[0]}@SYNC", TensorType((2 * block.var(op.inputs["Scale"][0]).shape[0] + 1,), "float64"), stop_gradient=True
+    ).name
+    known = find(first)
+    taken = {s.name for s in (*known.inputs, *known.outputs)}
+    early = {s: n for s, n in op.outputs.items() if s in taken}
+    late = {s: n for s, n in op.outputs.items() if s not in taken}
+    inputs = {s: n for s, n in op.inputs.items() if s in taken}
+    sums = Operator(first, inputs, {"Sums": [partial], **early}, dict(op.attrs), op.role, op.role_vars, op.at, op.scope)
+    rest = Operator(second, {**op.inputs, "Sums": [partial]}, late, dict(op.attrs), op.role, [], op.at, op.scope)
+    return [sums, rest] if late else [sums]
