@@ -289,13 +289,14 @@ class _Run:
     def strategy(self, build: BuildSection) -> BuildStrategy:
         """Return the strategy; wishes that contradict each other are mistakes."""
         reduce = build.reduce_strategy == "Reduce"
-        clashes = ("fuse_all_optimizer_ops", "fuse_all_reduce_ops") if reduce else ("fuse_broadcast_ops",)
-        for key in clashes:
+        if build.fuse_broadcast_ops:
+            text = "fuse_broadcast_ops is true, but no graph has broadcasts: devices read parameters where they are"
+            self.mistakes.say(text, build.at_of("fuse_broadcast_ops"), "leave fuse_broadcast_ops out")
+        for key in ("fuse_all_optimizer_ops", "fuse_all_reduce_ops") if reduce else ():
             if key in build.model_fields_set and getattr(build, key):
-                why = "updates each parameter at its owner" if reduce else "has no broadcasts"
                 place = build.at_of("reduce_strategy") if "reduce_strategy" in build.model_fields_set else None
                 notes = ((place, "the strategy is here"),) if place else ()
-                text = f"{key} is true, but reduce_strategy {build.reduce_strategy} {why}"
+                text = f"{key} is true, but reduce_strategy {build.reduce_strategy} updates each parameter at its owner"
                 self.mistakes.say(text, build.at_of(key), f"leave {key} out", notes)
         return BuildStrategy(**{f.name: getattr(build, f.name) for f in dataclasses.fields(BuildStrategy)})
 

@@ -293,7 +293,7 @@ HEAD = "model: model.yaml\n"
         pytest.param(
             HEAD + "build_strategy: {fuse_broadcast_ops: true}\n",
             """\
-            run.yaml:2:38: error: fuse_broadcast_ops is true, but reduce_strategy AllReduce has no broadcasts
+            run.yaml:2:38: error: fuse_broadcast_ops is true, but no graph has broadcasts: devices read parameters where they are
                   build_strategy: {fuse_broadcast_ops: true}
                                                        ^^^^
             hint: leave fuse_broadcast_ops out""",

@@ -14,10 +14,13 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute import plans as plans_module
 from pe_cli.execute.executor import Executor
+from pe_cli.execute.fit import correspond
 from pe_cli.execute.plan import LEND_BYTES, Plan
 from pe_cli.execute.plans import MAX_PLANS
 from pe_cli.execute.profile import rows, run_profile
+from pe_cli.execute.tasks import Task
 from pe_cli.execute.usage import usage
+from pe_cli.ops.lowering import Buffer
 from pe_cli.paddle.fluid import framework, layers
 from pe_cli.program.ir import Program
 from tests.execute.test_executor import batch as dense_batch
@@ -275,3 +278,27 @@ def test_a_plan_that_goes_frees_its_memory_at_once(monkeypatch, counted):
         assert not any(arena() for arena in arenas)
     finally:
         gc.enable()
+
+
+def task_over(read: int, written: int) -> Task:
+    """A task whose result may lie where its input does, of so many elements each."""
+    source, out = Buffer("x", TensorType((read,))), Buffer("y", TensorType((written,)))
+    return Task(0, 0, [], [source], [out], takes_over={out: source})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fits"),
+    [
+        ((4, 4), (8, 8), True),
+        ((4, 6), (8, 9), True),
+        ((4, 4), (8, 6), False),
+        ((4, 6), (8, 8), False),
+    ],
+    ids=["as large as before", "never as large", "no longer as large", "as large only now"],
+)
+def test_a_result_in_its_input_s_place_fits_where_both_are_as_large_as_they_were(before, after, fits):
+    old, new = task_over(*before), task_over(*after)
+    pairs = correspond([old], [new])
+    assert (pairs is not None) is fits
+    if fits:
+        assert pairs == {new.reads[0]: old.reads[0], new.writes[0]: old.writes[0]}

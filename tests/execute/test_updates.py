@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
-from pe_cli.core.types import Place
+from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.merge import merge
@@ -17,7 +17,7 @@ from pe_cli.optim.regularizer import L2Decay
 from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.optim.schedule import SCHEDULES
 from pe_cli.program.defaults import program_guard
-from pe_cli.program.ir import Program
+from pe_cli.program.ir import Program, Role
 
 SETTINGS = {
     "SGD": {"regularization": L2Decay(0.01)},
@@ -138,26 +138,24 @@ def test_devices_hold_one_copy():
 
 
 def test_a_plan_that_was_made_before_the_devices_shared_reads_the_shared_copy():
-    """An evaluation comes first, with a copy on every device; then somebody makes the training that shares them."""
-    main, startup, loss, test = network("SGD")
+    """A program that only reads a variable comes first, with a copy on every device; then another updates it, and all share it."""
+    kinds = {"rate": TensorType((1,))}
+    reads, writes = Program("reads"), Program("writes")
+    for program in (reads, writes):
+        program.global_block().create_var("rate", kinds["rate"], persistable=True, stop_gradient=True)
+    reads.global_block().append_op("square", {"X": "rate"}, {"Out": "seen"})
+    with writes.role(Role.LR_SCHED):
+        writes.global_block().append_op("scale", {"X": "rate"}, {"Out": "rate"}, {"scale": 3.0})
     scope = Scope([Place("cpu", d) for d in range(2)])
-    evaluation = Executor(test, scope, seed=4)
-    first = Scope([Place("cpu", 0)])
-    Executor(startup, first, seed=4).run({})
-    for name in first:
-        if name in scope:
-            scope.set(name, first.get(name))
-    before, _ = evaluation.run(batch(0), [loss], 0)
-    training = Executor(main, scope, seed=4)
-    for name in first:
-        scope.set(name, first.get(name))
-    for step in range(3):
-        training.run(batch(step), [loss], step)
-    after, _ = evaluation.run(batch(0), [loss], 0)
-    fresh, _ = Executor(test, scope, seed=4).run(batch(0), [loss], 0)
-    for d in range(2):
-        np.testing.assert_array_equal(after[d][loss], fresh[d][loss])
-        assert not np.array_equal(after[d][loss], before[d][loss])
+    reader = Executor(reads, scope)
+    scope.set("rate", np.array([2.0], "float32"))
+    before, _ = reader.run([{}, {}], ["seen"], 0)
+    assert [v["seen"].item() for v in before] == [4.0, 4.0]
+    writer = Executor(writes, scope)
+    assert scope.moves == 1, "the second device has no copy of its own any more"
+    writer.run([{}, {}], [], 0)
+    after, _ = reader.run([{}, {}], ["seen"], 1)
+    assert [v["seen"].item() for v in after] == [36.0, 36.0]
 
 
 @pytest.mark.parametrize("sizes", [(1,), (16, 16), (5000, 3, 9000, 1), (100_000,), (7,) * 50, (0, 70_000, 0)])

@@ -185,3 +185,27 @@ def test_the_last_products_are_offered_to_others():
     assert made.replace(" helped", "") == SHARED
     few = [{n: TensorType((4, *t.shape[1:])) if t.shape[:1] == (rows,) else t for n, t in of.items()} for of in types]
     assert help_last.run(graph, few) is graph, "the step is over before help comes"
+
+
+FROZEN = """program "f"
+block 0
+  var x: float32[batch, 64] is_data stop_gradient
+  param big: float32[64, 64]
+  param w: float32[64, 1]
+  forward mul(X=x, Y=big) -> Out=h: float32[batch, 64]
+  forward mul(X=h, Y=w) -> Out=y: float32[batch, 1]
+  forward mean(X=y) -> Out=loss: float32[1]
+  loss fill_like(X=loss) -> Out=loss@GRAD: float32[1] {"value": 1.0}
+  backward mean_grad(X=y, Out@GRAD=loss@GRAD) -> X@GRAD=y@GRAD: float32[batch, 1]
+  backward mul_grad(X=h, Y=w, Out@GRAD=y@GRAD) -> Y@GRAD=w@GRAD: float32[64, 1] vars(w, w@GRAD)
+"""
+
+
+def test_nobody_helps_with_forward_work():
+    """The little backward work of a net that is frozen in front is less than what may be offered; what is before it is forward."""
+    graph = replicate(parse_program(FROZEN), PLACES, BuildStrategy())
+    rows = help_last.LEAST // 1000
+    block = graph.program.global_block()
+    types = [{n: v.type.with_shape(rows, *v.shape[1:]) if v.shape[:1] == (-1,) else v.type for n, v in block.vars.items()}] * 2
+    helped = [node for node in help_last.run(graph, types).nodes if getattr(node, "helped", False)]
+    assert [(node.title, node.role.value, node.device) for node in helped] == [("mul_grad", "backward", 0), ("mul_grad", "backward", 1)]

@@ -141,6 +141,12 @@ def test_no_grad_set_cuts_the_walk():
     assert backward_of(parse_program(TWO_LAYERS), no_grad_set={"h"}) == {"w2": "w2@GRAD"}
 
 
+def test_a_parameter_in_no_grad_set_has_no_gradient():
+    program = parse_program(TWO_LAYERS)
+    assert backward_of(program, no_grad_set={"w2"}) == {"w1": "w1@GRAD"}
+    assert "w2@GRAD" not in program.global_block().vars
+
+
 def test_parameter_list_limits_the_gradients():
     assert backward_of(parse_program(TWO_LAYERS), parameter_list=["w1"]) == {"w1": "w1@GRAD"}
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from pe_cli.execute.executor import Executor
 from pe_cli.session.job import Job
 from pe_cli.session.train import Trainer
 
@@ -104,3 +105,11 @@ def test_graphs_are_drawn_to_a_folder_of_the_run_that_is_made(trained, tmp_path)
     drawn = sorted(p.name for p in (run / "pictures").iterdir())
     assert drawn == ["step_fused_graph.dot", "step_multi_devices_graph.dot", "step_original_graph.dot"]
     assert "digraph" in (run / "pictures" / drawn[0]).read_text()
+
+
+@pytest.mark.parametrize(("every", "times"), [(100, 0), (4, 2), (1, 10)])
+def test_temporaries_are_dropped_every_so_many_steps(trained, monkeypatch, every, times):
+    dropped = []
+    monkeypatch.setattr(Executor, "drop_unused", lambda self: dropped.append(self))
+    trained(f"exec_strategy.num_iteration_per_drop_scope={every}")  # 2 epochs of 5 steps
+    assert len(dropped) == times
