@@ -7,6 +7,8 @@ PYTEST ?= -n auto
 TORCH  ?=
 # BENCH=... passes arguments on to benchmarks/run.py, e.g. make bench BENCH="--only mlp --resume"
 BENCH  ?=
+# MUTANTS=... passes arguments on to tests/mutants.py, e.g. make mutants MUTANTS="--count 20 --only pe_cli/execute"
+MUTANTS ?=
 
 # Python keeps its bytecode, also where the environment says no: without it every call compiles 300 files, for 0.4 s.
 unexport PYTHONDONTWRITEBYTECODE
@@ -19,7 +21,7 @@ EXTRA := test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help train test check bench docs site clean
+.PHONY: help train test check mutants bench docs site clean
 .DELETE_ON_ERROR:
 
 help: ## show what there is to make
@@ -37,6 +39,9 @@ check: $(VENV)/.test ## lint, types and the layers of the packages
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+mutants: $(VENV)/.test ## change 100 small things in the code, one at a time, and tell which no test notices (an hour)
+	$(BIN)/python tests/mutants.py $(MUTANTS)
 
 bench: $(VENV)/.dev ## measure speed, beside PyTorch and the other peers that BENCH="--python jax=PATH" tells
 	$(BIN)/python benchmarks/growth.py --write

@@ -330,7 +330,9 @@ class BuildSection(Section):
     fuse_all_optimizer_ops: StrictBool = Field(
         default=True, description="one op updates all parameters of a kind; not with Reduce; fluid's default is false"
     )
-    fuse_broadcast_ops: StrictBool | None = Field(default=None, description="join the broadcasts of Reduce; no graph has any, and true is a mistake")
+    fuse_broadcast_ops: StrictBool | None = Field(
+        default=None, description="join the broadcasts of Reduce; no graph has any, and true is a mistake"
+    )
     fuse_bn_add_act_ops: StrictBool = Field(
         default=True, description="batch_norm, the sum with another image and relu become one; fluid's default is false"
     )

@@ -20,7 +20,8 @@ class BuildStrategy:
         fuse_all_reduce_bytes: size of a bucket; our own.
         fuse_all_optimizer_ops: one op updates all parameters of a kind, with their weight decay, and adds up their gradients;
             not with Reduce. fluid's default is false.
-        fuse_broadcast_ops: of fluid: join the broadcasts of Reduce. No graph here has any: devices read parameters where they are. Configs refuse true.
+        fuse_broadcast_ops: of fluid: join the broadcasts of Reduce. No graph here has any, as devices read parameters where they are;
+            configs refuse true.
         fuse_bn_add_act_ops, fuse_bn_act_ops: batch_norm, the sum with another image and relu are one op, as are their gradients;
             fluid's default is false.
         fuse_bn_statistics: a convolution takes the statistics for the batch_norm after it, where CPU devices run the program; our own.
