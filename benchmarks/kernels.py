@@ -24,7 +24,7 @@ from pe_cli.kernels.gemm import gemm, gemm_scratch
 from pe_cli.kernels.lang import Addr, Helper, Int, Kernel, Ptr, T, intrinsic, kernel, make_kernel, pointer_i64
 from pe_cli.kernels.target import vector_bytes
 from pe_cli.kernels.winograd import winograd_scratch
-from pe_cli.ops.conv_kernels import backward_data_winograd, backward_weight_winograd, forward_winograd
+from pe_cli.ops.nn.conv_kernels import backward_data_winograd, backward_weight_winograd, forward_winograd
 
 #: Images, channels, side in pixels, output channels, side of the filter, stride, padding.
 CONVOLUTIONS = {

@@ -25,7 +25,7 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.ops.registry import find
+from pe_cli.ops.define.registry import find
 from pe_cli.program.ir import Program
 
 BIG = (24_000_000,)

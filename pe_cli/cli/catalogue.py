@@ -10,7 +10,7 @@ from pe_cli.cli.common import columns
 
 if TYPE_CHECKING:
     from pe_cli.layers.registry import LayerArg, LayerDef
-    from pe_cli.ops.registry import Attr, OpDef, Slot
+    from pe_cli.ops.define.registry import Attr, OpDef, Slot
 
 #: What a value of a layer's argument is called.
 WORDS = {
@@ -42,7 +42,7 @@ def layers() -> dict[str, LayerDef]:
 
 def ops(*, gradients: bool = False) -> dict[str, OpDef]:
     """Return the ops, sorted by name; gradient ops only where asked for."""
-    from pe_cli.ops.registry import discover
+    from pe_cli.ops.define.registry import discover
 
     found = discover()
     return {name: found[name] for name in sorted(found) if gradients or not name.endswith("_grad")}

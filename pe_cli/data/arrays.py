@@ -14,7 +14,7 @@ from pe_cli.data.cells import SHOWN, Cells, Codes, Numbers, Strings, Table, join
 from pe_cli.data.dataset import Array, Batch, Dataset, sequence_fields
 from pe_cli.data.fields import ArrayField, Rows, SequenceField
 from pe_cli.data.origin import Origin
-from pe_cli.ops.lod import offsets_name
+from pe_cli.ops.define.lod import offsets_name
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.data.dataset import Array, Batch
-from pe_cli.ops.lod import offsets_name
+from pe_cli.ops.define.lod import offsets_name
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs

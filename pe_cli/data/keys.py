@@ -15,7 +15,7 @@ from pe_cli.data.arrays import row_keys
 from pe_cli.data.dataset import Array, Dataset, sequence_fields
 from pe_cli.data.fields import ArrayField, Field, FieldDataset, Rows, SequenceField
 from pe_cli.data.hashing import random_bits, stream_key
-from pe_cli.ops.lod import offsets_name
+from pe_cli.ops.define.lod import offsets_name
 
 Keys = NDArray[np.uint64]
 #: Bytes that are read at a time, and bytes of files of pictures that are read at most.

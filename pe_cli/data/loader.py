@@ -16,7 +16,7 @@ from pe_cli.data.feed import Conversion, Feed, check_feed, check_level
 from pe_cli.data.hashing import permutation, stream_key
 from pe_cli.data.prefetch import Prefetch
 from pe_cli.data.sampling import Sampler, Weights, repetitions
-from pe_cli.ops.lod import offsets_name
+from pe_cli.ops.define.lod import offsets_name
 
 if TYPE_CHECKING:
     from pe_cli.data.augment import Augmentation

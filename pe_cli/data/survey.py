@@ -17,7 +17,7 @@ from pe_cli.data.columns.date import parse
 from pe_cli.data.dataset import Dataset, sequence_fields
 from pe_cli.data.fields import Rows
 from pe_cli.data.fitted import FittedColumn
-from pe_cli.ops.lod import offsets_name
+from pe_cli.ops.define.lod import offsets_name
 
 #: Classes of a column that are told, and texts.
 MOST_CLASSES, MOST_TEXTS = 10, 3

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pe_cli.core.types import TensorType
 from pe_cli.execute.operations import most_parts, operations
-from pe_cli.ops.areas import ENOUGH, ENOUGH_BYTES
-from pe_cli.ops.registry import find
+from pe_cli.ops.define.areas import ENOUGH, ENOUGH_BYTES
+from pe_cli.ops.define.registry import find
 from pe_cli.program.ir import Block, Operator, Role
 
 #: What one core does, roughly: operations and bytes a microsecond; bytes that another core has just written take longer.

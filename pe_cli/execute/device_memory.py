@@ -14,7 +14,7 @@ from pe_cli.execute.reach import Reach
 from pe_cli.execute.request import Request, fetched_rows
 from pe_cli.execute.tasks import Task
 from pe_cli.graph.ssa import AllReduce, Graph, SumProcesses
-from pe_cli.ops.lowering import Buffer
+from pe_cli.ops.define.lowering import Buffer
 
 
 @dataclass(frozen=True)

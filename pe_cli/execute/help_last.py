@@ -8,7 +8,7 @@ from dataclasses import replace
 from pe_cli.core.types import TensorType
 from pe_cli.execute.operations import operations
 from pe_cli.graph.ssa import Compute, Graph
-from pe_cli.ops.registry import find
+from pe_cli.ops.define.registry import find
 from pe_cli.program.ir import Role
 
 #: How much of its operations a device offers to others: cores of one machine differ by less, for the time of a step.

@@ -28,10 +28,10 @@ from pe_cli.graph.ssa import (
 )
 from pe_cli.kernels.calls import STATUS
 from pe_cli.kernels.finite import check_finite
-from pe_cli.ops.areas import HELP_PARTS
-from pe_cli.ops.lowering import Buffer, Call, Lowering
-from pe_cli.ops.registry import OpDef, find
-from pe_cli.ops.selected_rows import merge_shard
+from pe_cli.ops.define.areas import HELP_PARTS
+from pe_cli.ops.define.lowering import Buffer, Call, Lowering
+from pe_cli.ops.define.registry import OpDef, find
+from pe_cli.ops.update.selected_rows import merge_shard
 from pe_cli.program.ir import Operator
 
 #: Ids of a shard of a gather or of an update: fewer are not worth waking a thread for.

@@ -11,7 +11,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.execute.processes import Whole
 from pe_cli.execute.tasks import Task
 from pe_cli.graph.ssa import Compute, Graph, Slots
-from pe_cli.ops.lowering import Buffer
+from pe_cli.ops.define.lowering import Buffer
 from pe_cli.program.ir import EMPTY, Operator, Role
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pe_cli.devices.memory import aligned
 from pe_cli.execute.reach import NEVER, Places, Reach
 from pe_cli.execute.tasks import Task
-from pe_cli.ops.lowering import Buffer
+from pe_cli.ops.define.lowering import Buffer
 
 #: Groups of buffers that are placed wherever there is room, the largest ones: what that takes grows with the square of their number.
 MOST_PLACED = 16_384

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pe_cli.core.types import TensorType
-from pe_cli.ops.registry import OpDef, find
+from pe_cli.ops.define.registry import OpDef, find
 from pe_cli.program.ir import EMPTY, Operator
 
 

@@ -31,7 +31,7 @@ from pe_cli.kernels.calls import Buffer, Call
 from pe_cli.kernels.codes import NOT_FINITE
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.nothing import nothing
-from pe_cli.ops.status import failure, not_finite
+from pe_cli.ops.define.status import failure, not_finite
 from pe_cli.program.sparse import table_of
 
 #: A feed of fewer bytes is copied: that takes no longer than to put its address into the tape.

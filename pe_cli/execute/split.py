@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.ops.lod import Lod
+from pe_cli.ops.define.lod import Lod
 
 Array = np.ndarray[Any, Any]
 

@@ -12,7 +12,7 @@ from pe_cli.execute.executor import Executor
 from pe_cli.execute.plan import Plan
 from pe_cli.graph.ssa import Collective
 from pe_cli.kernels.calls import Buffer
-from pe_cli.ops.registry import GRAD, forward_name
+from pe_cli.ops.define.registry import GRAD, forward_name
 from pe_cli.program.ir import Block, Parameter, Role
 
 #: Categories in the order of reports; the first three live between steps.

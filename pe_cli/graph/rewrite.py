@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 
-from pe_cli.ops.registry import forward_name, grad_name
+from pe_cli.ops.define.registry import forward_name, grad_name
 from pe_cli.program.ir import Block, Operator, Program
 
 

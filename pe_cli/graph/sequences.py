@@ -1,7 +1,7 @@
 """resolve: find the LoD of every variable, and give sequence ops the arrays that they need as plain feeds.
 
 Programs say LoD in one place only: feeds declare `lod_level`. Resolving walks over the ops once, for given levels: an op with a LoD rule
-(`pe_cli.ops.lod`) gets its arrays as inputs and says its outputs' LoD; any other hands on the LoD of an input whose rows it keeps.
+(`pe_cli.ops.define.lod`) gets its arrays as inputs and says its outputs' LoD; any other hands on the LoD of an input whose rows it keeps.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.ops.lod import Lod, LodRequest, Recipe, offsets_name
-from pe_cli.ops.registry import find
+from pe_cli.ops.define.lod import Lod, LodRequest, Recipe, offsets_name
+from pe_cli.ops.define.registry import find
 from pe_cli.program.ir import EMPTY, Block, Operator, Program
 from pe_cli.program.sparse import MERGE
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pe_cli.layers.helper import ACTIVATIONS, LayerHelper, as_list
 from pe_cli.layers.registry import layer
-from pe_cli.ops.registry import Attr, OpDef, find
+from pe_cli.ops.define.registry import Attr, OpDef, find
 from pe_cli.program.ir import Variable
 
 #: Activations whose input is called otherwise in fluid.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pe_cli.layers.generated import make_unary
 from pe_cli.layers.helper import LayerHelper
 from pe_cli.layers.registry import layer
-from pe_cli.ops.registry import find
+from pe_cli.ops.define.registry import find
 from pe_cli.program.ir import Variable
 
 

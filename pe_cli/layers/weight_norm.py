@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pe_cli.core.types import TensorType
-from pe_cli.ops.weight_norm import lengths_shape
+from pe_cli.ops.nn.weight_norm import lengths_shape
 from pe_cli.program.initializer import Constant, Initializer, declare
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import WeightNormParamAttr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pe_cli.ops.registry import grad_name
+from pe_cli.ops.define.registry import grad_name
 from pe_cli.optim.optimizer import Pairs
 from pe_cli.program.defaults import default_startup_program
 from pe_cli.program.initializer import Constant

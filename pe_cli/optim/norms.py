@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pe_cli.ops.registry import grad_name
+from pe_cli.ops.define.registry import grad_name
 from pe_cli.optim.clip import Pairs
 from pe_cli.program.ir import Role, Variable
 

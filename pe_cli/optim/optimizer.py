@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.ops.registry import find
+from pe_cli.ops.define.registry import find
 from pe_cli.optim.clip import GradientClip, clip_gradients
 from pe_cli.optim.regularizer import Regularizer, regularize
 from pe_cli.optim.schedule import Schedule

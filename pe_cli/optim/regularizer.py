@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pe_cli.core.errors import PeError
-from pe_cli.ops.registry import grad_name
+from pe_cli.ops.define.registry import grad_name
 from pe_cli.program.ir import Parameter, Role, Variable
 from pe_cli.program.sparse import rows_of
 

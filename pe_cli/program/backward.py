@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
-from pe_cli.ops.registry import GradRequest, OpDesc, grad_name
+from pe_cli.ops.define.registry import GradRequest, OpDesc, grad_name
 from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Role, Variable
 from pe_cli.program.sparse import MERGE, rows_name
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import TensorType, check_dtype
-from pe_cli.ops.registry import find
+from pe_cli.ops.define.registry import find
 from pe_cli.program.ir import EMPTY, Block, Operator, Program, Role
 from pe_cli.program.line import Line
 from pe_cli.program.portable import FLAGS, declare, decode

@@ -8,7 +8,7 @@ from typing import Any
 
 from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType, check_dtype
-from pe_cli.ops.registry import find
+from pe_cli.ops.define.registry import find
 from pe_cli.program.ir import Block, Operator, Parameter, Program, Role, Variable
 from pe_cli.program.portable import attrs_of, declare, decode, facts_of, read_json
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pe_cli.core.errors import PeError
-from pe_cli.ops.registry import GRAD, forward_name, grad_name
+from pe_cli.ops.define.registry import GRAD, forward_name, grad_name
 from pe_cli.program.ir import Block, Operator, Program, Variable
 
 #: The op that makes a row-sparse gradient: values and row numbers.

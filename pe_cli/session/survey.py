@@ -22,7 +22,7 @@ from pe_cli.data.dataset import sequence_fields
 from pe_cli.data.fields import FieldDataset, is_picture
 from pe_cli.data.prepare import TableDataset, select
 from pe_cli.data.survey import MOST_CLASSES, Part, column_facts, cut, field_facts
-from pe_cli.ops.lod import offsets_name
+from pe_cli.ops.define.lod import offsets_name
 from pe_cli.session.warned import class_counts, data_warnings
 
 if TYPE_CHECKING:

@@ -73,8 +73,8 @@ def test_the_worked_example_of_an_op_passes_its_tests(tmp_path: Path) -> None:
     write(tmp_path, files)
     # as if the files stood in pe_cli/; a process of its own, because registries are for good
     places = "\n".join(
-        f"import pe_cli.{package}\npe_cli.{package}.__path__.append({str(tmp_path / package)!r})"
-        for package in ("ops", "layers")
+        f"import pe_cli.{package}\npe_cli.{package}.__path__.append({str(tmp_path / package.replace('.', '/'))!r})"
+        for package in ("ops.loss", "layers")
     )
     (tmp_path / "conftest.py").write_text(f"{places}\nfrom tests.conftest import rng\n")
     check = "from pe_cli.layers.registry import find\n\n\ndef test_its_layer_is_found():\n    assert find('log_cosh_cost').doc\n"

@@ -20,7 +20,7 @@ from pe_cli.execute.plans import MAX_PLANS
 from pe_cli.execute.profile import rows, run_profile
 from pe_cli.execute.tasks import Task
 from pe_cli.execute.usage import usage
-from pe_cli.ops.lowering import Buffer
+from pe_cli.ops.define.lowering import Buffer
 from pe_cli.paddle.fluid import framework, layers
 from pe_cli.program.ir import Program
 from tests.execute.test_executor import batch as dense_batch

@@ -10,7 +10,7 @@ from pe_cli.execute import memory
 from pe_cli.execute.memory import plan_memory
 from pe_cli.execute.reach import Reach
 from pe_cli.execute.tasks import Task
-from pe_cli.ops.lowering import Buffer
+from pe_cli.ops.define.lowering import Buffer
 
 
 def random_waits(rng: np.random.Generator, count: int) -> list[set[int]]:

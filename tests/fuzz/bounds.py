@@ -18,7 +18,7 @@ MOST_SECONDS = 20.0
 _RUNS_CODE = ("exec", "pickle.find_class", "marshal.loads", "os.system", "os.exec", "os.fork", "os.posix_spawn", "subprocess.Popen",
               "socket.connect", "ctypes.dlopen")  # fmt: skip
 #: They write kernels of their own names and numbers, and run these.
-_GENERATORS = ("pe_cli.ops.fusion_kernel", "pe_cli.ops.pointwise_sum")
+_GENERATORS = ("pe_cli.ops.fused.fusion_kernel", "pe_cli.ops.math.pointwise_sum")
 _CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.truncate", "shutil.rmtree")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 

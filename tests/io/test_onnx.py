@@ -16,7 +16,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.execute.executor import Executor
 from pe_cli.io.onnx import export
 from pe_cli.io.onnx.writer import discover
-from pe_cli.ops.registry import find
+from pe_cli.ops.define.registry import find
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.job import Job

@@ -16,14 +16,14 @@ from pe_cli.kernels.digest import extent, routines
 from pe_cli.kernels.dots import dot_products
 from pe_cli.kernels.gemm import gemm_bias
 from pe_cli.kernels.micro import microkernels
-from pe_cli.ops.assign import copy
-from pe_cli.ops.matrix_product import products
+from pe_cli.ops.define.moves import copy
+from pe_cli.ops.math.matrix_product import products
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1])}
 CODE = """
 from pe_cli.kernels.cache import Instance, addresses
 from pe_cli.kernels.workers import load
-made = addresses([Instance(load("pe_cli.ops.assign:copy"))], lambda done, total, name: print(name.split(":")[-1]))
+made = addresses([Instance(load("pe_cli.ops.tensor.assign:copy"))], lambda done, total, name: print(name.split(":")[-1]))
 assert all(made.values())
 """
 

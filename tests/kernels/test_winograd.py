@@ -7,7 +7,7 @@ import pytest
 
 from pe_cli.kernels.winograd import BLOCK_COLUMNS, MANY, suits, tiles_at_once, winograd_scratch
 from pe_cli.kernels.winograd_code import PAIR, PIXELS, TAPS, TO_PAIR, TO_TAPS
-from pe_cli.ops.conv_kernels import backward_data_winograd, backward_weight_winograd, forward_winograd
+from pe_cli.ops.nn.conv_kernels import backward_data_winograd, backward_weight_winograd, forward_winograd
 from tests.kernels.test_conv import ONE, Case, arrays
 
 CASES = [

@@ -12,7 +12,7 @@ from pe_cli.core.types import FLOATS, Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.parts import Parts, is_cut
-from pe_cli.ops.registry import OpDef, Sample, find
+from pe_cli.ops.define.registry import OpDef, Sample, find
 from pe_cli.program.backward import gradients
 from pe_cli.program.ir import Program
 

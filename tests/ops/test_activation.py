@@ -11,8 +11,8 @@ from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.ops.pointwise import POINTWISE
-from pe_cli.ops.registry import discover
+from pe_cli.ops.define.registry import discover
+from pe_cli.ops.math.pointwise import POINTWISE
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program
 from tests.ops.support import run_gradient, run_op

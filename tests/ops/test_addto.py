@@ -9,7 +9,7 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.ops.registry import OPS, Sample, added_slot, discover
+from pe_cli.ops.define.registry import OPS, Sample, added_slot, discover
 from pe_cli.program.backward import gradients
 from pe_cli.program.ir import EMPTY, Program
 from tests.ops import support

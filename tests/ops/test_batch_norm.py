@@ -9,7 +9,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.ops import areas
+from pe_cli.ops.define import areas
 from pe_cli.program.ir import Program
 from tests.ops.support import run_gradient, run_op
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.ops import areas, conv_images
-from pe_cli.ops.registry import OPS, Sample
+from pe_cli.ops.define import areas
+from pe_cli.ops.define.registry import OPS, Sample
+from pe_cli.ops.nn import conv_images
 from tests.ops.support import run_gradient, run_op
 from tests.ops.test_addto import check_bits_of_the_sum
 

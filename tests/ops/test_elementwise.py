@@ -11,7 +11,7 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.kernels.far import FAR
-from pe_cli.ops.broadcast import aligned, broadcast
+from pe_cli.ops.math.broadcast import aligned, broadcast
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program
 from tests.ops.support import run_gradient, run_op
@@ -72,7 +72,7 @@ def test_broadcasting(kind, x, y, axis, like, dtype, rng):
 def test_results_larger_than_the_caches_have_the_same_bits(x, y, axis, like, dtype, rng, monkeypatch):
     a, b = operands(rng, x, y, dtype)
     plainly = run_op("elementwise_mul", {"X": a, "Y": b}, {"axis": axis})
-    monkeypatch.setattr("pe_cli.ops.broadcast.FAR", 1)
+    monkeypatch.setattr("pe_cli.ops.math.broadcast.FAR", 1)
     assert run_op("elementwise_mul", {"X": a, "Y": b}, {"axis": axis}).tobytes() == plainly.tobytes()
 
 

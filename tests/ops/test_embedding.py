@@ -7,7 +7,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.kernels.far import FAR
-from pe_cli.ops.registry import Sample, find
+from pe_cli.ops.define.registry import Sample, find
 from tests.ops.support import directional_error, run_gradient, run_op
 
 BOTH = pytest.mark.parametrize("name", ["lookup_table", "lookup_table_v2"])

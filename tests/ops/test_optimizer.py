@@ -7,7 +7,7 @@ import pytest
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.ops.registry import find
+from pe_cli.ops.define.registry import find
 from tests.ops.support import build, execute, run_gradient, run_op
 
 RNG = np.random.default_rng(8)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli.ops import areas, conv_images, matrix_product
-from pe_cli.ops.registry import OPS, discover
+from pe_cli.ops.define import areas
+from pe_cli.ops.define.registry import OPS, discover
+from pe_cli.ops.math import matrix_product
+from pe_cli.ops.nn import conv_images
 from tests.ops.support import directional_error, run_gradient, run_op, sample_arrays
 
 discover()

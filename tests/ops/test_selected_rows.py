@@ -9,10 +9,10 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Spot, Work, device
 from pe_cli.kernels.calls import Buffer
-from pe_cli.ops import areas
-from pe_cli.ops.lowering import Lowering
-from pe_cli.ops.registry import find
-from pe_cli.ops.selected_rows import merge_shard
+from pe_cli.ops.define import areas
+from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.registry import find
+from pe_cli.ops.update.selected_rows import merge_shard
 from tests.ops.support import run_op
 
 HEIGHT, WIDTH = 40, 5

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.ops.lod import offsets_of, ranges
-from pe_cli.ops.recurrent import row_order, sorted_sequences, step_begins
+from pe_cli.ops.define.lod import offsets_of, ranges
+from pe_cli.ops.sequence.recurrent import row_order, sorted_sequences, step_begins
 from tests.ops.support import run_gradient, run_op
 
 LENGTHS = [3, 0, 5, 1, 2]

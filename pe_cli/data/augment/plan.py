@@ -24,7 +24,7 @@ from pe_cli.data.dataset import Batch, Dataset
 from pe_cli.data.feed import Feed
 from pe_cli.data.fields import ArrayField, FieldDataset, PictureField, Rows, is_picture
 from pe_cli.data.pictures.render import Program, Shape, Step, middle
-from pe_cli.ops.lod import offsets_name
+from pe_cli.ops.define.lod import offsets_name
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pe_cli.data.dataset import Batch, Dataset
 from pe_cli.data.multi_slot import SLOT_TYPES, read_instances
 from pe_cli.data.origin import Origin
 from pe_cli.data.registry import Count, ReaderOptions, reader
-from pe_cli.ops.lod import offsets_name, ranges
+from pe_cli.ops.define.lod import offsets_name, ranges
 
 
 class SlotOptions(BaseModel):

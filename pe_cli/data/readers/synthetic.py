@@ -15,7 +15,7 @@ from pe_cli.data.dataset import Array, Batch, Dataset
 from pe_cli.data.hashing import random_bits, stream_key, uniform
 from pe_cli.data.origin import Origin
 from pe_cli.data.registry import Count, ReaderOptions, reader
-from pe_cli.ops.lod import offsets_name, offsets_of, ranges
+from pe_cli.ops.define.lod import offsets_name, offsets_of, ranges
 
 # places in a bank of noise where a sample may start; two banks make pairs of starts that practically never repeat
 _STARTS = 1 << 16

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from itertools import pairwise
 
 from pe_cli.graph.rewrite import Rewriter
-from pe_cli.ops.registry import added_slot
+from pe_cli.ops.define.registry import added_slot
 from pe_cli.program.ir import Operator, Program, Role
 
 NAME = "enable_addto"

@@ -12,8 +12,8 @@ from typing import Any
 
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.graph.rewrite import Rewriter, joined
-from pe_cli.ops.fusion_group import NAME, Member, group_of
-from pe_cli.ops.fusion_kernel import FULL, is_long
+from pe_cli.ops.fused.fusion_group import NAME, Member, group_of
+from pe_cli.ops.fused.fusion_kernel import FULL, is_long
 from pe_cli.program.ir import EMPTY, Operator, Program, Role
 
 PASS = "enable_auto_fusion"

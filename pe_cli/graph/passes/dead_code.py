@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from pe_cli.ops.registry import forward_name
+from pe_cli.ops.define.registry import forward_name
 from pe_cli.program.ir import Operator, Program
 
 NAME = "dead_code"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from pe_cli.graph.rewrite import Rewriter, joined, sentence
-from pe_cli.ops.fused_norm_conv import takes
+from pe_cli.ops.fused.fused_norm_conv import takes
 from pe_cli.program.ir import Operator, Program
 
 NAME = "fuse_bn_conv"

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from pe_cli.core.types import FLOATS
 from pe_cli.graph.passes.fuse_bn_act import fuse, refuse
 from pe_cli.graph.rewrite import Rewriter, joined, sentence
-from pe_cli.ops.fused_elementwise import NAME
-from pe_cli.ops.pointwise import POINTWISE
+from pe_cli.ops.fused.fused_elementwise import NAME
+from pe_cli.ops.math.pointwise import POINTWISE
 from pe_cli.program.ir import Operator, Program
 
 PASS = "fuse_elewise_add_act_ops"

@@ -11,7 +11,7 @@ from typing import Any
 from pe_cli.graph.passes.fuse_bn_act import gradients_of_relu, refuse
 from pe_cli.graph.passes.fuse_elewise_add_act import fuse_gradients
 from pe_cli.graph.rewrite import Rewriter, joined, sentence
-from pe_cli.ops.fused_elementwise import NAME as FUSED_SUM
+from pe_cli.ops.fused.fused_elementwise import NAME as FUSED_SUM
 from pe_cli.program.ir import Operator, Program
 
 NAME = "fuse_gemm_epilogue"

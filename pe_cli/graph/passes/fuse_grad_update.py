@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pe_cli.graph.rewrite import Rewriter, take_each, told
-from pe_cli.ops.registry import added_slot, find, rate_slot
+from pe_cli.ops.define.registry import added_slot, find, rate_slot
 from pe_cli.program.ir import Operator, Program, Role
 
 NAME = "fuse_grad_update"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
-from pe_cli.ops.registry import find
+from pe_cli.ops.define.registry import find
 from pe_cli.program.ir import Block, Operator, Program, Role
 
 #: Update ops that have a form over lists.

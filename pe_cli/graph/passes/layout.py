@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pe_cli.core.types import TensorType
-from pe_cli.ops.registry import GRAD, forward_name
+from pe_cli.ops.define.registry import GRAD, forward_name
 from pe_cli.program.ir import EMPTY, Block, Operator, Program
 
 TO_LAST = [0, 2, 3, 1]

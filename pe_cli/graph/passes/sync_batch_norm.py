@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pe_cli.core.types import TensorType
-from pe_cli.ops.registry import find, grad_name
+from pe_cli.ops.define.registry import find, grad_name
 from pe_cli.program.ir import Block, Operator, Program
 
 NAME = "sync_batch_norm"

@@ -11,7 +11,7 @@ import numpy as np
 from pe_cli.core.errors import did_you_mean
 from pe_cli.core.types import TensorType
 from pe_cli.execute.split import split_sizes
-from pe_cli.ops.lod import offsets_name
+from pe_cli.ops.define.lod import offsets_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths
 from pe_cli.program.ir import Program

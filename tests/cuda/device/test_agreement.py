@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.types import Place
-from pe_cli.ops.registry import OPS, OpDef, Sample, discover
+from pe_cli.ops.define.registry import OPS, OpDef, Sample, discover
 from tests.ops import support
 
 discover()
@@ -61,7 +61,7 @@ def test_forward(monkeypatch, definition: OpDef, sample: Sample):
 
 @pytest.mark.parametrize(("definition", "sample"), [p for p in SAMPLES if p.values[0].name == "elementwise_mul"])
 def test_results_larger_than_the_caches_of_a_processor(monkeypatch, definition: OpDef, sample: Sample):
-    monkeypatch.setattr("pe_cli.ops.broadcast.FAR", 1)
+    monkeypatch.setattr("pe_cli.ops.math.broadcast.FAR", 1)
     test_forward(monkeypatch, definition, sample)
 
 

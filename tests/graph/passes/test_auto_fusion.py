@@ -12,9 +12,9 @@ from pe_cli.core.types import TensorType
 from pe_cli.graph.passes import auto_fusion
 from pe_cli.graph.pipeline import apply_passes
 from pe_cli.kernels.workers import load
-from pe_cli.ops import fusion_group
-from pe_cli.ops.fusion_kernel import Step, Text, fused_kernel
-from pe_cli.ops.registry import discover
+from pe_cli.ops.define.registry import discover
+from pe_cli.ops.fused import fusion_group
+from pe_cli.ops.fused.fusion_kernel import Step, Text, fused_kernel
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program, Role
 from pe_cli.program.verify import verify
@@ -106,10 +106,10 @@ def test_two_long_functions_do_not_share_a_loop():
 def test_a_kernel_is_made_again_from_its_name():
     made = Text(
         "frm",
-        (Step("pe_cli.ops.elementwise:add", (0, 1)), Step("pe_cli.ops.dropout:drop_back", (3, 2))),
+        (Step("pe_cli.ops.math.elementwise:add", (0, 1)), Step("pe_cli.ops.nn.dropout:drop_back", (3, 2))),
         (4, 3),
     )
-    name = "pe_cli.ops.fusion_kernel:frm>elementwise.add(0,1);dropout.drop_back(3,2)>4,3"
+    name = "pe_cli.ops.fused.fusion_kernel:frm>math.elementwise.add(0,1);nn.dropout.drop_back(3,2)>4,3"
     assert made.name == name
     assert Text.parse(name) == made
     assert load(name) is fused_kernel(made)

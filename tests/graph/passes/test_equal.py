@@ -12,8 +12,8 @@ from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.graph.pipeline import apply_passes
-from pe_cli.ops.pointwise import POINTWISE
-from pe_cli.ops.registry import discover
+from pe_cli.ops.define.registry import discover
+from pe_cli.ops.math.pointwise import POINTWISE
 from pe_cli.program.ir import Program
 from pe_cli.program.verify import verify
 from tests.graph.passes.support import MODELS, built, minimise, same, startup, train

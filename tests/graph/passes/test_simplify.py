@@ -19,7 +19,7 @@ from pe_cli.graph.passes import common_subexpressions, dead_code, fold_constants
 from pe_cli.graph.pipeline import apply_passes
 from pe_cli.graph.replicate import replicate
 from pe_cli.kernels.host import HostKernel
-from pe_cli.ops.registry import OpDef, Sample, discover
+from pe_cli.ops.define.registry import OpDef, Sample, discover
 from pe_cli.program.ir import Program
 from pe_cli.program.parse import parse_program
 from pe_cli.program.verify import verify

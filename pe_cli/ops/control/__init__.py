@@ -1,0 +1,1 @@
+"""Ops that run something else: Python functions."""

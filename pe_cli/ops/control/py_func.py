@@ -1,0 +1,172 @@
+"""py_func: a Python function between the native instructions of a step. Only Python can make one: no file holds code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, grad_name, op
+
+#: Stands for a variable that a list slot leaves out.
+EMPTY = "@EMPTY@"
+
+
+def _double(x: Any) -> Any:
+    return 2 * x
+
+
+def _double_back(x: Any, out: Any, gradient: Any) -> Any:
+    del x, out
+    return 2 * gradient
+
+
+@op(
+    "py_func",
+    reports=True,
+    inputs="X*",
+    outputs="Out*",
+    attrs={
+        "forward": Attr(None, "function of the arrays of X; a Python object, which no file can give"),
+        "backward": Attr(None, "function of X, Out and the gradients of Out that returns those of X; null for no gradient"),
+        "skip": Attr([], "names of variables that backward is not given"),
+        "shapes": Attr([], "shape of each output; -1 is the size of that axis of the first input that has -1 there"),
+        "dtypes": Attr([], "element type of each output"),
+        "sources": Attr([], "for each output, the input that gives its sizes of -1"),
+    },
+    samples=[
+        Sample(
+            {"X": [(3, 4)]},
+            {"forward": _double, "backward": _double_back, "shapes": [[3, 4]], "dtypes": ["float64"], "sources": [0]},
+            "twice the input",
+            keep=("X",),
+        ),
+        Sample(
+            {"X": [(3, 4), (4, 3)]},
+            {"forward": np.matmul, "shapes": [[3, 3]], "dtypes": ["float64"], "sources": [0]},
+            "without a gradient",
+            grad=False,
+            keep=("X",),
+        ),
+    ],
+)
+def py_func(
+    x: list[TensorType],
+    *,
+    forward: Any,
+    backward: Any,
+    skip: list[str],
+    shapes: list[list[int]],
+    dtypes: list[str],
+    sources: list[int],
+) -> tuple[list[TensorType]]:
+    """Call a Python function in a step.
+
+    Out = forward(X...)
+
+    The function runs once on every device with its part of the batch, and holds the interpreter's lock meanwhile. Functions of one
+    step run one after the other, in the program's order.
+
+    Args:
+        X: any types.
+        forward: takes one array for each X; returns an array, or a list or tuple with one for each Out.
+        backward: takes the arrays of X, of Out and of Out's gradients (None where there is none), without those in `skip`; returns
+            one gradient for each X, None where it has none.
+
+    Returns:
+        Out: as declared.
+
+    Raises:
+        PeError: the function raises or returns something of another type: at that step, with what it raised as the cause.
+
+    Source:
+        fluid.layers.py_func.
+    """
+    del forward, backward, skip
+    made = []
+    for shape, dtype, source in zip(shapes, dtypes, sources, strict=True):
+        sizes = tuple(x[source].shape[axis] if size == -1 else size for axis, size in enumerate(shape))
+        made.append(TensorType(sizes, dtype))
+    return (made,)
+
+
+def _checked(function: Any, what: str) -> Callable[..., Any]:
+    if not callable(function):
+        hint = "programs in files hold no Python functions: build it with fluid.layers.py_func"
+        raise PeError(f"py_func has no function to call {what}, but {function!r}", hint=hint)
+    return function  # type: ignore[no-any-return]
+
+
+def _take(found: Any, outputs: Sequence[np.ndarray[Any, Any] | None], names: Sequence[str], what: str) -> None:
+    """Copy what a function returned to its outputs; None is zeros where a gradient is asked for.
+
+    Raises:
+        PeError: another number of values, or a value of another type than declared.
+    """
+    values = list(found) if isinstance(found, (list, tuple)) else [found] if outputs else []
+    if len(values) != len(outputs):
+        raise PeError(f"{what} returned {len(values)} values for {len(outputs)} variables", hint="return one for each")
+    for value, out, name in zip(values, outputs, names, strict=True):
+        if out is None:
+            continue
+        if value is None and "@GRAD" in name:
+            out[...] = 0
+            continue
+        array = np.asarray(value)
+        if array.shape != out.shape or not np.can_cast(array.dtype, out.dtype, "same_kind"):
+            got, wanted = f"{array.dtype}{list(array.shape)}", f"{out.dtype}{list(out.shape)}"
+            raise PeError(f"{what} returned {got} for '{name}', which is {wanted}", hint="declare or return that type")
+        out[...] = array
+
+
+@py_func.lower("cpu")
+def py_func_cpu(o: Lowering) -> None:
+    """One call of the function."""
+    function = _checked(o.attrs["forward"], "forward")
+    outs = o.outputs("Out")
+    names = [b.name for b in outs]
+
+    def run(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        _take(function(*inputs), outputs, names, _name(function))
+
+    o.host(run, _name(function), o.inputs("X"), outs)
+
+
+@py_func.make_grad
+def py_func_grad_of(request: GradRequest) -> list[OpDesc]:
+    """The gradient op, which is given what `backward` asks for and nothing else."""
+    op_ = request.op
+    skipped = set(op_.attrs["skip"])
+    names = op_.inputs.get("X", ())
+    inputs = {slot: [EMPTY if n in skipped else n for n in row] for slot, row in (*op_.inputs.items(), *op_.outputs.items())}
+    inputs["Out@GRAD"] = [request.grads.get(n, EMPTY) for n in op_.outputs["Out"]]
+    wanted = {"X@GRAD": [request.wanted.get(n, EMPTY) for n in names]}
+    return [OpDesc("py_func_grad", inputs, wanted, op_.attrs)]
+
+
+@py_func.grad(uses="X Out").lower("cpu")
+def py_func_grad_cpu(o: Lowering) -> None:
+    """One call of the function, with None for gradients of outputs that nothing produced."""
+    function = _checked(o.attrs["backward"], "backward")
+    kept = [b for b in (*o.inputs("X"), *o.inputs("Out")) if b is not None]
+    gradients: list[Buffer | None] = list(o.inputs("Out@GRAD"))
+    wanted: list[Buffer | None] = list(o.outputs("X@GRAD"))
+    names = [grad_name("input") if b is None else b.name for b in wanted]
+
+    def run(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        given, left = list(inputs[: len(kept)]), iter(inputs[len(kept) :])
+        given += [None if b is None else next(left) for b in gradients]
+        made = iter(outputs)
+        _take(function(*given), [None if b is None else next(made) for b in wanted], names, _name(function))
+
+    there = [b for b in gradients if b is not None]
+    o.host(run, _name(function), [*kept, *there], [b for b in wanted if b is not None])
+
+
+def _name(function: Any) -> str:
+    """Return what a function is called."""
+    return str(getattr(function, "__name__", type(function).__name__))

@@ -1,0 +1,470 @@
+"""The catalogue of operators: what an op is called, takes, gives, computes and how it is differentiated.
+
+An op is declared by decorating its shape inference:
+
+    @op("softmax", inputs="X", outputs="Out", samples=[Sample({"X": (4, 7)})])
+    def softmax(x: TensorType) -> TensorType:
+        '''Turn each row into probabilities. ...'''
+        return x
+
+    @softmax.lower("cpu")
+    def softmax_cpu(o: Lowering) -> None:
+        o.call(softmax_kernel, o.input("X"), o.output("Out"), rows, cols)
+
+    @softmax.grad(uses="Out").lower("cpu")
+    def softmax_grad_cpu(o: Lowering) -> None: ...
+
+Slots are words: `X`; `Bias?` may be absent; `X*` takes a list.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.types import TensorType
+from pe_cli.kernels.lang import Kernel
+
+GRAD = "@GRAD"
+ADDTO = "@ADDTO"
+RATE = "@RATE"
+
+
+def grad_name(name: str) -> str:
+    """Return the name of the gradient of a variable or slot."""
+    return name + GRAD
+
+
+def added_slot(slot: str) -> str:
+    """Return the input slot of what a gradient is added to: `X@GRAD` -> `X@ADDTO`."""
+    return forward_name(slot) + ADDTO
+
+
+def rate_slot(slot: str) -> str:
+    """Return the input slot of what a gradient is multiplied with before it is subtracted: `X@GRAD` -> `X@RATE`."""
+    return forward_name(slot) + RATE
+
+
+def forward_name(name: str) -> str:
+    """Return the variable or slot whose gradient this name is (`x@GRAD@RENAME@0` -> `x`)."""
+    return name.split(GRAD)[0]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A named input or output of an op."""
+
+    name: str
+    optional: bool = False
+    variadic: bool = False
+
+    def __str__(self) -> str:
+        return self.name + ("?" if self.optional else "") + ("*" if self.variadic else "")
+
+
+def slots(text: str) -> tuple[Slot, ...]:
+    """Parse `"X Bias? Rest*"`."""
+    return tuple(Slot(w.rstrip("?*"), "?" in w, "*" in w) for w in text.split())
+
+
+@dataclass(frozen=True)
+class Attr:
+    """An attribute: default, meaning with unit, and the values that are allowed.
+
+    Args:
+        default: its type is the attribute's type; a list means a list of that element type.
+        doc: one phrase.
+        choices: allowed values, empty for any.
+    """
+
+    default: Any
+    doc: str = ""
+    choices: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Inputs for the generated tests.
+
+    Args:
+        inputs: slot -> shape, or array maker `f(rng) -> ndarray`, or a list of those for `X*`.
+        attrs: attributes that differ from the defaults.
+        name: a sentence for the test's id.
+        grad: whether gradients are checked on this sample.
+        outputs: number of variables of an output slot, where it is not 1.
+        keep: slots whose element type does not follow the others'.
+    """
+
+    inputs: Mapping[str, Any]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    grad: bool = True
+    outputs: Mapping[str, int] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """An element of a result as a function of the elements at the same place, for passes that join pointwise ops.
+
+    Args:
+        out: output slot, or a name for later ones.
+        kernel: whose `each` is the function; None passes the argument on.
+        args: input slots, of a variadic slot `X 0`, `X 1`, ..., or names of earlier ones.
+        values: numbers that the function takes last.
+    """
+
+    out: str
+    kernel: Kernel | None
+    args: tuple[str, ...]
+    values: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class OpDesc:
+    """An operator before it is appended to a block: type, slot -> variable names, attributes."""
+
+    type: str
+    inputs: Mapping[str, Sequence[str]]
+    outputs: Mapping[str, Sequence[str]]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+class OpDef:
+    """Everything about one op. Made by `op`, never by hand.
+
+    Attributes:
+        name: fluid's name.
+        inputs, outputs: slots in order.
+        attrs: by name.
+        differentiable: input slots that gradients flow to.
+        inplace: output slot -> input slot whose memory it may take over.
+        alias: output slot -> input slot whose memory it always shares when both are the same bytes (reshape).
+        random: draws random numbers (its kernels see seed, step and sample offset).
+        kinks: `f(arrays) -> bool mask or list of (slot, values)`: where the op is not smooth; see tests/ops.
+        grad_tolerance: relative tolerance of the float64 gradient check.
+        reports: whether its kernels report errors in data (a label out of range), so that it counts even where its result does not.
+        layout: how the op treats the order of axes: `same` (elementwise over tensors of one shape), or a mapping
+            {"attr": name of its data-format attribute, "slots": slots that hold images}, or None (knows only the written order).
+        reads_all_devices: an input slot that takes a variable from every device with samples; empty for none.
+        late: input slot -> attribute that takes the slot's value where it is there: a size that only a step knows.
+        on_host: `f(slot -> arrays, attrs) -> slot -> arrays`, for outputs whose sizes only values tell; such ops have no lowering.
+        is_grad_of: name of the forward op, for gradient ops.
+        scalars: `f(attributes, inputs by slot) -> [Scalar]` of a pointwise op: how its outputs are computed, in order; Y is broadcast by
+            the attribute `axis` where it has one. None for other ops; an empty list where these attributes ask for more.
+        sparse: slots of a table, of ids and of the output, of an op that takes rows: where its attribute is_sparse is set,
+            the table's gradient is these rows alone.
+        by_rows: with an input Rows, what it does for one of them touches nothing else, so that several threads may share them.
+        spreads: an update whose CPU lowering does it in `Lowering.shares` parts, and adds up the gradients of several devices itself.
+        cut: its CPU lowering, and that of its gradient, are cut into parts that `Lowering.threads` share.
+        parts: how many parts at most, of types as `infer` has them, where that is not a matter of how much there is to do.
+        adds: outputs of a gradient op that it adds to what `X@ADDTO` holds, where that is given.
+        descends: outputs of a gradient op, among `adds`, of which it subtracts `X@RATE` times the gradient, where that is given, too.
+        overwrites: attributes -> why it had better not with these; empty where it may.
+        lod_rule: what the op does with sequences, see `pe_cli.ops.define.lod`; None hands on the LoD of inputs whose rows it keeps.
+        host_slots: input slots that `lod_rule` fills with arrays made from offsets before a step.
+        named_only: inputs of a gradient op that its kernels do not read: their names tell the LoD rule whose sequences count.
+    """
+
+    def __init__(self, name: str, infer: Callable[..., Any] | None, doc: str) -> None:
+        self.name = name
+        self.infer = infer
+        self.doc = doc
+        self.inputs: tuple[Slot, ...] = ()
+        self.outputs: tuple[Slot, ...] = ()
+        self.attrs: dict[str, Attr] = {}
+        self.differentiable: tuple[str, ...] = ()
+        self.inplace: dict[str, str] = {}
+        self.alias: dict[str, str] = {}
+        self.random = False
+        self.kinks: Any = None
+        self.grad_tolerance = 1e-6
+        self.samples: tuple[Sample, ...] = ()
+        self.lowerings: dict[str, Callable[[Any], None]] = {}
+        self.grad_op: OpDef | None = None
+        self.grad_maker: Callable[[Any], list[OpDesc]] | None = None
+        self.is_grad_of: str | None = None
+        self.adds: tuple[str, ...] = ()
+        self.descends: tuple[str, ...] = ()
+        self.overwrites: Callable[[Mapping[str, Any]], str] | None = None
+        self.flops: Callable[..., int] | None = None
+        self.parts: Callable[..., int] | None = None
+        self.module = ""
+        self.layout: Any = None
+        self.reports = False
+        self.scalars: Callable[[Mapping[str, Any], Mapping[str, Sequence[Any]]], list[Scalar]] | None = None
+        self.sparse: tuple[str, ...] = ()
+        self.by_rows = False
+        self.spreads = False
+        self.cut = False
+        self.late: dict[str, str] = {}
+        self.reads_all_devices = ""
+        self.on_host: Callable[..., Any] | None = None
+        self.lod_rule: Callable[[Any], None] | None = None
+        self.host_slots: tuple[str, ...] = ()
+        self.named_only: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def lower(self, kind: str) -> Callable[[Any], Any]:
+        """Register how the op becomes kernel calls on a kind of device (`cpu`, `cuda`)."""
+
+        def keep(fn: Callable[[Any], None]) -> Callable[[Any], None]:
+            assert kind not in self.lowerings, f"{self.name} is lowered for {kind} twice"
+            self.lowerings[kind] = fn
+            return fn
+
+        return keep
+
+    def host(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Register what computes the outputs from arrays, on the host; see `on_host`."""
+        assert not self.lowerings, f"{self.name} is lowered and runs on the host"
+        self.on_host = fn
+        return fn
+
+    def grad(
+        self,
+        *,
+        uses: str = "",
+        alias: Mapping[str, str] | None = None,
+        inplace: Mapping[str, str] | None = None,
+        adds: str = "",
+        descends: str = "",
+    ) -> OpDef:
+        """Declare the gradient op `<name>_grad` and return it, for its lowerings.
+
+        Its inputs are the forward slots in `uses` and the gradient of every forward output (`Out@GRAD`), its outputs the gradients of
+        the differentiable inputs (`X@GRAD`, each absent where nobody needs it), its attributes the forward op's. An output gradient
+        that nothing produced arrives as absent.
+
+        The gradients in `adds` may be added to another: where the input `X@ADDTO` is given, X@GRAD becomes that plus the gradient, with the
+        bits of a sum of the two, and may take over its memory (see `ops.addto`). Of those in `descends`, `X@RATE` times the gradient is
+        subtracted from `X@ADDTO` where both are given, with the bits of sgd: it is a parameter, and X@GRAD is its new value.
+        """
+        assert self.grad_op is None, f"{self.name} has two gradients"
+        made = OpDef(f"{self.name}_grad", None, f"Gradient of {self.name}.")
+        known = {s.name: s for s in (*self.inputs, *self.outputs)}
+        used = [known[name] for name in uses.split()]
+        if self.host_slots:
+            named = [s for s in self.inputs if s not in used and s.name not in self.host_slots]
+            made.named_only = tuple(s.name for s in named)
+            used += [Slot(s.name, True, s.variadic) for s in named]
+        grads = [Slot(grad_name(s.name), True, s.variadic) for s in self.outputs]
+        made.adds = tuple(adds.split())
+        made.descends = tuple(descends.split())
+        assert set(made.descends) <= set(made.adds), f"{self.name}: what descends is added to something, too"
+        further = (*map(added_slot, made.adds), *map(rate_slot, made.descends))
+        made.inputs = (*used, *grads, *(Slot(name, True) for name in further))
+        made.outputs = tuple(Slot(grad_name(n), True, known[n].variadic) for n in self.differentiable)
+        made.attrs = self.attrs
+        made.is_grad_of = self.name
+        made.module = self.module
+        made.layout = self.layout
+        made.alias = dict(alias or {})
+        made.inplace = dict(inplace or {})
+        self.grad_op = made
+        OPS[made.name] = made
+        return made
+
+    def takes_over(self, given: Collection[str]) -> dict[str, str]:
+        """Return output slot -> input slot whose memory it may use, with these input slots: what a gradient is added to comes first."""
+        return {**self.inplace, **{s: added_slot(s) for s in self.adds if added_slot(s) in given}}
+
+    def make_grad(self, fn: Callable[[Any], list[OpDesc]]) -> Callable[[Any], list[OpDesc]]:
+        """Register a gradient made of other ops: `fn(GradRequest) -> [OpDesc]`."""
+        self.grad_maker = fn
+        return fn
+
+    def sequences(self, host_slots: str = "") -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+        """Register what the op does with sequences: `fn(LodRequest)`, for the op and its gradient.
+
+        Args:
+            host_slots: optional input slots that the rule fills; an op that has them already is left alone.
+        """
+
+        def keep(fn: Callable[[Any], None]) -> Callable[[Any], None]:
+            assert self.lod_rule is None, f"{self.name} has two LoD rules"
+            assert self.grad_op is None, f"{self.name}: the gradient needs to know the LoD rule, declare it after that"
+            self.lod_rule, self.host_slots = fn, tuple(host_slots.split())
+            return fn
+
+        return keep
+
+    def count(self, fn: Callable[..., int]) -> Callable[..., int]:
+        """Register floating-point operations of one call: called like `infer`."""
+        self.flops = fn
+        return fn
+
+    def most_parts(self, fn: Callable[..., int]) -> Callable[..., int]:
+        """Register `parts`: called like `infer`."""
+        self.parts = fn
+        return fn
+
+    def check_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all attributes with defaults filled in and numbers converted.
+
+        Raises:
+            PeError: an unknown attribute, a wrong type or a value that is not among the choices.
+        """
+        for name in given:
+            if name not in self.attrs and not name.startswith("op_"):
+                raise PeError(f"op '{self.name}' has no attribute '{name}'", hint=did_you_mean(name, self.attrs))
+        out = {}
+        for name, attr in self.attrs.items():
+            value = given.get(name, attr.default)
+            out[name] = _convert(self.name, name, value, attr)
+        return out
+
+
+def _convert(op_name: str, name: str, value: Any, attr: Attr) -> Any:
+    default = attr.default
+    if isinstance(value, tuple):
+        value = list(value)
+    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    wanted = type(default)
+    if default is not None and (not isinstance(value, wanted) or (wanted is int and isinstance(value, bool))):
+        raise PeError(f"op '{op_name}': attribute {name} must be {wanted.__name__}, got {value!r}")
+    if attr.choices and value not in attr.choices:
+        listed = ", ".join(map(repr, attr.choices))
+        raise PeError(f"op '{op_name}': attribute {name} is {value!r}", hint=f"one of {listed}")
+    return value
+
+
+#: Every op by name, gradients included. Filled by `discover`.
+OPS: dict[str, OpDef] = {}
+
+
+def op(
+    name: str,
+    *,
+    inputs: str = "",
+    outputs: str = "Out",
+    attrs: Mapping[str, Attr] | None = None,
+    differentiable: str | None = None,
+    inplace: Mapping[str, str] | None = None,
+    alias: Mapping[str, str] | None = None,
+    samples: Sequence[Sample] = (),
+    random: bool = False,
+    kinks: Any = None,
+    grad_tolerance: float = 1e-6,
+    layout: Any = None,
+    reports: bool = False,
+    sparse: str = "",
+    by_rows: bool = False,
+    cut: bool = False,
+    late: Mapping[str, str] | None = None,
+    reads_all_devices: str = "",
+) -> Callable[[Callable[..., Any]], OpDef]:
+    """Declare an op by decorating its shape inference.
+
+    The inference is called with one argument per input slot (TensorType; None for an absent optional slot; a list for `X*`) and the
+    attributes as keywords; it returns the output's TensorType, or a tuple with one entry per output slot (a list for `Out*`; None for
+    an output that does not exist). A size of -1 is not known yet. It raises `PeError` without a place.
+
+    Args:
+        differentiable: input slots that gradients flow to; default: every input, when a gradient is declared.
+        inplace: output slot -> input slot of the same type whose memory it may take over (kernels allow out == x).
+        alias: output slot -> input slot: the same bytes under another shape; such an op needs no kernel on any device.
+        layout, late: see `OpDef`.
+        reports: see `OpDef`.
+        sparse: words of `OpDef.sparse`.
+        by_rows, cut, reads_all_devices: see `OpDef`.
+    """
+
+    def make(infer: Callable[..., Any]) -> OpDef:
+        assert name not in OPS, f"op {name} is declared twice"
+        made = OpDef(name, infer, inspect.getdoc(infer) or "")
+        made.inputs, made.outputs = slots(inputs), slots(outputs)
+        made.attrs = dict(attrs or {})
+        names = [s.name for s in made.inputs]
+        made.differentiable = tuple(names if differentiable is None else differentiable.split())
+        made.inplace, made.alias = dict(inplace or {}), dict(alias or {})
+        made.samples, made.random, made.kinks = tuple(samples), random, kinks
+        made.grad_tolerance, made.layout, made.late = grad_tolerance, layout, dict(late or {})
+        made.sparse, made.by_rows, made.cut = tuple(sparse.split()), by_rows, cut
+        made.module, made.reports, made.reads_all_devices = infer.__module__, reports, reads_all_devices
+        OPS[name] = made
+        return made
+
+    return make
+
+
+@dataclass(frozen=True)
+class GradRequest:
+    """What a hand-made gradient gets: the forward op's names, and which gradients are wanted.
+
+    Args:
+        op: the forward op (type, inputs, outputs, attrs).
+        grads: gradient name of every forward output variable that has one.
+        wanted: variables of the forward inputs whose gradient is wanted -> the name to write it to.
+    """
+
+    op: OpDesc
+    grads: Mapping[str, str]
+    wanted: Mapping[str, str]
+
+
+def infer_types(
+    definition: OpDef,
+    inputs: Mapping[str, Sequence[TensorType]],
+    attrs: Mapping[str, Any],
+    forward: Callable[[str], TensorType] | None = None,
+    output_names: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, list[TensorType]]:
+    """Return the types of all outputs, slot -> list.
+
+    Args:
+        inputs: slot -> types of its variables; absent slots may be missing.
+        attrs: complete attributes.
+        forward: for gradient ops: type of the variable that a gradient belongs to.
+        output_names: for gradient ops: slot -> names of the gradients that are wanted.
+
+    Raises:
+        PeError: the inputs do not fit, without a place.
+    """
+    if definition.infer is None:
+        assert forward is not None
+        assert output_names is not None
+        return {slot: [forward(forward_name(n)) for n in names] for slot, names in output_names.items()}
+    args: list[Any] = []
+    for slot in definition.inputs:
+        given = list(inputs.get(slot.name, ()))
+        if not given and not slot.optional and not slot.variadic:
+            raise PeError(f"op '{definition.name}' needs an input {slot.name}")
+        args.append(given if slot.variadic else (given[0] if given else None))
+    result = definition.infer(*args, **attrs)
+    if not isinstance(result, tuple):
+        result = (result,)
+    assert len(result) == len(definition.outputs), f"{definition.name}: inference returned {len(result)} outputs"
+    return {
+        slot.name: [] if got is None else (list(got) if isinstance(got, list) else [got])
+        for slot, got in zip(definition.outputs, result, strict=True)
+    }
+
+
+def discover() -> dict[str, OpDef]:
+    """Import every module of `pe_cli.ops` once and return the catalogue."""
+    package = importlib.import_module("pe_cli.ops")
+    for info in pkgutil.walk_packages(package.__path__, "pe_cli.ops."):
+        importlib.import_module(info.name)
+    return OPS
+
+
+def find(name: str) -> OpDef:
+    """Return an op by name.
+
+    Raises:
+        PeError: there is none, with the closest name as a hint.
+    """
+    catalogue = OPS if name in OPS else discover()
+    if name not in catalogue:
+        known = [n for n, d in catalogue.items() if d.is_grad_of is None]
+        raise PeError(f"there is no op '{name}'", hint=did_you_mean(name, known))
+    return catalogue[name]

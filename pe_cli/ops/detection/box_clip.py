@@ -1,0 +1,79 @@
+"""box_clip: boxes cut to their images."""
+
+from __future__ import annotations
+
+import math
+
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.cuda import deal
+from pe_cli.kernels.lang import Int, Ptr, T, kernel
+from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.registry import Sample, op
+
+
+@kernel
+def cut_boxes(x: Ptr, info: Ptr, out: Ptr, boxes: Int, each: Int):
+    """out = x within [0, size - 1] of the image that `each` boxes in a row belong to."""
+    for b in range(boxes):
+        i = b // each * 3
+        high = T(math.floor(info[i] / info[i + 2] + T(0.5)) - 1)
+        wide = T(math.floor(info[i + 1] / info[i + 2] + T(0.5)) - 1)
+        for k in range(4):
+            v = x[4 * b + k]
+            out[4 * b + k] = max(min(v, high if k & 1 else wide), T(0))
+
+
+def _infos(rng):
+    return [[60.0, 80.0, 2.0], [90.0, 30.0, 1.0]]
+
+
+@op(
+    "box_clip",
+    inputs="Input ImInfo",
+    outputs="Output",
+    differentiable="",
+    inplace={"Output": "Input"},
+    samples=[
+        Sample({"Input": lambda rng: rng.uniform(-9, 99, (2, 3, 4)), "ImInfo": _infos}, name="three boxes an image"),
+        Sample({"Input": lambda rng: rng.uniform(-9, 99, (5, 4)), "ImInfo": lambda rng: [[60.0, 80.0, 1.0]]}, name="one image"),
+    ],
+)
+def box_clip(x: TensorType, info: TensorType) -> TensorType:
+    """Cut boxes to their images.
+
+    Output = min(max(Input, 0), size - 1), size = round(height / scale) or round(width / scale)
+
+    Args:
+        Input: [images, boxes, 4] or, for one image, [boxes, 4]: left, top, right, bottom, in pixels; float32 or float64.
+        ImInfo: [images, 3] element type of Input: height, width and scale of the network's input.
+
+    Returns:
+        Output: type of Input.
+
+    Raises:
+        PeError: types that do not fit; several images, and Input has not a row for each.
+
+    Source:
+        fluid.layers.box_clip.
+    """
+    if len(x.shape) not in (2, 3) or x.shape[-1] != 4 or info.shape[1:] != (3,) or info.dtype != x.dtype:
+        raise PeError(f"box_clip needs boxes [images, boxes, 4] and ImInfo [images, 3], got {x} and {info}")
+    return x
+
+
+@box_clip.lower("cpu")
+def box_clip_cpu(o: Lowering) -> None:
+    """One pass."""
+    x, info = o.input("Input"), o.input("ImInfo")
+    images, boxes = info.shape[0], product(x.shape[:-1])
+    if images != 1 and (len(x.shape) != 3 or x.shape[0] != images):
+        message = f"box_clip: {images} images, and nothing says whose the boxes {list(x.shape)} are"
+        raise PeError(message, hint="give boxes [images, boxes, 4]", code=ExitCode.DATA)
+    if boxes:
+        o.call(cut_boxes, x, info, o.output("Output"), boxes, boxes // images)
+
+
+deal(cut_boxes)
+also_on_cuda(box_clip)

@@ -1,0 +1,1 @@
+"""Ops that stand for several; passes put them there."""

@@ -1,0 +1,259 @@
+"""fused_batch_norm_act and fused_bn_add_activation: batch_norm, the sum with another image, and relu, in batch_norm's own passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.kernels.channel_norm import gradient_first, gradient_last, gradient_sums_first, sums_of_channels
+from pe_cli.kernels.channel_norm_act import (
+    add_relu_sums_last,
+    normalise_add_relu_first,
+    normalise_add_relu_last,
+    normalise_relu_first,
+    normalise_relu_last,
+    relu_back_first,
+    relu_gradient_last,
+    relu_sums_last,
+)
+from pe_cli.ops.define.axes import same_sizes
+from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.math.activation import relu
+from pe_cli.ops.nn.batch_norm import ATTRS as PLAIN_ATTRS
+from pe_cli.ops.nn.batch_norm import batch_norm, columns_of, fold, output_or_scratch, rows_of, sizes_of, statistics
+
+ATTRS = {**PLAIN_ATTRS, "act_type": Attr("relu", "activation after it", ("relu",))}
+
+
+def _sample(name: str, *shape: int, add: bool = False, **attrs: object) -> Sample:
+    channels = shape[-1] if attrs.get("data_layout") == "NHWC" else shape[1]
+    each = dict.fromkeys(("Scale", "Bias", "Mean"), (channels,))
+    inputs = {
+        "X": shape,
+        **({"Z": shape} if add else {}),
+        **each,
+        "Variance": lambda rng: rng.uniform(0.5, 2.0, channels),
+    }
+    return Sample(inputs, attrs, name)
+
+
+def _samples(add: bool) -> list[Sample]:
+    return [
+        _sample("channels first", 2, 3, 4, 5, add=add),
+        _sample("channels last", 2, 4, 5, 3, add=add, data_layout="NHWC"),
+        _sample("a matrix", 7, 3, add=add),
+        _sample("more rows than one piece", 300, 3, add=add),
+        _sample("an odd number of rows", 5, 7, 9, 3, add=add, data_layout="NHWC"),
+        _sample("inference, channels first", 2, 3, 4, 5, add=add, is_test=True),
+        _sample("inference, channels last", 2, 4, 5, 3, add=add, data_layout="NHWC", is_test=True),
+        _sample("running statistics in training", 5, 3, add=add, use_global_stats=True),
+        _sample("one channel", 3, 1, 2, 2, add=add),
+        _sample("empty batch", 0, 3, 2, 2, add=add),
+    ]
+
+
+def _away_from_zero(arrays: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """Give every channel a bias that keeps all values on one side of relu's kink, half of the channels on each."""
+    found = {slot: [np.array(a) for a in given] for slot, given in arrays.items()}
+    channels = found["Bias"][0].shape[0]
+    found["Bias"] = [np.where(np.arange(channels) % 2 == 0, 20.0, -20.0)]
+    found["Scale"] = [np.clip(found["Scale"][0], -1.5, 1.5)]
+    return found
+
+
+_DOC = """{title}
+
+Y = max({formula}, 0), with batch_norm's mean m and variance v of X: the batch's in training, the running ones with is_test or
+use_global_stats. The gradient at 0 is 0. Values and gradients are those of the separate ops.
+
+Args:
+    X: [batch, channels, ...] or, with NHWC, [batch, ..., channels]; 2 to 5 axes, float32 or float64.{other}
+    Scale, Bias, Mean, Variance: [channels] element type of X.
+    Moments: as for batch_norm.
+    momentum, epsilon, is_test, data_layout, use_global_stats: as for batch_norm.
+    act_type: relu.
+
+Returns:
+    Y: type of X.
+    MeanOut, VarianceOut, SavedMean, SavedVariance: as for batch_norm.
+
+Raises:
+    PeError: as for batch_norm{raises}.
+
+Source:
+    {source}
+"""
+
+
+# --- batch_norm + relu ------------------------------------------------------------------------------------------------
+
+
+def _infer_act(
+    x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, variance: TensorType,
+    moments: TensorType | None = None, **attrs: Any,
+) -> Any:  # fmt: skip
+    del attrs["act_type"]
+    assert batch_norm.infer is not None
+    return batch_norm.infer(x, scale, bias, mean, variance, moments, **attrs)
+
+
+_infer_act.__doc__ = _DOC.format(
+    title="Normalise every channel and cut negative numbers off.",
+    formula="Scale (X - m) / sqrt(v + epsilon) + Bias",
+    other="",
+    raises="",
+    source="fluid's operator fused_batch_norm_act, made by fuse_bn_act_ops.",
+)
+fused_batch_norm_act = op(
+    "fused_batch_norm_act",
+    cut=True,
+    inputs="X Scale Bias Mean Variance Moments?",
+    outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
+    attrs=ATTRS,
+    differentiable="X Scale Bias",
+    layout={"attr": "data_layout", "slots": ("X", "Y")},
+    samples=_samples(add=False),
+    kinks=_away_from_zero,
+)(_infer_act)
+
+
+@fused_batch_norm_act.lower("cpu")
+def fused_batch_norm_act_cpu(o: Lowering) -> None:
+    """Statistics, then values with relu."""
+    x, y, scale, bias = o.input("X"), o.output("Y"), o.input("Scale"), o.input("Bias")
+    saved, inverse = statistics(o, x)
+    n, channels, size = sizes_of(o, x)
+    if size == 1:
+        _, width = fold(n, channels)
+        for part, rows, (from_x, to_y) in rows_of(o, x, width, y):
+            table = o.scratch(4 * width, x.dtype)
+            o.call(normalise_relu_last, from_x, saved, inverse, scale, bias, to_y, table, rows, width, channels, part=part)
+    else:
+        o.call(normalise_relu_first, x, saved, inverse, scale, bias, y, n, channels, size)
+
+
+@fused_batch_norm_act.grad(uses="X Scale Bias SavedMean SavedVariance", inplace={"X@GRAD": "Y@GRAD"}).lower("cpu")
+def fused_batch_norm_act_grad_cpu(o: Lowering) -> None:
+    """Sums and X' as for batch_norm; where relu cut is computed again from X, which is read anyway."""
+    x, scale, bias, g = o.input("X"), o.input("Scale"), o.input("Bias"), o.input("Y@GRAD")
+    saved, inverse = o.input("SavedMean"), o.input("SavedVariance")
+    n, channels, size = sizes_of(o, x)
+    each = (saved, inverse, scale, bias)
+    sums = (output_or_scratch(o, "Scale@GRAD", scale), output_or_scratch(o, "Bias@GRAD", scale))
+    if size > 1:
+        cut = o.output("X@GRAD") if o.has("X@GRAD") else o.scratch(x.size, x.dtype)
+        o.call(relu_back_first, x, g, *each, cut, n, channels, size)
+        _back_first(o, x, cut, sums, (n, channels, size))
+        return
+    rows, width = fold(n, channels)
+    if _needs_sums(o):
+        scratch = o.scratch(2 * width, "float64"), o.scratch(3 * width, x.dtype), o.scratch(2 * width, x.dtype)
+        for part, low, high in columns_of(o, x, width):
+            o.call(relu_sums_last, x, g, *each, *scratch, rows, width, low, high, channels, part=part)
+        o.call(sums_of_channels, scratch[0], inverse, *sums, width, channels)
+    if o.has("X@GRAD"):
+        for part, some, (from_x, from_g, to_dx) in rows_of(o, x, width, g, o.output("X@GRAD")):
+            own = (to_dx, o.scratch(6 * width, x.dtype), some, width, channels, n * _batch(o))
+            o.call(relu_gradient_last, from_x, from_g, *each, *sums, *own, part=part)
+
+
+def _batch(o: Lowering) -> int:
+    """Return 1 where the statistics depend on X, else 0."""
+    return int(not (o.attrs["is_test"] or o.attrs["use_global_stats"]))
+
+
+def _needs_sums(o: Lowering) -> bool:
+    return bool(_batch(o)) or o.has("Scale@GRAD") or o.has("Bias@GRAD")
+
+
+def _back_first(o: Lowering, x: Buffer, g: Buffer, sums: tuple[Buffer, Buffer], sizes: tuple[int, int, int]) -> None:
+    """Append batch_norm's own gradient with the channels first; g is what relu let through."""
+    scale, saved, inverse = o.input("Scale"), o.input("SavedMean"), o.input("SavedVariance")
+    if _needs_sums(o):
+        o.call(gradient_sums_first, x, g, saved, inverse, *sums, *sizes)
+    if o.has("X@GRAD"):
+        o.call(gradient_first, x, g, saved, inverse, scale, *sums, o.output("X@GRAD"), *sizes, _batch(o))
+
+
+# --- batch_norm + sum + relu ------------------------------------------------------------------------------------------
+
+
+def _infer_add(
+    x: TensorType,
+    z: TensorType,
+    scale: TensorType,
+    bias: TensorType,
+    mean: TensorType,
+    variance: TensorType,
+    moments: TensorType | None = None,
+    **attrs: Any,
+) -> Any:
+    if z.dtype != x.dtype or not same_sizes(z.shape, x.shape):
+        raise PeError(f"fused_bn_add_activation needs X and Z of one type, X is {x} and Z is {z}")
+    return _infer_act(x, scale, bias, mean, variance, moments, **attrs)
+
+
+_infer_add.__doc__ = _DOC.format(
+    title="Normalise every channel, add another tensor and cut negative numbers off.",
+    formula="Scale (X - m) / sqrt(v + epsilon) + Bias + Z",
+    other="\n    Z: type of X.",
+    raises=", or Z is not of X's type",
+    source="fluid's operator fused_bn_add_activation, made by fuse_bn_add_act_ops.",
+)
+fused_bn_add_activation = op(
+    "fused_bn_add_activation",
+    cut=True,
+    inputs="X Z Scale Bias Mean Variance Moments?",
+    outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
+    attrs=ATTRS,
+    differentiable="X Z Scale Bias",
+    inplace={"Y": "Z"},
+    layout={"attr": "data_layout", "slots": ("X", "Z", "Y")},
+    samples=_samples(add=True),
+    kinks=_away_from_zero,
+)(_infer_add)
+
+
+@fused_bn_add_activation.lower("cpu")
+def fused_bn_add_activation_cpu(o: Lowering) -> None:
+    """Statistics, then values with the sum and relu."""
+    x, z, y, scale, bias = o.input("X"), o.input("Z"), o.output("Y"), o.input("Scale"), o.input("Bias")
+    saved, inverse = statistics(o, x)
+    n, channels, size = sizes_of(o, x)
+    if size == 1:
+        _, width = fold(n, channels)
+        for part, rows, (from_x, from_z, to_y) in rows_of(o, x, width, z, y):
+            own = (to_y, o.scratch(4 * width, x.dtype), rows, width, channels)
+            o.call(normalise_add_relu_last, from_x, from_z, saved, inverse, scale, bias, *own, part=part)
+    else:
+        row = o.scratch(size, x.dtype)
+        o.call(normalise_add_relu_first, x, z, saved, inverse, scale, bias, y, row, n, channels, size)
+
+
+@fused_bn_add_activation.grad(uses="X Y Scale SavedMean SavedVariance", inplace={"Z@GRAD": "Y@GRAD"}).lower("cpu")
+def fused_bn_add_activation_grad_cpu(o: Lowering) -> None:
+    """Z' is what relu lets through; the sums for Scale and Bias come in the same pass, X' in a second one."""
+    x, y, scale, g = o.input("X"), o.input("Y"), o.input("Scale"), o.input("Y@GRAD")
+    saved, inverse = o.input("SavedMean"), o.input("SavedVariance")
+    n, channels, size = sizes_of(o, x)
+    cut = output_or_scratch(o, "Z@GRAD", x)
+    sums = (output_or_scratch(o, "Scale@GRAD", scale), output_or_scratch(o, "Bias@GRAD", scale))
+    assert relu.back_kernel is not None
+    if size > 1:
+        o.call(relu.back_kernel, g, y, cut, x.size)
+        _back_first(o, x, cut, sums, (n, channels, size))
+        return
+    rows, width = fold(n, channels)
+    doubles, table = o.scratch(2 * width, "float64"), o.scratch(3 * width, x.dtype)
+    for part, low, high in columns_of(o, x, width):
+        o.call(add_relu_sums_last, x, y, g, saved, cut, doubles, table, rows, width, low, high, channels, part=part)
+    o.call(sums_of_channels, doubles, inverse, *sums, width, channels)
+    if o.has("X@GRAD"):
+        for part, some, (from_x, from_cut, to_dx) in rows_of(o, x, width, cut, o.output("X@GRAD")):
+            own = (to_dx, o.scratch(5 * width, x.dtype), some, width, channels, n * _batch(o))
+            o.call(gradient_last, from_x, from_cut, saved, inverse, scale, *sums, *own, part=part)

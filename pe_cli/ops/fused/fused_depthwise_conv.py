@@ -1,0 +1,183 @@
+"""fused_relu_depthwise_conv2d: a depthwise convolution of images whose negative numbers count as 0, image by image in cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.types import TensorType
+from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
+from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, T, helper, kernel, pointer
+from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio
+from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.define.registry import Sample, op
+from pe_cli.ops.math.activation import relu
+from pe_cli.ops.nn.conv import ATTRS, IMAGES, depthwise_conv2d
+from pe_cli.ops.nn.conv_images import Images
+from pe_cli.ops.nn.conv_kernels import backward_data, backward_weight, forward, geometry_of
+
+
+@helper
+def _cut(x, out, n):
+    """Write out = relu(x); addresses."""
+    source = pointer(x)
+    target = pointer(out)
+    for i in range(n):
+        target[i] = T(0) if source[i] <= T(0) else source[i]
+
+
+@kernel
+def relu_forward(x: Addr, w: Addr, y: Addr, filters: Addr, image: Addr, g: PtrI64, n: Int):
+    """y = convolution of relu(x) with w; filters and image are scratch for one of each."""
+    oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
+    size = g[0] * g[1] * g[2]
+    for i in range(n):
+        _cut(x + SIZE * i * size, image, size)
+        depthwise_forward(image, filters, y + SIZE * i * g[3] * g[4] * g[5], 1, geometry_of(g))
+
+
+@kernel
+def relu_backward_data(x: Addr, dy: Addr, w: Addr, dx: Addr, filters: Addr, g: PtrI64, n: Int):
+    """dx = gradient of the images, 0 where relu cut."""
+    oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
+    size = g[0] * g[1] * g[2]
+    for i in range(n):
+        depthwise_backward_data(dy + SIZE * i * g[3] * g[4] * g[5], filters, dx + SIZE * i * size, 1, geometry_of(g))
+        source = pointer(x + SIZE * i * size)
+        target = pointer(dx + SIZE * i * size)
+        for k in range(size):
+            target[k] = target[k] if source[k] > T(0) else T(0)
+
+
+@kernel
+def relu_backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, image: Addr, g: PtrI64, n: Int):
+    """dw = gradient of the filters over relu(x)."""
+    size = g[0] * g[1] * g[2]
+    depthwise_backward_weight(image, dy, filters, 0, 0, g[6], 0, geometry_of(g))  # of no images: zeros
+    for i in range(n):
+        _cut(x + SIZE * i * size, image, size)
+        depthwise_backward_weight(image, dy + SIZE * i * g[3] * g[4] * g[5], filters, 1, 0, g[6], 1, geometry_of(g))
+    hwio_to_oihw(filters, dw, g[5], 1, g[6], g[7], 0, g[6])
+
+
+def _away_from_zero(arrays: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    x = np.array(arrays["Input"][0])
+    return {**arrays, "Input": [np.where(np.abs(x) < 1e-2, 0.1, x)]}
+
+
+@op(
+    "fused_relu_depthwise_conv2d",
+    inputs="Input Filter",
+    outputs="Output",
+    attrs=ATTRS,
+    layout=IMAGES,
+    kinks=_away_from_zero,
+    samples=[
+        Sample(
+            {"Input": (2, 3, 5, 5), "Filter": (6, 1, 3, 3)}, {"groups": 3, "paddings": [1, 1]}, "two filters a channel"
+        ),
+        Sample(
+            {"Input": (2, 6, 5, 4), "Filter": (4, 1, 3, 3)},
+            {"groups": 4, "paddings": [1, 1], "strides": [2, 2], "data_format": "NHWC"},
+            "channels last, stride two",
+        ),
+        Sample({"Input": (1, 1, 3, 3), "Filter": (2, 1, 2, 2)}, name="one channel"),
+        Sample({"Input": (0, 2, 3, 3), "Filter": (2, 1, 3, 3)}, {"groups": 2}, "empty batch"),
+    ],
+)
+def fused_relu_depthwise_conv2d(x: TensorType, w: TensorType, **attrs: object) -> TensorType:
+    """Convolve each channel of max(Input, 0) with its own filters.
+
+    Output = depthwise_conv2d(max(Input, 0), Filter); the gradient at 0 is 0. Values and gradients are those of the separate ops.
+
+    Args:
+        Input: as for depthwise_conv2d; before relu.
+        Filter: as for depthwise_conv2d.
+
+    Returns:
+        Output: as for depthwise_conv2d.
+
+    Raises:
+        PeError: as for depthwise_conv2d.
+
+    Source:
+        fluid's attribute fuse_relu_before_depthwise_conv, set by fuse_relu_depthwise_conv.
+    """
+    assert depthwise_conv2d.infer is not None
+    return depthwise_conv2d.infer(x, w, **attrs)  # type: ignore[no-any-return]
+
+
+@fused_relu_depthwise_conv2d.lower("cpu")
+def fused_relu_depthwise_conv2d_cpu(o: Lowering) -> None:
+    """relu of an image into scratch that stays in cache, then its convolution."""
+    x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
+    images = Images(o, x, w, y)
+    source, target = images.inward(x), images.target(y)
+    image = o.scratch(x.size // max(1, images.n), x.dtype)
+    o.call(relu_forward, source, w, target, images.filter_scratch(w), image, images.whole, images.n)
+    images.outward(target, y)
+
+
+gradient = fused_relu_depthwise_conv2d.grad(uses="Input Filter")
+
+
+@gradient.lower("cpu")
+def fused_relu_depthwise_conv2d_grad_cpu(o: Lowering) -> None:
+    """As for depthwise_conv2d, with relu's part done image by image."""
+    x, w, dy = o.input("Input"), o.input("Filter"), o.input("Output@GRAD")
+    images = Images(o, x, w, dy)
+    upstream, source = images.inward(dy), images.inward(x)
+    if o.has("Filter@GRAD"):
+        image = o.scratch(x.size // max(1, images.n), x.dtype)
+        filters = images.filter_scratch(w)
+        o.call(
+            relu_backward_weight, source, upstream, o.output("Filter@GRAD"), filters, image, images.whole, images.n
+        )
+    if o.has("Input@GRAD"):
+        dx = o.output("Input@GRAD")
+        target = images.target(dx)
+        o.call(relu_backward_data, source, upstream, w, target, images.filter_scratch(w), images.whole, images.n)
+        images.outward(target, dx)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+def _cut_whole(o: Lowering, x: Buffer) -> Buffer:
+    """Append relu of all images into scratch."""
+    made = o.scratch(x.size, x.dtype)
+    if x.size:
+        o.call(relu.kernel, x, made, x.size)
+    return made
+
+
+@fused_relu_depthwise_conv2d.lower("cuda")
+def fused_relu_depthwise_conv2d_cuda(o: Lowering) -> None:
+    """As the separate ops."""
+    x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
+    images = Images(o, x, w, y)
+    source, target = images.inward(x), images.target(y)
+    o.call(forward, _cut_whole(o, source), w, target, images.filter_scratch(w), images.whole, images.n)
+    images.outward(target, y)
+
+
+@gradient.lower("cuda")
+def fused_relu_depthwise_conv2d_grad_cuda(o: Lowering) -> None:
+    """As the separate ops."""
+    x, w, dy = o.input("Input"), o.input("Filter"), o.input("Output@GRAD")
+    images = Images(o, x, w, dy)
+    upstream, source = images.inward(dy), images.inward(x)
+    if o.has("Filter@GRAD"):
+        dw, filters = o.output("Filter@GRAD"), images.filter_scratch(w)
+        o.call(backward_weight, _cut_whole(o, source), upstream, dw, filters, images.whole, images.n, 0, w.shape[2])
+    if o.has("Input@GRAD"):
+        dx = o.output("Input@GRAD")
+        target = images.target(dx)
+        scratch = (images.filter_scratch(w), o.scratch(1, w.dtype))
+        o.call(backward_data, upstream, w, target, *scratch, images.whole, images.n, 0)
+        assert relu.back_kernel is not None
+        if x.size:
+            o.call(relu.back_kernel, target, source, target, x.size)
+        images.outward(target, dx)

@@ -1,0 +1,298 @@
+"""fused_gemm_epilogue and conv2d_fusion: a bias and relu are applied to a product or convolution while its result is in cache."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.kernels.conv import conv_forward
+from pe_cli.kernels.gemm import add_bias, gemm_bias, gemm_scratch
+from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, address, helper, kernel
+from pe_cli.kernels.transpose import oihw_to_hwio
+from pe_cli.kernels.winograd import winograd_images
+from pe_cli.ops.define.areas import areas
+from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
+from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
+from pe_cli.ops.math.activation import relu
+from pe_cli.ops.math.broadcast import WIDE, call_binary
+from pe_cli.ops.math.elementwise import ADD
+from pe_cli.ops.math.mul import mul
+from pe_cli.ops.nn.conv import ATTRS as CONV_ATTRS
+from pe_cli.ops.nn.conv import IMAGES, conv2d
+from pe_cli.ops.nn.conv_images import Images
+from pe_cli.ops.nn.conv_kernels import filters_in_order, geometry_of
+
+#: Bytes of images that are convolved before their bias is added: they stay in L2.
+BLOCK = 128 * 1024
+ACTIVATION = {"activation": Attr("none", "applied to the sum", ("none", "relu"))}
+
+
+@kernel
+def product_bias(m: Int, n: Int, k: Int, a: Ptr, b: Ptr, bias: Ptr, c: Ptr, ld: Int, cut: Int, scratch: Ptr):
+    """C = A B + bias, cut off below 0 where asked; ld elements lie between the rows of B and of C."""
+    gemm_bias(0, 0, m, n, k, address(a), k, address(b), ld, 0, address(c), ld, address(scratch), address(bias), cut)
+
+
+@helper
+def _repeat(bias, row, width, channels):
+    """Fill a row of width with the biases again and again."""
+    for i in range(width):
+        row[i] = bias[i % channels]
+
+
+@helper
+def _add_row(y, pixels, g, row, width, cut):
+    """Add a row of width again and again to pixels, or where they have other channels too its beginning to each; addresses."""
+    if g[15] > g[5]:
+        add_bias(y, g[15], pixels, g[5], row, cut)
+        return
+    size = pixels * g[5]
+    add_bias(y, width, size // width, width, row, cut)
+    rest = size % width
+    add_bias(y + SIZE * (size - rest), rest, 1, rest, row, cut)
+
+
+@kernel
+def convolution_bias(
+    x: Addr, w: Addr, bias: Ptr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
+):
+    """y = convolution of x with w, plus a bias a channel, cut off below 0 where asked; block images at a time.
+
+    row is scratch for the biases again and again, width of them: loops over a few channels would be all ends and no middle.
+    """
+    _repeat(bias, row, width, g[5])
+    per = g[2] // g[14]
+    oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
+    pixels = g[3] * g[4]
+    for first in range(0, n, block):
+        last = min(n, first + block)
+        conv_forward(x, filters, y, first, last, geometry_of(g), g[15], filters + SIZE * g[5] * per * g[6] * g[7])
+        _add_row(y + SIZE * first * pixels * g[15], (last - first) * pixels, g, address(row), width, cut)
+
+
+@kernel
+def winograd_bias(
+    x: Addr, w: Addr, bias: Ptr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
+):
+    """Do `convolution_bias` where `winograd.suits`."""
+    _repeat(bias, row, width, g[5])
+    u, scratch = filters_in_order(w, filters, g)
+    from_x, pixels = g[0] * g[1] * g[2], g[3] * g[4]
+    for first in range(0, n, block):
+        many = min(n - first, block)
+        begin = y + SIZE * first * pixels * g[15]
+        winograd_images(
+            x + SIZE * first * from_x, u, begin, many, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, g[15], scratch
+        )
+        _add_row(begin, many * pixels, g, address(row), width, cut)
+
+
+@kernel
+def pointwise_bias(
+    x: Addr, w: Addr, bias: Addr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
+):
+    """Do `convolution_bias` for a 1x1 convolution of whole images."""
+    gemm_bias(0, 1, n * g[0] * g[1], g[5], g[2], x, g[2], w, g[2], 0, y, g[15], filters, bias, cut)
+
+
+def _biased(kind: OpDef, out: TensorType, bias: TensorType, channels: int) -> TensorType:
+    if bias.shape != (channels,) or bias.dtype != out.dtype:
+        raise PeError(f"{kind.name} with a bias: Bias is {bias}, it must be {out.with_shape(channels)}")
+    return out
+
+
+# --- mul --------------------------------------------------------------------------------------------------------------
+
+
+@op(
+    "fused_gemm_epilogue",
+    cut=True,
+    inputs="X Y Bias",
+    attrs={**mul.attrs, **ACTIVATION},
+    differentiable="",
+    samples=[
+        Sample({"X": (3, 4), "Y": (4, 5), "Bias": (5,)}, name="a sum"),
+        Sample(
+            {"X": (200, 33), "Y": (33, 70), "Bias": (70,)}, {"activation": "relu"}, "more rows than one block, relu"
+        ),
+        Sample({"X": (5, 40), "Y": (40, 300), "Bias": (300,)}, {"activation": "relu"}, "several blocks, relu"),
+        Sample({"X": (2, 3, 4), "Y": (12, 2), "Bias": (2,)}, {"activation": "relu"}, "an image, few columns, relu"),
+        Sample({"X": (1, 1), "Y": (1, 1), "Bias": (1,)}, name="one element"),
+        Sample({"X": (0, 4), "Y": (4, 5), "Bias": (5,)}, name="empty batch"),
+    ],
+)
+def fused_gemm_epilogue(
+    x: TensorType, y: TensorType, bias: TensorType, *, x_num_col_dims: int, y_num_col_dims: int, activation: str
+) -> TensorType:
+    """Multiply two tensors as matrices, add a bias to every row, and cut negative numbers off.
+
+    Out = activation(mul(X, Y) + Bias). Values are those of the separate ops.
+
+    Args:
+        X, Y, x_num_col_dims, y_num_col_dims: as for mul; Y has one axis of columns.
+        Bias: [columns], dtype of X.
+        activation: none or relu.
+
+    Returns:
+        Out: as for mul.
+
+    Raises:
+        PeError: as for mul, or Bias has another type.
+
+    Source:
+        fluid's operator fused_gemm_epilogue, made by fuse_gemm_epilogue.
+    """
+    del activation
+    assert mul.infer is not None
+    out: TensorType = mul.infer(x, y, x_num_col_dims=x_num_col_dims, y_num_col_dims=y_num_col_dims)
+    return _biased(mul, out, bias, y.shape[-1])
+
+
+@fused_gemm_epilogue.lower("cpu")
+def fused_gemm_epilogue_cpu(o: Lowering) -> None:
+    """A call a part; blocks of the product are finished while they are in cache."""
+    x, y, out = o.input("X"), o.input("Y"), o.output("Out")
+    m = math.prod(x.shape[: o.attrs["x_num_col_dims"]])
+    n = y.shape[-1]
+    k = y.size // n if n else 0
+    parts = areas(m, n, k, o.threads) if out.size else []
+    for number, area in enumerate(parts):
+        (top, bottom), (begin, end) = area.rows, area.columns
+        o.call(
+            product_bias, bottom - top, end - begin, k, Offset(x, top * k), Offset(y, begin), Offset(o.input("Bias"), begin),
+            Offset(out, top * n + begin), n, int(o.attrs["activation"] == "relu"),
+            o.scratch(gemm_scratch(end - begin, k), out.dtype), part=number if len(parts) > 1 else None,
+        )  # fmt: skip
+
+
+@fused_gemm_epilogue.count
+def fused_gemm_flops(x: TensorType, y: TensorType, bias: TensorType, *, activation: str, **attrs: Any) -> int:
+    """Those of the product."""
+    del bias, activation
+    assert mul.flops is not None
+    return mul.flops(x, y, **attrs)
+
+
+# --- conv2d -----------------------------------------------------------------------------------------------------------
+
+
+@op(
+    "conv2d_fusion",
+    cut=True,
+    inputs="Input Filter Bias",
+    outputs="Output",
+    attrs={**CONV_ATTRS, **ACTIVATION},
+    layout=IMAGES,
+    differentiable="",
+    samples=[
+        Sample({"Input": (2, 3, 6, 5), "Filter": (4, 3, 3, 3), "Bias": (4,)}, name="three by three"),
+        Sample(
+            {"Input": (5, 30, 30, 3), "Filter": (20, 3, 5, 5), "Bias": (20,)},
+            {"data_format": "NHWC", "activation": "relu"},
+            "channels last, several blocks, relu",
+        ),
+        Sample(
+            {"Input": (2, 7, 5, 4), "Filter": (6, 2, 3, 3), "Bias": (6,)},
+            {"data_format": "NHWC", "activation": "relu", "groups": 2, "strides": [2, 2], "paddings": [1, 1]},
+            "two groups with holes, relu",
+        ),
+        Sample(
+            {"Input": (2, 7, 5, 4), "Filter": (8, 1, 3, 3), "Bias": (8,)},
+            {"data_format": "NHWC", "activation": "relu", "groups": 4, "paddings": [1, 1]},
+            "depthwise, relu",
+        ),
+        Sample(
+            {"Input": (9, 9, 8, 32), "Filter": (33, 32, 3, 3), "Bias": (33,)},
+            {"data_format": "NHWC", "activation": "relu", "paddings": [1, 1]},
+            "by Winograd's way, relu",
+        ),
+        Sample({"Input": (0, 3, 5, 5), "Filter": (2, 3, 3, 3), "Bias": (2,)}, name="empty batch"),
+    ],
+)
+def conv2d_fusion(x: TensorType, w: TensorType, bias: TensorType, *, activation: str, **attrs: Any) -> TensorType:
+    """Convolve images with filters, add a bias to every channel, and cut negative numbers off.
+
+    Output = activation(conv2d(Input, Filter) + Bias). Values are those of the separate ops.
+
+    Args:
+        Input, Filter, strides, paddings, dilations, groups, data_format: as for conv2d.
+        Bias: [filters], dtype of Input.
+        activation: none or relu.
+
+    Returns:
+        Output: as for conv2d.
+
+    Raises:
+        PeError: as for conv2d, or Bias has another type.
+
+    Source:
+        fluid's operator conv2d_fusion, made by fuse_gemm_epilogue.
+    """
+    del activation
+    assert conv2d.infer is not None
+    out: TensorType = conv2d.infer(x, w, **attrs)
+    return _biased(conv2d, out, bias, w.shape[0])
+
+
+@conv2d_fusion.lower("cpu")
+def conv2d_fusion_cpu(o: Lowering) -> None:
+    """A call a part; images are finished some at a time, while they are in cache. Depthwise: the separate calls."""
+    x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
+    images = Images(o, x, w, y)
+    if images.depthwise:
+        _separately(o, "cpu")
+        return
+    source, target = images.source(x), images.target(y)
+    cut = int(o.attrs["activation"] == "relu")
+    each = max(1, y.type.nbytes // max(images.n, 1))
+    width = max(1, WIDE // w.shape[0]) * w.shape[0]
+    chosen = images.kernel(convolution_bias, convolution_bias, pointwise_bias, winograd_bias)
+    for piece in images.pieces():
+        filters, row = images.filter_scratch(w), o.scratch(width, w.dtype)
+        # packed filters and 1x1 convolutions pass over all images at once
+        whole = not images.winograd and (filters.size > w.size or w.shape[2] * w.shape[3] == 1)
+        block = max(1, piece.images if whole else BLOCK // each)
+        at_x, at_w, at_y = Offset(source, piece.x), Offset(w, piece.w), Offset(target, piece.y)
+        o.call(
+            chosen, at_x, at_w, Offset(o.input("Bias"), piece.channel), at_y, filters, row, width, piece.geometry, piece.images, block, cut,
+            part=piece.number,
+        )  # fmt: skip
+    images.outward(target, y)
+
+
+@conv2d_fusion.count
+def conv2d_fusion_flops(x: TensorType, w: TensorType, bias: TensorType, *, activation: str, **attrs: Any) -> int:
+    """Those of the convolution."""
+    del bias, activation
+    assert conv2d.flops is not None
+    return conv2d.flops(x, w, **attrs)
+
+
+# --- separate calls ---------------------------------------------------------------------------------------------------
+
+
+def _then(o: Lowering, out: Buffer, axis: int) -> None:
+    """Append the separate calls of the bias and relu."""
+    call_binary(o, ADD, out, o.input("Bias"), out, axis)
+    if out.size and o.attrs["activation"] == "relu":
+        o.call(relu.kernel, out, out, out.size)
+
+
+def _separately(o: Lowering, kind: str) -> None:
+    conv2d.lowerings[kind](o)
+    _then(o, o.output("Output"), -1 if o.attrs["data_format"] == "NHWC" else 1)
+
+
+@fused_gemm_epilogue.lower("cuda")
+def fused_gemm_epilogue_cuda(o: Lowering) -> None:
+    """The separate calls."""
+    mul.lowerings["cuda"](o)
+    _then(o, o.output("Out"), -1)
+
+
+@conv2d_fusion.lower("cuda")
+def conv2d_fusion_cuda(o: Lowering) -> None:
+    """The separate calls."""
+    _separately(o, "cuda")

@@ -1,0 +1,1 @@
+"""Ops on numbers: activations, arithmetic, comparisons, products, reductions."""

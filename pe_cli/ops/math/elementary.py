@@ -1,0 +1,282 @@
+"""Elementary functions of one number: exp, log, roots, powers, sine and cosine, absolute value and sign."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pe_cli.kernels.lang import T
+from pe_cli.kernels.vecmath import exp, log, rsqrt, square_root
+from pe_cli.ops.define.registry import Attr, Sample
+from pe_cli.ops.math.pointwise import away_from, pointwise, shapes
+
+
+def _positive(rng: Any, shape: tuple[int, ...]) -> Any:
+    return rng.uniform(0.3, 3.0, shape)
+
+
+def _away_from_zero(rng: Any, shape: tuple[int, ...]) -> Any:
+    return rng.uniform(0.3, 3.0, shape) * rng.choice([-1.0, 1.0], shape)
+
+
+@pointwise("exp", uses="Out")
+def exp_op(x):
+    """Raise e to a power.
+
+    Out = e^X
+
+    Args:
+        X: any shape, float32 or float64.
+
+    Returns:
+        Out: type of X.
+
+    Source:
+        fluid.layers.exp.
+    """
+    return exp(x)
+
+
+@exp_op.back
+def exp_back(g, out):
+    return g * out
+
+
+@pointwise("log", samples=shapes(_positive))
+def log_op(x):
+    """Natural logarithm.
+
+    Out = ln X; NaN below 0, minus infinity at 0.
+
+    Args:
+        X: any shape, float32 or float64.
+
+    Returns:
+        Out: type of X.
+
+    Source:
+        fluid.layers.log.
+    """
+    return log(x)
+
+
+@log_op.back
+def log_back(g, x):
+    return g / x
+
+
+@pointwise("sqrt", uses="Out", samples=shapes(_positive))
+def sqrt_op(x):
+    """Square root.
+
+    Out = X^(1/2); NaN below 0.
+
+    Args:
+        X: any shape, float32 or float64.
+
+    Returns:
+        Out: type of X.
+
+    Source:
+        fluid.layers.sqrt.
+    """
+    return square_root(x)
+
+
+@sqrt_op.back
+def sqrt_back(g, out):
+    return T(0.5) * g / out
+
+
+@pointwise("rsqrt", uses="Out", samples=shapes(_positive))
+def rsqrt_op(x):
+    """One over the square root.
+
+    Out = X^(-1/2); NaN below 0.
+
+    Args:
+        X: any shape, float32 or float64.
+
+    Returns:
+        Out: type of X.
+
+    Source:
+        fluid.layers.rsqrt.
+    """
+    return rsqrt(x)
+
+
+@rsqrt_op.back
+def rsqrt_back(g, out):
+    return T(-0.5) * g * out * out * out
+
+
+@pointwise("square", integers=True)
+def square(x):
+    """Multiply by itself.
+
+    Out = X^2
+
+    Args:
+        X: any shape, float32, float64, int32 or int64.
+
+    Returns:
+        Out: type of X.
+
+    Source:
+        fluid.layers.square.
+    """
+    return x * x
+
+
+@square.back
+def square_back(g, x):
+    return T(2) * g * x
+
+
+@pointwise("abs", kinks=away_from(0.0), integers=True)
+def abs_op(x):
+    """Drop the sign.
+
+    Out = |X|; the gradient at 0 is 0.
+
+    Args:
+        X: any shape, float32, float64, int32 or int64.
+
+    Returns:
+        Out: type of X.
+
+    Source:
+        fluid.layers.abs.
+    """
+    return abs(x)
+
+
+@abs_op.back
+def abs_back(g, x):
+    return g if x > T(0) else (-g if x < T(0) else T(0))
+
+
+@pointwise("sign", kinks=away_from(0.0), integers=True)
+def sign(x):
+    """Keep the sign only.
+
+    Out = 1 above 0, -1 below, 0 at 0; the gradient is 0.
+
+    Args:
+        X: any shape, float32, float64, int32 or int64.
+
+    Returns:
+        Out: type of X.
+
+    Source:
+        fluid.layers.sign.
+    """
+    return T(1) if x > T(0) else (T(-1) if x < T(0) else x)
+
+
+@sign.back
+def sign_back(g, x):
+    return T(0)
+
+
+@pointwise("reciprocal", uses="Out", samples=shapes(_away_from_zero))
+def reciprocal(x):
+    """Divide one by a number.
+
+    Out = 1 / X
+
+    Args:
+        X: any shape, float32 or float64.
+
+    Returns:
+        Out: type of X.
+
+    Source:
+        fluid.layers.reciprocal.
+    """
+    return T(1) / x
+
+
+@reciprocal.back
+def reciprocal_back(g, out):
+    return -g * out * out
+
+
+@pointwise("sin")
+def sin(x):
+    """Sine.
+
+    Out = sin X, X in radians.
+
+    Args:
+        X: any shape, float32 or float64.
+
+    Returns:
+        Out: type of X.
+
+    Source:
+        fluid.layers.sin.
+    """
+    return math.sin(x)
+
+
+@sin.back
+def sin_back(g, x):
+    return g * math.cos(x)
+
+
+@pointwise("cos")
+def cos(x):
+    """Cosine.
+
+    Out = cos X, X in radians.
+
+    Args:
+        X: any shape, float32 or float64.
+
+    Returns:
+        Out: type of X.
+
+    Source:
+        fluid.layers.cos.
+    """
+    return math.cos(x)
+
+
+@cos.back
+def cos_back(g, x):
+    return -g * math.sin(x)
+
+
+@pointwise(
+    "pow",
+    attrs={"factor": Attr(1.0, "the exponent, no unit")},
+    instead=lambda attrs: (square.kernel, square.back_kernel, ()) if attrs["factor"] == 2 else None,
+    samples=(
+        *shapes(_positive, factor=2.5),
+        Sample({"X": (3, 5)}, {"factor": 3.0}, "a cube"),
+        Sample({"X": (3, 5)}, {"factor": 2.0}, "a square"),
+    ),
+)
+def pow_op(x, factor):
+    """Raise to a power.
+
+    Out = X^factor; NaN where X is below 0 and factor is no integer.
+
+    Args:
+        X: any shape, float32 or float64.
+        factor: the exponent.
+
+    Returns:
+        Out: type of X.
+
+    Source:
+        fluid.layers.pow.
+    """
+    return x**factor
+
+
+@pow_op.back
+def pow_back(g, x, factor):
+    return g * factor * x ** (factor - T(1)) if factor != T(0) else T(0)

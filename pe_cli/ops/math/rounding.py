@@ -1,0 +1,115 @@
+"""floor, ceil and round: the nearest integers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pe_cli.kernels.cuda_math import replaces
+from pe_cli.kernels.lang import T, intrinsic
+from pe_cli.kernels.vecmath import absolute, copysign
+from pe_cli.ops.math.pointwise import away_from, pointwise
+
+
+def _rounding(name: str) -> Any:
+    @intrinsic("T", "T", name=name)
+    def emit(env: Any, args: list[Any]) -> Any:
+        suffix = "f32" if env.dtype == "float32" else "f64"
+        return env.builder.call(env.function(f"llvm.{name}.{suffix}", env.element, [env.element]), args)
+
+    return emit
+
+
+round_down, round_up, round_away = _rounding("floor"), _rounding("ceil"), _rounding("round")
+
+
+@pointwise("floor", uses="Out", kinks=away_from(-2.0, -1.0, 0.0, 1.0, 2.0))
+def floor(x):
+    """Round down.
+
+    Out = the largest integer that is not above X; the gradient is 0.
+
+    Args:
+        X: any shape, float32 or float64.
+
+    Returns:
+        Out: type of X.
+
+    Source:
+        fluid.layers.floor.
+    """
+    return round_down(x)
+
+
+@floor.back
+def floor_back(g, out):
+    return T(0)
+
+
+@pointwise("ceil", uses="Out", kinks=away_from(-2.0, -1.0, 0.0, 1.0, 2.0))
+def ceil(x):
+    """Round up.
+
+    Out = the smallest integer that is not below X; the gradient is 0.
+
+    Args:
+        X: any shape, float32 or float64.
+
+    Returns:
+        Out: type of X.
+
+    Source:
+        fluid.layers.ceil.
+    """
+    return round_up(x)
+
+
+@ceil.back
+def ceil_back(g, out):
+    return T(0)
+
+
+@pointwise("round", uses="Out", kinks=away_from(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5))
+def round_op(x):
+    """Round to the nearest integer.
+
+    Out = that integer; halves go away from 0 (2.5 to 3, -2.5 to -3), as in C and unlike NumPy; the gradient is 0.
+
+    Args:
+        X: any shape, float32 or float64.
+
+    Returns:
+        Out: type of X.
+
+    Source:
+        fluid.layers.round.
+    """
+    return round_away(x)
+
+
+@round_op.back
+def round_back(g, out):
+    return T(0)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+#: From here on every float is whole; there math.floor gives an int64, which does not hold all of them.
+WHOLE = 2.0**52
+
+
+@replaces(round_down)
+def _round_down(x):
+    return T(math.floor(x)) if absolute(x) < T(WHOLE) else x
+
+
+@replaces(round_up)
+def _round_up(x):
+    return T(math.ceil(x)) if absolute(x) < T(WHOLE) else x
+
+
+@replaces(round_away)
+def _round_away(x):
+    size = absolute(x)
+    low = round_down(size)
+    return copysign(low + T(1) if size - low >= T(0.5) else low, x)

@@ -1,0 +1,1 @@
+"""Ops of neural networks: convolutions, pools, norms, attention, embeddings, the dense LSTM."""

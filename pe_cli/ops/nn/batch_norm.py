@@ -1,0 +1,232 @@
+"""batch_norm: every channel gets mean 0 and variance 1 over the batch, then a scale and a bias of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.channel_norm import (
+    copy_two,
+    gradient_first,
+    gradient_last,
+    gradient_sums_first,
+    gradient_sums_last,
+    moments_of_channels,
+    moments_of_columns,
+    normalise_first,
+    normalise_last,
+    statistics_first,
+    statistics_found,
+    statistics_given,
+    statistics_last,
+)
+from pe_cli.kernels.moments import NEAR
+from pe_cli.ops.define.areas import column_pairs, thread_parts, worth
+from pe_cli.ops.define.axes import same_sizes
+from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
+from pe_cli.ops.define.registry import Attr, Sample, op
+
+#: Columns that short rows are joined to.
+WIDEST = 256
+
+
+def _variance(channels: int):
+    return lambda rng: rng.uniform(0.5, 2.0, channels)
+
+
+def _sample(name: str, *shape: int, grad: bool = True, **attrs: object) -> Sample:
+    channels = shape[-1] if attrs.get("data_layout") == "NHWC" else shape[1]
+    each = {"Scale": (channels,), "Bias": (channels,), "Mean": (channels,), "Variance": _variance(channels)}
+    return Sample({"X": shape, **each}, attrs, name, grad)
+
+ATTRS = {
+    "momentum": Attr(0.9, "share of the old running statistics that stays, no unit"),
+    "epsilon": Attr(1e-5, "added to the variance, in its unit"),
+    "is_test": Attr(False, "use the running statistics and leave them"),
+    "data_layout": Attr("NCHW", "where the channels are", ("NCHW", "NHWC")),
+    "use_global_stats": Attr(False, "use the running statistics in training too"),
+}
+
+
+@op(
+    "batch_norm",
+    cut=True,
+    inputs="X Scale Bias Mean Variance Moments?",
+    outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
+    attrs=ATTRS,
+    differentiable="X Scale Bias",
+    layout={"attr": "data_layout", "slots": ("X", "Y")},
+    samples=[
+        _sample("channels first", 2, 3, 4, 5),
+        _sample("channels last", 2, 4, 5, 3, data_layout="NHWC"),
+        _sample("a matrix", 7, 3),
+        _sample("sequences", 2, 5, 3),
+        _sample("volumes, channels last", 2, 2, 3, 2, 5, data_layout="NHWC"),
+        _sample("volumes, channels first", 2, 5, 2, 3, 2),
+        _sample("more rows than one piece", 300, 3),
+        _sample("inference, channels first", 2, 3, 4, 5, is_test=True),
+        _sample("inference, channels last", 2, 4, 5, 3, data_layout="NHWC", is_test=True),
+        _sample("running statistics in training", 5, 3, use_global_stats=True),
+        _sample("one channel", 3, 1, 2, 2),
+        _sample("one row", 1, 2),
+        _sample("empty batch", 0, 3, 2, 2),
+    ],
+)
+def batch_norm(
+    x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, variance: TensorType,
+    moments: TensorType | None = None, *, momentum: float, epsilon: float, is_test: bool, data_layout: str,
+    use_global_stats: bool,
+) -> tuple[TensorType, ...]:
+    """Normalise every channel by its mean and variance over the batch and all positions.
+
+    Y = Scale (X - m) / sqrt(v + epsilon) + Bias.  In training m and v are the batch's (v biased: divided by the number
+    of values), and MeanOut = momentum Mean + (1 - momentum) m, VarianceOut likewise; with is_test or use_global_stats
+    m is Mean and v is Variance.
+
+    Args:
+        X: [batch, channels, ...] or, with NHWC, [batch, ..., channels]; 2 to 5 axes, float32 or float64.
+        Scale, Bias: [channels] element type of X.
+        Mean, Variance: [channels] element type of X; running statistics.
+        Moments: [2, channels] float64; mean and sum of squared deviations of X, where its maker has found them (NHWC, in training).
+        momentum, epsilon, is_test, data_layout, use_global_stats: see the attributes.
+
+    Returns:
+        Y: type of X.
+        MeanOut, VarianceOut: the variables Mean and Variance themselves, updated.
+        SavedMean: [channels] mean that was used.
+        SavedVariance: [channels] 1 / sqrt(v + epsilon) that was used; the name is fluid's.
+
+    Raises:
+        PeError: X with fewer than 2 or more than 5 axes, or statistics or parameters that are not one number a channel.
+
+    Source:
+        fluid.layers.batch_norm; Ioffe, Szegedy 2015, algorithms 1 and 2.
+    """
+    if not 2 <= len(x.shape) <= 5:
+        raise PeError(f"batch_norm needs 2 to 5 axes, got X {x}")
+    channels = x.shape[-1 if data_layout == "NHWC" else 1]
+    each = x.with_shape(channels)
+    for name, given in (("Scale", scale), ("Bias", bias), ("Mean", mean), ("Variance", variance)):
+        if given.dtype != x.dtype or not same_sizes(given.shape, each.shape):
+            raise PeError(f"batch_norm needs {name} of type {each}, one number per channel of X {x}, got {given}")
+    if moments is not None:
+        if is_test or use_global_stats or data_layout != "NHWC":
+            raise PeError("batch_norm takes Moments in training only, and with the channels last")
+        if moments.dtype != "float64" or not same_sizes(moments.shape, (2, channels)):
+            raise PeError(f"batch_norm needs Moments float64 [2, {channels}], got {moments}")
+    return x, mean, variance, each, each
+
+
+def sizes_of(o: Lowering, x: Buffer) -> tuple[int, int, int]:
+    """Return samples, channels and positions; positions 1 when the channels are innermost in memory."""
+    if o.attrs["data_layout"] == "NHWC":
+        return product(x.shape[:-1]), x.shape[-1], 1
+    return x.shape[0], x.shape[1], product(x.shape[2:])
+
+
+def fold(rows: int, channels: int) -> tuple[int, int]:
+    """Return rows and width of the same numbers in wider rows: few channels would make short loops."""
+    times = 1
+    while rows and rows % (2 * times) == 0 and 2 * times * channels <= WIDEST:
+        times *= 2
+    return rows // times, channels * times
+
+
+def sums(o: Lowering, width: int, x: Buffer) -> list[Buffer]:
+    """Return what `join_pieces` wants of memory: means, squares, centre and part."""
+    doubles = [o.scratch(width, "float64") for _ in range(2)]
+    return [*doubles, o.scratch(width, x.dtype), o.scratch(2 * width, x.dtype)]
+
+
+def columns_of(o: Lowering, x: Buffer, width: int) -> list[tuple[int | None, int, int]]:
+    """Cut the columns of [rows, width] into parts that threads share, as `thread_parts`: each sums its own over all rows, in order.
+
+    Large arrays are not cut: memory gives parts of rows more slowly than whole ones, to all threads together.
+    """
+    found = column_pairs(width, worth(o.threads, x.type.nbytes) if x.type.nbytes <= NEAR else 1)
+    return [(number if len(found) > 1 else None, low, high) for number, (low, high) in enumerate(found)]
+
+
+def rows_of(o: Lowering, x: Buffer, width: int, *along: Buffer) -> Iterator[tuple[int | None, int, list[Offset]]]:
+    """Cut x, of rows so wide, into parts that threads share: yield number, rows, and where these begin in x and others like it."""
+    for number, first, last in thread_parts(x.size // max(1, width), o.threads, x.type.nbytes):
+        yield number, last - first, [Offset(b, first * width) for b in (x, *along)]
+
+
+def take_shared_moments(o: Lowering, x: Buffer, scratch: list[Buffer], moments: Buffer, channels: int) -> None:
+    """Append the calls that find the moments of [..., channels], made by parts that come before; scratch is of `sums`."""
+    rows, width = fold(x.size // max(1, channels), channels)
+    o.wait()
+    for part, low, high in columns_of(o, x, width):
+        o.call(moments_of_columns, x, *scratch, rows, width, low, high, part=part)
+    o.call(moments_of_channels, *scratch[:2], moments, rows, width, channels, dtype=x.dtype)
+
+
+def output_or_scratch(o: Lowering, slot: str, like: Buffer) -> Buffer:
+    return o.output(slot) if o.has(slot) else o.scratch(like.size, like.dtype)
+
+
+def statistics(o: Lowering, x: Buffer) -> tuple[Buffer, Buffer]:
+    """Append the calls that write all statistics of a batch_norm-like op, and return the mean and 1 / deviation to use."""
+    mean, variance = o.input("Mean"), o.input("Variance")
+    n, channels, size = sizes_of(o, x)
+    epsilon = o.attrs["epsilon"]
+    saved, inverse = output_or_scratch(o, "SavedMean", mean), output_or_scratch(o, "SavedVariance", variance)
+    new_mean, new_variance = output_or_scratch(o, "MeanOut", mean), output_or_scratch(o, "VarianceOut", variance)
+    if o.attrs["is_test"] or o.attrs["use_global_stats"]:
+        o.call(statistics_given, mean, variance, saved, inverse, channels, epsilon)
+        if o.has("MeanOut") and new_mean is not mean:
+            o.call(copy_two, mean, new_mean, variance, new_variance, channels)
+        return saved, inverse
+    both = (mean, variance, new_mean, new_variance, saved, inverse)
+    if o.has("Moments"):
+        o.call(statistics_found, o.input("Moments"), *both, n, channels, o.attrs["momentum"], epsilon, dtype=x.dtype)
+    elif size == 1:
+        rows, width = fold(n, channels)
+        o.call(statistics_last, x, *both, *sums(o, width, x), rows, width, channels, o.attrs["momentum"], epsilon)
+    else:
+        o.call(statistics_first, x, *both, n, channels, size, o.attrs["momentum"], epsilon)
+    return saved, inverse
+
+
+@batch_norm.lower("cpu")
+def batch_norm_cpu(o: Lowering) -> None:
+    """Statistics, then values."""
+    x, y = o.input("X"), o.output("Y")
+    saved, inverse = statistics(o, x)
+    n, channels, size = sizes_of(o, x)
+    scale, bias = o.input("Scale"), o.input("Bias")
+    if size == 1:
+        _, width = fold(n, channels)
+        for part, rows, (from_x, to_y) in rows_of(o, x, width, y):
+            table = o.scratch(4 * width, x.dtype)
+            o.call(normalise_last, from_x, saved, inverse, scale, bias, to_y, table, rows, width, channels, part=part)
+    else:
+        o.call(normalise_first, x, saved, inverse, scale, bias, y, n, channels, size)
+
+
+@batch_norm.grad(uses="X Scale SavedMean SavedVariance", inplace={"X@GRAD": "Y@GRAD"}).lower("cpu")
+def batch_norm_grad_cpu(o: Lowering) -> None:
+    """Sums for Bias and Scale; X' loses its mean and its slope on X, where the statistics are the batch's."""
+    x, scale, g = o.input("X"), o.input("Scale"), o.input("Y@GRAD")
+    saved, inverse = o.input("SavedMean"), o.input("SavedVariance")
+    n, channels, size = sizes_of(o, x)
+    dscale, dbias = output_or_scratch(o, "Scale@GRAD", scale), output_or_scratch(o, "Bias@GRAD", scale)
+    rows, width = fold(n, channels)
+    batch = int(not (o.attrs["is_test"] or o.attrs["use_global_stats"]))
+    if batch or o.has("Scale@GRAD") or o.has("Bias@GRAD"):
+        if size == 1:
+            sums, table = o.scratch(2 * width, "float64"), o.scratch(3 * width, x.dtype)
+            o.call(gradient_sums_last, x, g, saved, inverse, dscale, dbias, sums, table, rows, width, channels)
+        else:
+            o.call(gradient_sums_first, x, g, saved, inverse, dscale, dbias, n, channels, size)
+    if not o.has("X@GRAD"):
+        return
+    dx = o.output("X@GRAD")
+    if size == 1:
+        for part, some, (from_x, from_g, to_dx) in rows_of(o, x, width, g, dx):
+            own = (dscale, dbias, to_dx, o.scratch(5 * width, x.dtype), some, width, channels, n * batch)
+            o.call(gradient_last, from_x, from_g, saved, inverse, scale, *own, part=part)
+    else:
+        o.call(gradient_first, x, g, saved, inverse, scale, dscale, dbias, dx, n, channels, size, batch)

@@ -1,0 +1,248 @@
+"""conv2d and depthwise_conv2d: two-dimensional convolution, channels last inside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.kernels.conv import adds_images_at_once, conv_backward_data_scratch
+from pe_cli.kernels.gemm import adds_at_once
+from pe_cli.ops.define.addto import beside, preload
+from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
+from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.nn.conv_images import Images
+from pe_cli.ops.nn.conv_kernels import (
+    backward_data,
+    backward_data_depthwise,
+    backward_data_pointwise,
+    backward_data_winograd,
+    backward_weight,
+    backward_weight_depthwise,
+    backward_weight_pointwise,
+    backward_weight_winograd,
+    forward,
+    forward_depthwise,
+    forward_pointwise,
+    forward_winograd,
+    place,
+)
+
+IMAGES = {"attr": "data_format", "slots": ("Input", "Output")}
+ATTRS = {
+    "strides": Attr([1, 1], "steps of the window down and right, pixels"),
+    "paddings": Attr([0, 0], "zeros above and below, left and right, pixels"),
+    "dilations": Attr([1, 1], "distance of taps, pixels"),
+    "groups": Attr(1, "independent groups of channels"),
+    "data_format": Attr("NCHW", "order of axes", ("NCHW", "NHWC")),
+}
+SAMPLES = [
+    Sample({"Input": (2, 3, 6, 5), "Filter": (4, 3, 3, 3)}, name="three by three"),
+    Sample(
+        {"Input": (2, 3, 6, 5), "Filter": (4, 3, 3, 3)}, {"paddings": [1, 1], "strides": [2, 2]}, "padded, stride two"
+    ),
+    Sample({"Input": (1, 6, 5, 2), "Filter": (3, 2, 2, 2)}, {"data_format": "NHWC"}, "channels last"),
+    Sample(
+        {"Input": (2, 4, 7, 7), "Filter": (6, 2, 3, 3)},
+        {"groups": 2, "dilations": [2, 2], "paddings": [2, 2]},
+        "two groups, dilated",
+    ),
+    Sample(
+        {"Input": (2, 3, 5, 5), "Filter": (6, 1, 3, 3)},
+        {"groups": 3, "paddings": [1, 1]},
+        "depthwise, two filters a channel",
+    ),
+    Sample({"Input": (2, 5, 4, 4), "Filter": (7, 5, 1, 1)}, {"strides": [2, 2]}, "one by one with holes"),
+    Sample({"Input": (2, 5, 4, 3), "Filter": (7, 5, 1, 1)}, name="one by one"),
+    Sample({"Input": (2, 1, 2, 2), "Filter": (2, 1, 3, 3)}, {"paddings": [1, 1]}, "window larger than the image"),
+    Sample({"Input": (0, 3, 5, 5), "Filter": (2, 3, 3, 3)}, name="empty batch"),
+]
+
+
+def _check(
+    what: str, x: TensorType, w: TensorType, strides: list[int], paddings: list[int], dilations: list[int], groups: int
+) -> None:
+    if len(x.shape) != 4 or len(w.shape) != 4:
+        raise PeError(f"{what} needs images of rank 4 and filters of rank 4, got {x} and {w}")
+    if x.dtype != w.dtype:
+        raise PeError(f"{what} needs images and filters of one element type, got {x} and {w}")
+    for name, pair, least in (("strides", strides, 1), ("paddings", paddings, 0), ("dilations", dilations, 1)):
+        if len(pair) != 2 or min(pair) < least:
+            raise PeError(f"{what}: {name} must be two numbers of at least {least}, got {pair}")
+    if groups < 1 or w.shape[0] % groups:
+        raise PeError(f"{what}: {w.shape[0]} filters cannot be cut into {groups} groups")
+
+
+def conv_size(size: int, taps: int, stride: int, padding: int, dilation: int) -> int:
+    """Return the output size along an axis, -1 when the input's is unknown; may be 0 or negative when nothing fits."""
+    return -1 if size < 0 else (size + 2 * padding - ((taps - 1) * dilation + 1)) // stride + 1
+
+
+@op("conv2d", cut=True, inputs="Input Filter", outputs="Output", attrs=ATTRS, samples=SAMPLES, layout=IMAGES)
+def conv2d(
+    x: TensorType,
+    w: TensorType,
+    *,
+    strides: list[int],
+    paddings: list[int],
+    dilations: list[int],
+    groups: int,
+    data_format: str,
+) -> TensorType:
+    """Convolve images with filters (cross-correlation, as everywhere in the field).
+
+    Output[n, o, i, j] = sum over c, a, b of Input[n, c, i*stride + a*dilation - padding, j*... + b*...] * Filter[o, c, a, b];
+    outside the image Input is 0.
+
+    Args:
+        Input: [batch, channels, height, width], or [batch, height, width, channels] with data_format NHWC.
+        Filter: [filters, channels / groups, filter height, filter width].
+
+    Returns:
+        Output: [batch, filters, out height, out width] in the same order; out = (size + 2*padding - (taps-1)*dilation - 1) / stride + 1.
+
+    Raises:
+        PeError: ranks or channels that do not fit, or a window larger than the padded image.
+
+    Source:
+        fluid.layers.conv2d; LeCun et al. 1998.
+    """
+    _check("conv2d", x, w, strides, paddings, dilations, groups)
+    last = data_format == "NHWC"
+    n, h, wide, c = (x.shape[i] for i in ((0, 1, 2, 3) if last else (0, 2, 3, 1)))
+    if c != w.shape[1] * groups:
+        raise PeError(
+            f"conv2d: the images have {c} channels, the filters take {w.shape[1]} in {groups} groups, which is {w.shape[1] * groups}"
+        )
+    oh = conv_size(h, w.shape[2], strides[0], paddings[0], dilations[0])
+    ow = conv_size(wide, w.shape[3], strides[1], paddings[1], dilations[1])
+    if 0 in (oh, ow) or min(oh, ow) < -1 or (h >= 0 and oh < 0) or (wide >= 0 and ow < 0):
+        raise PeError(
+            f"conv2d: a window of {w.shape[2]}x{w.shape[3]} (dilation {dilations}) does not fit into images of {h}x{wide}"
+            f" with padding {paddings}",
+            hint="use a smaller filter_size or more padding",
+        )
+    return x.with_shape(n, oh, ow, w.shape[0]) if last else x.with_shape(n, w.shape[0], oh, ow)
+
+
+@op(
+    "depthwise_conv2d",
+    cut=True,
+    inputs="Input Filter",
+    outputs="Output",
+    attrs=ATTRS,
+    layout=IMAGES,
+    samples=[SAMPLES[4]],
+)
+def depthwise_conv2d(x: TensorType, w: TensorType, **attrs: object) -> TensorType:
+    """Convolve each channel with its own filters: conv2d with as many groups as channels.
+
+    Args:
+        Input: as for conv2d.
+        Filter: [channels * multiplier, 1, filter height, filter width].
+
+    Returns:
+        Output: as for conv2d.
+
+    Raises:
+        PeError: as for conv2d, and filters that see more than one channel.
+
+    Source:
+        fluid.layers.conv2d with groups = channels.
+    """
+    if len(w.shape) == 4 and w.shape[1] != 1:
+        raise PeError(
+            f"depthwise_conv2d: the filters see {w.shape[1]} channels each, they may see one",
+            hint="use conv2d, or as many groups as channels",
+        )
+    return conv2d.infer(x, w, **attrs)  # type: ignore[misc, no-any-return]
+
+
+@conv2d.count
+@depthwise_conv2d.count
+def flops(x: TensorType, w: TensorType, *, data_format: str, **attrs: object) -> int:
+    """Two a tap and output element."""
+    out: TensorType = conv2d.infer(x, w, data_format=data_format, **attrs)  # type: ignore[misc]
+    return 2 * out.size * w.shape[1] * w.shape[2] * w.shape[3]
+
+
+@conv2d.lower("cpu")
+@depthwise_conv2d.lower("cpu")
+def conv2d_cpu(o: Lowering) -> None:
+    """Direct convolution by microkernels, in parts of the images."""
+    x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
+    images = Images(o, x, w, y)
+    source, target = images.source(x), images.target(y)
+    chosen = images.kernel(forward, forward_depthwise, forward_pointwise, forward_winograd)
+    for piece in images.pieces():
+        at_x, at_w, at_y = Offset(source, piece.x), Offset(w, piece.w), Offset(target, piece.y)
+        o.call(chosen, at_x, at_w, at_y, images.filter_scratch(w), piece.geometry, piece.images, part=piece.number)
+    images.outward(target, y)
+
+
+def conv2d_grad_cpu(o: Lowering) -> None:
+    """The gradient of the filters, then of the images where it is wanted."""
+    x, w, dy = o.input("Input"), o.input("Filter"), o.input("Output@GRAD")
+    images = Images(o, x, w, dy)
+    upstream = images.inward(dy)
+    if o.has("Filter@GRAD"):
+        dw, source = o.output("Filter@GRAD"), images.source(x)
+        scratch = None if images.pointwise else images.filter_scratch(w)  # a product's parts need one each
+        for number, rows in enumerate(images.rows()):
+            chosen = images.kernel(
+                backward_weight, backward_weight_depthwise, backward_weight_pointwise, backward_weight_winograd
+            )
+            own = scratch or images.filter_scratch(w)
+            o.call(chosen, source, upstream, dw, own, images.geometry, images.n, *rows, part=number)
+    if o.has("Input@GRAD"):
+        image_gradient(o, images, upstream, w)
+
+
+def image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) -> None:
+    """Append the gradient of the images: added by the kernel itself where images lie as it wants them and channels mix."""
+    dx = o.output("Input@GRAD")
+    sizes = (images.image[2], images.out[2], *w.shape[2:], o.attrs["groups"])
+    extra = 0 if images.depthwise or images.pointwise or images.winograd else conv_backward_data_scratch(*sizes)
+
+    def write(into: Buffer, acc: int = 0) -> None:
+        target = images.target(into)
+        made = o.scratch(images.n * math.prod(images.seen), into.dtype) if images.picks else target
+        chosen = images.kernel(backward_data, backward_data_depthwise, backward_data_pointwise, backward_data_winograd)
+        for piece in images.pieces(back=True):
+            at_y, at_w, at_x = Offset(upstream, piece.y), Offset(w, piece.w), Offset(made, piece.x)
+            scratch = (images.filter_scratch(w), o.scratch(extra, w.dtype))
+            number = o.threads + piece.number  # beside the parts of the filters' gradient
+            o.call(chosen, at_y, at_w, at_x, *scratch, piece.geometry, piece.images, acc, part=number)
+        if images.picks:
+            o.call(place, made, target, images.whole, images.n)
+        images.outward(target, into)
+
+    a = o.attrs
+    if images.pointwise:
+        pixels = images.n * math.prod(images.out[:2])
+        once = adds_at_once(pixels, images.image[2], images.out[2], w.type.numpy.itemsize)
+    elif images.winograd:
+        once = True
+    else:
+        along = (a["strides"][1], a["paddings"][1], a["dilations"][1])
+        once = adds_images_at_once(images.image[1], w.shape[3], images.out[1], *along)
+    if images.last and once and not images.depthwise and not images.picks:
+        write(dx, preload(o, "Input@GRAD"))
+    else:
+        beside(o, "Input@GRAD", write)
+
+
+def _image_order(attrs: Mapping[str, Any]) -> str:
+    return "" if attrs["data_format"] == "NHWC" else "its images are in NCHW"
+
+
+conv2d_grad = conv2d.grad(uses="Input Filter", adds="Input@GRAD")
+conv2d_grad.overwrites = _image_order
+conv2d_grad.lower("cpu")(conv2d_grad_cpu)
+depthwise_conv2d.grad(uses="Input Filter").lower("cpu")(conv2d_grad_cpu)
+
+
+also_on_cuda(conv2d, depthwise_conv2d)

@@ -1,0 +1,176 @@
+"""dropout: in training every value is dropped with a given chance; the same ones on one device and on many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.cuda import deal, on_cuda
+from pe_cli.kernels.far import DISTANCE, is_large, prefetch_run
+from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, PtrU8, Real, T, helper, kernel
+from pe_cli.kernels.random import WORD_BLOCKS, fill_words, philox_7
+from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.lowering import STEP, Lowering
+from pe_cli.ops.define.registry import Attr, Sample, Scalar, op
+
+DOWNGRADE, UPSCALE = "downgrade_in_infer", "upscale_in_train"
+
+
+@kernel
+def drop(
+    x: Ptr, out: Ptr, mask: PtrU8, words: PtrI32, n: Int, first: Int, seed: Int, step: PtrI64, fixed: Int, limit: Int,
+    scale: Real,
+):
+    """out = x * scale where the element's random word is at least limit, else 0; out may be x.
+
+    first is the number of the first element in the whole batch; words holds 4 * WORD_BLOCKS numbers.
+    """
+    at = 0 if fixed else step[0]
+    ahead = is_large(n)
+    begin = 0
+    while begin < n:
+        block = (first + begin) >> 2
+        skip = (first + begin) & 3
+        size = min(n - begin, 4 * WORD_BLOCKS - skip)
+        if ahead:
+            prefetch_run(x, begin + DISTANCE, size)
+            prefetch_run(out, begin + DISTANCE, size)
+        fill_words(words, seed, at, block, (skip + size + 3) >> 2)
+        for i in range(size):
+            kept = words[skip + i] >= limit
+            mask[begin + i] = kept
+            out[begin + i] = x[begin + i] * scale if kept else T(0)
+        begin += size
+
+
+@kernel
+def keep_all(x: Ptr, out: Ptr, mask: PtrU8, n: Int, scale: Real):
+    """out = x * scale, mask = 1; out may be x."""
+    for i in range(n):
+        out[i] = x[i] * scale
+        mask[i] = 1
+
+
+@helper
+def drop_one(g, kept, scale):
+    return g * scale if kept else T(0)
+
+
+@kernel(each=drop_one)
+def drop_back(g: Ptr, mask: PtrU8, dx: Ptr, n: Int, scale: Real):
+    """dx = g * scale where the mask is set, else 0; dx may be g."""
+    for i in range(n):
+        dx[i] = drop_one(g[i], mask[i], scale)
+
+
+@op(
+    "dropout",
+    inputs="X",
+    outputs="Out Mask",
+    attrs={
+        "dropout_prob": Attr(0.5, "chance of a value to be dropped, no unit"),
+        "is_test": Attr(False, "drop nothing"),
+        "seed": Attr(0, "of this op alone, dropping the same values at every step; 0 takes the program's"),
+        "dropout_implementation": Attr(DOWNGRADE, "which of the two phases is rescaled", (DOWNGRADE, UPSCALE)),
+    },
+    inplace={"Out": "X"},
+    random=True,
+    samples=[
+        Sample({"X": (4, 7)}, name="a half"),
+        Sample({"X": (3, 5)}, {"dropout_prob": 0.3, "dropout_implementation": UPSCALE}, "three tenths, rescaled"),
+        Sample({"X": (3, 5)}, {"is_test": True}, "inference"),
+        Sample({"X": (3, 5)}, {"is_test": True, "dropout_implementation": UPSCALE}, "inference, rescaled in training"),
+        Sample({"X": (2, 3)}, {"dropout_prob": 0.0}, "nothing is dropped"),
+        Sample({"X": (2, 3)}, {"dropout_prob": 1.0, "dropout_implementation": UPSCALE}, "everything is dropped"),
+        Sample({"X": (1,)}, name="one element"),
+        Sample({"X": (0, 5)}, name="empty batch"),
+    ],
+)
+def dropout(
+    x: TensorType, *, dropout_prob: float, is_test: bool, seed: int, dropout_implementation: str
+) -> tuple[TensorType, TensorType]:
+    """Drop values at random in training.
+
+    Training: Out = X where Mask, else 0; with upscale_in_train divided by (1 - dropout_prob).
+    Inference (is_test): Out = X (1 - dropout_prob); with upscale_in_train Out = X.
+    Value i of the whole batch is kept where word i of Philox4x32-7, keyed by the seed and counted by (i, step), is at
+    least dropout_prob * 2**32; so neither threads nor devices change a mask.
+
+    Args:
+        X: [batch, ...] float32 or float64.
+        dropout_prob: from 0 to 1.
+        seed: see the attribute; not 0 is for tests, as fluid warns.
+
+    Returns:
+        Out: type of X.
+        Mask: shape of X, uint8; 1 where a value was kept.
+
+    Raises:
+        PeError: dropout_prob is not within [0, 1].
+
+    Source:
+        fluid.layers.dropout; Srivastava et al. 2014, "Dropout".
+    """
+    if not 0 <= dropout_prob <= 1:
+        raise PeError(f"dropout needs dropout_prob within [0, 1], got {dropout_prob}")
+    return x, TensorType(x.shape, "uint8")
+
+
+def _scale(attrs: Mapping[str, Any]) -> float:
+    """Return what values that stay are multiplied by."""
+    p, upscale = attrs["dropout_prob"], attrs["dropout_implementation"] == UPSCALE
+    if attrs["is_test"]:
+        return 1.0 if upscale else 1.0 - p
+    return 1.0 / (1.0 - p) if upscale and p < 1 else 1.0
+
+
+@dropout.lower("cpu")
+def dropout_cpu(o: Lowering) -> None:
+    """Random words piece by piece, compared with the chance as a 32-bit number."""
+    x, out = o.input("X"), o.output("Out")
+    n = product(x.shape)
+    mask = o.output("Mask") if o.has("Mask") else o.scratch(n, "uint8")
+    if o.attrs["is_test"]:
+        o.call(keep_all, x, out, mask, n, _scale(o.attrs))
+        return
+    own = int(o.attrs["seed"])
+    first = o.sample_offset * product(x.shape[1:])
+    limit = round(o.attrs["dropout_prob"] * 2**32) - 2**31
+    words = o.scratch(4 * WORD_BLOCKS, "int32")
+    o.call(drop, x, out, mask, words, n, first, own or o.seed, STEP, int(own != 0), limit, _scale(o.attrs))
+
+
+gradient = dropout.grad(uses="Mask", inplace={"X@GRAD": "Out@GRAD"})
+gradient.scalars = lambda attrs, _: [Scalar("X@GRAD", drop_back, ("Out@GRAD", "Mask"), (_scale(attrs),))]
+
+
+@gradient.lower("cpu")
+def dropout_grad_cpu(o: Lowering) -> None:
+    """X' = Out' where the value was kept."""
+    g, dx = o.input("Out@GRAD"), o.output("X@GRAD")
+    o.call(drop_back, g, o.input("Mask"), dx, product(dx.shape), _scale(o.attrs))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@on_cuda(drop)
+def drop_cuda(
+    x: Ptr, out: Ptr, mask: PtrU8, words: PtrI32, n: Int, first: Int, seed: Int, step: PtrI64, fixed: Int, limit: Int,
+    scale: Real,
+):
+    """The same mask, one thread an element, each with its own block of four words."""
+    at = 0 if fixed else step[0]
+    for i in range(n):
+        a, b, c, d = philox_7(seed, at, (first + i) >> 2)
+        which = (first + i) & 3
+        word = (a if which == 0 else b) if which < 2 else (c if which == 2 else d)
+        kept = word - 0x80000000 >= limit
+        mask[i] = kept
+        out[i] = x[i] * scale if kept else T(0)
+
+
+deal(keep_all, drop_back)
+also_on_cuda(dropout)

@@ -1,0 +1,224 @@
+"""lookup_table and lookup_table_v2: rows of a table by number (embeddings)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.far import AHEAD, fence_past, is_far, prefetch_row, store_row
+from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Status, T, address, kernel
+from pe_cli.ops.define.areas import thread_parts
+from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.labels import classes, per_sample, report
+from pe_cli.ops.define.lowering import STATUS, Lowering
+from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
+
+
+@kernel
+def take_rows(
+    table: Ptr, ids: PtrI64, out: Ptr, begin: Int, end: Int, count: Int, height: Int, width: Int, padding: Int, per: Int,
+    status: Status,
+):  # fmt: skip
+    """out[i] = table[ids[i]] for i in [begin, end) of count, 0 for the padding id; of wrong ids, the first of all is reported."""
+    far = is_far(address(out), width, count * width)
+    for i in range(begin, end):
+        k = ids[i]
+        if k < 0 or k >= height:
+            first = 0
+            while ids[first] >= 0 and ids[first] < height:
+                first += 1
+            report(status, first // per, ids[first], height)
+            return
+        if i + AHEAD < end:
+            prefetch_row(table, ids[i + AHEAD], width)
+        if k == padding:
+            for j in range(width):
+                out[i * width + j] = T(0)
+        elif far:
+            store_row(address(table) + SIZE * k * width, address(out) + SIZE * i * width, width)
+        else:
+            for j in range(width):
+                out[i * width + j] = table[k * width + j]
+    fence_past()
+
+
+@kernel
+def add_rows(g: Ptr, ids: PtrI64, dtable: Ptr, count: Int, begin: Int, end: Int, width: Int, padding: Int):
+    """dtable = 0, then dtable[ids[i]] += g[i] in the order of i, in its rows from begin to end; the padding row stays 0."""
+    for j in range(begin * width, end * width):
+        dtable[j] = T(0)
+    for i in range(count):
+        k = ids[i]
+        if i + AHEAD < count:
+            then = ids[i + AHEAD]
+            if then >= begin and then < end:
+                prefetch_row(g, i + AHEAD, width)
+                prefetch_row(dtable, then, width)
+        if k != padding and k >= begin and k < end:
+            for j in range(width):
+                dtable[k * width + j] += g[i * width + j]
+
+
+_ATTRS = {
+    "padding_idx": Attr(-1, "id whose row reads as 0 and gets no gradient; -1 for none"),
+    "is_sparse": Attr(False, "the gradient of W has only the rows that were looked up"),
+    "is_distributed": Attr(False, "table on parameter servers; not available yet"),
+}
+
+
+def _repeated(*shape: int):
+    return lambda rng: np.resize(np.array([1, 3, 1, 0], np.int64), shape)
+
+
+def _checked(name: str, w: TensorType, ids: TensorType, padding: int, distributed: bool) -> None:
+    if distributed:
+        raise PeError(f"{name}: tables on parameter servers are not available yet", hint="set is_distributed: false")
+    if len(w.shape) != 2:
+        raise PeError(f"{name} needs a table W [rows, width], got {w}")
+    if ids.dtype != "int64":
+        raise PeError(f"{name} needs Ids of type int64, got {ids}", hint="cast them to int64")
+    if not -1 <= padding < w.shape[0]:
+        raise PeError(f"{name} needs padding_idx within [-1, {w.shape[0]}), got {padding}", hint="-1 means no padding")
+
+
+@op(
+    "lookup_table",
+    cut=True,
+    reports=True,
+    inputs="W Ids",
+    attrs=_ATTRS,
+    differentiable="W",
+    sparse="W Ids Out",
+    samples=[
+        Sample({"W": (5, 4), "Ids": classes(0, 5, 6, 1)}, name="six rows"),
+        Sample({"W": (4, 3), "Ids": _repeated(2, 4, 1)}, name="repeated ids"),
+        Sample({"W": (4, 3), "Ids": _repeated(4, 1)}, {"padding_idx": 1}, "padding"),
+        Sample({"W": (1, 1), "Ids": classes(0, 1, 1, 1)}, name="one element"),
+        Sample({"W": (4, 3), "Ids": classes(0, 4, 0, 1)}, name="empty batch"),
+    ],
+)
+def lookup_table(
+    w: TensorType, ids: TensorType, *, padding_idx: int, is_sparse: bool, is_distributed: bool
+) -> TensorType:
+    """Take rows of a table by number.
+
+    Out[..., :] = W[Ids[..., 0], :], and 0 where the id is padding_idx.
+
+    Args:
+        W: [rows, width] float32 or float64.
+        Ids: [batch, ..., 1] int64, from 0.
+        padding_idx: id whose row reads as 0 and gets no gradient; -1 for none.
+        is_sparse: the gradient of W is row-sparse, see merge_selected_rows; no value changes.
+        is_distributed: only false is available yet.
+
+    Returns:
+        Out: [batch, ..., width] element type of W.
+
+    Raises:
+        PeError: types that do not fit, or is_distributed; while running, an id that is not in [0, rows).
+
+    Source:
+        fluid.layers.embedding.
+    """
+    _checked("lookup_table", w, ids, padding_idx, is_distributed)
+    if not ids.shape or ids.shape[-1] not in (1, -1):
+        raise PeError(f"lookup_table needs Ids [..., 1], got {ids}", hint="lookup_table_v2 takes Ids without that axis")
+    return w.with_shape(*ids.shape[:-1], w.shape[1])
+
+
+@op(
+    "lookup_table_v2",
+    cut=True,
+    reports=True,
+    inputs="W Ids",
+    attrs=_ATTRS,
+    differentiable="W",
+    sparse="W Ids Out",
+    samples=[
+        Sample({"W": (5, 4), "Ids": classes(0, 5, 2, 3)}, name="a matrix of ids"),
+        Sample({"W": (4, 3), "Ids": _repeated(4)}, {"padding_idx": 1}, "repeated ids and padding"),
+        Sample({"W": (4, 3), "Ids": classes(0, 4, 0, 2)}, name="empty batch"),
+    ],
+)
+def lookup_table_v2(
+    w: TensorType, ids: TensorType, *, padding_idx: int, is_sparse: bool, is_distributed: bool
+) -> TensorType:
+    """Take rows of a table by number; as lookup_table, but the ids have no last axis of 1.
+
+    Out[..., :] = W[Ids[...], :], and 0 where the id is padding_idx.
+
+    Args:
+        W: [rows, width] float32 or float64.
+        Ids: [batch, ...] int64, from 0.
+        padding_idx: id whose row reads as 0 and gets no gradient; -1 for none.
+        is_sparse: the gradient of W is row-sparse, see merge_selected_rows; no value changes.
+        is_distributed: only false is available yet.
+
+    Returns:
+        Out: [batch, ..., width] element type of W.
+
+    Raises:
+        PeError: types that do not fit, or is_distributed; while running, an id that is not in [0, rows).
+
+    Source:
+        paddle.nn.functional.embedding.
+    """
+    _checked("lookup_table_v2", w, ids, padding_idx, is_distributed)
+    return w.with_shape(*ids.shape, w.shape[1])
+
+
+def _lower(definition: OpDef) -> None:
+    @definition.lower("cpu")
+    def forward(o: Lowering) -> None:
+        w, ids = o.input("W"), o.input("Ids")
+        out, count = o.output("Out"), product(ids.shape)
+        per = per_sample(count, ids.shape)
+        for part, begin, end in thread_parts(count, o.threads, out.type.nbytes):
+            o.call(take_rows, w, ids, out, begin, end, count, *w.shape, o.attrs["padding_idx"], per, STATUS, part=part)
+
+    @definition.grad(uses="Ids").lower("cpu")
+    def backward(o: Lowering) -> None:
+        g, ids, dw = o.input("Out@GRAD"), o.input("Ids"), o.output("W@GRAD")
+        for part, begin, end in thread_parts(dw.shape[0], o.threads, dw.type.nbytes):
+            o.call(
+                add_rows, g, ids, dw, product(ids.shape), begin, end, dw.shape[1], o.attrs["padding_idx"], part=part
+            )
+
+
+_lower(lookup_table)
+_lower(lookup_table_v2)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@on_cuda(take_rows)
+def take_rows_cuda(
+    table: Ptr, ids: PtrI64, out: Ptr, begin: Int, end: Int, count: Int, height: Int, width: Int, padding: Int, per: Int,
+    status: Status,
+):  # fmt: skip
+    """One thread an element."""
+    for e in range(begin * width, end * width):
+        i = e // width
+        k = ids[i]
+        if k < 0 or k >= height:
+            report(status, i // per, k, height)
+            return
+        out[e] = T(0) if k == padding else table[k * width + e % width]
+
+
+@on_cuda(add_rows)
+def add_rows_cuda(g: Ptr, ids: PtrI64, dtable: Ptr, count: Int, begin: Int, end: Int, width: Int, padding: Int):
+    """One thread a column, which goes through the ids in order."""
+    for j in range(width):
+        for row in range(begin, end):
+            dtable[row * width + j] = T(0)
+        for i in range(count):
+            k = ids[i]
+            if k != padding and k >= begin and k < end:
+                dtable[k * width + j] += g[i * width + j]
+
+
+also_on_cuda(lookup_table, lookup_table_v2)

@@ -1,0 +1,190 @@
+"""pool3d: the largest or average value of each window of a volume; the windows may adapt to the size that is wanted."""
+
+from __future__ import annotations
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel
+from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
+from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.nn.pool import _apart, _size
+
+
+@helper
+def _begin(g, axis, i):
+    """Return the first position of window i along an axis, inside the volume."""
+    if g[16]:
+        return i * g[axis] // g[3 + axis]
+    return max(i * g[9 + axis] - g[12 + axis], 0)
+
+
+@helper
+def _end(g, axis, i):
+    """Return the position after the last one of window i along an axis."""
+    if g[16]:
+        return ((i + 1) * g[axis] + g[3 + axis] - 1) // g[3 + axis]
+    return min(i * g[9 + axis] - g[12 + axis] + g[6 + axis], g[axis])
+
+
+@helper
+def _whole(g, axis, i):
+    """Return the length of window i along an axis, padding included."""
+    begin = i * g[9 + axis] - g[12 + axis]
+    return min(begin + g[6 + axis], g[axis] + g[12 + axis]) - begin
+
+
+@helper
+def _count(g, i, j, k, a, b, c, d, e, f):
+    """Return what a window's sum is divided by."""
+    if g[15] or g[16]:
+        return (b - a) * (d - c) * (f - e)
+    return _whole(g, 0, i) * _whole(g, 1, j) * _whole(g, 2, k)
+
+
+@kernel
+def volume_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int, largest: Int):
+    """y = largest or average value of each window of n volumes; a NaN in a window wins."""
+    D, H, W, OD, OH, OW = g[0], g[1], g[2], g[3], g[4], g[5]
+    for v in range(n):
+        for i in range(OD):
+            a, b = _begin(g, 0, i), _end(g, 0, i)
+            for j in range(OH):
+                c, d = _begin(g, 1, j), _end(g, 1, j)
+                for k in range(OW):
+                    e, f = _begin(g, 2, k), _end(g, 2, k)
+                    best = x[((v * D + a) * H + c) * W + e]
+                    total = 0.0
+                    for r in range(a, b):
+                        for s in range(c, d):
+                            at = ((v * D + r) * H + s) * W
+                            for t in range(at + e, at + f):
+                                total += x[t]
+                                best = best if (best >= x[t] or best != best) else x[t]
+                    mean = T(total / _count(g, i, j, k, a, b, c, d, e, f))
+                    y[((v * OD + i) * OH + j) * OW + k] = best if largest else mean
+
+
+@kernel
+def volume_backward(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, g: PtrI64, n: Int, largest: Int):  # noqa: C901 (loops over windows of three axes)
+    """dx gets each window's gradient: its first largest value all of it, or every value a share."""
+    D, H, W, OD, OH, OW = g[0], g[1], g[2], g[3], g[4], g[5]
+    for q in range(n * D * H * W):
+        dx[q] = T(0)
+    for v in range(n):
+        for i in range(OD):
+            a, b = _begin(g, 0, i), _end(g, 0, i)
+            for j in range(OH):
+                c, d = _begin(g, 1, j), _end(g, 1, j)
+                for k in range(OW):
+                    e, f = _begin(g, 2, k), _end(g, 2, k)
+                    o = ((v * OD + i) * OH + j) * OW + k
+                    share = T(dy[o] / _count(g, i, j, k, a, b, c, d, e, f))
+                    left = dy[o]
+                    for r in range(a, b):
+                        for s in range(c, d):
+                            at = ((v * D + r) * H + s) * W
+                            for t in range(at + e, at + f):
+                                if largest:
+                                    if x[t] == y[o] or x[t] != x[t]:
+                                        dx[t] += left
+                                        left = T(0)
+                                else:
+                                    dx[t] += share
+
+
+@op(
+    "pool3d",
+    inputs="X",
+    attrs={
+        "pooling_type": Attr("max", "what a window becomes", ("max", "avg")),
+        "ksize": Attr([1, 1, 1], "depth, height and width of a window; with adaptive, of the output"),
+        "strides": Attr([1, 1, 1], "positions from one window to the next"),
+        "paddings": Attr([0, 0, 0], "positions on each side"),
+        "global_pooling": Attr(False, "one window over the whole volume"),
+        "ceil_mode": Attr(False, "round the number of windows up instead of down"),
+        "exclusive": Attr(True, "an average counts the volume only, not the padding"),
+        "adaptive": Attr(False, "windows cover the volume for an output of ksize"),
+    },
+    samples=[
+        Sample({"X": (2, 2, 4, 5, 4)}, {"ksize": [2, 2, 2], "strides": [2, 1, 2]}, "largest"),
+        Sample({"X": (2, 2, 4, 5, 4)}, {"pooling_type": "avg", "ksize": [3, 2, 3], "paddings": [1, 1, 1]}, "average, padded"),
+        Sample(
+            {"X": (1, 2, 4, 4, 5)},
+            {"pooling_type": "avg", "ksize": [3, 3, 3], "paddings": [1, 1, 1], "strides": [2, 2, 2], "exclusive": False,
+             "ceil_mode": True},
+            "average that counts padding",
+        ),
+        Sample({"X": (2, 3, 5, 4, 7)}, {"pooling_type": "avg", "ksize": [2, 3, 3], "adaptive": True}, "adaptive average"),
+        Sample({"X": (2, 3, 5, 4, 7)}, {"ksize": [2, 3, 3], "adaptive": True}, "adaptive largest"),
+        Sample({"X": (2, 3, 3, 2, 2)}, {"global_pooling": True}, "global"),
+        Sample({"X": (0, 3, 4, 4, 4)}, {"strides": [2, 2, 2]}, "empty batch"),
+    ],
+    kinks=_apart,
+)  # fmt: skip
+def pool3d(
+    x: TensorType,
+    *,
+    pooling_type: str,
+    ksize: list[int],
+    strides: list[int],
+    paddings: list[int],
+    global_pooling: bool,
+    ceil_mode: bool,
+    exclusive: bool,
+    adaptive: bool,
+) -> TensorType:
+    """Replace each window of a volume by its largest or average value, channel by channel.
+
+    Args:
+        X: [batch, channels, depth, height, width] float32 or float64.
+
+    Returns:
+        Out: size = (size + 2*padding - window) / stride + 1, rounded down, or up with ceil_mode. With adaptive, ksize: window i of n
+            goes from floor(i size / n) to ceil((i + 1) size / n).
+
+    Raises:
+        PeError: wrong rank, a window that does not fit, or padding of at least the window.
+
+    Source:
+        fluid.layers.pool3d, fluid.layers.adaptive_pool3d.
+    """
+    if len(x.shape) != 5:
+        raise PeError(f"pool3d needs volumes of rank 5, got {x}")
+    if global_pooling:
+        return x.with_shape(*x.shape[:2], 1, 1, 1)
+    for name, three, least in (("ksize", ksize, 1), ("strides", strides, 1), ("paddings", paddings, 0)):
+        if len(three) != 3 or min(three) < least:
+            raise PeError(f"pool3d: {name} must be three numbers of at least {least}, got {three}")
+    if adaptive:
+        return x.with_shape(*x.shape[:2], *ksize)
+    if any(p >= k for p, k in zip(paddings, ksize, strict=True)):
+        raise PeError(f"pool3d: padding {paddings} must be smaller than the window {ksize}")
+    each = zip(x.shape[2:], ksize, strides, paddings, strict=True)
+    sizes = [-1 if s < 0 else _size(s, k, st, p, ceil_mode) for s, k, st, p in each]
+    if any(s == 0 or s < -1 for s in sizes):
+        raise PeError(f"pool3d: a window of {ksize} does not fit into {x} with padding {paddings}")
+    return x.with_shape(*x.shape[:2], *sizes)
+
+
+def _geometry(o: Lowering, x: Buffer, y: Buffer) -> tuple[Numbers, int]:
+    attrs, whole = o.attrs, o.attrs["global_pooling"]
+    ksize = x.shape[2:] if whole else attrs["ksize"]
+    strides, paddings = ([1, 1, 1], [0, 0, 0]) if whole else (attrs["strides"], attrs["paddings"])
+    flags = int(attrs["exclusive"]), int(attrs["adaptive"] and not whole)
+    return Numbers((*x.shape[2:], *y.shape[2:], *ksize, *strides, *paddings, *flags)), x.shape[0] * x.shape[1]
+
+
+@pool3d.lower("cpu")
+def pool3d_cpu(o: Lowering) -> None:
+    """Windows in order."""
+    x, y = o.input("X"), o.output("Out")
+    o.call(volume_forward, x, y, *_geometry(o, x, y), int(o.attrs["pooling_type"] == "max"))
+
+
+@pool3d.grad(uses="X Out").lower("cpu")
+def pool3d_grad_cpu(o: Lowering) -> None:
+    """Scatter each window's gradient."""
+    x, y = o.input("X"), o.input("Out")
+    o.call(
+        volume_backward, x, y, o.input("Out@GRAD"), o.output("X@GRAD"), *_geometry(o, x, y), int(o.attrs["pooling_type"] == "max")
+    )

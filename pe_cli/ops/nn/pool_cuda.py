@@ -1,0 +1,87 @@
+"""pool2d on CUDA: a thread a window forward, a thread an element of the image backward."""
+
+from __future__ import annotations
+
+from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper
+from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.nn.pool import average_backward, average_forward, max_backward, max_forward, pool2d, window
+
+
+@on_cuda(max_forward)
+def max_forward_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
+    """One thread a window."""
+    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
+    for e in range(n * OH * OW * C):
+        c, j, i, image = e % C, e // C % OW, e // (C * OW) % OH, e // (C * OW * OH)
+        r0, r1 = window(i, g[7], g[9], g[5], H)
+        c0, c1 = window(j, g[8], g[10], g[6], W)
+        best = x[((image * H + r0) * W + c0) * C + c]
+        for r in range(r0, r1):
+            for s in range(c0, c1):
+                v = x[((image * H + r) * W + s) * C + c]
+                best = best if (best >= v or best != best) else v
+        y[e] = best
+
+
+@on_cuda(max_backward)
+def max_backward_cuda(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, left: Ptr, g: PtrI64, n: Int):
+    """One thread an input element: it gathers from the windows whose first largest value it is."""
+    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
+    for e in range(n * H * W * C):
+        c, w, h, image = e % C, e // C % W, e // (C * W) % H, e // (C * W * H)
+        v = x[e]
+        total = T(0)
+        for i in range(max(0, (h + g[9] - g[5] + g[7]) // g[7]), min(OH, (h + g[9]) // g[7] + 1)):
+            r0, _ = window(i, g[7], g[9], g[5], H)
+            for j in range(max(0, (w + g[10] - g[6] + g[8]) // g[8]), min(OW, (w + g[10]) // g[8] + 1)):
+                c0, c1 = window(j, g[8], g[10], g[6], W)
+                out = ((image * OH + i) * OW + j) * C + c
+                mine = v == y[out] or v != v
+                for r in range(r0, h + 1):
+                    for s in range(c0, w if r == h else c1):
+                        u = x[((image * H + r) * W + s) * C + c]
+                        if u == y[out] or u != u:
+                            mine = False
+                if mine:
+                    total += dy[out]
+        dx[e] = total
+
+
+@helper
+def _shares(r0, r1, c0, c1, g):
+    """Return how many elements an average is over."""
+    return max((r1 - r0) * (c1 - c0) if g[11] != 0 else g[5] * g[6], 1)
+
+
+@on_cuda(average_forward)
+def average_forward_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
+    """One thread a window."""
+    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
+    for e in range(n * OH * OW * C):
+        c, j, i, image = e % C, e // C % OW, e // (C * OW) % OH, e // (C * OW * OH)
+        r0, r1 = window(i, g[7], g[9], g[5], H)
+        c0, c1 = window(j, g[8], g[10], g[6], W)
+        total = T(0)
+        for r in range(r0, r1):
+            for s in range(c0, c1):
+                total += x[((image * H + r) * W + s) * C + c]
+        y[e] = total * (T(1) / T(_shares(r0, r1, c0, c1, g)))
+
+
+@on_cuda(average_backward)
+def average_backward_cuda(dy: Ptr, dx: Ptr, g: PtrI64, n: Int):
+    """One thread an input element: it gathers from the windows that it lies in."""
+    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
+    for e in range(n * H * W * C):
+        c, w, h, image = e % C, e // C % W, e // (C * W) % H, e // (C * W * H)
+        total = T(0)
+        for i in range(max(0, (h + g[9] - g[5] + g[7]) // g[7]), min(OH, (h + g[9]) // g[7] + 1)):
+            r0, r1 = window(i, g[7], g[9], g[5], H)
+            for j in range(max(0, (w + g[10] - g[6] + g[8]) // g[8]), min(OW, (w + g[10]) // g[8] + 1)):
+                c0, c1 = window(j, g[8], g[10], g[6], W)
+                total += dy[((image * OH + i) * OW + j) * C + c] * (T(1) / T(_shares(r0, r1, c0, c1, g)))
+        dx[e] = total
+
+
+also_on_cuda(pool2d)

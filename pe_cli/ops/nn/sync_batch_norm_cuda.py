@@ -1,0 +1,182 @@
+"""The halves of sync_batch_norm on CUDA: a block a channel for one device's sums, a thread a channel to join those of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.kernels.channel_norm import finish, gradient_first, gradient_last, normalise_first, normalise_last
+from pe_cli.kernels.cuda import Tuned, cuda, cuda_kernel, on_cuda
+from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T
+from pe_cli.kernels.moments import join
+from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.nn.sync_batch_norm import (
+    channel_gradient_sums,
+    channel_moments,
+    sizes_of,
+    sync_batch_norm,
+    sync_batch_norm_grad,
+    sync_batch_norm_grad_sums,
+    sync_batch_norm_sums,
+)
+
+#: Threads that add up one channel; a power of 2.
+ADDERS: Any = Tuned(256, 2)
+WIDE: Any = np.float64
+
+
+@on_cuda(channel_moments, block=(ADDERS,))
+def channel_moments_cuda(x: Ptr, sums: PtrF64, samples: Int, channels: Int, size: Int, last: Int):
+    """Two passes: the mean, then the squares about it; sums are added in a tree."""
+    parts = cuda.shared.array(ADDERS, WIDE)
+    me = cuda.threadIdx.x
+    count = samples * size
+    for c in range(cuda.blockIdx.x, channels, cuda.gridDim.x):
+        mean = 0.0
+        for squares in range(2):
+            total = 0.0
+            for i in range(me, count, ADDERS):
+                d = x[i * channels + c if last else (i // size * channels + c) * size + i % size] - mean
+                total += d * d if squares else d
+            parts[me] = total
+            cuda.syncthreads()
+            half = ADDERS // 2
+            while half > 0:
+                if me < half:
+                    parts[me] += parts[me + half]
+                cuda.syncthreads()
+                half //= 2
+            total = parts[0]
+            cuda.syncthreads()
+            if not squares:
+                mean = total / count if count > 0 else 0.0
+        if me == 0:
+            sums[c] = mean
+            sums[channels + c] = total
+            if c == 0:
+                sums[2 * channels] = count
+
+
+@on_cuda(channel_gradient_sums, block=(ADDERS,))
+def channel_gradient_sums_cuda(
+    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, samples: Int, channels: Int, size: Int,
+    last: Int,
+):  # fmt: skip
+    """Sums in a tree."""
+    biases = cuda.shared.array(ADDERS, WIDE)
+    scales = cuda.shared.array(ADDERS, WIDE)
+    me = cuda.threadIdx.x
+    for c in range(cuda.blockIdx.x, channels, cuda.gridDim.x):
+        a = 0.0
+        b = 0.0
+        for i in range(me, samples * size, ADDERS):
+            at = i * channels + c if last else (i // size * channels + c) * size + i % size
+            a += g[at]
+            b += g[at] * (x[at] - mean[c])
+        biases[me] = a
+        scales[me] = b
+        cuda.syncthreads()
+        half = ADDERS // 2
+        while half > 0:
+            if me < half:
+                biases[me] += biases[me + half]
+                scales[me] += scales[me + half]
+            cuda.syncthreads()
+            half //= 2
+        if me == 0:
+            sums[c] = biases[0]
+            sums[channels + c] = scales[0]
+            dbias[c] = T(biases[0])
+            dscale[c] = T(scales[0] * inverse[c])
+            if c == 0:
+                sums[2 * channels] = samples * size
+        cuda.syncthreads()
+
+
+@cuda_kernel
+def join_two(total: PtrF64, sums: PtrF64, out: PtrF64, channels: Int):
+    """Write the moments of two sets together; out is another place: every thread reads the counts."""
+    for c in range(channels):
+        count, more = total[2 * channels], sums[2 * channels]
+        mean, squares = join(count, total[c], total[channels + c], more, sums[c], sums[channels + c])
+        out[c] = mean
+        out[channels + c] = squares
+        if c == 0:
+            out[2 * channels] = count + more
+
+
+@cuda_kernel
+def finish_channels(
+    sums: PtrF64, old_mean: Ptr, old_variance: Ptr, new_mean: Ptr, new_variance: Ptr, saved_mean: Ptr, saved_inverse: Ptr,
+    channels: Int, momentum: Real, epsilon: Real,
+):  # fmt: skip
+    """Write saved and running statistics."""
+    for c in range(channels):
+        finish(
+            sums[c], sums[channels + c], sums[2 * channels], old_mean, old_variance, new_mean, new_variance, saved_mean,
+            saved_inverse, c, momentum, epsilon,
+        )  # fmt: skip
+
+
+@cuda_kernel
+def add_two(total: PtrF64, sums: PtrF64, out: PtrF64, n: Int):
+    """out = total + sums."""
+    for i in range(n):
+        out[i] = total[i] + sums[i]
+
+
+@cuda_kernel
+def share_sums(sums: PtrF64, inverse: Ptr, dscale: Ptr, dbias: Ptr, channels: Int, count: Int):
+    """Write totals as shares of count samples; the gradient's kernel divides by count."""
+    for c in range(channels):
+        share = count / sums[2 * channels] if sums[2 * channels] > 0 else 0.0
+        dbias[c] = T(sums[c] * share)
+        dscale[c] = T(sums[channels + c] * share * inverse[c])
+
+
+def _joined(o: Lowering, sums: Sequence[Buffer], step: Any, n: int) -> Buffer:
+    """Append the calls that join the sums of all devices in their order, and return where the result is."""
+    total, *others = sums
+    for other in others:
+        made = o.scratch(total.size, "float64")
+        o.call(step, total, other, made, n)
+        total = made
+    return total
+
+
+@sync_batch_norm.lower("cuda")
+def sync_batch_norm_cuda(o: Lowering) -> None:
+    """Join the sums, then a thread an element."""
+    x, y = o.input("X"), o.output("Y")
+    samples, channels, size, last = sizes_of(o, x)
+    mean, inverse = o.output("SavedMean"), o.output("SavedVariance")
+    olds = o.input("Mean"), o.input("Variance"), o.output("MeanOut"), o.output("VarianceOut")
+    settings = float(o.attrs["momentum"]), float(o.attrs["epsilon"])
+    sums = _joined(o, o.inputs("Sums"), join_two, channels)
+    o.call(finish_channels, sums, *olds, mean, inverse, channels, *settings)
+    each = (x, mean, inverse, o.input("Scale"), o.input("Bias"), y)
+    if last:
+        o.call(normalise_last, *each, o.scratch(1, x.dtype), samples * size, channels, channels)
+    else:
+        o.call(normalise_first, *each, samples, channels, size)
+
+
+@sync_batch_norm_grad.lower("cuda")
+def sync_batch_norm_grad_cuda(o: Lowering) -> None:
+    """Join the sums, then a thread an element."""
+    x, inverse = o.input("X"), o.input("SavedVariance")
+    samples, channels, size, last = sizes_of(o, x)
+    dscale, dbias = o.scratch(channels, x.dtype), o.scratch(channels, x.dtype)
+    sums = _joined(o, o.inputs("Sums"), add_two, 2 * channels + 1)
+    o.call(share_sums, sums, inverse, dscale, dbias, channels, samples * size)
+    each = (x, o.input("Y@GRAD"), o.input("SavedMean"), inverse, o.input("Scale"), dscale, dbias, o.output("X@GRAD"))
+    if last:
+        o.call(gradient_last, *each, o.scratch(1, x.dtype), samples * size, channels, channels, samples * size)
+    else:
+        o.call(gradient_first, *each, samples, channels, size, 1)
+
+
+also_on_cuda(sync_batch_norm_sums, sync_batch_norm_grad_sums)

@@ -1,0 +1,1 @@
+"""Ops over sequences of different lengths."""

@@ -1,0 +1,134 @@
+"""assign: a copy; assign_value: values written in the program."""
+
+from __future__ import annotations
+
+import struct
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import FLOATS, TensorType, check_dtype, product
+from pe_cli.kernels.cuda import deal
+from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, T, kernel
+from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.lod import MAX_KNOWN, LodRequest, constant
+from pe_cli.ops.define.lowering import Lowering, Numbers
+from pe_cli.ops.define.moves import copy
+from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, op
+
+
+@op(
+    "assign",
+    inputs="X",
+    layout="same",
+    alias={"Out": "X"},
+    samples=[Sample({"X": (3, 4)}), Sample({"X": (0,)}, name="empty")],
+)
+def assign(x: TensorType) -> TensorType:
+    """Copy a tensor.
+
+    Args:
+        X: any.
+
+    Returns:
+        Out: type and values of X.
+
+    Source:
+        fluid.layers.assign.
+    """
+    return x
+
+
+@assign.lower("cpu")
+def assign_cpu(o: Lowering) -> None:
+    """One loop."""
+    x, out = o.input("X"), o.output("Out")
+    o.call(copy, x, out, out.size)
+
+
+@assign.make_grad
+def assign_grad(request: GradRequest) -> list[OpDesc]:
+    """The gradient passes."""
+    (gradient,) = request.grads.values()
+    return [OpDesc("assign", {"X": [gradient]}, {"Out": [name]}) for name in request.wanted.values()]
+
+
+@kernel
+def write_reals(values: PtrF64, out: Ptr, n: Int):
+    """out = values."""
+    for i in range(n):
+        out[i] = T(values[i])
+
+
+@kernel
+def write_integers(values: PtrI64, out: Ptr, n: Int):
+    """out = values."""
+    for i in range(n):
+        out[i] = T(values[i])
+
+
+@op(
+    "assign_value",
+    attrs={
+        "shape": Attr([1], "sizes; no batch axis"),
+        "dtype": Attr("float32", "element type"),
+        "values": Attr([], "one number an element, in row-major order, no unit"),
+    },
+    samples=[
+        Sample({}, {"shape": [2, 2], "values": [1.5, -2.0, 0.0, 4.25]}, "four reals"),
+        Sample({}, {"shape": [3], "dtype": "int64", "values": [1, -2, 2**60]}, "integers keep every digit"),
+        Sample({}, {"shape": [0], "values": []}, "nothing"),
+    ],
+)
+def assign_value(*, shape: list[int], dtype: str, values: list[float]) -> TensorType:
+    """Make a tensor of given values.
+
+    Args:
+        shape: sizes.
+        dtype: element type.
+        values: as many as the shape has elements.
+
+    Returns:
+        Out: of that shape and element type.
+
+    Raises:
+        PeError: a negative size, an unknown dtype, or another number of values.
+
+    Source:
+        fluid.layers.assign with an array.
+    """
+    if any(s < 0 for s in shape):
+        raise PeError(f"assign_value needs sizes of at least 0, got shape {shape}")
+    if len(values) != product(shape):
+        raise PeError(f"assign_value got {len(values)} values for shape {shape}, which has {product(shape)} elements")
+    return TensorType(tuple(shape), check_dtype(dtype))
+
+
+@assign_value.lower("cpu")
+def assign_value_cpu(o: Lowering) -> None:
+    """One loop over the values, which lie beside the tape."""
+    out, values = o.output("Out"), o.attrs["values"]
+    if out.dtype in FLOATS:
+        # The bits of float64 numbers, carried in int64 words.
+        o.call(
+            write_reals,
+            Numbers(struct.unpack(f"{len(values)}q", struct.pack(f"{len(values)}d", *values))),
+            out,
+            out.size,
+        )
+    else:
+        o.call(write_integers, Numbers(tuple(int(v) for v in values)), out, out.size)
+
+
+@assign_value.sequences()
+def assign_value_known(s: LodRequest) -> None:
+    """Whole numbers are known before the step."""
+    if s.attrs["dtype"] in ("int64", "int32") and len(s.attrs["values"]) <= MAX_KNOWN:
+        s.know("Out", s.derive(constant, values=[int(v) for v in s.attrs["values"]]))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(write_reals, write_integers)
+
+
+also_on_cuda(assign, assign_value)

@@ -1,0 +1,91 @@
+"""Constants: fill_constant and fill_like (a constant in the shape of another variable)."""
+
+from __future__ import annotations
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType, check_dtype, product
+from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.lod import MAX_KNOWN, LodRequest, constant
+from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.moves import fill
+from pe_cli.ops.define.registry import Attr, Sample, op
+
+
+@op(
+    "fill_constant",
+    outputs="Out",
+    attrs={
+        "shape": Attr([1], "sizes; no batch axis"),
+        "dtype": Attr("float32", "element type"),
+        "value": Attr(0.0, "every element, no unit"),
+    },
+    samples=[
+        Sample({}, {"shape": [2, 3], "value": 1.5}, "a matrix of one and a half"),
+        Sample({}, {"shape": [0, 3]}, "nothing"),
+    ],
+)
+def fill_constant(*, shape: list[int], dtype: str, value: float) -> TensorType:
+    """Make a tensor whose elements all have one value.
+
+    Args:
+        shape: sizes.
+        dtype: element type.
+        value: of every element, converted to dtype.
+
+    Returns:
+        Out: of that shape and element type.
+
+    Raises:
+        PeError: a negative size or an unknown dtype.
+
+    Source:
+        fluid.layers.fill_constant.
+    """
+    if any(s < 0 for s in shape):
+        raise PeError(f"fill_constant needs sizes of at least 0, got shape {shape}")
+    return TensorType(tuple(shape), check_dtype(dtype))
+
+
+@op(
+    "fill_like",
+    inputs="X",
+    attrs={"value": Attr(0.0, "every element, no unit")},
+    differentiable="",
+    samples=[Sample({"X": (2, 3)}, {"value": 2.0}, "twos in a matrix's shape")],
+)
+def fill_like(x: TensorType, *, value: float) -> TensorType:
+    """Make a constant tensor in the shape and element type of another.
+
+    Args:
+        X: any; only its type counts.
+        value: of every element.
+
+    Returns:
+        Out: type of X.
+
+    Source:
+        fluid.layers.zeros_like and ones_like.
+    """
+    return x
+
+
+@fill_constant.sequences()
+def fill_constant_known(s: LodRequest) -> None:
+    """Whole numbers are known before the step."""
+    size = product(s.attrs["shape"])
+    if s.attrs["dtype"] in ("int64", "int32") and 0 <= size <= MAX_KNOWN:
+        s.know("Out", s.derive(constant, values=[int(s.attrs["value"])] * size))
+
+
+@fill_constant.lower("cpu")
+@fill_like.lower("cpu")
+def fill_cpu(o: Lowering) -> None:
+    """One loop."""
+    out = o.output("Out")
+    o.call(fill, out, out.size, float(o.attrs["value"]))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+also_on_cuda(fill_constant, fill_like)

@@ -1,0 +1,200 @@
+"""Random tensors: uniform_random, gaussian_random, truncated_gaussian_random. What startup programs initialise with."""
+
+from __future__ import annotations
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import FLOATS, TensorType, check_dtype, product
+from pe_cli.kernels.cuda import deal
+from pe_cli.kernels.lang import Int, Kernel, Ptr, PtrI64, Real, T, kernel
+from pe_cli.kernels.random import normal, truncated_normal, uniform
+from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.lowering import STEP, Lowering
+from pe_cli.ops.define.registry import Attr, Sample, op
+
+
+@kernel
+def draw_uniform(out: Ptr, n: Int, low: Real, high: Real, seed: Int, step: PtrI64, fixed: Int):
+    """out[i] = low + (high - low) * u, with u of [0, 1)."""
+    at = 0 if fixed else step[0]
+    span = high - low
+    for i in range(n):
+        value = low + span * uniform(seed, at, i)
+        out[i] = low if value >= high else value  # rounding may reach the upper end
+
+
+@kernel
+def draw_normal(out: Ptr, n: Int, mean: Real, std: Real, seed: Int, step: PtrI64, fixed: Int):
+    """out[i] = mean + std * z."""
+    at = 0 if fixed else step[0]
+    for i in range(n):
+        out[i] = mean + std * T(normal(seed, at, i))
+
+
+@kernel
+def draw_truncated(out: Ptr, n: Int, mean: Real, std: Real, seed: Int, step: PtrI64, fixed: Int):
+    """out[i] = mean + std * z, with |z| <= 2."""
+    at = 0 if fixed else step[0]
+    for i in range(n):
+        out[i] = mean + std * T(truncated_normal(seed, at, i))
+
+
+_SHAPE = Attr([1], "sizes; no batch axis")
+_DTYPE = Attr("float32", "element type", FLOATS)
+_SEED = Attr(0, "own seed, the same numbers at every step; 0 takes the program's, with new numbers at every step")
+
+
+def _made(name: str, shape: list[int], dtype: str) -> TensorType:
+    if any(s < 0 for s in shape):
+        raise PeError(f"{name} needs sizes of at least 0, got shape {shape}")
+    return TensorType(tuple(shape), check_dtype(dtype))
+
+
+def _samples(**attrs: float) -> list[Sample]:
+    shapes = {"a matrix": [3, 5], "one element": [1], "nothing": [0, 3]}
+    return [Sample({}, {"shape": shape, **attrs}, name) for name, shape in shapes.items()]
+
+
+@op(
+    "uniform_random",
+    attrs={
+        "shape": _SHAPE,
+        "dtype": _DTYPE,
+        "min": Attr(-1.0, "lower end, drawn; no unit"),
+        "max": Attr(1.0, "upper end, not drawn; no unit"),
+        "seed": _SEED,
+    },
+    samples=_samples(min=2.0, max=3.0),
+    random=True,
+)
+def uniform_random(*, shape: list[int], dtype: str, min: float, max: float, seed: int) -> TensorType:
+    """Draw numbers that are equally likely everywhere in [min, max).
+
+    Element i is a pure function of the seed, the step and i; float32 gets 24 random bits, float64 53.
+
+    Args:
+        shape: sizes.
+        dtype: float32 or float64.
+        min: lower end.
+        max: upper end; min where both are equal.
+        seed: see the attribute.
+
+    Returns:
+        Out: of that shape and element type.
+
+    Raises:
+        PeError: a negative size, or max < min.
+
+    Source:
+        fluid.layers.uniform_random; the generator is Philox4x32-10 (Salmon et al. 2011).
+    """
+    if max < min:
+        raise PeError(f"uniform_random needs min <= max, got min {min} and max {max}", hint="swap them")
+    return _made("uniform_random", shape, dtype)
+
+
+def _gaussian(name: str, shape: list[int], dtype: str, std: float) -> TensorType:
+    if std < 0:
+        raise PeError(f"{name} needs std >= 0, got {std}")
+    return _made(name, shape, dtype)
+
+
+_GAUSSIAN = {
+    "shape": _SHAPE,
+    "dtype": _DTYPE,
+    "mean": Attr(0.0, "centre, no unit"),
+    "std": Attr(1.0, "standard deviation, no unit"),
+    "seed": _SEED,
+}
+
+
+@op(
+    "gaussian_random",
+    inputs="ShapeTensor?",
+    attrs=_GAUSSIAN,
+    samples=_samples(mean=1.0, std=0.5),
+    differentiable="",
+    random=True,
+    late={"ShapeTensor": "shape"},
+)
+def gaussian_random(
+    sizes: TensorType | None, *, shape: list[int], dtype: str, mean: float, std: float, seed: int
+) -> TensorType:
+    """Draw normally distributed numbers.
+
+    Element i is mean + std * z, where z is the normal quantile of a uniform number that depends on the seed, the step
+    and i alone.
+
+    Args:
+        ShapeTensor: [axes] integers, instead of the attribute: only known in the step.
+        shape: sizes.
+        dtype: float32 or float64.
+        mean: centre.
+        std: standard deviation, at least 0.
+        seed: see the attribute.
+
+    Returns:
+        Out: of that shape and element type.
+
+    Raises:
+        PeError: a negative size or standard deviation.
+
+    Source:
+        fluid.layers.gaussian_random; quantile by Wichura 1988, algorithm AS 241.
+    """
+    if sizes is not None and -1 in shape:
+        return TensorType(tuple(shape), check_dtype(dtype))
+    return _gaussian("gaussian_random", shape, dtype, std)
+
+
+@op("truncated_gaussian_random", attrs=_GAUSSIAN, samples=_samples(mean=1.0, std=0.5), random=True)
+def truncated_gaussian_random(*, shape: list[int], dtype: str, mean: float, std: float, seed: int) -> TensorType:
+    """Draw normally distributed numbers given that they lie within two standard deviations of the mean.
+
+    Args:
+        shape: sizes.
+        dtype: float32 or float64.
+        mean: centre.
+        std: standard deviation before truncation, at least 0; after it, it is 0.880 of that.
+        seed: see the attribute.
+
+    Returns:
+        Out: of that shape and element type, all in [mean - 2 std, mean + 2 std].
+
+    Raises:
+        PeError: a negative size or standard deviation.
+
+    Source:
+        fluid.initializer.TruncatedNormal.
+    """
+    return _gaussian("truncated_gaussian_random", shape, dtype, std)
+
+
+def _draw(o: Lowering, kernel_: Kernel, first: str, second: str) -> None:
+    out = o.output("Out")
+    own = int(o.attrs["seed"])
+    o.call(kernel_, out, product(out.shape), o.attrs[first], o.attrs[second], own or o.seed, STEP, int(own != 0))
+
+
+@uniform_random.lower("cpu")
+def uniform_random_cpu(o: Lowering) -> None:
+    """One loop."""
+    _draw(o, draw_uniform, "min", "max")
+
+
+@gaussian_random.lower("cpu")
+def gaussian_random_cpu(o: Lowering) -> None:
+    """One loop."""
+    _draw(o, draw_normal, "mean", "std")
+
+
+@truncated_gaussian_random.lower("cpu")
+def truncated_gaussian_random_cpu(o: Lowering) -> None:
+    """One loop."""
+    _draw(o, draw_truncated, "mean", "std")
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(draw_uniform, draw_normal, draw_truncated)
+also_on_cuda(uniform_random, gaussian_random, truncated_gaussian_random)

@@ -1,0 +1,198 @@
+"""Ops that give the same elements another shape: reshape, flatten, squeeze, unsqueeze.
+
+They cost nothing: both names are one memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType, product
+from pe_cli.ops.define.axes import normal_axis
+from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.moves import copy
+from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
+
+SHARED = {"Out": "X"}
+SHARED_BACK = {"X@GRAD": "Out@GRAD"}
+
+
+@op(
+    "reshape",
+    inputs="X",
+    attrs={"shape": Attr([-1], "sizes; 0 keeps X's size of that axis, one -1 is worked out")},
+    alias=SHARED,
+    samples=[
+        Sample({"X": (2, 3, 4)}, {"shape": [0, -1]}, "the first axis stays, the others join"),
+        Sample({"X": (6, 1)}, {"shape": [2, 3]}, "a column becomes a matrix"),
+        Sample({"X": (1,)}, {"shape": [1, 1, 1]}, "one element"),
+        Sample({"X": (0, 4)}, {"shape": [0, 2, -1]}, "empty batch"),
+    ],
+)
+def reshape(x: TensorType, *, shape: list[int]) -> TensorType:
+    """Give the same elements another shape.
+
+    Args:
+        X: any.
+        shape: sizes; 0 keeps X's size of that axis, one -1 stands for what is left.
+
+    Returns:
+        Out: the elements of X in row-major order.
+
+    Raises:
+        PeError: the numbers of elements differ, several -1, another negative size, or a 0 beyond X's axes.
+
+    Source:
+        fluid.layers.reshape.
+    """
+    if any(s < -1 for s in shape) or shape.count(-1) > 1:
+        raise PeError(f"reshape takes sizes of at least 1, 0 and one -1, got shape {shape}")
+    rest = list(x.shape)
+    out = list(shape)
+    for i, size in enumerate(shape):
+        if size == 0:
+            if i >= len(x.shape):
+                raise PeError(
+                    f"reshape keeps axis {i} of X, which has only {len(x.shape)} axes: {x}", hint=f"shape is {shape}"
+                )
+            out[i] = x.shape[i]
+            rest[i] = 1
+    left, given = product(rest), product(s for s in shape if s > 0)
+    if -1 in shape:
+        if left >= 0 and left % given:
+            raise PeError(f"reshape of {x} to {shape}: {left} elements do not divide by {given}")
+        out[shape.index(-1)] = left // given if left >= 0 else -1
+    elif left >= 0 and left != given:
+        raise PeError(
+            f"reshape of {x} to {shape}: {left} elements do not fill {given}", hint="write -1 for the size to work out"
+        )
+    return x.with_shape(*out)
+
+
+@op(
+    "flatten",
+    inputs="X",
+    attrs={"axis": Attr(1, "axes before it become rows, the others columns")},
+    alias=SHARED,
+    samples=[
+        Sample({"X": (2, 3, 4)}, name="all but the batch"),
+        Sample({"X": (2, 3, 4)}, {"axis": 0}, "one row"),
+        Sample({"X": (2, 3, 4)}, {"axis": 3}, "one column"),
+        Sample({"X": (0, 3, 4)}, name="empty batch"),
+    ],
+)
+def flatten(x: TensorType, *, axis: int) -> TensorType:
+    """Make a matrix.
+
+    Args:
+        X: any.
+        axis: 0 to the number of X's axes.
+
+    Returns:
+        Out: [product of X's sizes before axis, product of the others].
+
+    Raises:
+        PeError: axis is out of range.
+
+    Source:
+        fluid.layers.flatten.
+    """
+    if not 0 <= axis <= len(x.shape):
+        raise PeError(f"flatten: axis {axis} is out of range [0, {len(x.shape)}] for {x}")
+    return x.with_shape(product(x.shape[:axis]), product(x.shape[axis:]))
+
+
+@op(
+    "squeeze",
+    inputs="X",
+    attrs={"axes": Attr([], "axes of size 1; none: all of them")},
+    alias=SHARED,
+    samples=[
+        Sample({"X": (2, 1, 3, 1)}, {"axes": [1]}, "one axis"),
+        Sample({"X": (2, 1, 3, 1)}, {"axes": [-1, 1]}, "two axes, one from the end"),
+        Sample({"X": (2, 1, 3, 1)}, name="every axis of size 1"),
+        Sample({"X": (0, 1)}, {"axes": [1]}, "empty batch"),
+    ],
+)
+def squeeze(x: TensorType, *, axes: list[int]) -> TensorType:
+    """Drop axes of size 1.
+
+    Args:
+        X: any.
+        axes: which; none drops all axes of size 1.
+
+    Returns:
+        Out: the elements of X without those axes.
+
+    Raises:
+        PeError: an axis is out of range or not of size 1, or no axes are given and a size is unknown.
+
+    Source:
+        fluid.layers.squeeze.
+    """
+    if not axes and not x.known:
+        raise PeError(f"squeeze of {x} without axes: a batch of 1 would lose its axis", hint="name the axes")
+    gone = {normal_axis("squeeze", a, len(x.shape)) for a in axes} or {i for i, s in enumerate(x.shape) if s == 1}
+    for i in gone:
+        if x.shape[i] not in (1, -1):
+            raise PeError(f"squeeze: axis {i} of {x} has size {x.shape[i]}, not 1")
+    return x.with_shape(*(s for i, s in enumerate(x.shape) if i not in gone))
+
+
+@op(
+    "unsqueeze",
+    inputs="X",
+    attrs={"axes": Attr([0], "places of the new axes in the result")},
+    alias=SHARED,
+    samples=[
+        Sample({"X": (2, 3)}, {"axes": [1]}, "in the middle"),
+        Sample({"X": (2, 3)}, {"axes": [0, 3]}, "at both ends"),
+        Sample({"X": (2, 3)}, {"axes": [-1]}, "last"),
+        Sample({"X": (0,)}, {"axes": [1]}, "empty batch"),
+    ],
+)
+def unsqueeze(x: TensorType, *, axes: list[int]) -> TensorType:
+    """Insert axes of size 1.
+
+    Args:
+        X: any.
+        axes: places in the result, inserted one after the other.
+
+    Returns:
+        Out: the elements of X with those axes.
+
+    Raises:
+        PeError: an axis is out of range.
+
+    Source:
+        fluid.layers.unsqueeze.
+    """
+    sizes = list(x.shape)
+    for axis in axes:
+        sizes.insert(normal_axis("unsqueeze", axis, len(sizes) + 1), 1)
+    return x.with_shape(*sizes)
+
+
+def _copy_cpu(source: str, target: str) -> Any:
+    """Return a lowering for programs that name one variable as input and output: there the memory is one already."""
+
+    def lower(o: Lowering) -> None:
+        x, out = o.input(source), o.output(target)
+        if x is not out:
+            o.call(copy, x, out, out.size)
+
+    return lower
+
+
+_FAMILY: tuple[OpDef, ...] = (reshape, flatten, squeeze, unsqueeze)
+for _op in _FAMILY:
+    _op.lower("cpu")(_copy_cpu("X", "Out"))
+    _op.grad(alias=SHARED_BACK).lower("cpu")(_copy_cpu("Out@GRAD", "X@GRAD"))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+also_on_cuda(*_FAMILY)
