@@ -19,7 +19,7 @@ from multiprocessing.synchronize import Barrier
 from typing import Any
 
 import numpy as np
-from kernels import aligned, call_of, triad
+from common import aligned, call_of, triad
 
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import workloads
-from kernels import aligned, machine, seconds, triad
+from common import aligned, machine, seconds, triad
 from run import Own
 
 #: Bytes of the three arrays of a triad: about what the first, second and third caches and memory hold.

@@ -161,10 +161,10 @@ def compare(own: Own, ways: list[Way], args: argparse.Namespace, pythons: dict[s
 
 def peak() -> float:
     """Return what one thread's multiply-adds reach at most at this moment, GFLOP/s."""
-    import kernels
+    import common
 
     with contextlib.redirect_stdout(io.StringIO()):
-        return kernels.machine("float32")
+        return common.machine("float32")
 
 
 def stream() -> float:

@@ -12,8 +12,7 @@ from typing import Any
 from pe_cli.build.objects import Maker
 from pe_cli.build.values import convert, meant
 from pe_cli.config.mistakes import Mistakes
-from pe_cli.config.nodes import ListNode, Node, ScalarNode, describe, origin_notes
-from pe_cli.config.scope import Scope
+from pe_cli.config.nodes import ListNode, Lookup, Node, ScalarNode, describe, origin_notes
 from pe_cli.config.spec import ArgSpec, LayerSpec, ModelSpec
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import TensorType
@@ -60,7 +59,7 @@ class Layers:
         for layer in self.model.layers:
             self._append(layer)
 
-    def find(self, name: str, scope: Scope) -> Variable:
+    def find(self, name: str, scope: Lookup) -> Variable:
         """Return a variable by a name as written.
 
         Raises:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pe_cli.cli.common import columns
+from pe_cli.cli.columns import columns
 
 if TYPE_CHECKING:
     from pe_cli.layers.registry import LayerArg, LayerDef

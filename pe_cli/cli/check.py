@@ -25,7 +25,8 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     Where there is none: shapes, parameters and memory. Nothing is run. A data file that is not there is a warning: it
     may be there when the training starts.
     """
-    from pe_cli.cli.common import columns, open_source
+    from pe_cli.cli.columns import columns
+    from pe_cli.cli.common import open_source
     from pe_cli.cli.layers_table import parameters_text, rows_of
     from pe_cli.config.mistakes import Mistakes
     from pe_cli.program.sparse import notes

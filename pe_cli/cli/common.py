@@ -127,8 +127,8 @@ def _is_model(path: Path) -> bool:
     from pe_cli.config.files import read_text
     from pe_cli.config.mistakes import Mistakes, TooLargeError
     from pe_cli.config.nodes import MapNode
-    from pe_cli.config.parse import Source as Text
     from pe_cli.config.parse import parse
+    from pe_cli.config.source import Source as Text
 
     try:
         tree = parse(Text(str(path), read_text(path, "config")), Mistakes())
@@ -237,27 +237,6 @@ def config_of(target: Path) -> Path:
         hint=newest_in(target) or "name a folder that pe train wrote, or a config with --checkpoint FILE",
         code=ExitCode.DATA,
     )
-
-
-def columns(rows: Sequence[Sequence[object]], right: Sequence[int] = (), indent: str = "") -> str:
-    """Return rows as text in columns.
-
-    Args:
-        rows: cells; the first row may be a header.
-        right: numbers of columns that are aligned at the right.
-        indent: before every line.
-
-    >>> print(columns([("a", 1), ("bcd", 20)], right=[1]))
-    a     1
-    bcd  20
-    """
-    cells = [[str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = []
-    for row in cells:
-        parts = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
-        lines.append((indent + "  ".join(parts)).rstrip())
-    return "\n".join(lines)
 
 
 def number(value: float) -> str:

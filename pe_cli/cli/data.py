@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pe_cli.cli.common import columns, json_option, number, override_option, path_argument, path_option
+from pe_cli.cli.columns import columns
+from pe_cli.cli.common import json_option, number, override_option, path_argument, path_option
 
 if TYPE_CHECKING:
     from pe_cli.core.survey import ClassShare, ColumnFacts, PartFacts, RowFacts, Survey

@@ -14,7 +14,8 @@ def command(as_json: bool) -> None:
 
     Cores, vector width, CUDA devices or why there is none, and the cache of compiled kernels.
     """
-    from pe_cli.cli.common import columns, print_json
+    from pe_cli.cli.columns import columns
+    from pe_cli.cli.common import print_json
 
     facts = _facts()
     if as_json:

@@ -22,7 +22,8 @@ def command(first: Path, second: Path, as_json: bool) -> None:
 
     Resolved configs, results at the best and at the end, environments. Of configs and environments only what differs is shown.
     """
-    from pe_cli.cli.common import columns, print_json
+    from pe_cli.cli.columns import columns
+    from pe_cli.cli.common import print_json
     from pe_cli.io.history import read_run
     from pe_cli.io.view.compare import differences, results
 

@@ -67,7 +67,7 @@ def _counts(plan: Plan) -> dict[str, Counter[str]]:
 
 
 def _ops(plan: Plan) -> list[str]:
-    from pe_cli.cli.common import columns
+    from pe_cli.cli.columns import columns
 
     rows = []
     for role, ops in _counts(plan).items():
@@ -79,7 +79,7 @@ def _ops(plan: Plan) -> list[str]:
 
 
 def _path(parallel: Parallelism) -> list[str]:
-    from pe_cli.cli.common import columns
+    from pe_cli.cli.columns import columns
 
     lines = [
         (
@@ -106,7 +106,7 @@ def _threads(parallel: Parallelism) -> list[str]:
 
 
 def _memory(usage: Usage) -> list[str]:
-    from pe_cli.cli.common import columns
+    from pe_cli.cli.columns import columns
     from pe_cli.graph.dot import size_text
 
     rows: list[tuple[str, ...]] = [("category", "stays", "at the peak", "without sharing")]

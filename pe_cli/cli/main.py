@@ -15,7 +15,7 @@ from pe_cli import __version__
 from pe_cli.core.errors import ExitCode, PeError
 
 #: Modules of this package that are no subcommands.
-PLUMBING = {"catalogue", "common", "completers", "layers_table", "main", "progress", "run_facts"}
+PLUMBING = {"catalogue", "columns", "common", "completers", "layers_table", "main", "progress", "run_facts"}
 
 #: Commands in the order in which they are met; those that are in none are listed last.
 GROUPS = {

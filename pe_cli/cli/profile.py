@@ -86,7 +86,7 @@ def headline(job: Job, found: Profile) -> str:
 
 
 def _table(listed: list[Row], top: int) -> str:
-    from pe_cli.cli.common import columns
+    from pe_cli.cli.columns import columns
 
     shown = listed[:top] if top else listed
     table: list[tuple[object, ...]] = [("op", "layer", "role", "calls", "ms", "share", "GFLOP/s", "GB/s")]

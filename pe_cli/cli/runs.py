@@ -22,7 +22,8 @@ def command(folder: Path, as_json: bool) -> None:
     A run is running, done, stopped (by a signal, with a checkpoint) or failed; lost says that its process is no more,
     though nobody wrote so. The best value is that of `output.checkpoint.best`, else the smallest loss.
     """
-    from pe_cli.cli.common import columns, print_json
+    from pe_cli.cli.columns import columns
+    from pe_cli.cli.common import print_json
     from pe_cli.graph.dot import plain
     from pe_cli.io.history import find_runs, read_run
 

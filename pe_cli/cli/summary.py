@@ -23,7 +23,8 @@ def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     CONFIG may be a model file too. Operations are those of one sample's forward pass, a multiplication and an addition
     counted as two; bytes are those of one sample's output.
     """
-    from pe_cli.cli.common import columns, open_source, print_json
+    from pe_cli.cli.columns import columns
+    from pe_cli.cli.common import open_source, print_json
     from pe_cli.cli.layers_table import parameters_text, rows_of
     from pe_cli.graph.dot import size_text
 

@@ -96,7 +96,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
     from pe_cli.session.job import Job
     from pe_cli.session.observer import Observers
     from pe_cli.session.stop import Limits
-    from pe_cli.session.train import Trainer
+    from pe_cli.session.trainers import trainer_of
 
     _check_options(config, resume, allow_changes, init, smoke)
     if live_port is not None and not live:
@@ -116,7 +116,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
             going_on = (
                 None if resume is None or not job.team.leads else _run_of(job.run, resume, allow_changes, watcher)
             )
-            trainer = Trainer.of(job, smoke=smoke, resume=going_on, limits=Limits(max_time, max_steps))
+            trainer = trainer_of(job, smoke=smoke, resume=going_on, limits=Limits(max_time, max_steps))
             job.initialise()
             if init is not None:
                 _initialise(job, init, quiet or smoke or not job.team.leads)
@@ -132,7 +132,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
 
 def _folds(config: Path, overrides: tuple[str, ...], count: int, jobs: int, quiet: bool) -> int:
     """Train every fold and say what came of them; the first that failed gives its exit code to the whole."""
-    from pe_cli.cli.common import columns
+    from pe_cli.cli.columns import columns
     from pe_cli.config.load import load_run
     from pe_cli.session.folds import train_folds
 

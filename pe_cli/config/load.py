@@ -16,7 +16,7 @@ from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.model import read_model
 from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe
 from pe_cli.config.overrides import apply_overrides
-from pe_cli.config.parse import Source, parse
+from pe_cli.config.parse import parse
 from pe_cli.config.processes import process_mistakes
 from pe_cli.config.sections import (
     USES,
@@ -35,6 +35,7 @@ from pe_cli.config.sections import (
     SplitSection,
     TrainSection,
 )
+from pe_cli.config.source import Source
 from pe_cli.config.spec import ArgSpec, DataSpec, ModelSpec, Preparation, RunSpec
 from pe_cli.config.split import split_mistakes
 from pe_cli.core.errors import PeError, did_you_mean

@@ -13,9 +13,10 @@ from pe_cli.config.expand import Expansion
 from pe_cli.config.files import read_text
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import ListNode, MapNode, Node, ScalarNode, describe
-from pe_cli.config.parse import Source, parse
+from pe_cli.config.parse import parse
 from pe_cli.config.scope import Scope
 from pe_cli.config.sections import DtypeName, Int, Natural, Section
+from pe_cli.config.source import Source
 from pe_cli.config.spec import FeedSpec, ModelSpec
 from pe_cli.config.substitute import Substitution
 from pe_cli.core.errors import Span, did_you_mean

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pe_cli.config.scalars import Value, show
 from pe_cli.core.errors import Span
-
-if TYPE_CHECKING:
-    from pe_cli.config.scope import Scope
 
 #: Limits on what a file may hold, after aliases and `${...}` have been put in; no unit but bytes.
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 MAX_NODES = 50_000
+
+
+class Lookup(Protocol):
+    """Where names in a file are looked up."""
+
+    def find(self, name: str) -> str | None:
+        """Return the variable that a name stands for, None where there is none."""
+
+    def known(self) -> list[str]:
+        """Return every name that could have been written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +40,7 @@ class ScalarNode:
     at: Span
     text: str = ""
     via: Span | None = None
-    scope: Scope | None = None
+    scope: Lookup | None = None
 
     @property
     def size(self) -> int:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe
-from pe_cli.config.parse import Source, parse
+from pe_cli.config.parse import parse
+from pe_cli.config.source import Source
 from pe_cli.core.errors import PeError, Span
 
 _MOST_PARTS = 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,46 +10,9 @@ import yaml
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import MAX_BYTES, MAX_DEPTH, MAX_NODES, Entry, ListNode, MapNode, Node, ScalarNode, describe
 from pe_cli.config.scalars import resolve
+from pe_cli.config.source import BREAK, UNPRINTABLE, Source
 from pe_cli.config.syntax import explain_syntax
 from pe_cli.core.errors import PeError, Span, did_you_mean
-
-_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-@dataclass(frozen=True)
-class Source:
-    """A text that places point into.
-
-    Args:
-        file: path as the user gave it, or what else to call the text.
-        text: the YAML.
-        before: what stands before it on its first line, for values of the command line.
-    """
-
-    file: str
-    text: str
-    before: str = ""
-    lines: list[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        # what is shown on a terminal must not steer it
-        shown = _UNPRINTABLE.sub("\ufffd", self.before + self.text)
-        object.__setattr__(self, "lines", _BREAK.split(shown))
-
-    def span(self, line: int, column: int, length: int = 1) -> Span:
-        """Return a place from 0-based counts within the text."""
-        text = self.lines[line] if line < len(self.lines) else ""
-        shift = len(self.before) if line == 0 else 0
-        return Span(self.file, line + 1, column + shift + 1, max(1, length), text)
-
-    def between(self, start: Any, end: Any) -> Span:
-        """Return the place between two marks of PyYAML; only its first line."""
-        if start.line == end.line:
-            return self.span(start.line, start.column, end.column - start.column)
-        shift = len(self.before) if start.line == 0 else 0
-        text = self.lines[start.line] if start.line < len(self.lines) else ""
-        return self.span(start.line, start.column, len(text.rstrip()) - start.column - shift)
 
 
 def decode(raw: bytes, file: str) -> str:
@@ -65,8 +27,8 @@ def decode(raw: bytes, file: str) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = raw[: error.start].decode("utf-8", "replace")
-        line = _BREAK.split(raw.decode("utf-8", "replace"))[len(_BREAK.split(before)) - 1]
-        at = Span(file, len(_BREAK.split(before)), len(_BREAK.split(before)[-1]) + 1, 1, line)
+        line = BREAK.split(raw.decode("utf-8", "replace"))[len(BREAK.split(before)) - 1]
+        at = Span(file, len(BREAK.split(before)), len(BREAK.split(before)[-1]) + 1, 1, line)
         raise PeError(
             f"byte {raw[error.start]:#04x} is not UTF-8",
             at=at,
@@ -86,9 +48,9 @@ def parse(source: Source, mistakes: Mistakes) -> Node | None:
     Returns:
         The tree, or None for an empty text and for one that cannot be read.
     """
-    wrong = _UNPRINTABLE.search(source.text)
+    wrong = UNPRINTABLE.search(source.text)
     if wrong:
-        before = _BREAK.split(source.text[: wrong.start()])
+        before = BREAK.split(source.text[: wrong.start()])
         at = source.span(len(before) - 1, len(before[-1]))
         mistakes.say(f"the character U+{ord(wrong[0]):04X} is not allowed", at, "delete it")
         return None

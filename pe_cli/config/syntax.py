@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
+from pe_cli.config.source import Source
 from pe_cli.core.errors import PeError
-
-if TYPE_CHECKING:
-    from pe_cli.config.parse import Source
 
 _QUOTE = "quote text that begins or goes on with a special character"
 _INDENT = "give all keys of one mapping the same indentation"

@@ -221,7 +221,7 @@ def _blocks(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: Fitt
     strings = parts[0].table.cells(source).strings()
     notes = [f"{int(characters(strings)[parts[0].chosen].sum()):,} characters"]
     if fitted is not None and "tokens" in fitted.state:
-        from pe_cli.data.tokens.base import open_tokens
+        from pe_cli.data.tokens.kinds import open_tokens
 
         notes.append(f"{open_tokens(fitted.state['tokens']).size:,} different tokens")
     return replace(facts, note="; ".join(notes))
@@ -235,7 +235,7 @@ def _no_text(part: Part, source: str) -> int:
 
 def _tokens(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: FittedColumn) -> ColumnFacts:
     """Count tokens instead of characters, and those that training never saw."""
-    from pe_cli.data.tokens.base import open_tokens
+    from pe_cli.data.tokens.kinds import open_tokens
 
     tokens = open_tokens(fitted.state["tokens"])
     unknown: dict[str, int] = {}

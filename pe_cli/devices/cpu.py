@@ -21,9 +21,10 @@ from pe_cli.devices.stall import StampedStep
 from pe_cli.devices.stamps import StampedTape
 from pe_cli.devices.tape import Chain, Instruction, Tape, word
 from pe_cli.devices.watchdog import Guard
-from pe_cli.kernels.cache import Instance, addresses
+from pe_cli.kernels.addresses import addresses
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
 from pe_cli.kernels.host import HostKernel
+from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.nothing import nothing
 
 #: Arguments that there is room for at least, where other calls may come in the place of a work's.

@@ -13,8 +13,9 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.devices import native
-from pe_cli.kernels.cache import Instance, addresses
+from pe_cli.kernels.addresses import addresses
 from pe_cli.kernels.host import inside_host
+from pe_cli.kernels.instance import Instance
 
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 #: Pauses before a worker parks: 0.1 ms or more, long enough to bridge the gap between two steps of a training loop. Waking costs far more.

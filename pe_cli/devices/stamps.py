@@ -17,8 +17,9 @@ import numpy as np
 from pe_cli.devices.pool import native_function, pool
 from pe_cli.devices.protocol import Timeline
 from pe_cli.devices.tape import Chain, Instruction, Tape
+from pe_cli.kernels.addresses import addresses
 from pe_cli.kernels.atomics import atomic_load, call, call_word, cycles
-from pe_cli.kernels.cache import Instance, addresses
+from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.lang import Addr, PtrI64, kernel
 
 #: Words of an instruction's stamp. A line of memory each, so that threads do not wait for each other's.

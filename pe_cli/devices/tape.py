@@ -11,7 +11,7 @@ import numpy as np
 
 from pe_cli.devices import native
 from pe_cli.devices.pool import native_function, pool
-from pe_cli.kernels.cache import Instance
+from pe_cli.kernels.instance import Instance
 
 #: Words of an error report: code, row, value, limit.
 STATUS_WORDS = 8

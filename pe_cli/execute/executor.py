@@ -22,6 +22,7 @@ from pe_cli.execute.plans import MAX_PLANS, Plans
 from pe_cli.execute.request import Request
 from pe_cli.execute.shortcut import Shortcut, Shortcuts
 from pe_cli.execute.split import check_offsets, cut, split_sizes
+from pe_cli.execute.stalled import stalled
 from pe_cli.graph.compile import Purpose, Stages, compile_program
 from pe_cli.graph.ssa import Graph
 from pe_cli.program.ir import Program
@@ -184,7 +185,7 @@ class Executor:
             roomy=roomy,
         )
         if self.watchdog:
-            made.watch(self.watchdog)
+            made.watch(self.watchdog, stalled)
         return made
 
     def _request(

@@ -10,7 +10,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.memory import aligned
 from pe_cli.devices.protocol import Takers
 from pe_cli.execute.lowering import GraphLowering, op_seed
-from pe_cli.execute.processes import sum_over_processes
+from pe_cli.execute.sum_processes import sum_over_processes
 from pe_cli.execute.tasks import Task, by_output
 from pe_cli.graph.ssa import (
     ADDENDS,

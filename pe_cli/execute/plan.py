@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from pe_cli.collectives.protocol import Communicator, PeerError
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
-from pe_cli.devices.protocol import Progress, Spot, Timeline, Work, device
+from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work, device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute import help_last
 from pe_cli.execute.arenas import Arenas
@@ -216,11 +216,14 @@ class Plan:
         )
         return dependencies(self.tasks, self.graph, self._ranges, rules)
 
-    def watch(self, seconds: float) -> None:
-        """End every later step that makes no progress for so long, with an error that says what hangs (exit code 7)."""
-        from pe_cli.execute.stalled import stalled
+    def watch(self, seconds: float, explain: Callable[[Plan, Stalled], PeError]) -> None:
+        """End every later step that makes no progress for so long.
 
-        self.step.watch(seconds, lambda found: stalled(self, found))
+        Args:
+            seconds: without progress.
+            explain: makes the error that says what hangs.
+        """
+        self.step.watch(seconds, lambda found: explain(self, found))
 
     def _ranges(self, task: Task) -> tuple[list[Range], list[Range]]:
         def of(b: Buffer) -> Range:

@@ -17,7 +17,8 @@ from typing import Any, TypeGuard
 
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import to_data
-from pe_cli.config.parse import Source, parse
+from pe_cli.config.parse import parse
+from pe_cli.config.source import Source
 from pe_cli.core.errors import PeError
 from pe_cli.io import strict_json
 from pe_cli.io.lock import is_free

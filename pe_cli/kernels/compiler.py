@@ -18,7 +18,7 @@ from numba.core.types.functions import BaseFunction
 from numba.extending import intrinsic as numba_intrinsic
 
 from pe_cli.core.types import DTYPES
-from pe_cli.kernels.cache import Instance, symbol
+from pe_cli.kernels.instance import Instance, symbol
 from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, Routine, Shared
 from pe_cli.kernels.target import vector_bytes
 

@@ -11,7 +11,7 @@ def call_routine(called: Any, env: Any, args: list[Any]) -> None:
     """Emit a call of a routine, by its symbol, with integers."""
     from llvmlite import ir
 
-    from pe_cli.kernels.cache import Instance, symbol
+    from pe_cli.kernels.instance import Instance, symbol
 
     fn = env.function(symbol(Instance(called, env.dtype)), ir.VoidType(), [ir.IntType(64)] * len(args))
     fn.attributes.add("nounwind")

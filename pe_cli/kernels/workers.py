@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.kernels import cache
-from pe_cli.kernels.cache import Instance
 from pe_cli.kernels.digest import extent
+from pe_cli.kernels.instance import Instance, symbol
 from pe_cli.kernels.lang import KERNELS, MAKERS, Kernel
 
 Progress = Callable[[int, int, str], None]
@@ -42,8 +42,17 @@ def compile_all(instances: list[Instance], progress: Progress | None = None) -> 
         if instance.key not in objects:  # no children, or one died: the same here says why
             if progress:
                 progress(len(objects), len(instances), instance.kernel.name)
-            objects[instance.key] = cache.compile_instance(instance)
+            objects[instance.key] = _compile_here(instance)
     return objects
+
+
+def _compile_here(instance: Instance) -> bytes:
+    """Compile in this process, store, and return the object."""
+    from pe_cli.kernels.compiler import compile_kernel
+
+    body = compile_kernel(instance.kernel, instance.dtype, instance.second, symbol(instance))
+    cache.store(instance.key, body)
+    return body
 
 
 def _in_children(instances: list[Instance], count: int, objects: dict[str, bytes], progress: Progress | None) -> None:
@@ -207,7 +216,7 @@ def main() -> None:
     for line in sys.stdin:
         key, rest = line.split(maxsplit=1)
         instance = find(rest)
-        entry = cache.symbol(instance)
+        entry = symbol(instance)
         body = compile_kernel(instance.kernel, instance.dtype, instance.second, entry) if instance.key == key else b""
         try:
             sys.stdout.buffer.write(f"{len(body)}\n".encode() + body)

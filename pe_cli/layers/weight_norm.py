@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.nn.weight_norm import lengths_shape
 from pe_cli.program.initializer import Constant, Initializer, declare
-from pe_cli.program.ir import Variable
-from pe_cli.program.param_attr import WeightNormParamAttr
+from pe_cli.program.ir import Block, Parameter, Program, Variable
+from pe_cli.program.param_attr import ParamAttr, WeightNormParamAttr
 
-if TYPE_CHECKING:
-    from pe_cli.layers.helper import LayerHelper
+
+class Maker(Protocol):
+    """What makes the parameters of a layer: its `LayerHelper`."""
+
+    layer_type: str
+
+    @property
+    def block(self) -> Block:
+        """Of the main program."""
+
+    @property
+    def startup(self) -> Program:
+        """The startup program."""
+
+    def error(self, message: str, hint: str | None = None) -> PeError:
+        """Return an error at the layer's place."""
+
+    def create(self, wishes: ParamAttr, name: str, kind: TensorType, initializer: Initializer | None) -> Parameter:
+        """Return the parameter of a name, made and initialised unless it is there."""
 
 
 def weight_norm(
-    helper: LayerHelper, wishes: WeightNormParamAttr, name: str, kind: TensorType, initializer: Initializer
+    helper: Maker, wishes: WeightNormParamAttr, name: str, kind: TensorType, initializer: Initializer
 ) -> Variable:
     """Return the weight of a name, computed of `<name>_v` and `<name>_g`; one that is there is shared.
 
@@ -52,7 +70,7 @@ def weight_norm(
     return block.vars[name]
 
 
-def _shared(helper: LayerHelper, wishes: WeightNormParamAttr, name: str, kind: TensorType, dim: int) -> Variable:
+def _shared(helper: Maker, wishes: WeightNormParamAttr, name: str, kind: TensorType, dim: int) -> Variable:
     maker = next((op for op in helper.block.ops if name in op.output_names()), None)
     found = helper.block.vars[name]
     if maker is None or maker.type != "weight_norm" or maker.attrs["dim"] != dim or found.type != kind:

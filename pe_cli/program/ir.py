@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self, cast
@@ -196,12 +196,11 @@ class Block:
         Raises:
             PeError: unknown op, slot, attribute or variable, or types that do not fit; with the place of the layer.
         """
-        from pe_cli.program.sparse import check_reader
-
         place = at or self.program.place_now
         try:
             made = self._operator(type, inputs, outputs, attrs or {}, place)
-            check_reader(self, made)
+            for rule in RULES:
+                rule(self, made)
             self._infer(made)
         except PeError as error:
             error.at = error.at or place
@@ -281,6 +280,10 @@ def _names(slots: Mapping[str, Any]) -> dict[str, list[str]]:
     return out
 
 
+#: What every operator is checked for when it is appended, beside slots, attributes and types: `f(block, operator)` raises PeError.
+RULES: list[Callable[[Block, Operator], None]] = []
+
+
 class Program:
     """A list of blocks; block 0 is the global one.
 
@@ -356,38 +359,6 @@ class Program:
             yield
         finally:
             self.scope_now = before
-
-    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
-        """Return the program as text, one op a line; see `pe_cli.program.text`.
-
-        Args:
-            throw_on_error: verify the program first.
-            with_details: show attributes and facts that have their default values too.
-
-        Raises:
-            PeError: throw_on_error is set and the program is not valid.
-        """
-        from pe_cli.program.text import print_program
-        from pe_cli.program.verify import verify
-
-        if throw_on_error:
-            verify(self)
-        return print_program(self, details=with_details)
-
-    @staticmethod
-    def parse_from_string(text: str | bytes) -> Program:
-        """Return the program of a text or of JSON (`pe_cli.program.serialize.to_json`).
-
-        Raises:
-            PeError: it is neither, or holds half of a surrogate pair, which no file can hold.
-        """
-        from pe_cli.program.parse import parse_program
-        from pe_cli.program.serialize import from_json
-
-        plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-        if any("\ud800" <= c <= "\udfff" for c in set(plain)):
-            raise PeError("the program holds half of a surrogate pair, which is no text", hint="write it as UTF-8")
-        return from_json(plain) if plain.lstrip().startswith("{") else parse_program(plain)
 
     def clone(self, for_test: bool = False) -> Program:
         """Return a copy; for_test switches ops that have `is_test` to evaluation. Nothing is pruned.

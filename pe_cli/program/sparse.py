@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.registry import GRAD, forward_name, grad_name
-from pe_cli.program.ir import Block, Operator, Program, Variable
+from pe_cli.program.ir import RULES, Block, Operator, Program, Variable
 
 #: The op that makes a row-sparse gradient: values and row numbers.
 MERGE = "merge_selected_rows"
@@ -54,6 +54,9 @@ def check_reader(block: Block, op: Operator) -> None:
                 f"op '{op.type}' cannot read '{name}', which is row-sparse",
                 hint=f"set is_sparse: false where '{forward_name(name)}' is looked up",
             )
+
+
+RULES.append(check_reader)
 
 
 def notes(program: Program) -> list[str]:

@@ -10,8 +10,9 @@ from typing import Any
 
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import to_data
-from pe_cli.config.parse import Source, parse
+from pe_cli.config.parse import parse
 from pe_cli.config.scalars import show
+from pe_cli.config.source import Source
 from pe_cli.core.errors import PeError
 
 #: Keys that say how long, on what and with what output a model is trained, but not what each step computes.

@@ -15,7 +15,8 @@ from pe_cli.core.types import TensorType
 from pe_cli.data.feed import Conversion, check_feed
 from pe_cli.data.fitted import FittedColumn
 from pe_cli.data.hashing import stream_key, uniform
-from pe_cli.data.tokens.base import Tokenizer, open_tokens
+from pe_cli.data.tokens.base import Tokenizer
+from pe_cli.data.tokens.kinds import open_tokens
 from pe_cli.data.tokens.texts import BadTextError
 from pe_cli.execute.merge import merge
 from pe_cli.graph.sequences import declared_levels

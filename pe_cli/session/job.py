@@ -311,7 +311,7 @@ class Job:
         if split not in self._made_up:
             dataset = select(dataset, [self.sources[name] for name in types if name in self.sources])
             self._sample_rows[split] = getattr(dataset, "rows", None)
-            check_sizes(self, program)
+            check_sizes(program, self.sources, self.run.feeds, self.prepared.fitted.columns)
         feeds = {name: self._feed(name, split) for name in types}
         training = split == "train" and shuffle is None and split not in self._made_up
         return Loader(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
+from pe_cli.config.sections import FeedSection
 from pe_cli.core.errors import PeError, PeErrors, Span
 from pe_cli.data.feed import INTEGERS
+from pe_cli.data.fitted import FittedColumn
+from pe_cli.data.prepare import Wanted
 from pe_cli.program.ir import Block, Operator, Program
-
-if TYPE_CHECKING:
-    from pe_cli.data.fitted import FittedColumn
-    from pe_cli.session.job import Job
 
 #: Ops whose result holds the same indices as what they read.
 _SAME = ("reshape", "flatten", "squeeze", "unsqueeze", "cast", "assign", "transpose")
@@ -19,24 +17,28 @@ _SAME = ("reshape", "flatten", "squeeze", "unsqueeze", "cast", "assign", "transp
 _CLASSIFIERS = {"softmax_with_cross_entropy": "Logits", "cross_entropy": "X"}
 
 
-def check_sizes(job: Job, program: Program) -> None:
+def check_sizes(
+    program: Program, sources: Mapping[str, Wanted], feeds: Mapping[str, FeedSection], columns: dict[str, FittedColumn]
+) -> None:
     """Compare the indices that columns have learned with what reads them.
 
     Args:
-        job: whose columns are fitted.
         program: that will read them.
+        sources: feed -> the fields that it is made of.
+        feeds: feed -> how it is made of them, where the run file says so.
+        columns: that are fitted, by name.
 
     Raises:
         PeError: USAGE; the model has too few rows or logits, all such places in one.
     """
     block = program.global_block()
     errors: list[PeError] = []
-    for feed, want in job.sources.items():
-        variable, section = block.vars.get(feed), job.run.feeds.get(feed)
-        column = job.prepared.fitted.columns.get(want.names[0]) if len(want.names) == 1 else None
+    for feed, want in sources.items():
+        variable, section = block.vars.get(feed), feeds.get(feed)
+        column = columns.get(want.names[0]) if len(want.names) == 1 else None
         if variable is None or column is None or (section is not None and (section.scale != 1 or section.shift != 0)):
             continue
-        count = indices(column, job.prepared.fitted.columns)
+        count = indices(column, columns)
         if not count:
             continue
         if section is not None and section.one_hot is not None:
@@ -54,7 +56,7 @@ def check_sizes(job: Job, program: Program) -> None:
 def indices(column: FittedColumn, columns: dict[str, FittedColumn]) -> int:
     """Return the number of indices that a column's field may hold; 0 for a column without."""
     if column.type in ("text", "blocks"):
-        from pe_cli.data.tokens.base import open_tokens
+        from pe_cli.data.tokens.kinds import open_tokens
 
         owner = columns.get(str(column.options.get("of")), column) if "tokens" not in column.state else column
         return open_tokens(owner.state["tokens"]).size if "tokens" in owner.state else 0

@@ -276,7 +276,7 @@ class _Looked:
             column = columns.get(str(column.options.get("of")))
         if column is None or "tokens" not in column.state:
             return ""
-        from pe_cli.data.tokens.base import open_tokens
+        from pe_cli.data.tokens.kinds import open_tokens
 
         return f"'{cut(open_tokens(column.state['tokens']).decode(ids.reshape(-1)[:200].tolist()), CELL)}'"
 
@@ -352,7 +352,7 @@ def _learned(column: FittedColumn) -> ColumnFacts:
     if column.type == "image":
         return replace(facts, note=f"{' x '.join(map(str, state['size']))} pixels (height x width)")
     if isinstance(state.get("tokens"), dict):
-        from pe_cli.data.tokens.base import open_tokens
+        from pe_cli.data.tokens.kinds import open_tokens
 
         return replace(facts, note=f"{open_tokens(state['tokens']).size:,} different tokens")
     return facts

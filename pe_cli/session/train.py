@@ -90,14 +90,6 @@ class Trainer:
         self.averages = Averages()
         self._check()
 
-    @staticmethod
-    def of(job: Job, *, smoke: bool = False, resume: Resume | None = None, limits: Limits | None = None) -> Trainer:
-        """Return the trainer that the run file asks for."""
-        from pe_cli.session.asynchronous import AsyncTrainer
-
-        kind = AsyncTrainer if job.run.executor.type == "async" else Trainer
-        return kind(job, smoke=smoke, resume=resume, limits=limits)
-
     def _periods(self) -> dict[str, Period]:
         """Return how often every number is recorded; what is watched beside the loss, as often as it."""
         default, fetches = Period(1, "epoch"), self.run.fetches

@@ -10,8 +10,9 @@ import pytest
 
 from pe_cli.collectives.local import all_reduce_shards
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cache import Instance, addresses
+from pe_cli.kernels.addresses import addresses
 from pe_cli.kernels.calls import Buffer
+from pe_cli.kernels.instance import Instance
 
 
 @pytest.mark.parametrize("elements", [1, 15, 4096, 20001])

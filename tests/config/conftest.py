@@ -11,7 +11,8 @@ import pytest
 from pe_cli.config.load import load_model, load_run
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import Node
-from pe_cli.config.parse import Source, parse
+from pe_cli.config.parse import parse
+from pe_cli.config.source import Source
 from pe_cli.core.errors import PeError, PeErrors
 
 MODEL = """\

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import MapNode, Node, to_data
-from pe_cli.config.parse import Source, decode, parse
+from pe_cli.config.parse import decode, parse
+from pe_cli.config.source import Source
 from pe_cli.core.errors import PeError
 
 Errors = Callable[[str], list[PeError]]

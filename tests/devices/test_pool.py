@@ -9,7 +9,8 @@ import pytest
 from pe_cli.devices import pool as module
 from pe_cli.devices.pool import moves
 from pe_cli.devices.tape import Chain, Instruction, Tape
-from pe_cli.kernels.cache import Instance, addresses
+from pe_cli.kernels.addresses import addresses
+from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.nothing import nothing
 
 

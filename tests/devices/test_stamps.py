@@ -17,8 +17,9 @@ from pe_cli.devices.stall import StampedStep
 from pe_cli.devices.stamps import StampedTape, clock
 from pe_cli.devices.tape import Chain, Instruction
 from pe_cli.devices.watchdog import Guard
+from pe_cli.kernels.addresses import addresses
 from pe_cli.kernels.atomics import atomic_load, pause
-from pe_cli.kernels.cache import Instance, addresses
+from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.lang import Addr, Int, PtrI64, kernel
 
 

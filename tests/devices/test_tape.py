@@ -7,7 +7,8 @@ import pytest
 
 from pe_cli.devices.native import ANYONE
 from pe_cli.devices.tape import Chain, Instruction, Tape
-from pe_cli.kernels.cache import Instance, addresses
+from pe_cli.kernels.addresses import addresses
+from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.lang import Int, PtrF64, PtrI64, Status, kernel, pointer_f64
 
 

@@ -20,6 +20,7 @@ from pe_cli.optim.clip import GradientClipByGlobalNorm, GradientClipByNorm, Grad
 from pe_cli.optim.regularizer import L1Decay, L2Decay
 from pe_cli.optim.rules import OPTIMIZERS, Lamb
 from pe_cli.program.backward import gradients
+from pe_cli.program.forms import from_string
 from pe_cli.program.initializer import NumpyArray
 from pe_cli.program.ir import Program
 from pe_cli.program.serialize import from_json, to_json
@@ -267,7 +268,7 @@ def test_pictures_and_profiles_name_the_gather():
 def test_programs_with_rows_are_valid_and_survive_text_and_json():
     main = executor_of(OPTIMIZER["adam"], lookups=2, tables=TABLES).program
     verify(main)
-    for copy in (Program.parse_from_string(print_program(main)), from_json(to_json(main)), main.clone()):
+    for copy in (from_string(print_program(main)), from_json(to_json(main)), main.clone()):
         verify(copy)
         assert print_program(copy) == print_program(main)
 

@@ -23,7 +23,7 @@ from pe_cli.io import checkpoint
 from pe_cli.io.spool import Spool, path_of
 from pe_cli.io.tensors import read_npz, read_safetensors
 from pe_cli.kernels import cache
-from pe_cli.program.ir import Program
+from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.serialize import to_json
 from tests.fuzz.bounds import kept
 
@@ -197,10 +197,10 @@ def checkpoint_mark(data: bytes, folder: Path) -> None:
 def program(data: bytes, folder: Path) -> None:
     """A program as text or JSON; what is read is written and read again."""
     with refused(folder):
-        found = Program.parse_from_string(data)
-        text = found.to_string(with_details=True)
-        again = Program.parse_from_string(to_json(found))
-        assert again.to_string(with_details=True) == text
+        found = from_string(data)
+        text = to_string(found, with_details=True)
+        again = from_string(to_json(found))
+        assert to_string(again, with_details=True) == text
 
 
 @target
@@ -209,7 +209,7 @@ def kernel(data: bytes, folder: Path) -> None:
     path = folder / f"{'0' * 8}.o"
     path.write_bytes(data)
     with kept(folder), mock.patch.object(cache, "folder", return_value=folder):
-        body = cache._read("0" * 8)
+        body = cache.read("0" * 8)
     assert body == b""
     assert not path.exists()
 

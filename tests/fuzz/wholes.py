@@ -13,7 +13,7 @@ from safetensors.numpy import save as save_safetensors
 
 from pe_cli.kernels.cache import MAGIC
 from pe_cli.program.backward import append_backward
-from pe_cli.program.ir import Program
+from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.serialize import to_json
 from tests.fuzz.targets import ROOT
 from tests.program.support import TWO_LAYERS
@@ -62,7 +62,7 @@ def binaries() -> dict[str, list[bytes]]:
 
 def texts() -> dict[str, list[str]]:
     """Return target -> whole inputs that are text."""
-    two = Program.parse_from_string(TWO_LAYERS)
+    two = from_string(TWO_LAYERS)
     append_backward(two.global_block().var("loss"))
     return {
         "config": [path.read_text() for path in sorted((ROOT / "configs").glob("*.yaml")) if path.stat().st_size < 2000],
@@ -75,5 +75,5 @@ def texts() -> dict[str, list[str]]:
         "table_cp1252": ["a|b\n1|2\n"],
         "multi_slot": ["2 3 4 2 0.5 1e3\n1 18446744073709551615 2 0 -1\n"],
         "checkpoint_meta": [_meta().decode()],
-        "program": [TWO_LAYERS, to_json(two), two.to_string(with_details=True)],
+        "program": [TWO_LAYERS, to_json(two), to_string(two, with_details=True)],
     }  # fmt: skip

@@ -9,6 +9,7 @@ from pe_cli.core.errors import PeError, Span
 from pe_cli.graph.sequences import resolve
 from pe_cli.layers.registry import find
 from pe_cli.program.defaults import program_guard
+from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.program.serialize import from_json, to_json
@@ -94,13 +95,13 @@ def test_lengths_that_are_computed_in_the_step_are_refused(program):
 
 def test_text_json_clones_and_pruned_programs_carry_levels(program):
     out = call("sequence_pool", call("embedding", words(program), [10, 4]), "sum")
-    text = program.to_string()
+    text = to_string(program)
     assert 'var words: int64[batch, 1] is_data stop_gradient {"lod_level": 1}' in text
-    copies = [Program.parse_from_string(text), from_json(to_json(program)), program.clone(), prune(program, [out.name])]
+    copies = [from_string(text), from_json(to_json(program)), program.clone(), prune(program, [out.name])]
     for copy in copies:
         assert copy.global_block().var("words").lod_level == 1
         assert resolve(copy).feeds == {"words": ("words@LOD0",)}
-    assert Program.parse_from_string(text).to_string() == text
+    assert to_string(from_string(text)) == text
 
 
 def test_a_program_without_sequences_is_itself(program):

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pe_cli.kernels import cache
+from pe_cli.kernels.addresses import addresses
+from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.lang import Kernel
 
 
@@ -24,8 +25,8 @@ def call() -> Callable[..., None]:
     """Return `call(kernel, dtype, *arguments)`: arrays become addresses."""
 
     def call(kernel: Kernel, dtype: str, *arguments: Any) -> None:
-        instance = cache.Instance(kernel, dtype)
-        address = cache.addresses([instance])[instance]
+        instance = Instance(kernel, dtype)
+        address = addresses([instance])[instance]
         words = [_word(a, kind) for a, kind in zip(arguments, kernel.params, strict=True)]
         record = np.array(words, np.int64)
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(record.ctypes.data)

@@ -15,15 +15,17 @@ from pe_cli.kernels import cache
 from pe_cli.kernels.digest import extent, routines
 from pe_cli.kernels.dots import dot_products
 from pe_cli.kernels.gemm import gemm_bias
+from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.micro import microkernels
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.math.matrix_product import products
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1])}
 CODE = """
-from pe_cli.kernels.cache import Instance, addresses
+from pe_cli.kernels.addresses import addresses
+from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.workers import load
-made = addresses([Instance(load("pe_cli.ops.tensor.assign:copy"))], lambda done, total, name: print(name.split(":")[-1]))
+made = addresses([Instance(load("pe_cli.ops.define.moves:copy"))], lambda done, total, name: print(name.split(":")[-1]))
 assert all(made.values())
 """
 
@@ -85,7 +87,7 @@ def test_a_routine_is_compiled_once_for_all_kernels_and_again_when_its_object_is
     assert {"products", "gemm_bias", "microkernels"} <= run()
     assert run() == set()
     for called in (microkernels, gemm_bias):
-        (tmp_path / f"{cache.Instance(called).key}.o").unlink()
+        (tmp_path / f"{Instance(called).key}.o").unlink()
         assert run() == {called.name.split(":")[1]}
 
 
@@ -93,7 +95,7 @@ def test_what_calls_a_routine_counts_its_code() -> None:
     assert routines(products, "float32") == [gemm_bias.name, microkernels.name, dot_products.name]
     assert routines(gemm_bias, "float32") == [microkernels.name, dot_products.name]
     assert routines(copy, "float32") == routines(products, "int64") == []
-    keys = {cache.Instance(microkernels, dtype).key for dtype in ("float32", "float64")}
+    keys = {Instance(microkernels, dtype).key for dtype in ("float32", "float64")}
     assert len(keys) == 2
     assert extent(products, "float32") > extent(copy, "float32")
 
@@ -119,5 +121,5 @@ def test_pruning_bears_that_others_prune_too(tmp_path: Path, monkeypatch: pytest
     (tmp_path / ".9.killed").touch()
     (tmp_path / ".8.living").touch()
     os.utime(tmp_path / ".9.killed", (0, 0))
-    cache._prune()
+    cache.prune()
     assert {path.name for path in tmp_path.iterdir()} == {"3.o", "4.o", ".8.living"}

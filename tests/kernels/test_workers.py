@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from pe_cli.kernels import workers
-from pe_cli.kernels.cache import Instance
+from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.workers import load
 
 
@@ -21,11 +21,11 @@ def waiting(monkeypatch):
 
 
 def instance():
-    return Instance(load("pe_cli.ops.tensor.fill:fill"), "float64")
+    return Instance(load("pe_cli.ops.define.moves:fill"), "float64")
 
 
 def test_children_compile_all_and_are_taken_again(waiting):
-    wanted = [instance(), Instance(load("pe_cli.ops.tensor.assign:copy"), "float64")]
+    wanted = [instance(), Instance(load("pe_cli.ops.define.moves:copy"), "float64")]
     objects = {}
     workers._in_children(wanted, 2, objects, None)
     assert {key: f"pe_{key}".encode() in body for key, body in objects.items()} == {i.key: True for i in wanted}

@@ -9,6 +9,7 @@ import numpy as np
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
+from pe_cli.program.forms import from_string
 from pe_cli.program.ir import Program
 
 TWO_LAYERS = """\
@@ -26,7 +27,7 @@ block 0
 
 def program_of(*lines: str) -> Program:
     """Return the program of these lines of block 0."""
-    return Program.parse_from_string("\n".join(['program ""', "block 0", *lines]))
+    return from_string("\n".join(['program ""', "block 0", *lines]))
 
 
 def run(program: Program, values: dict[str, Any], fetches: list[str], feed: dict[str, Any] | None = None) -> list[Any]:

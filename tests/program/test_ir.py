@@ -7,6 +7,7 @@ import pytest
 from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType
 from pe_cli.program.defaults import default_main_program, default_startup_program, program_guard
+from pe_cli.program.forms import to_string
 from pe_cli.program.ir import Program, Role
 from pe_cli.program.parse import parse_program
 from tests.program.support import TWO_LAYERS
@@ -88,11 +89,11 @@ def test_renaming_a_variable_renames_it_in_every_op():
 def test_a_clone_prints_the_same_and_shares_nothing():
     program = parse_program(TWO_LAYERS)
     copy = program.clone()
-    assert copy.to_string() == program.to_string()
+    assert to_string(copy) == to_string(program)
     copy.global_block().append_op("tanh", {"X": "p"}, {"Out": "q"})
     copy.global_block().ops[0].inputs["X"][0] = "changed"
     copy.global_block().vars["w1"].trainable = False
-    assert program.to_string() == TWO_LAYERS
+    assert to_string(program) == TWO_LAYERS
     assert all(v.block is copy.global_block() for v in copy.list_vars())
 
 

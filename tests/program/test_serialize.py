@@ -10,6 +10,7 @@ from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType
 from pe_cli.program import serialize
 from pe_cli.program.backward import append_backward
+from pe_cli.program.forms import from_string
 from pe_cli.program.ir import Parameter, Program
 from pe_cli.program.parse import parse_program
 from pe_cli.program.serialize import from_dict, from_json, to_dict, to_json
@@ -42,7 +43,7 @@ def test_everything_comes_back(program):
 
 
 def test_bytes_are_read_as_text(program):
-    assert fields(Program.parse_from_string(to_json(program).encode())) == fields(program)
+    assert fields(from_string(to_json(program).encode())) == fields(program)
 
 
 def test_infinite_numbers_are_valid_json():

@@ -9,6 +9,7 @@ import pytest
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.program.backward import append_backward
+from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.ir import Program, Role
 from pe_cli.program.parse import parse_program
 from pe_cli.program.portable import portable
@@ -44,10 +45,10 @@ def test_a_program_with_backward_prints_the_same_after_reading():
 
 def test_details_print_the_same_after_reading():
     program = parse_program(TWO_LAYERS)
-    text = program.to_string(with_details=True)
+    text = to_string(program, with_details=True)
     assert '"x_num_col_dims": 1' in text
     assert '"do_model_average": false' in text
-    assert Program.parse_from_string(text).to_string(with_details=True) == text
+    assert to_string(from_string(text), with_details=True) == text
 
 
 def test_reading_keeps_every_fact():
@@ -125,9 +126,9 @@ def test_comments_and_empty_lines_are_skipped():
 
 def test_throw_on_error_checks_the_program_first():
     program = program_of("var a: float32[2]", "forward tanh(X=a) -> Out=b: float32[2]")
-    assert "tanh" in program.to_string()
+    assert "tanh" in to_string(program)
     with pytest.raises(PeError, match="before any op writes it"):
-        program.to_string(throw_on_error=True)
+        to_string(program, throw_on_error=True)
 
 
 @pytest.mark.parametrize(

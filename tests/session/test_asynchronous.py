@@ -11,7 +11,8 @@ import pytest
 from pe_cli.core.errors import ExitCode, PeError, PeErrors
 from pe_cli.session.asynchronous import AsyncTrainer
 from pe_cli.session.job import Job
-from pe_cli.session.train import Result, Trainer
+from pe_cli.session.train import Result
+from pe_cli.session.trainers import trainer_of
 
 MODEL = """\
 name: sums
@@ -57,7 +58,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def train(*overrides: str) -> tuple[Job, Result]:
     job = Job.open(Path("run.yaml"), overrides)
     job.initialise()
-    trainer = Trainer.of(job)
+    trainer = trainer_of(job)
     assert isinstance(trainer, AsyncTrainer)
     return job, trainer.train()
 

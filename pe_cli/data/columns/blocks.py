@@ -90,6 +90,6 @@ class Blocks(ColumnType[BlocksOptions]):
 
     def tokenizer(self, options: BlocksOptions, state: State) -> object:
         """Return the tokenizer as the values of a `tokenizer.json`; see `ColumnType.tokenizer`."""
-        from pe_cli.data.tokens.base import open_tokens
+        from pe_cli.data.tokens.kinds import open_tokens
 
         return open_tokens(state["tokens"]).exported() if state.get("tokens") else None

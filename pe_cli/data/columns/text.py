@@ -135,7 +135,7 @@ class Text(ColumnType[TextOptions]):
 
     def encode(self, options: TextOptions, state: State, context: Context) -> FieldOf:
         """Return the ids of the tokens of every row."""
-        from pe_cli.data.tokens.base import open_tokens
+        from pe_cli.data.tokens.kinds import open_tokens
         from pe_cli.data.tokens.texts import BadTextError
 
         source = options.of or context.name
@@ -153,7 +153,7 @@ class Text(ColumnType[TextOptions]):
 
     def lanes(self, name: str, options: TextOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
         """Return the ids as they are: what makes them is in `tokenizer`; see `ColumnType.lanes`."""
-        from pe_cli.data.tokens.base import open_tokens
+        from pe_cli.data.tokens.kinds import open_tokens
 
         padding = open_tokens(state["tokens"]).padding
         if options.length is not None:
@@ -166,7 +166,7 @@ class Text(ColumnType[TextOptions]):
 
     def tokenizer(self, options: TextOptions, state: State) -> object:
         """Return the tokenizer as the values of a `tokenizer.json`; see `ColumnType.tokenizer`."""
-        from pe_cli.data.tokens.base import open_tokens
+        from pe_cli.data.tokens.kinds import open_tokens
 
         return open_tokens(state["tokens"]).exported()
 
@@ -207,7 +207,8 @@ def fit_tokens(options: TokenOptions, context: Context, source: str, rows: Rows 
     Raises:
         PeError: DATA; a text is none, there is no token, or the file is no tokenizer.
     """
-    from pe_cli.data.tokens.base import Wanted, learn
+    from pe_cli.data.tokens.base import Wanted
+    from pe_cli.data.tokens.kinds import learn
     from pe_cli.data.tokens.texts import BadTextError
 
     if isinstance(options.tokens, FileOptions):

@@ -253,7 +253,7 @@ class PieceTable:
             PeError: DATA; there are too few tokens for a block, or no column of blocks.
         """
         from pe_cli.data.blocks import cut_blocks
-        from pe_cli.data.tokens.base import open_tokens
+        from pe_cli.data.tokens.kinds import open_tokens
 
         state = next((c.state["tokens"] for c in fitted.columns.values() if c.type == "blocks" and "tokens" in c.state), None)
         if state is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -144,51 +143,6 @@ class Wanted:
     size: int | None = None
     min_count: int = 1
     lower: bool = False
-
-
-def learn(wanted: Wanted, strings: Strings, rows: Rows | None = None, threads: int | None = None) -> State:
-    """Learn a tokenizer from texts; the same for any number of threads.
-
-    Args:
-        wanted: what.
-        strings: a column of texts.
-        rows: int64, those that are learned from; all when None.
-        threads: number of threads; one per core when None.
-
-    Raises:
-        BadTextError: a text has a NUL byte, or is no UTF-8.
-    """
-    from pe_cli.data.tokens import bpe, characters, words
-
-    texts = Texts(strings, rows, wanted.lower)
-    learners: dict[str, Callable[..., State]] = {"words": words.learn, "characters": characters.learn, "bpe": bpe.learn}
-    return {"kind": wanted.kind, **learners[wanted.kind](wanted, texts, threads)}
-
-
-def open_tokens(state: State, template: bool = True) -> Tokenizer:
-    """Return the tokenizer of a state.
-
-    Args:
-        state: what `learn` gave, or `file.read`.
-        template: let the tokenizer of a file add its special tokens to every text.
-
-    Raises:
-        PeError: DATA; the state is none that `learn` gives.
-    """
-    from pe_cli.data.tokens.bpe import Pairs
-    from pe_cli.data.tokens.characters import Characters
-    from pe_cli.data.tokens.file import FileTokens
-    from pe_cli.data.tokens.words import Words
-
-    kinds: dict[str, Callable[[State], Tokenizer]] = {kind.kind: partial(kind) for kind in (Words, Characters, Pairs)}
-    kinds[FileTokens.kind] = partial(FileTokens, template=template)
-    kind = state.get("kind")
-    if kind not in kinds:
-        raise damaged(f"there is no kind '{kind}'")
-    try:
-        return kinds[kind](state)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise damaged(f"{type(error).__name__}: {error}") from None
 
 
 def damaged(why: str) -> PeError:

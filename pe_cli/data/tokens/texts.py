@@ -40,7 +40,8 @@ def _native(name: str) -> Callable[[int], None]:
     """Return a kernel, compiled at the first need."""
     from pe_cli.devices.pool import native_function
     from pe_cli.kernels import csv, lines, pairs, tokens
-    from pe_cli.kernels.cache import Instance, addresses
+    from pe_cli.kernels.addresses import addresses
+    from pe_cli.kernels.instance import Instance
 
     modules = (tokens, pairs, lines, csv)
     together = next(names for names in _TOGETHER if name in names)

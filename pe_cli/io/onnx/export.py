@@ -13,6 +13,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.graph.sequences import Sequences, resolve
 from pe_cli.io.onnx.around import ML, ML_OPSET, Surrounding
+from pe_cli.io.onnx.elements import element_type
 from pe_cli.io.onnx.writer import Lists, Writer, discover
 from pe_cli.program.ir import Program, Variable
 from pe_cli.program.prune import prune
@@ -24,15 +25,8 @@ if TYPE_CHECKING:
 OPSET = 18
 #: Version of the file format that came with it.
 IR_VERSION = 8
-#: Numbers of element types in ONNX's files.
-ELEMENTS = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7, "string": 8, "bool": 9, "float64": 11}
 #: Largest file that protobuf takes, bytes.
 MAX_BYTES = 2**31 - 1
-
-
-def element_type(dtype: str) -> int:
-    """Return ONNX's number of an element type."""
-    return ELEMENTS[dtype]
 
 
 def export(

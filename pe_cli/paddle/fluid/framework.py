@@ -12,7 +12,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import unique_name
 from pe_cli.paddle.fluid.variable import Operator, Parameter, Variable, as_dtype, as_sizes
-from pe_cli.program import defaults, ir
+from pe_cli.program import defaults, forms, ir
 from pe_cli.program.ir import Role
 
 
@@ -121,7 +121,7 @@ class Block(ir.Block):
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
         """Return the block as text."""
-        return self.program.to_string(throw_on_error, with_details)
+        return forms.to_string(self.program, throw_on_error, with_details)
 
     def __str__(self) -> str:
         return self.to_string()
@@ -193,10 +193,14 @@ class Program(ir.Program):
         """Give ops that are appended from now on role variables."""
         self.role_vars_now = list(names)
 
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        """Return the program as text, one op a line."""
+        return forms.to_string(self, throw_on_error, with_details)
+
     @staticmethod
     def parse_from_string(text: str | bytes) -> Program:
         """Return the program of a text or JSON, with the original's accessors."""
-        return adopt(ir.Program.parse_from_string(text))
+        return adopt(forms.from_string(text))
 
     def __str__(self) -> str:
         return self.to_string()

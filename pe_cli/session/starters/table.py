@@ -73,7 +73,7 @@ class Looked:
 
     def tokens(self, name: str) -> int:
         """Return the number of ids of a column of texts."""
-        from pe_cli.data.tokens.base import open_tokens
+        from pe_cli.data.tokens.kinds import open_tokens
 
         return open_tokens(self.states[name]["tokens"]).size
 

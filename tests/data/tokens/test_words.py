@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.tokens.base import open_tokens
+from pe_cli.data.tokens.kinds import open_tokens
 from pe_cli.data.tokens.unicode import BLANKS
 
 ALWAYS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -128,7 +128,8 @@ def test_texts_are_cut_and_filled_up(learned):
 
 
 def test_only_the_rows_that_are_meant_are_learned_from_and_encoded(learned):
-    from pe_cli.data.tokens.base import Wanted, learn
+    from pe_cli.data.tokens.base import Wanted
+    from pe_cli.data.tokens.kinds import learn
 
     strings = _column(["a a", "b", "c"])
     rows = np.array([0, 2])

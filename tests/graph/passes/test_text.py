@@ -10,6 +10,7 @@ from pe_cli.core.errors import Span
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.graph.passes import addto, fuse_bn_act, fuse_bn_add_act, fuse_elewise_add_act, fuse_relu_depthwise
 from pe_cli.graph.pipeline import apply_passes
+from pe_cli.program.forms import to_string
 from pe_cli.program.parse import parse_program
 from pe_cli.program.verify import verify
 
@@ -39,11 +40,11 @@ PLAIN = IMAGE + NORM.format(op="batch_norm", z="", y="n")
 def text(run, program: str, fetches=()) -> tuple[str, str]:
     given = parse_program(HEAD + program)
     verify(given)
-    before = given.to_string()
+    before = to_string(given)
     made, said = run(given, list(fetches))
     verify(made)
-    assert given.to_string() == before, "the program given was changed"
-    return made.to_string().removeprefix(HEAD), said
+    assert to_string(given) == before, "the program given was changed"
+    return to_string(made).removeprefix(HEAD), said
 
 
 def test_elementwise_add_and_relu_become_one_op_with_the_first_one_s_scope():

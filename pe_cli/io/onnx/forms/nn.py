@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pe_cli.core.errors import PeError
-from pe_cli.io.onnx.export import element_type
+from pe_cli.io.onnx.elements import element_type
 from pe_cli.io.onnx.writer import Writer, form
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.io.onnx.export import element_type
+from pe_cli.io.onnx.elements import element_type
 from pe_cli.io.onnx.writer import Writer, form
 
 

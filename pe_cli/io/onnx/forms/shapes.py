@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pe_cli.io.onnx.export import element_type
+from pe_cli.io.onnx.elements import element_type
 from pe_cli.io.onnx.writer import Writer, form
 
 REDUCE = {f"reduce_{name}": f"Reduce{name.title()}" for name in ("max", "mean", "min", "prod", "sum")}
