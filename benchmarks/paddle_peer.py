@@ -168,7 +168,7 @@ def static(feed: workloads.Arrays) -> None:
     peer.measure(
         f"paddlepaddle {paddle.__version__}",
         ARGS,
-        lambda: executor.run(main, feed=feed, fetch_list=[loss])[0].item(),
+        lambda: executor.run(main, feed=feed, fetch_list=[loss]).values.item(),
     )
 
 

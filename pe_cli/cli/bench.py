@@ -91,7 +91,6 @@ def _measure(job: Job, steps: int, warmup: int, max_seconds: float | None) -> di
     import time
 
     from pe_cli.core.errors import PeError
-    from pe_cli.execute.merge import merge
     from pe_cli.io.environment import peak_memory
 
     program = job.built.train or job.built.eval
@@ -109,8 +108,7 @@ def _measure(job: Job, steps: int, warmup: int, max_seconds: float | None) -> di
     def step() -> tuple[float, float]:
         nonlocal number
         start = time.perf_counter()
-        values, sizes = executor.run(feed, [name], number)
-        loss = float(merge([v[name] for v in values], sizes, "mean").item())  # type: ignore[union-attr]
+        loss, _ = executor.run(feed, [name], number).number(name)
         number += 1
         return loss, time.perf_counter() - start
 

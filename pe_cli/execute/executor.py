@@ -15,12 +15,14 @@ from pe_cli.collectives.protocol import Communicator
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
+from pe_cli.devices.protocol import Timeline
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.plans import MAX_PLANS, Plans
 from pe_cli.execute.request import Request
-from pe_cli.execute.shortcut import Shortcut, Shortcuts
+from pe_cli.execute.result import Batch, StepResult
+from pe_cli.execute.shortcut import Shortcut, Shortcuts, samples_of
 from pe_cli.execute.split import check_offsets, cut, split_sizes
 from pe_cli.execute.stalled import stalled
 from pe_cli.graph.compile import Purpose, Stages, compile_program
@@ -32,8 +34,6 @@ Feed = Mapping[str, Array]
 Value = TypeVar("Value")
 #: Held during a step where `remove_unnecessary_lock` is off.
 _STEPS = threading.Lock()
-#: Held while a plan is made: kernels compile for one thread at a time.
-_PLANNING = threading.Lock()
 
 
 def usable_cores() -> int:
@@ -94,11 +94,11 @@ class Executor:
         self._fetching: dict[tuple[str, ...], Stages] = {}
         self.sequences = self._stages.sequences
         self.program = program = self.sequences.program
-        self._lock = contextlib.nullcontext() if self.build.remove_unnecessary_lock else _STEPS
+        self._lock = None if self.build.remove_unnecessary_lock else _STEPS
         self.seed = seed
         self.progress = progress
         self.plans = Plans(self._make, self.places[0].kind == "cpu" and not self.execution.dry_run)
-        self.newest: Plan | None = None
+        self._planning = threading.Lock()
         self._arenas = arenas or Arenas()
         self._moves = scope.moves
         self._shortcuts = Shortcuts(MAX_PLANS)
@@ -143,26 +143,22 @@ class Executor:
             self._fetching[key] = self._stages.fetching(key)
         return self._fetching[key]
 
-    def plan_for(self, parts: Sequence[Mapping[str, Array]], sizes: Sequence[int], fetches: Sequence[str]) -> Plan:
-        """Return the plan for what `split` gave; one thread makes plans at a time."""
-        types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in part.items()} for part in parts]
-        with _PLANNING:
-            return self.plan(types, sizes, fetches)
-
-    def shares(self, number: str) -> list[int]:
-        """Return how much each device's value of a number counts in the mean of the newest step; see `Plan.shares`."""
-        assert self.newest is not None, "a step has run"
-        return self.newest.shares(number)
-
     def plan(self, feeds: Sequence[Mapping[str, TensorType]], sizes: Sequence[int], fetches: Sequence[str]) -> Plan:
         """Return the plan for feeds of these types, made on first need and kept in a bounded cache."""
-        request = self._request(feeds, sizes, fetches)
+        return self._plan(self._request(feeds, sizes, fetches))
+
+    def _plan(self, request: Request) -> Plan:
+        with self._planning:
+            return self._found(request)
+
+    def _found(self, request: Request) -> Plan:
         feeds, sizes = [dict(f) for f in request.feeds], request.sizes
         if self._moves != self.scope.moves:
             self.plans.clear()
             self._moves = self.scope.moves
-        if request in self.plans:
-            return self.plans.use(request)
+        found = self.plans.use(request)
+        if found is not None:
+            return found
         active = [d for d, n in enumerate(sizes) if n] or ([] if self.peers else [0])
         with self.peers.busy() if self.peers else contextlib.nullcontext():
             made = self.plans.new(request, self.stages(request.fetches).executed(active))
@@ -228,6 +224,7 @@ class Executor:
     def drop(self) -> None:
         """Forget all plans and their temporaries."""
         self.plans.clear()
+        self._shortcuts.clear()
 
     def check_feed(self, feed: Feed) -> dict[str, Array]:
         """Return the arrays that the program is fed, converted where that loses nothing.
@@ -329,34 +326,62 @@ class Executor:
             raise PeError(f"feeds of one batch differ in length: {listed}", code=ExitCode.DATA)
         return next(iter(lengths.values()), 1)
 
-    def run(
-        self, feed: Feed | Sequence[Feed], fetches: Sequence[str] = (), step: int = 0
-    ) -> tuple[list[dict[str, Array]], list[int]]:
-        """Run one step.
+    def batch(self, feed: Feed | Sequence[Feed], fetches: Sequence[str] = ()) -> Batch:
+        """Check a batch, split it, and find or make the plan that runs it.
 
         Args:
             feed: see `split`.
-            fetches: names.
-            step: its number, for random ops.
+            fetches: names of variables that are read after the step.
 
-        Returns:
-            Per device with samples: name -> value; and the samples of each of them.
+        Raises:
+            PeError: a wrong feed, or a name that the program does not have.
         """
         found = self._shortcuts.find(feed, fetches) if self._moves == self.scope.moves else None
-        if found is not None and self.plans.get(found.request) is found.plan:
-            plan, parts, sizes = found.plan, found.parts(feed), found.sizes  # type: ignore[arg-type]
-            self.plans.use(plan.request)
-        else:
-            for name in fetches:
-                self.program.global_block().var(name)
-            parts, sizes = self.split(feed)
-            plan = self.plan_for(parts, sizes, fetches)
-            if not self.sequences.feeds and not self.sequences.recipes:
-                self._shortcuts.keep(feed, fetches, Shortcut(plan, sizes, self._batched), parts)
-        self.newest = plan
-        times = self.execution.num_iteration_per_run
+        if found is not None and self.plans.use(found.request) is found.plan:
+            return found.batch(feed)  # type: ignore[arg-type]
+        for name in fetches:
+            self.program.global_block().var(name)
+        parts, sizes = self.split(feed)
+        types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in part.items()} for part in parts]
+        plan = self.plan(types, sizes, fetches)
+        mine = self._mine(parts)
+        if not self.sequences.feeds and not self.sequences.recipes:
+            first = len(self.places) * self.peers.rank if self.peers else 0
+            made = Shortcut(plan, sizes, self._batched, slice(first, first + len(self.places)))
+            self._shortcuts.keep(feed, fetches, made, mine)
+        return Batch(plan, plan.request, mine, samples_of(plan, self._mine(sizes)))
+
+    def step(self, batch: Batch, number: int = 0) -> StepResult:
+        """Run a batch.
+
+        Args:
+            batch: of this executor.
+            number: of the step, for random ops.
+
+        Raises:
+            PeError: a kernel reported an error; see `Plan.run`.
+        """
+        if self._lock is None:
+            return self._step(batch, number)
         with self._lock:
-            for i in range(times):
-                values = plan.run(self._mine(parts), step * times + i)
-        mine = self._mine(sizes)
-        return values, [n for n in mine if n] or list(mine[: len(values)])
+            return self._step(batch, number)
+
+    def _step(self, batch: Batch, number: int) -> StepResult:
+        plan = batch.plan
+        if plan.request is not batch.request:  # it has been refitted for other batches since
+            plan = self._plan(batch.request)
+        times = self.execution.num_iteration_per_run
+        for i in range(times):
+            values = plan.run(batch.parts, number * times + i)
+        return StepResult(values, batch.samples, plan.shares, plan)
+
+    def step_timed(self, batch: Batch, number: int = 0) -> tuple[StepResult, Timeline]:
+        """Run a batch once, and return when every kernel ran, too; arguments as for `step`."""
+        plan = self._plan(batch.request)
+        values, line = plan.run_timed(batch.parts, number)
+        return StepResult(values, batch.samples, plan.shares, plan), line
+
+    def run(self, feed: Feed | Sequence[Feed], fetches: Sequence[str] = (), step: int = 0) -> StepResult:
+        """Run one step of a batch; arguments as for `batch` and `step`."""
+        return self.step(self.batch(feed, fetches), step)
+

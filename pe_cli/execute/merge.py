@@ -26,18 +26,24 @@ def merge(values: Sequence[Array], sizes: Sequence[int], how: str) -> Array | li
         return np.asarray(sum(values))
     if len(values) == 1:
         return values[0]
-    if values[0].dtype.kind == "f" and all(v.size == 1 for v in values):
-        return _mean_number(values, sizes)
     weights = np.asarray(sizes, np.float64) / max(1, sum(sizes))
     total = sum(w * v.astype(np.float64) for w, v in zip(weights, values, strict=True))
     return np.asarray(total).astype(values[0].dtype)
 
 
-def _mean_number(values: Sequence[Array], sizes: Sequence[int]) -> Array:
-    """Return the mean of single numbers as `merge` does, to the last bit, in few calls: NumPy has left the caches after a step."""
+def mean_of_numbers(values: Sequence[Array], sizes: Sequence[int]) -> float:
+    """Return what `merge` gives for the mean of single numbers, to the last bit, in few calls: NumPy has left the caches after a step.
+
+    Args:
+        values: one per device; of several numbers it is the mean of all.
+        sizes: how much each counts.
+    """
+    first = values[0]
+    if first.dtype.kind != "f":
+        return float(np.asarray(merge(values, sizes, "mean"), np.float64).mean())
     samples, total = max(1, sum(sizes)), 0.0
     for size, value in zip(sizes, values, strict=True):
+        if value.size != 1:
+            return float(np.asarray(merge(values, sizes, "mean"), np.float64).mean())
         total += size / samples * value.item()
-    out = values[0].copy()
-    out.fill(total)
-    return out
+    return float(first.dtype.type(total)) if len(values) > 1 else float(first.item())

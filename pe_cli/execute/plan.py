@@ -44,6 +44,18 @@ SPARE = 4
 HOST = 1 << 62
 
 
+class _Found(dict[str, Sequence[int]]):
+    """What a function says of names, kept."""
+
+    def __init__(self, find: Callable[[str], Sequence[int]]) -> None:
+        super().__init__()
+        self._find = find
+
+    def __missing__(self, name: str) -> Sequence[int]:
+        found = self[name] = self._find(name)
+        return found
+
+
 class Plan:
     """A step, ready to run.
 
@@ -54,6 +66,7 @@ class Plan:
     Attributes:
         tasks: in order, for pictures.
         step: what runs.
+        shares: name of a number -> how much each active device's value counts in the mean over all, see `GraphLowering.shares`.
         ends: per device: feed of offsets -> the number that it must end with, as kernels trust it.
     """
 
@@ -147,8 +160,15 @@ class Plan:
 
     def _open_doors(self) -> None:
         """Find where the feeds of every device go; large ones that no call writes and nobody fetches are not worth a copy."""
+        lowering, active = self._lowering, self.graph.active  # no plan: its memory is given back when the plan goes
+
+        def shares_of(number: str) -> list[int]:
+            shares = lowering.shares(number)
+            return [shares[lowering.whole.first + d] for d in active]
+
+        self.shares: Mapping[str, Sequence[int]] = _Found(shares_of)
         self._inlets: dict[tuple[str, int], Door] = {}
-        self._outlets: dict[int, dict[str, Door]] = {}
+        self._outlets: list[list[tuple[str, Door]]] = []
         for d, feeds in enumerate(self.request.feeds):
             for name, kind in feeds:
                 b = self._lowering.buffers[name, d]
@@ -256,7 +276,7 @@ class Plan:
         """
         self._feed(feeds)
         self._raise(self.step.run(step), step)
-        return [self._fetched(d) for d in self.graph.active]
+        return self._fetched()
 
     def run_timed(
         self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]], step: int
@@ -265,7 +285,7 @@ class Plan:
         self._feed(feeds)
         failed, timeline = self.step.run_timed(step)
         self._raise(failed, step)
-        return [self._fetched(d) for d in self.graph.active], timeline
+        return self._fetched(), timeline
 
     def _feed(self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> None:
         for given, ends in zip(feeds, self.ends, strict=False):
@@ -292,20 +312,29 @@ class Plan:
                 raise raised
             raise failure(report, node.op.type if isinstance(node, Compute) else node.title, node.at, step, raised) from raised
 
-    def _fetched(self, d: int) -> dict[str, np.ndarray[Any, Any]]:
-        """Return what is fetched from a device; a row-sparse gradient as the dense array that it stands for."""
-        if d not in self._outlets:
-            self._outlets[d] = {name: self._outlet(name, self._written.get((name, d), d)) for name in self.request.fetches}
-        out = {name: door.read() for name, door in self._outlets[d].items()}
-        if self._rows:
-            for name in self._rows.keys() & out.keys():
-                rows, values = self._outlet(self._rows[name], self._written.get((name, d), d)).read(), out[name]
-                out[name] = np.zeros(table_of(self.graph.program.global_block(), name).shape, values.dtype)
-                out[name][rows[rows >= 0]] = values[rows >= 0]
+    def _fetched(self) -> list[dict[str, np.ndarray[Any, Any]]]:
+        """Return what is fetched, per active device."""
+        if not self._outlets:
+            self._outlets = [[(name, self._outlet(name, d)) for name in self.request.fetches] for d in self.graph.active]
+        found = []
+        for doors in self._outlets:
+            out = {}
+            for name, door in doors:
+                out[name] = door.read()
+            found.append(out)
+        for name in self._rows:
+            for d, out in zip(self.graph.active, found, strict=True):
+                out[name] = self._dense(name, self._outlet(self._rows[name], d).read(), out[name])
+        return found
+
+    def _dense(self, name: str, rows: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return a row-sparse gradient as the dense array that it stands for."""
+        out = np.zeros(table_of(self.graph.program.global_block(), name).shape, values.dtype)
+        out[rows[rows >= 0]] = values[rows >= 0]
         return out
 
     def _outlet(self, name: str, d: int) -> Door:
-        b = self._lowering.value(name, d)
+        b = self._lowering.value(name, self._written.get((name, d), d))
         return Door(self._spot(b), b.type)
 
     def type_of(self, name: str, device: int) -> TensorType:
@@ -316,11 +345,6 @@ class Plan:
         """Return the rows of a variable on a device, None where the plan has no such variable."""
         kind = self._lowering.types[device].get(name)
         return kind.shape[0] if kind is not None and kind.shape else None
-
-    def shares(self, number: str) -> list[int]:
-        """Return how much each active device's value of a number counts in the mean over all: see `GraphLowering.shares`."""
-        shares = self._lowering.shares(number)
-        return [shares[self._lowering.whole.first + d] for d in self.graph.active]
 
     def where(self, b: Buffer) -> str:
         """Return `scope` or a buffer's byte offset in its device's arena."""

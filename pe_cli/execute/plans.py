@@ -26,6 +26,7 @@ class Plans(Mapping[Request, Plan]):
         self._refits = refits
         self._plans: OrderedDict[Request, Plan] = OrderedDict()
         self._used: set[Request] = set()
+        self._newest: Plan | None = None  # was used last, since the used ones were counted
         self._made: Counter[int] = Counter()  # by the id of their graph
 
     def __getitem__(self, request: Request) -> Plan:
@@ -40,11 +41,16 @@ class Plans(Mapping[Request, Plan]):
         """Return how many there are."""
         return len(self._plans)
 
-    def use(self, request: Request) -> Plan:
-        """Return the plan that serves a request, which is used now."""
-        self._used.add(request)
-        self._plans.move_to_end(request)
-        return self._plans[request]
+    def use(self, request: Request) -> Plan | None:
+        """Return the plan that serves a request, which is used now; None where there is none."""
+        if self._newest is not None and self._newest.request is request:
+            return self._newest
+        found = self._plans.get(request)
+        if found is not None:
+            self._used.add(request)
+            self._plans.move_to_end(request)
+            self._newest = found
+        return found
 
     def new(self, request: Request, graph: Graph) -> Plan:
         """Return a plan for a request that none serves: that of another batch, refitted, or a new one. It is not kept yet."""
@@ -80,13 +86,16 @@ class Plans(Mapping[Request, Plan]):
         """Forget all plans and their temporaries."""
         self._plans.clear()
         self._used.clear()
+        self._newest = None
 
     def clear_unused(self) -> None:
         """Forget the plans that have not been used since this was last called."""
         for request in [r for r in self._plans if r not in self._used]:
             self._forget(request)
         self._used.clear()
+        self._newest = None
 
     def _forget(self, request: Request) -> None:
         del self._plans[request]
         self._used.discard(request)
+        self._newest = None

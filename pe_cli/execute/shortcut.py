@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.execute.plan import Plan
+from pe_cli.execute.result import Batch
 
 Array = np.ndarray[Any, Any]
 Key = tuple[Any, ...]
@@ -22,32 +23,44 @@ class Shortcut:
         plan: that runs it.
         sizes: samples of each device.
         batched: feeds that are cut along axis 0; the others go to every device whole.
-
-    Attributes:
-        request: that the plan served; it may serve another by now.
+        mine: the devices of this process among all.
     """
 
-    def __init__(self, plan: Plan, sizes: Sequence[int], batched: Collection[str]) -> None:
+    def __init__(self, plan: Plan, sizes: Sequence[int], batched: Collection[str], mine: slice) -> None:
         self.plan = plan
         self.request = plan.request
-        self.sizes = list(sizes)
         ends = list(itertools.accumulate(sizes, initial=0))
         self._fed: list[tuple[str, Array]] = []
-        self._parts: list[dict[str, Array]] = []
+        self._batch: Batch | None = None
         names = [name for name, _ in plan.request.feeds[0]]
-        self._cuts = [
+        cuts = [
             [(name, slice(begin, end) if name in batched and len(sizes) > 1 else None) for name in names]
             for begin, end in itertools.pairwise(ends)
         ]
+        self._cuts, self._samples = cuts[mine], samples_of(plan, sizes[mine])
 
-    def parts(self, feed: Mapping[str, Array]) -> list[dict[str, Array]]:
-        """Return every device's part of a batch; views, those of the call before where the batch is in the same arrays."""
-        if not self._fed or any(feed[name] is not array for name, array in self._fed):
-            self._parts = [
-                {name: feed[name] if cut is None else feed[name][cut] for name, cut in row} for row in self._cuts
-            ]
-            self._fed = [(name, feed[name]) for name in feed]
-        return self._parts
+    def batch(self, feed: Mapping[str, Array]) -> Batch:
+        """Return a batch of the same types; views, those of the call before where it is in the same arrays."""
+        if self._batch is not None:
+            for name, array in self._fed:
+                if feed[name] is not array:
+                    break
+            else:
+                return self._batch
+        parts = []
+        for row in self._cuts:
+            part = {}
+            for name, cut in row:
+                part[name] = feed[name] if cut is None else feed[name][cut]
+            parts.append(part)
+        self._fed = list(feed.items())
+        self._batch = Batch(self.plan, self.request, parts, self._samples)
+        return self._batch
+
+
+def samples_of(plan: Plan, sizes: Sequence[int]) -> list[int]:
+    """Return the samples of the devices that take part in a step; 0 for one that does so without any."""
+    return [n for n in sizes if n] or list(sizes[: len(plan.graph.active)])
 
 
 class Shortcuts:
@@ -72,6 +85,10 @@ class Shortcuts:
             parts += (name, value.shape, value.dtype)
         return tuple(parts)
 
+    def clear(self) -> None:
+        """Forget all."""
+        self._known.clear()
+
     def find(self, feed: Any, fetches: Sequence[str]) -> Shortcut | None:
         """Return the shortcut for a batch, if there is one."""
         key = self._key(feed, fetches)
@@ -82,7 +99,7 @@ class Shortcuts:
         key = self._key(feed, fetches)
         if key is None or any(not parts[d].keys() <= feed.keys() for d in range(len(parts))):
             return
-        for one, other in zip(found.parts(feed), parts, strict=True):
+        for one, other in zip(found.batch(feed).parts, parts, strict=True):
             if one.keys() != other.keys() or any(not _same(one[n], other[n]) for n in one):
                 return
         self._known[key] = found

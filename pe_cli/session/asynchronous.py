@@ -123,11 +123,11 @@ class AsyncTrainer(Trainer):
 
     def _train_on(self, executor: Executor, feed: Batch, number: int) -> None:
         """Run one step, and count it while no other thread does."""
-        values, sizes = executor.run(feed, self._wanted(), number)
+        found = executor.run(feed, self._wanted(), number)
         with self._counting:
-            if self.job.observer.wants_plan() and executor.newest is not None:
-                self.job.observer.planned(Planned(executor, executor.newest, None, number))
-            self._count(executor.shares, values, sizes)
+            if self.job.observer.wants_plan() and found.plan is not None:
+                self.job.observer.planned(Planned(executor, found.plan, None, number))
+            self._count(found)
             self.stop.count()
             self._after_step()
 

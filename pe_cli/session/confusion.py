@@ -140,8 +140,8 @@ def confusion(job: Job, split: str, names: Sequence[str] | None = None) -> Confu
     program = prune(job.built.eval, [scores])
     executor = job.executor(program)
     for feed in job.loader(split, program, job.batch_size, shuffle=False, also=[label]).epoch(0):
-        values, _ = executor.run({n: a for n, a in feed.items() if n in program.global_block().vars}, [scores])
-        taken = np.concatenate([part[scores] for part in values]).argmax(axis=1)
+        found = executor.run({n: a for n, a in feed.items() if n in program.global_block().vars}, [scores])
+        taken = found.merged(scores, "concat").argmax(axis=1)
         np.add.at(counts, (feed[label].reshape(-1), taken), 1)
     section = job.run.feeds.get(label)
     field = section.from_ if section and section.from_ else label

@@ -18,7 +18,6 @@ from pe_cli.data.hashing import stream_key, uniform
 from pe_cli.data.tokens.base import Tokenizer
 from pe_cli.data.tokens.kinds import open_tokens
 from pe_cli.data.tokens.texts import BadTextError
-from pe_cli.execute.merge import merge
 from pe_cli.graph.sequences import declared_levels
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
@@ -182,8 +181,7 @@ class Generator:
         start = 0 if behind else self.length - len(tokens)
         block[0, start : start + len(tokens)] = tokens
         fed = {self._feed: self._conversion.apply(block, np.zeros(1, np.int64), copy=True)}
-        values, sizes = self._executor.run(fed, [self._scores])
-        found = np.asarray(merge([part[self._scores] for part in values], sizes, "concat"))
+        found = self._executor.run(fed, [self._scores]).merged(self._scores, "concat")
         return found.reshape(-1, found.shape[-1])
 
 

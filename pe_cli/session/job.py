@@ -21,7 +21,6 @@ from pe_cli.data.prepare import Prepared, select
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.executor import Executor, threads_of
-from pe_cli.execute.merge import merge
 from pe_cli.execute.startup import run_startup
 from pe_cli.execute.work import best_layout
 from pe_cli.graph.replicate import shared_variables
@@ -36,7 +35,7 @@ from pe_cli.session.drawing import augmentation, sample_weights
 from pe_cli.session.observer import Observer
 from pe_cli.session.sizes import check_sizes
 from pe_cli.session.targets import column_uses, labels, sources
-from pe_cli.session.team import StepResult, Team, open_team
+from pe_cli.session.team import Team, open_team
 from pe_cli.session.values import Values
 
 Array = np.ndarray[Any, Any]
@@ -424,13 +423,9 @@ class Job:
         for i, feed in enumerate(self.loader(split, program, self.batch_size, shuffle=False).epoch(0)):
             if limit is not None and i >= limit:
                 break
-            values, sizes = executor.run(feed, list(dict.fromkeys(names.values())))
-            shares_of = {v: executor.shares(v) for v in names.values()}
-            found = self.team.joined(StepResult(values, sizes, shares_of))
+            found = self.team.joined(executor.run(feed, list(dict.fromkeys(names.values()))))
             for name, variable in names.items():
-                shares = found.shares[variable]
-                joined = np.asarray(merge([v[variable] for v in found.values], shares, "mean"))
-                totals.add(name, float(joined.item()), sum(shares))
+                totals.add(name, *found.number(variable))
             if stop():
                 return None
         return totals.take(names)
@@ -465,6 +460,6 @@ class Job:
             found = {v: feed[v] for v in fed}
             if wanted:
                 read = {name: a for name, a in feed.items() if name in executor.program.global_block().vars}
-                values, sizes = executor.run(read, wanted)
-                found |= {v: np.asarray(merge([part[v] for part in values], sizes, hows[v])) for v in wanted}
+                result = executor.run(read, wanted)
+                found |= {v: result.merged(v, hows[v]) for v in wanted}
             yield {name: found[variable] for name, variable in variables.items()}

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pe_cli.config.nodes import to_data
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
@@ -22,7 +20,6 @@ from pe_cli.data.prepare import Prepared
 from pe_cli.data.readers.windows import WindowsOptions
 from pe_cli.data.registry import check_options, find_reader
 from pe_cli.data.windows import WindowTable
-from pe_cli.execute.merge import merge
 from pe_cli.graph.sequences import declared_levels
 from pe_cli.program.prune import prune
 from pe_cli.session.answers import answers, said
@@ -141,8 +138,8 @@ class Predictor:
         dataset = FieldDataset(fields, rows, prepared.classes(fields))
         loader = Loader(dataset, feeds, self._types, max(1, len(dataset)), prefetch=0, levels=declared_levels(job.built.eval))
         feed = loader.first()
-        values, sizes = self._executor.run(feed, self._variables)
-        batch = {v: np.asarray(merge([part[v] for part in values], sizes, self._hows[v])) for v in self._variables}
+        result = self._executor.run(feed, self._variables)
+        batch = {v: result.merged(v, self._hows[v]) for v in self._variables}
         known = {} if rows is None else {name: list(map(table.cells(name).text, rows.tolist())) for name in table.sample_names}  # type: ignore[attr-defined]
         found = known | said(self._answers, batch)
         return [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]

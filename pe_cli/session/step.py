@@ -10,14 +10,13 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.devices.protocol import Timeline
-from pe_cli.execute.executor import Executor
+from pe_cli.execute.result import StepResult
 from pe_cli.execute.split import split_sizes
 from pe_cli.graph.compile import Stages
 from pe_cli.graph.sequences import declared_levels
 from pe_cli.optim.accumulate import SHARE
 from pe_cli.session.job import Job
 from pe_cli.session.planned import Planned
-from pe_cli.session.team import StepResult
 
 Array = np.ndarray[Any, Any]
 Feed = Mapping[str, Array]
@@ -41,7 +40,6 @@ class Stepper:
         self._others = job.executor(job.built.parts.program) if job.built.parts else None
         self._early = set(job.built.parts.program.global_block().vars) if job.built.parts else set()
         self._fed = {v.name for v in job.program.list_vars() if v.is_data and not v.type.known}
-        self._shares: Mapping[str, Sequence[int]] = {}
         if self._others and any(declared_levels(job.program).values()):
             raise PeError(
                 "train.accumulate cuts batches into rows, and this model has feeds with sequences",
@@ -69,11 +67,11 @@ class Stepper:
         section = self._job.run.executor
         devices = len(self._job.places) * self._job.team.size
         shares = devices * self._count
-        if shares == 1:
+        if shares == 1 or section.uneven_batch == "weighted":
             return feed
         samples = self._samples(feed)
         rest = samples % shares
-        if not rest or section.uneven_batch == "weighted":
+        if not rest:
             return feed
         if section.uneven_batch == "error":
             parts = f" in {self._count} parts" if self._count > 1 else ""
@@ -91,7 +89,7 @@ class Stepper:
     def _samples(self, feed: Feed) -> int:
         return len(next(iter(feed.values()))) if self._others else self._last.samples(feed)
 
-    def run(self, feed: Feed, fetches: Sequence[str], step: int) -> tuple[list[Mapping[str, Array]], list[int]]:
+    def run(self, feed: Feed, fetches: Sequence[str], step: int) -> StepResult:
         """Do a step.
 
         Args:
@@ -100,14 +98,12 @@ class Stepper:
             step: number of the step, from 0.
 
         Returns:
-            Per part and device with samples: name -> value, of the whole batch's own with the last part alone; and the samples of each.
+            Values per part and device with samples; what belongs to the whole batch with the last part alone.
         """
         shown = self._job.observer.wants_plan()
         self._job.team.begin_step(step)
         if self._others is None:
-            found = self._shown(feed, fetches, step) if shown else self._run(self._last, feed, fetches, step)
-            self._shares = found.shares
-            return list(found.values), list(found.sizes)
+            return self._shown(feed, fetches, step) if shown else self._job.team.joined(self._last.run(feed, fetches, step))
         samples = len(next(iter(feed.values())))
         # the largest part comes last: a device without samples in it has had none before, whose gradients would be lost
         sizes = [n for n in split_sizes(samples, self._count) if n]
@@ -121,43 +117,27 @@ class Stepper:
             executor = self._last if last else self._others
             # what belongs to the whole batch, like the length of its gradient, is there with the last part alone
             wanted = [n for n in fetches if last or n in self._early]
-            found = self._run(executor, part, wanted, step * self._count + i)
+            found = self._job.team.joined(executor.run(part, wanted, step * self._count + i))
             values += found.values
             weights += found.sizes
-        self._shares = dict.fromkeys(fetches, weights)
         if shown:
-            self._show(None, step)
-        return values, weights
+            self._show(found, None, step)
+        return StepResult(values, weights, dict.fromkeys(fetches, weights), found.plan)
 
     def _shown(self, feed: Feed, fetches: Sequence[str], step: int) -> StepResult:
         """Do an ordinary step and tell how it went, with the times of its kernels where it is one plan run once."""
         build, times = self._job.run.build_strategy, self._job.run.exec_strategy.num_iteration_per_run
         if times > 1 or not build.remove_unnecessary_lock or self._job.team.size > 1:
-            found = self._run(self._last, feed, fetches, step)
-            self._show(None, step)
-            return found
-        parts, sizes = self._last.split(feed)
-        plan = self._last.newest = self._last.plan_for(parts, sizes, fetches)
-        values, line = plan.run_timed(parts, step)
-        self._show(line, step)
-        return self._joined(self._last, values, [n for n in sizes if n] or sizes[:1], fetches)
+            found = self._last.run(feed, fetches, step)
+            self._show(found, None, step)
+            return self._job.team.joined(found)
+        found, line = self._last.step_timed(self._last.batch(feed, fetches), step)
+        self._show(found, line, step)
+        return self._job.team.joined(found)
 
-    def _show(self, line: Timeline | None, step: int) -> None:
-        assert self._last.newest is not None, "a step has run"
-        self._job.observer.planned(Planned(self._last, self._last.newest, line, step))
-
-    def shares(self, number: str) -> Sequence[int]:
-        """Return how much each value of a number counts in the mean of the newest step: the rows that it is taken over."""
-        return self._shares[number]
-
-    def _run(self, executor: Executor, feed: Feed, fetches: Sequence[str], step: int) -> StepResult:
-        """Run a step, or a part of one, in all processes."""
-        return self._joined(executor, *executor.run(feed, fetches, step), fetches)
-
-    def _joined(
-        self, executor: Executor, values: Sequence[Mapping[str, Array]], sizes: Sequence[int], fetches: Sequence[str]
-    ) -> StepResult:
-        return self._job.team.joined(StepResult(values, sizes, {n: executor.shares(n) for n in fetches}))
+    def _show(self, found: StepResult, line: Timeline | None, step: int) -> None:
+        assert found.plan is not None, "a step of one plan"
+        self._job.observer.planned(Planned(self._last, found.plan, line, step))
 
     def stages(self, fetches: Sequence[str]) -> Stages:
         """Return the stages of the program that a step with these fetches ends with."""

@@ -7,8 +7,8 @@ import contextlib
 import hashlib
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from pe_cli.collectives.protocol import Communicator, PeerError
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.execute.result import StepResult
 from pe_cli.execute.work import Layout
 from pe_cli.io import strict_json
 from pe_cli.session.devices import Resources, place_of_devices, resolve_places
@@ -28,21 +29,6 @@ Array = np.ndarray[Any, Any]
 HEARING = 2.0
 #: Seconds that it leaves the first one for its last words: launchers end all processes when one ends with an exit code other than 0.
 LINGER = 2.0
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """What a step gave, by device with samples.
-
-    Args:
-        values: name -> value.
-        sizes: samples.
-        shares: name -> how much each device's value counts in its mean.
-    """
-
-    values: Sequence[Mapping[str, Array]]
-    sizes: Sequence[int]
-    shares: Mapping[str, Sequence[int]]
 
 
 class Team:
@@ -206,7 +192,7 @@ class PeerTeam(Team):
     def joined(self, mine: StepResult) -> StepResult:
         """Return what a step gave on all devices; with it goes who is asked to stop, and whether a checkpoint is due."""
         message: dict[str, Array] = {f"value/{d}/{n}": a for d, part in enumerate(mine.values) for n, a in part.items()}
-        message |= {f"share/{n}": np.asarray(counts, np.int64) for n, counts in mine.shares.items()}
+        message |= {f"share/{n}": np.asarray(mine.shares[n], np.int64) for n in dict.fromkeys(n for v in mine.values for n in v)}
         message["sizes"] = np.asarray(mine.sizes, np.int64)
         message["asked"] = np.asarray([self._stop.here, self.leads and self._late()], np.int64)
         values: list[Mapping[str, Array]] = []

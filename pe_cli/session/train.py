@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from pe_cli.config.period import Period
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data import Loader
-from pe_cli.execute.merge import merge
+from pe_cli.execute.result import StepResult
 from pe_cli.io.run_folder import State
 from pe_cli.session.averages import Averages
 from pe_cli.session.graphs import draw
@@ -82,13 +82,20 @@ class Trainer:
         self.stop = job.team.stop(limits)
         self.numbers = job.numbers(self.program)
         self.arrays = {n: job.variable(n) for n in self.run.fetches if n not in self.numbers}
+        self._merges = [(n, v, self._how(n)) for n, v in self.numbers.items()]
         self.norms = [f"{NORM}{name}" for name in job.built.norms]
+        self._always = self._wanted()
         self.periods = self._periods()
         recorder = [Recorder(self.run.output, [*self.numbers, *self.norms])] if job.team.leads else []
         self.observer: Observer = Observers([*recorder, job.observer])
         self.at = Progress()
         self.averages = Averages()
         self._check()
+
+    def _how(self, number: str) -> str:
+        """Return how a number's values of several devices become one."""
+        section = self.run.fetches.get(number)
+        return (section.merge if section else None) or "mean"
 
     def _periods(self) -> dict[str, Period]:
         """Return how often every number is recorded; what is watched beside the loss, as often as it."""
@@ -200,48 +207,38 @@ class Trainer:
                 return
 
     def _step(self, feed: Mapping[str, Array]) -> None:
+        if not self.arrays:
+            self._count(self.stepper.run(feed, self._always, self.at.step))
+            return
         due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)]
-        values, sizes = self.stepper.run(feed, self._wanted(due), self.at.step)
-        self._count(self.stepper.shares, values, sizes, due)
+        self._count(self.stepper.run(feed, self._wanted(due), self.at.step), due)
 
     def _wanted(self, due: Sequence[str] = ()) -> list[str]:
         """Return the variables of all numbers, and of the arrays that are due."""
         watched = [self.job.built.norms_name] if self.norms else []
         return list(dict.fromkeys([*self.numbers.values(), *watched, *(self.arrays[n] for n in due)]))
 
-    def _count(
-        self,
-        shares: Callable[[str], Sequence[int]],
-        values: Sequence[Mapping[str, Array]],
-        sizes: Sequence[int],
-        due: Sequence[str] = (),
-    ) -> None:
+    def _count(self, found: StepResult, due: Sequence[str] = ()) -> None:
         """Take what a step gave into the averages and files.
 
         Args:
-            shares: variable -> how much each of `values` counts in its mean.
-            values: per device (and part) with samples: variable -> value.
-            sizes: samples of each.
+            found: values of all numbers, and of the arrays that are due.
             due: arrays that go to files.
         """
         self.at.step += 1
-        samples = sum(sizes)
+        samples = sum(found.sizes)
         loss = math.nan
-        for name, variable in self.numbers.items():
-            section = self.run.fetches.get(name)
-            how = (section.merge if section else None) or "mean"
-            found = [(v[variable], n) for v, n in zip(values, shares(variable), strict=True) if variable in v]
-            value = _mean(merge([v for v, _ in found], [n for _, n in found], how))
-            whole = len(found) == len(values)  # else it is the whole batch's, and known with its last part
-            self.averages.add(name, value, sum(n for _, n in found) if whole else samples)
+        for name, variable, how in self._merges:
+            value, weight = found.number(variable, how)
+            self.averages.add(name, value, weight)
             if name == self.loss:
                 loss = value
-        for name, length in zip(
-            self.norms, values[-1][self.job.built.norms_name].tolist() if self.norms else (), strict=True
-        ):
-            self.averages.add(name, length, samples)
+        if self.norms:
+            lengths = found.values[-1][self.job.built.norms_name].tolist()
+            for name, length in zip(self.norms, lengths, strict=True):
+                self.averages.add(name, length, samples)
         for name in due:
-            self.keeper.outputs.fetch(name, self.at.step, self._joined(name, values, sizes))
+            self.keeper.outputs.fetch(name, self.at.step, self._joined(name, found))
         if not math.isfinite(loss):
             raise self._diverged(loss)
         self.keeper.watch(loss)
@@ -258,17 +255,17 @@ class Trainer:
             code=ExitCode.DIVERGED,
         )
 
-    def _joined(self, name: str, values: Sequence[Mapping[str, Array]], sizes: Sequence[int]) -> Array:
+    def _joined(self, name: str, found: StepResult) -> Array:
         """Return an array's value over all devices: samples one after the other, the rest by its mean."""
-        parts = [v[self.arrays[name]] for v in values]
         section = self.run.fetches[name]
         whole = self.program.global_block().var(self.arrays[name]).shape[:1] == (-1,)
         how = section.merge or ("concat" if whole else "mean")
         if how != "list":
-            return np.asarray(merge(parts, sizes, how))
+            return found.merged(self.arrays[name], how)
+        parts = [v[self.arrays[name]] for v in found.values]
         if len({part.shape for part in parts}) > 1:
             raise PeError(
-                f"fetch '{name}': devices with {', '.join(map(str, sizes))} samples give no list of one shape",
+                f"fetch '{name}': devices with {', '.join(map(str, found.sizes))} samples give no list of one shape",
                 at=section.at_of("merge"),
                 hint="use merge: concat",
             )
@@ -292,8 +289,9 @@ class Trainer:
         if evaluated is None:
             return
         due = [n for n, period in self.periods.items() if self._due(period, step)]
-        best = self.keeper.record("train", self.averages.take(due))
-        best |= self.keeper.record("eval", evaluated)
+        best = bool(due) and self.keeper.record("train", self.averages.take(due))
+        if evaluated:
+            best |= self.keeper.record("eval", evaluated)
         output = self.run.output.checkpoint
         if output is not None and (best or self._due(output.every, step) or self.keeper.late()):
             self.keeper.save(best)
@@ -358,10 +356,3 @@ class Trainer:
         )
         self.observer.started(start)
         self.keeper.log(f"devices: {self.job.resources.text}")
-
-
-def _mean(values: Array | list[Array]) -> float:
-    """Return the mean of all numbers in float64; mostly there is one, and nothing to compute."""
-    if isinstance(values, np.ndarray) and values.size == 1:
-        return float(values.item())
-    return float(np.asarray(values, np.float64).mean())

@@ -23,6 +23,7 @@ from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.backward import gradients
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program
+from tests.execute.support import latest
 
 
 def calls(*parts):
@@ -146,8 +147,8 @@ def _run(name, arrays, attrs, threads, steps):
         scope.set(slot, a)
     assert executor.threads == threads
     names = [outs[0], *(g.name for g in found)]
-    made = [executor.run({}, names, i)[0][0] for i in range(steps)]
-    assert threads == 1 or any(c.part for t in executor.newest.tasks for c in t.calls)
+    made = [executor.run({}, names, i).values[0] for i in range(steps)]
+    assert threads == 1 or any(c.part for t in latest(executor).tasks for c in t.calls)
     return made
 
 
@@ -172,7 +173,7 @@ def _train(rows, width, inner, optimizer, threads, **build):
     for step in range(3):
         batch = np.random.default_rng(step).standard_normal((rows, inner)).astype("float32")
         executor.run({"x": batch}, [loss.name], step)
-    parts = {c.part for t in executor.newest.tasks for c in t.calls}
+    parts = {c.part for t in latest(executor).tasks for c in t.calls}
     return {name: scope.get(name) for name in scope}, parts
 
 
@@ -213,7 +214,7 @@ def _towers(threads):
     executor = Executor(main, scope, seed=3, execution=ExecutionStrategy(num_threads=threads))
     for step in range(3):
         executor.run({"x": np.random.default_rng(step).standard_normal((64, 96)).astype("float32")}, [loss.name], step)
-    return {name: scope.get(name) for name in scope}, executor.newest
+    return {name: scope.get(name) for name in scope}, latest(executor)
 
 
 def test_gradients_of_one_op_do_not_wait_for_each_other_where_threads_have_enough_side_by_side():

@@ -30,9 +30,9 @@ def test_batches_of_other_sizes_use_the_memory_of_the_largest(devices):
     executor, alone = make(devices), make(devices)
     for step, samples in enumerate((600, 7, 600, 12, 100, 90, 7, 600)):
         feed = batch(samples, step)
-        found, _ = executor.run(feed, ["loss", "p"], step)
+        found = executor.run(feed, ["loss", "p"], step).values
         alone.drop()
-        expected, _ = alone.run(feed, ["loss", "p"], step)
+        expected = alone.run(feed, ["loss", "p"], step).values
         for one, other in zip(found, expected, strict=True):
             for name in one:
                 np.testing.assert_array_equal(one[name], other[name])

@@ -75,7 +75,7 @@ def test_the_device_is_named_where_there_are_several(threads_and_devices):
     with pytest.raises(PeError, match=where):
         executor.run({"x": x}, ["loss"])
     x[5, 2] = 1
-    assert np.isfinite(executor.run({"x": x}, ["loss"])[0][0]["loss"]).all()
+    assert np.isfinite(executor.run({"x": x}, ["loss"]).values[0]["loss"]).all()
 
 
 @pytest.mark.parametrize("element", [0, CHUNK - 1, CHUNK, 2 * CHUNK + 5])
@@ -100,4 +100,4 @@ def test_looking_changes_no_bit():
 
 def test_without_it_nothing_is_said():
     executor = make(check=False)
-    assert np.isnan(executor.run({"x": -np.ones((4, 3), np.float32)}, ["loss"])[0][0]["loss"])
+    assert np.isnan(executor.run({"x": -np.ones((4, 3), np.float32)}, ["loss"]).values[0]["loss"])

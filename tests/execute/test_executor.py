@@ -77,7 +77,8 @@ def make(devices: int, threads: int = 0, **build: object) -> Executor:
 def train(executor: Executor, sizes=(13, 8, 3, 1, 20)) -> tuple[list[float], dict[str, np.ndarray]]:
     losses = []
     for step, samples in enumerate(sizes):
-        out, weights = executor.run(batch(samples, step), ["loss"], step)
+        ran = executor.run(batch(samples, step), ["loss"], step)
+        out, weights = ran.values, ran.sizes
         losses.append(float(merge([v["loss"] for v in out], weights, "mean")[0]))
     return losses, {name: executor.scope.get(name) for name in ("w0", "w1")}
 
@@ -135,11 +136,11 @@ def test_all_replicas_stay_equal_also_on_devices_without_samples():
 def test_a_fetched_variable_is_not_overwritten_by_memory_reuse():
     plain, sharing = make(1, memory_optimize=False), make(1)
     names = [v.name for v in plain.program.list_vars() if not v.persistable and not v.is_data]
-    one, _ = plain.run(batch(6, 1), names)
+    one = plain.run(batch(6, 1), names).values
     for name in names:
-        two, _ = make(1).run(batch(6, 1), [name])
+        two = make(1).run(batch(6, 1), [name]).values
         assert np.array_equal(one[0][name], two[0][name]), name
-    assert sharing.run(batch(6, 1), ["loss"])[0][0]["loss"] == one[0]["loss"]
+    assert sharing.run(batch(6, 1), ["loss"]).values[0]["loss"] == one[0]["loss"]
 
 
 def test_sharing_memory_needs_less_than_not_sharing():
@@ -218,9 +219,10 @@ def test_a_list_feeds_each_device_its_own_batch():
     feed = batch(9, 0)
     parts = [{k: v[:2] for k, v in feed.items()}, {k: v[2:] for k, v in feed.items()}]
     apart, together = make(2), make(1)
-    out, sizes = apart.run(parts, ["loss"])
+    ran = apart.run(parts, ["loss"])
+    out, sizes = ran.values, ran.sizes
     assert sizes == [2, 7]
-    expected, _ = together.run(feed, ["loss"])
+    expected = together.run(feed, ["loss"]).values
     np.testing.assert_allclose(merge([v["loss"] for v in out], sizes, "mean"), expected[0]["loss"], rtol=1e-6)
     np.testing.assert_allclose(apart.scope.get("w0"), together.scope.get("w0"), rtol=1e-5, atol=1e-7)
 

@@ -18,11 +18,13 @@ from pe_cli.execute.fit import correspond
 from pe_cli.execute.plan import LEND_BYTES, Plan
 from pe_cli.execute.plans import MAX_PLANS
 from pe_cli.execute.profile import rows, run_profile
+from pe_cli.execute.stalled import stalled
 from pe_cli.execute.tasks import Task
 from pe_cli.execute.usage import usage
 from pe_cli.ops.define.lowering import Buffer
 from pe_cli.paddle.fluid import framework, layers
 from pe_cli.program.ir import Program
+from tests.execute.support import latest
 from tests.execute.test_executor import batch as dense_batch
 from tests.execute.test_executor import make
 from tests.execute.test_loans import executor as loaning
@@ -69,15 +71,15 @@ def test_training_on_ever_new_lengths_has_the_bits_of_plans_of_their_own(kind, i
     for step in range(BATCHES):
         feed = texts(step, kind)
         counted["made"] = 0
-        values, sizes = refitted.run(feed, [loss], step)
+        one = refitted.run(feed, [loss], step)
         made = counted["made"]
         alone.drop()
-        others, other_sizes = alone.run(feed, [loss], step)
+        other = alone.run(feed, [loss], step)
         assert counted["made"] == made + 1
-        assert sizes == other_sizes
-        assert refitted.shares(loss) == alone.shares(loss)
-        for one, other in zip(values, others, strict=True):
-            np.testing.assert_array_equal(one[loss], other[loss])
+        assert one.sizes == other.sizes
+        assert one.shares[loss] == other.shares[loss]
+        for mine, theirs in zip(one.values, other.values, strict=True):
+            np.testing.assert_array_equal(mine[loss], theirs[loss])
     found, expected = refitted.scope, alone.scope
     for name in found:
         for d in range(devices):
@@ -91,7 +93,7 @@ def test_strategies_of_memory_change_no_bit(build, counted):
     losses = []
     for given in ({}, build):
         executor, loss = trainer("texts", 2, 2, **given)
-        found = [executor.run(texts(step, "texts"), [loss], step)[0] for step in range(3 * MAX_PLANS)]
+        found = [executor.run(texts(step, "texts"), [loss], step).values for step in range(3 * MAX_PLANS)]
         losses.append([[float(v[loss][0]) for v in values] for values in found])
     assert losses[0] == losses[1]
     assert counted[True]
@@ -103,7 +105,8 @@ def test_dense_batches_of_many_sizes_are_refitted_and_shortcuts_keep_to_their_sh
     for step, samples in enumerate(sizes):
         feed = dense_batch(samples, step)
         for _ in range(2):  # the second takes a shortcut
-            found, weights = executor.run(feed, ["loss", "p"], step)
+            ran = executor.run(feed, ["loss", "p"], step)
+            found, weights = ran.values, ran.sizes
         assert sum(weights) == samples
         assert sum(len(values["p"]) for values in found) == samples
     assert counted[True] > MAX_PLANS
@@ -115,9 +118,9 @@ def test_dense_results_are_those_of_plans_of_their_own(devices, counted):
     refitted, alone = make(devices), make(devices)
     for step, samples in enumerate(np.random.default_rng(0).permutation(4 * MAX_PLANS) + devices):
         feed = dense_batch(int(samples), step)
-        found, _ = refitted.run(feed, ["loss", "p"], step)
+        found = refitted.run(feed, ["loss", "p"], step).values
         alone.drop()
-        expected, _ = alone.run(feed, ["loss", "p"], step)
+        expected = alone.run(feed, ["loss", "p"], step).values
         for one, other in zip(found, expected, strict=True):
             for name in one:
                 np.testing.assert_array_equal(one[name], other[name], err_msg=name)
@@ -137,12 +140,12 @@ def test_a_lent_feed_is_given_back_before_another_shape_comes_also_where_that_ta
     calls = set()
     for samples in (3000, 2900, *rng.integers(devices, 3000, 60).tolist()):
         x = rng.standard_normal((samples, 8)).astype("float32")
-        found, _ = refitted.run({"x": x}, ["y", "s"])
-        expected, _ = loaning(made, devices).run({"x": x}, ["y", "s"])
+        found = refitted.run({"x": x}, ["y", "s"]).values
+        expected = loaning(made, devices).run({"x": x}, ["y", "s"]).values
         for one, other in zip(found, expected, strict=True):
             for name in one:
                 np.testing.assert_array_equal(one[name], other[name], err_msg=f"{name} of {samples}")
-        calls.add(tuple(len(t.calls) for t in refitted.newest.tasks))
+        calls.add(tuple(len(t.calls) for t in latest(refitted).tasks))
     assert counted[True] > 40
     assert len(calls) > 1
     assert 100 * 8 * 4 < LEND_BYTES < 1000 * 8 * 4  # some are lent, some are copied
@@ -167,13 +170,13 @@ def test_ops_whose_parts_for_threads_come_and_go_are_refitted(devices, threads, 
     parts = set()
     for samples in (3000, 2900, *rng.integers(devices, 3000, 60).tolist()):
         ids = rng.integers(0, 50, (samples, 1))
-        found, _ = one.run({"ids": ids}, ["x", "table@GRAD"])
+        found = one.run({"ids": ids}, ["x", "table@GRAD"]).values
         other.drop()
-        expected, _ = other.run({"ids": ids}, ["x", "table@GRAD"])
+        expected = other.run({"ids": ids}, ["x", "table@GRAD"]).values
         for a, b in zip(found, expected, strict=True):
             np.testing.assert_array_equal(a["x"], b["x"])
             np.testing.assert_array_equal(a["table@GRAD"], b["table@GRAD"])
-        parts.add(tuple(call.part for task in one.newest.tasks for call in task.calls))
+        parts.add(tuple(call.part for task in latest(one).tasks for call in task.calls))
     assert len(parts) > 1 or threads == devices
     assert counted[True] > 40
 
@@ -193,7 +196,7 @@ def test_an_op_in_python_takes_a_plan_of_its_own(counted):
     executor = Executor(main, Scope([Place("cpu", 0)]))
     for samples in range(1, 2 * MAX_PLANS):
         given = np.full((samples, 3), samples, np.float32)
-        (values,), _ = executor.run({"x": given}, ["out"])
+        (values,) = executor.run({"x": given}, ["out"]).values
         np.testing.assert_array_equal(values["out"], 2 * given)
     assert seen == [(n, 3) for n in range(1, 2 * MAX_PLANS)]
     assert counted[True] == 0
@@ -222,18 +225,18 @@ def test_a_refitted_plan_is_profiled_and_described_as_what_it_runs_now(monkeypat
     assert {(r.op, r.layer, r.calls) for r in rows(found)} == {
         (r.op, r.layer, r.calls) for r in rows(run_profile(fresh, feed, [loss], 3))
     }
-    for d, (one, other) in enumerate(zip(found.plan.memory, fresh.newest.memory, strict=True)):
+    for d, (one, other) in enumerate(zip(found.plan.memory, latest(fresh).memory, strict=True)):
         assert {(b.name, b.type) for b in one.plan.offsets} == {(b.name, b.type) for b in other.plan.offsets}, d
         assert {b.name for b in one.placed} == {b.name for b in other.placed}
         for b, offset in one.plan.offsets.items():
             assert b.type.nbytes <= one.plan.room[b] <= one.plan.nbytes - offset
-    assert [u.at_peak for u in usage(executor, found.plan)] == [u.at_peak for u in usage(fresh, fresh.newest)]
+    assert [u.at_peak for u in usage(executor, found.plan)] == [u.at_peak for u in usage(fresh, latest(fresh))]
 
 
 def test_a_refitted_plan_reports_the_row_and_is_watched(monkeypatch, counted):
     executor, loss = refitted(monkeypatch, counted)
     executor.watchdog = 30.0
-    executor.newest.watch(30.0)
+    latest(executor).watch(30.0, stalled)
     feed = texts(11, "texts", 5)
     good = feed["words"].copy()
     row = len(good) - 1
@@ -246,7 +249,7 @@ def test_a_refitted_plan_reports_the_row_and_is_watched(monkeypatch, counted):
         assert "99" in caught.value.render()
     assert counted["made"] == tried["made"]
     feed["words"] = good
-    (first, *_), _ = executor.run(feed, [loss], 0)
+    (first, *_) = executor.run(feed, [loss], 0).values
     assert np.isfinite(first[loss]).all()
 
 
@@ -272,7 +275,6 @@ def test_a_plan_that_goes_frees_its_memory_at_once(monkeypatch, counted):
     gc.disable()
     try:
         arenas = [weakref.ref(spot.memory) for plan in executor.plans.values() for spot in plan._spots.values() if spot.space >= 0]
-        executor.newest = None
         executor.drop()
         assert arenas
         assert not any(arena() for arena in arenas)

@@ -16,6 +16,7 @@ from pe_cli.layers.registry import find
 from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program, Role
+from tests.execute.support import latest
 
 WIDTH = 256
 
@@ -46,7 +47,7 @@ def batch(rows: int, images: bool = False) -> dict[str, np.ndarray]:
 
 def helped(executor: Executor) -> list[tuple[int, int]]:
     """Return device and operations of every node that others help with."""
-    plan = executor.newest
+    plan = latest(executor)
     nodes = [plan.graph.nodes[t.node] for t in plan.tasks if t.takers is Takers.IDLE]
     return [(n.device, operations(n.op, lambda name, d=n.device: plan.type_of(name, d)) or 0) for n in nodes]
 
@@ -54,7 +55,7 @@ def helped(executor: Executor) -> list[tuple[int, int]]:
 def test_the_last_gradients_of_every_device_are_cut():
     executor, loss = made(2)
     executor.run(batch(1024), [loss])
-    plan = executor.newest
+    plan = latest(executor)
     product = 2 * 512 * WIDTH * WIDTH
     # the first layer's input needs no gradient: of its 8 products a device offers the last, and the two of the layer behind
     assert sorted(helped(executor)) == [(0, product), (0, 2 * product), (1, product), (1, 2 * product)]
@@ -81,7 +82,7 @@ def test_help_changes_no_bit(images):
     values = []
     for threads in (1, 2):
         executor, loss = made(threads, images=images)
-        losses = [executor.run(batch(512, images), [loss], step)[0][0][loss] for step in range(10)]
+        losses = [executor.run(batch(512, images), [loss], step).values[0][loss] for step in range(10)]
         assert bool(helped(executor)) == (threads == 2)
         values.append([*losses, *(executor.scope.get(name) for name in executor.scope)])
     for expected, found in zip(*values, strict=True):
@@ -92,7 +93,7 @@ def test_a_thread_that_has_nothing_to_do_takes_parts_of_others():
     executor, loss = made(2)
     feeds = [batch(2048), batch(8)]
     executor.run(feeds, [loss])
-    plan = executor.newest
+    plan = latest(executor)
     (work,) = {
         i
         for i, t in enumerate(plan.tasks)

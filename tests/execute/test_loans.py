@@ -10,6 +10,7 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.plan import LEND_BYTES
 from pe_cli.program.ir import Program
+from tests.execute.support import latest
 
 SHAPE = (64, 96)
 
@@ -55,7 +56,7 @@ def test_arrays_of_any_layout_in_turn(devices):
         program(("relu", {"X": "x"}, {"Out": "y"}, {}), ("scale", {"X": "x"}, {"Out": "z"}, {"scale": 2.0})), devices
     )
     for k, (name, array) in enumerate(forms(x).items()):
-        out, _ = step.run({"x": array}, ["y", "z"], k)
+        out = step.run({"x": array}, ["y", "z"], k).values
         found = {n: np.concatenate([v[n] for v in out]) for n in ("y", "z")}
         np.testing.assert_array_equal(found["y"], np.maximum(x, 0), err_msg=name)
         np.testing.assert_array_equal(found["z"], 2 * x, err_msg=name)
@@ -66,7 +67,7 @@ def test_each_step_reads_its_own_array():
     step = executor(program(("reduce_sum", {"X": "x"}, {"Out": "y"}, {"dim": [1]})))
     for k in range(5):
         x = np.full(SHAPE, k, "float32")
-        (out,), _ = step.run({"x": x}, ["y"], k)
+        (out,) = step.run({"x": x}, ["y"], k).values
         np.testing.assert_array_equal(out["y"], np.full(SHAPE[0], k * SHAPE[1], "float32"))
 
 
@@ -75,7 +76,7 @@ def test_an_op_that_writes_a_feed_changes_nobodys_array():
         program(("scale", {"X": "x"}, {"Out": "x"}, {"scale": 3.0}), ("relu", {"X": "x"}, {"Out": "y"}, {}))
     )
     x = np.ones(SHAPE, "float32")
-    (out,), _ = step.run({"x": x}, ["y"], 0)
+    (out,) = step.run({"x": x}, ["y"], 0).values
     np.testing.assert_array_equal(out["y"], 3 * x)
     np.testing.assert_array_equal(x, np.ones(SHAPE, "float32"))
 
@@ -86,7 +87,7 @@ def test_a_feed_and_what_shares_its_bytes_can_be_fetched(fetch):
     step = executor(program(*ops))
     for k in range(2):
         x = np.full(SHAPE, k + 1, "float32")
-        (out,), _ = step.run({"x": x}, [fetch, "y"], k)
+        (out,) = step.run({"x": x}, [fetch, "y"], k).values
         np.testing.assert_array_equal(out[fetch].reshape(SHAPE), x)
         np.testing.assert_array_equal(out["y"], x.reshape(-1))
 
@@ -96,9 +97,9 @@ def test_a_profiled_step_reads_the_newest_array():
     x = np.ones(SHAPE, "float32")
     step.run({"x": x}, ["y"], 0)
     for k in (2, 3):
-        (out,), _ = step.newest.run_timed([{"x": k * x}], k)
+        (out,), _ = latest(step).run_timed([{"x": k * x}], k)
         np.testing.assert_array_equal(out["y"], k * x)
-    (out,), _ = step.run({"x": 7 * x}, ["y"], 4)
+    (out,) = step.run({"x": 7 * x}, ["y"], 4).values
     np.testing.assert_array_equal(out["y"], 7 * x)
 
 
@@ -110,7 +111,7 @@ def test_arrays_that_are_fed_again_are_read_again(devices, rows):
     first, second = np.ones((rows, SHAPE[1]), "float32"), np.full((rows, SHAPE[1]), 5, "float32")
     for k, x in enumerate((first, first, second, second, first, first)):
         x += k
-        out, _ = step.run({"x": x}, ["y"], k)
+        out = step.run({"x": x}, ["y"], k).values
         np.testing.assert_array_equal(np.concatenate([v["y"] for v in out]), x)
 
 
@@ -118,5 +119,5 @@ def test_an_array_that_is_another_by_its_strides_is_read_as_it_is():
     step = executor(program(("scale", {"X": "x"}, {"Out": "y"}, {"scale": 1.0})), 2)
     x = np.arange(SHAPE[0] * SHAPE[1], dtype="float32").reshape(SHAPE)
     for k, value in enumerate((x, x, x[::-1], x, x[::-1])):
-        out, _ = step.run({"x": value}, ["y"], k)
+        out = step.run({"x": value}, ["y"], k).values
         np.testing.assert_array_equal(np.concatenate([v["y"] for v in out]), value)

@@ -69,9 +69,9 @@ def train(processes: int, devices: int, run_sizes: tuple[int, ...] = SIZES, **bu
             scope.set(name, value)
         losses = []
         for step, samples in enumerate(run_sizes):
-            out, sizes = executor.run(batch(samples, step), ["loss"], step)
-            assert len(out) == len(sizes) == len(executor.shares("loss"))
-            found = peers.gather(([v["loss"] for v in out], executor.shares("loss")))
+            ran = executor.run(batch(samples, step), ["loss"], step)
+            assert len(ran.values) == len(ran.sizes) == len(ran.shares["loss"])
+            found = peers.gather(([v["loss"] for v in ran.values], ran.shares["loss"]))
             parts, weights = ([x for each in found for x in each[i]] for i in (0, 1))
             losses.append(float(np.asarray(merge(parts, weights, "mean")).item()))
         return losses, [{name: scope.get(name, d) for name in ("w0", "w1")} for d in range(devices)]

@@ -264,7 +264,7 @@ def test_a_watched_executor_runs_as_ever(threads):
     x = np.ones((BATCH, INPUTS), np.float32)
     plain, watched = made(2, threads), made(2, threads, watchdog=30.0)
     for step in range(3):
-        a, b = (e.run({"x": x}, ["loss"], step)[0][0]["loss"] for e in (plain, watched))
+        a, b = (e.run({"x": x}, ["loss"], step).values[0]["loss"] for e in (plain, watched))
         np.testing.assert_array_equal(a, b)
 
 

@@ -73,7 +73,7 @@ def train(seed: int, devices: int, threads: int, fetches: list[str], **build: ob
     seen = []
     for step in range(3):
         x = np.random.default_rng(step).standard_normal((7, WIDTH)).astype("float32")
-        values, _ = executor.run({"x": x}, fetches, step)
+        values = executor.run({"x": x}, fetches, step).values
         seen += [value for device in values for value in device.values()]
     return seen + [scope.get(name) for name in sorted(scope)]
 

@@ -10,7 +10,6 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.execute.merge import merge
 from pe_cli.execute.split import cut_sequences
 from pe_cli.layers.registry import find
 from pe_cli.optim.rules import OPTIMIZERS
@@ -76,8 +75,7 @@ def train(
     executor, loss = trainer(kind, devices, threads, is_sparse=is_sparse)
     losses = []
     for step in range(4):
-        values, _ = executor.run(batch(step, kind), [loss], step)
-        losses.append(float(merge([v[loss] for v in values], executor.shares(loss), "mean")[0]))
+        losses.append(executor.run(batch(step, kind), [loss], step).number(loss)[0])
     return losses, {name: executor.scope.get(name) for name in executor.scope}
 
 
@@ -163,7 +161,7 @@ def test_devices_pad_to_the_longest_of_all():
         block, length = call("sequence_pad", call("data", "x", [1], lod_level=1), value)
     executor = Executor(program, Scope([Place("cpu", d) for d in range(2)]))
     feed = {"x": np.arange(5, dtype="float32").reshape(5, 1), "x@LOD0": np.array([0, 1, 5])}
-    values, _ = executor.run(feed, [block.name, length.name])
+    values = executor.run(feed, [block.name, length.name]).values
     assert [v[block.name].shape for v in values] == [(1, 4, 1), (1, 4, 1)]
     assert [v[length.name].tolist() for v in values] == [[1], [4]]
 

@@ -31,9 +31,11 @@ def test_the_same_values_with_and_without(devices, searches):
     executor, other = make(devices), make(devices)
     for step, samples in enumerate((8, 8, 5, 8, 5, 1, 1)):
         feed = batch(samples, step)
-        found, weights = executor.run(feed, ["loss", "p"], step)
+        ran = executor.run(feed, ["loss", "p"], step)
+        found, weights = ran.values, ran.sizes
         other._shortcuts = Shortcuts(MAX_PLANS)
-        expected, others = other.run(feed, ["loss", "p"], step)
+        ran = other.run(feed, ["loss", "p"], step)
+        expected, others = ran.values, ran.sizes
         assert weights == others
         for a, b in zip(found, expected, strict=True):
             for name in a:
@@ -67,11 +69,11 @@ def test_what_is_converted_takes_none(searches):
     feed = batch(8, 0)
     wide = {"x": feed["x"].astype("float64"), "y": feed["y"].astype("int32")}
     lists = {name: a.tolist() for name, a in feed.items()}
-    (plain,), _ = make(1).run(feed, ["p"])
+    (plain,) = make(1).run(feed, ["p"]).values
     for given in (wide, wide, lists | {"x": feed["x"]}):
         executor = make(1)
         for step in range(2):
-            (found,), _ = executor.run(given, ["p"], step)
+            (found,) = executor.run(given, ["p"], step).values
             if not step:
                 np.testing.assert_array_equal(found["p"], plain["p"])
     assert not any(searches)
@@ -86,7 +88,8 @@ def test_dropped_plans_are_made_again(searches):
     assert len(executor.plans) == 1
     for samples in range(1, MAX_PLANS + 4):
         executor.run(batch(samples, 0), ["loss"])
-    out, sizes = executor.run(feed, ["p"])
+    ran = executor.run(feed, ["p"])
+    out, sizes = ran.values, ran.sizes
     assert [len(v["p"]) for v in out] == sizes == [3, 3]
     assert out[0]["p"].shape == (3, WIDTHS[-1])
     assert len(executor.plans) <= MAX_PLANS

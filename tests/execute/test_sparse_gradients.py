@@ -26,6 +26,7 @@ from pe_cli.program.ir import Program
 from pe_cli.program.serialize import from_json, to_json
 from pe_cli.program.text import print_program
 from pe_cli.program.verify import verify
+from tests.execute.support import latest
 
 HEIGHT, WIDTH, SLOTS = 50, 6, 4
 TABLES = ("deep", "other")
@@ -202,10 +203,10 @@ def test_training_is_that_of_pytorch_with_sparse_gradients(name):
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_fetched_gradient_is_the_dense_table(devices):
-    dense = executor_of(OPTIMIZER["sgd"], sparse=False).run(batch(13, 1, 0), ["deep@GRAD"])[0][0]["deep@GRAD"]
+    dense = executor_of(OPTIMIZER["sgd"], sparse=False).run(batch(13, 1, 0), ["deep@GRAD"]).values[0]["deep@GRAD"]
     clip = {"grad_clip": GradientClipByNorm(1e6)}
     names = ["deep@GRAD", "deep@GRAD@CLIP_0"]
-    found, _ = executor_of(named("SGD", **clip), devices=devices).run(batch(13, 1, 0), names)
+    found = executor_of(named("SGD", **clip), devices=devices).run(batch(13, 1, 0), names).values
     assert len(found) == devices
     for values in found:
         for name in names:
@@ -221,7 +222,7 @@ def test_gradients_that_update_nothing_stay_on_their_device(reduce):
     executor = Executor(main, scope, build=BuildStrategy(reduce_strategy=reduce, gradient_scale_strategy="One"))
     run_startup(startup, scope, 1)
     feed = batch(6, 1, 0)
-    values, _ = executor.run(feed, [found.name])
+    values = executor.run(feed, [found.name]).values
     for d, value in enumerate(values):
         ids = feed["ids0"][3 * d : 3 * d + 3]
         assert set(np.flatnonzero(value[found.name].any(1))) == set(ids.ravel())
@@ -297,7 +298,7 @@ def test_threads_share_the_rows_of_a_table_that_devices_share():
 def test_an_update_waits_for_all_gradients_but_for_no_other_table_s_rows_to_be_joined():
     executor = executor_of(named("Adagrad"), threads=2, tables=TABLES)
     executor.run(batch(6, 1, 3), ["loss"])
-    plan = executor.newest
+    plan = latest(executor)
     kinds = [plan.graph.nodes[task.node].title for task in plan.tasks]
     waits = plan.waits(2)
 

@@ -18,6 +18,7 @@ from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.optim.schedule import SCHEDULES
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program, Role
+from tests.execute.support import latest
 
 SETTINGS = {
     "SGD": {"regularization": L2Decay(0.01)},
@@ -66,7 +67,8 @@ def train(
     executor = Executor(main, scope, seed=4, build=BuildStrategy(**build), execution=execution)  # type: ignore[arg-type]
     losses, fetched = [], []
     for step in range(4):
-        out, weights = executor.run(batch(step), [loss, *fetch], step)
+        ran = executor.run(batch(step), [loss, *fetch], step)
+        out, weights = ran.values, ran.sizes
         losses.append(float(merge([v[loss] for v in out], weights, "mean")[0]))
         fetched.append(out)
     return losses, {name: scope.get(name) for name in scope}, fetched
@@ -149,12 +151,12 @@ def test_a_plan_that_was_made_before_the_devices_shared_reads_the_shared_copy():
     scope = Scope([Place("cpu", d) for d in range(2)])
     reader = Executor(reads, scope)
     scope.set("rate", np.array([2.0], "float32"))
-    before, _ = reader.run([{}, {}], ["seen"], 0)
+    before = reader.run([{}, {}], ["seen"], 0).values
     assert [v["seen"].item() for v in before] == [4.0, 4.0]
     writer = Executor(writes, scope)
     assert scope.moves == 1, "the second device has no copy of its own any more"
     writer.run([{}, {}], [], 0)
-    after, _ = reader.run([{}, {}], ["seen"], 1)
+    after = reader.run([{}, {}], ["seen"], 1).values
     assert [v["seen"].item() for v in after] == [36.0, 36.0]
 
 
@@ -182,4 +184,4 @@ def test_the_graph_shows_every_devices_update_and_one_does_it():
     asked, done = (of(None).nodes for of in (executor.stages([loss]).graph, executor.stages([loss]).executed))
     assert [n.device for n in asked if n.title == "fused_sgd"] == [0, 1]
     assert [type(n) for n in done if n.title == "fused_sgd"] == [Update]
-    assert sum(done[t.node].title == "fused_sgd" for t in executor.newest.tasks) == 1
+    assert sum(done[t.node].title == "fused_sgd" for t in latest(executor).tasks) == 1

@@ -11,6 +11,7 @@ from pe_cli.execute.executor import Executor
 from pe_cli.graph.compile import Purpose, compile_program
 from pe_cli.graph.text import describe
 from pe_cli.program.text import print_program
+from tests.execute.support import latest
 from tests.execute.test_executor import batch, classifier, values
 from tests.graph.passes.support import MODELS, built
 
@@ -50,9 +51,9 @@ def test_a_plan_runs_the_graph_that_is_shown():
     for name, value in values().items():
         scope.set(name, value)
     executor.run(batch(8, 0), ["loss"], 0)
-    assert executor.newest.graph is executor.stages(["loss"]).executed()
+    assert latest(executor).graph is executor.stages(["loss"]).executed()
     executor.run(batch(1, 0), ["loss"], 1)
-    assert executor.newest.graph is executor.stages(["loss"]).executed([0])
+    assert latest(executor).graph is executor.stages(["loss"]).executed([0])
 
 
 def test_all_devices_are_the_same_graph_by_number_or_by_default():

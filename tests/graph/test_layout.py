@@ -48,7 +48,7 @@ def train(data_layout: str, fetches: list[str], devices: int = 1) -> tuple[list[
     seen = []
     for step in range(3):
         feed = {"x": rng.standard_normal((6, 3, 8, 8)).astype("float32"), "y": rng.integers(0, 4, (6, 1))}
-        values, _ = executor.run(feed, fetches, step)
+        values = executor.run(feed, fetches, step).values
         seen.append({n: np.concatenate([np.atleast_1d(v[n]) for v in values]) for n in fetches})
     return seen, {name: scope.get(name) for name in scope}
 
@@ -99,7 +99,7 @@ def test_equal_sizes_are_transposed_all_the_same(size):
     block.create_var("x", TensorType((-1, 4, size, size)), is_data=True, stop_gradient=True)
     block.append_op("pool2d", {"X": "x"}, {"Out": "p"}, {"ksize": [1, 1]})
     x = np.random.default_rng(1).standard_normal((2, 4, size, size)).astype("float32")
-    found, _ = Executor(program, Scope([Place("cpu", 0)])).run({"x": x}, ["p"])
+    found = Executor(program, Scope([Place("cpu", 0)])).run({"x": x}, ["p"]).values
     assert np.array_equal(found[0]["p"], x)
 
 
@@ -110,6 +110,6 @@ def test_an_image_as_high_and_wide_as_it_has_channels_is_transposed():
     block.append_op("pool2d", {"X": "x"}, {"Out": "p"}, {"strides": [2, 2]})
     scope = Scope([Place("cpu", 0)])
     x = np.random.default_rng(0).standard_normal((2, 4, 4, 4)).astype("float32")
-    out, _ = Executor(program, scope).run({"x": x}, ["p"])
+    out = Executor(program, scope).run({"x": x}, ["p"]).values
     expected = x.reshape(2, 4, 2, 2, 2, 2).max((3, 5))
     assert np.array_equal(out[0]["p"], expected)

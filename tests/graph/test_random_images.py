@@ -93,7 +93,7 @@ def train(seed: int, devices: int, **build: object) -> dict[str, np.ndarray]:
     fetched = {}
     for step in range(2):
         x = np.random.default_rng(step).standard_normal((6, *kind)).astype("float32")
-        values, _ = executor.run({"x": x}, ["loss", "v2", "v5"], step)
+        values = executor.run({"x": x}, ["loss", "v2", "v5"], step).values
         for name in ("v2", "v5"):
             fetched[f"{name}.{step}"] = np.concatenate([v[name] for v in values])
         fetched[f"loss.{step}"] = np.mean([v["loss"] for v in values])

@@ -42,7 +42,8 @@ def run(build: dict, execution: dict | None = None, devices: int = 2, sizes=(13,
         scope.set(name, value)
     losses = []
     for step, samples in enumerate(sizes):
-        out, weights = executor.run(batch(samples, step), ["loss"], step)
+        ran = executor.run(batch(samples, step), ["loss"], step)
+        out, weights = ran.values, ran.sizes
         losses.append(float(np.asarray(merge([v["loss"] for v in out], weights, "mean")).item()))
     return losses, {name: scope.get(name) for name in ("w0", "w1")}, executor
 
@@ -216,6 +217,7 @@ def test_running_statistics_follow_also_when_devices_stay_idle():
     scope.set("k", np.ones((5, 3, 3, 3), "float32"))
     scope.set("g", np.ones(5, "float32"))
     x = np.random.default_rng(0).standard_normal((1, 3, 4, 4)).astype("float32") + 2
-    out, sizes = executor.run({"x": x}, ["c"])
+    ran = executor.run({"x": x}, ["c"])
+    out, sizes = ran.values, ran.sizes
     assert sizes == [1]
     np.testing.assert_allclose(scope.get("mean"), 0.1 * out[0]["c"].mean((0, 2, 3)), rtol=1e-4)

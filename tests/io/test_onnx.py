@@ -89,7 +89,7 @@ def test_every_shipped_model_gives_equal_outputs(path):
         export(job.built.eval, held, names, "model"), providers=["CPUExecutionProvider"]
     )
     theirs = dict(zip(names, session.run(names, feed), strict=True))
-    values, _ = Executor(program, job.scope, seed=1, constants=job.constants()).run([feed] * len(job.places), names)
+    values = Executor(program, job.scope, seed=1, constants=job.constants()).run([feed] * len(job.places), names).values
     for name in names:
         np.testing.assert_allclose(theirs[name], values[0][name], rtol=1e-4, atol=1e-5)
 

@@ -53,5 +53,5 @@ def run(
     for name, value in (values or {}).items():
         scope.set(name, np.asarray(value, main.global_block().var(name).dtype))
     names = [v if isinstance(v, str) else v.name for v in fetches]
-    found, _ = executor.run(feed, names)
+    found = executor.run(feed, names).values
     return [found[0][name] for name in names]

@@ -60,12 +60,12 @@ def execute(
             scope.set(f"{slot}_{i}", a)
     if not is_cut(program):
         execution = ExecutionStrategy(num_threads=threads)
-        return Executor(program, scope, execution=execution, seed=7).run({}, list(fetches), step)[0][0]
+        return Executor(program, scope, execution=execution, seed=7).run({}, list(fetches), step).values[0]
 
     def once(part, feeds, names):
         for v in part.list_vars():
             v.is_data = v.name in feeds[0]
-        return Executor(part, scope, seed=7).run(feeds[0], names, step)[0]
+        return Executor(part, scope, seed=7).run(feeds[0], names, step).values
 
     return Parts(program).run([{}], fetches, once, scope.get)[0]
 

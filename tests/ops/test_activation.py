@@ -276,7 +276,7 @@ def test_increment_of_itself_counts_steps():
     executor = Executor(program, scope)
     scope.set("n", np.array([5], "int64"))
     for step in range(3):
-        values, _ = executor.run({}, ["n"], step)
+        values = executor.run({}, ["n"], step).values
     assert values[0]["n"].tolist() == [11]
 
 
@@ -303,7 +303,7 @@ def chain(name, x, *, share):
     scope = Scope([Place("cpu", 0)])
     executor = Executor(program, scope, build=BuildStrategy(memory_optimize=share))
     scope.set("x", x)
-    values, _ = executor.run({}, ["x@GRAD", "loss"], 0)
+    values = executor.run({}, ["x@GRAD", "loss"], 0).values
     return values[0]
 
 

@@ -48,7 +48,7 @@ def run(program: Program, values, fetches, threads=0, **strategy) -> dict[str, n
     executor = Executor(program, scope, build=BuildStrategy(**strategy), execution=execution, seed=7)
     for name, value in values.items():
         scope.set(name, value)
-    return executor.run({}, fetches)[0][0]
+    return executor.run({}, fetches).values[0]
 
 
 def check_bits_of_the_sum(definition, sample, dtype, rng, threads=0) -> None:
@@ -100,7 +100,7 @@ def test_the_memory_of_what_is_added_to_is_taken_over_unless_it_stays(kept, rng)
     executor = Executor(program, scope)
     scope.set("a", a)
     scope.set("g", g)
-    found = executor.run({}, ["end", "start"] if kept else ["end"])[0][0]
+    found = executor.run({}, ["end", "start"] if kept else ["end"]).values[0]
     np.testing.assert_allclose(found["end"], a + 2 * g * (1 - g * g), rtol=1e-5, atol=1e-6)
     if kept:
         np.testing.assert_array_equal(found["start"], a)

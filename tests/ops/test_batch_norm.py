@@ -131,7 +131,7 @@ def test_running_statistics_are_updated_in_place_step_by_step_and_inference_leav
         mean, variance = 0.9 * mean + 0.1 * x.mean(0), 0.9 * variance + 0.1 * x.var(0)
         np.testing.assert_allclose(scope.get("mean"), mean, rtol=1e-5)
         np.testing.assert_allclose(scope.get("variance"), variance, rtol=1e-5)
-    (values,), _ = evaluate.run({"x": x}, ["y"])
+    (values,) = evaluate.run({"x": x}, ["y"]).values
     np.testing.assert_allclose(values["y"], (x - mean) / np.sqrt(variance + 1e-5), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(scope.get("mean"), mean, rtol=1e-5)
 

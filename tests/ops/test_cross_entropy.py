@@ -103,7 +103,7 @@ class TestSoftmaxWithCrossEntropy:
         executor = Executor(program, scope)
         for name, a in arrays.items():
             scope.set(name, a)
-        values, _ = executor.run({}, [g.name])
+        values = executor.run({}, [g.name]).values
         t = torch.tensor(x, requires_grad=True)
         total = (torch.softmax(t, -1) * torch.tensor(up)).sum()
         if both:

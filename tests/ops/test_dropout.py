@@ -24,7 +24,7 @@ def masks(devices, x, step=0, seed=5, **attrs):
     block.create_var("x", TensorType((-1, *x.shape[1:])), is_data=True)
     block.append_op("dropout", {"X": "x"}, {"Out": "out", "Mask": "mask"}, attrs)
     scope = Scope([Place("cpu", i) for i in range(devices)])
-    values, _ = Executor(program, scope, seed=seed).run({"x": x}, ["mask", "out"], step)
+    values = Executor(program, scope, seed=seed).run({"x": x}, ["mask", "out"], step).values
     mask = np.concatenate([v["mask"] for v in values])
     np.testing.assert_array_equal(np.concatenate([v["out"] for v in values]), np.where(mask, x, 0))
     return mask

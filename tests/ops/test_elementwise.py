@@ -196,7 +196,7 @@ def test_an_operand_used_twice():
     scope = Scope([Place("cpu", 0)])
     executor = Executor(program, scope)
     scope.set("x", x)
-    values, _ = executor.run({}, ["loss", "x@GRAD"], 0)
+    values = executor.run({}, ["loss", "x@GRAD"], 0).values
     np.testing.assert_allclose(values[0]["loss"], (4 * x * x).mean())
     np.testing.assert_allclose(values[0]["x@GRAD"], 8 * x / 3)
 
@@ -215,7 +215,7 @@ def chain(kind, x, y, axis, *, share):
     executor = Executor(program, scope, build=BuildStrategy(memory_optimize=share))
     scope.set("x", x)
     scope.set("y", y)
-    values, _ = executor.run({}, ["loss", "x@GRAD", "y@GRAD"], 0)
+    values = executor.run({}, ["loss", "x@GRAD", "y@GRAD"], 0).values
     return values[0]
 
 

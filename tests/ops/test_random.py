@@ -138,7 +138,7 @@ def test_two_ops_of_one_program_draw_different_numbers():
     program = Program()
     for name in ("a", "b"):
         program.global_block().append_op("gaussian_random", {}, {"Out": name}, {"shape": [50]})
-    values, _ = Executor(program, Scope([Place()]), seed=1).run({}, ["a", "b"])
+    values = Executor(program, Scope([Place()]), seed=1).run({}, ["a", "b"]).values
     assert abs(np.corrcoef(values[0]["a"], values[0]["b"])[0, 1]) < 0.6
 
 

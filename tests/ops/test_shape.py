@@ -229,7 +229,7 @@ def test_a_reshaped_feed_survives_what_comes_later():
     executor = Executor(program, Scope([Place("cpu", 0)]))
     for rows in (3, 1, 2):
         x = values((rows, 4))
-        got = executor.run({"x": x}, ["x", "a", "c"])[0][0]
+        got = executor.run({"x": x}, ["x", "a", "c"]).values[0]
         np.testing.assert_array_equal(got["x"], x)
         np.testing.assert_array_equal(got["a"], x.reshape(rows, 2, 2))
         np.testing.assert_array_equal(got["c"], x.reshape(rows, 2, 2).transpose(0, 2, 1).ravel())

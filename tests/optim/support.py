@@ -61,7 +61,7 @@ class Training:
     def step(self, fetches: Sequence[str] = (), **gradients: Array) -> dict[str, Array]:
         """Run one step with these gradients and return what is fetched on the first device."""
         feed = {f"g_{n}": g.reshape(1, -1) for n, g in gradients.items()}
-        values, _ = self.executor.run(feed, list(fetches), self.steps)
+        values = self.executor.run(feed, list(fetches), self.steps).values
         self.steps += 1
         return values[0]
 

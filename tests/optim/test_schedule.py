@@ -37,7 +37,7 @@ def run(main, startup, name, steps=3):
     scope = Scope([Place("cpu", 0)])
     executor = Executor(main, scope)
     run_startup(startup, scope, 1)
-    return [float(executor.run({}, [name], s)[0][0][name][0]) for s in range(steps)]
+    return [float(executor.run({}, [name], s).values[0][name][0]) for s in range(steps)]
 
 
 def test_every_schedule_is_tried_here():

@@ -36,5 +36,5 @@ def run(program: Program, values: dict[str, Any], fetches: list[str], feed: dict
     executor = Executor(program, scope)
     for name, value in values.items():
         scope.set(name, np.asarray(value, program.global_block().var(name).dtype))
-    found, _ = executor.run(feed or {}, fetches)
+    found = executor.run(feed or {}, fetches).values
     return [found[0][name] for name in fetches]

@@ -97,7 +97,7 @@ def train(folder: Path, model: str, optimizer: str, place: Place, shape: tuple[i
     assert built.train is not None
     executor = Executor(built.train, scope, build=run.build_strategy, seed=run.executor.seed)
     name = built.fetches["loss"]
-    losses = [float(executor.run(batch(shape, step), [name], step)[0][0][name].item()) for step in range(4)]
+    losses = [float(executor.run(batch(shape, step), [name], step).values[0][name].item()) for step in range(4)]
     return losses, {name: scope.get(name) for name in scope}
 
 
@@ -173,7 +173,8 @@ def test_a_timed_step_gives_the_same_and_says_when_each_kernel_ran(tmp_path):
     executor = Executor(built.eval, scope, build=run.build_strategy)
     name = built.fetches["loss"]
     feed = batch((9,), 0)
-    ((plain,), sizes) = executor.run(feed, [name])
+    ran = executor.run(feed, [name])
+    (plain,), sizes = ran.values, ran.sizes
     types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in feed.items()}]
     plan = executor.plan(types, sizes, [name])
     plan.watch(60.0)  # a watched step that gets on is not ended

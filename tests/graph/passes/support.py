@@ -48,7 +48,7 @@ def train(
     rng = np.random.default_rng(2)
     seen = []
     for step in range(steps):
-        values, _ = executor.run(feed(rng), list(fetches), step)
+        values = executor.run(feed(rng), list(fetches), step).values
         seen.append({n: np.concatenate([np.atleast_1d(v[n]) for v in values]) for n in fetches})
     return seen, {name: scope.get(name) for name in scope}
 

@@ -14,6 +14,7 @@ from pe_cli.graph.passes import fuse_bn_conv
 from pe_cli.graph.pipeline import Target, passes
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program
+from tests.execute.support import latest
 from tests.graph.passes.test_text import text
 from tests.ops.support import run_op
 
@@ -179,8 +180,8 @@ def trained(case: str, fused: bool, dtype: str = "float32", threads: int = 1, de
     for name in sorted(scope):
         scope.set(name, rng.uniform(-0.5, 1.5, scope.type(name).shape).astype(dtype))
     wanted = ["loss", "d", *(f"{n}@GRAD" for n in ("a", "w", "scale1", "bias1", "scale2"))]
-    values, _ = executor.run({"x": rng.standard_normal(images).astype(dtype)}, wanted)
-    kinds = {node.title for node in executor.newest.graph.nodes}  # type: ignore[union-attr]
+    values = executor.run({"x": rng.standard_normal(images).astype(dtype)}, wanted).values
+    kinds = {node.title for node in latest(executor).graph.nodes}  # type: ignore[union-attr]
     assert ({"fused_norm_conv2d", "fused_norm_conv2d_back", "batch_norm_statistics"} <= kinds) is fused
     found = {f"{name} {d}": v[name] for d, v in enumerate(values) for name in wanted}
     return found | {name: scope.get(name) for name in scope}, executor
@@ -208,7 +209,7 @@ def test_no_bit_changes_in_float64_or_on_two_devices(case):
 
 def test_the_normalised_images_take_no_memory():
     images = CASES["depthwise, wide"][0]
-    plain, fused = (trained("depthwise, wide", on)[1].newest.nbytes for on in (False, True))  # type: ignore[union-attr]
+    plain, fused = (latest(trained("depthwise, wide", on)[1]).nbytes for on in (False, True))  # type: ignore[union-attr]
     assert plain - fused > 0.8 * 4 * np.prod(images)
 
 

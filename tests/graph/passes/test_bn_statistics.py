@@ -15,6 +15,7 @@ from pe_cli.execute.executor import Executor
 from pe_cli.graph.passes import fuse_bn_statistics
 from pe_cli.graph.pipeline import Target, passes
 from pe_cli.program.ir import Program
+from tests.execute.support import latest
 from tests.graph.passes.test_text import text
 from tests.ops.support import run_op
 
@@ -148,8 +149,8 @@ def normed(case: str, threads: int, fused: bool) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(2)
     for name in scope:
         scope.set(name, rng.uniform(0.5, 1.5, scope.type(name).shape).astype("float32"))
-    (values,), _ = executor.run({"x": rng.standard_normal(images).astype("float32")}, ["y", "m", "v"])
-    kinds = [node.title for node in executor.newest.graph.nodes]  # type: ignore[union-attr]
+    (values,) = executor.run({"x": rng.standard_normal(images).astype("float32")}, ["y", "m", "v"]).values
+    kinds = [node.title for node in latest(executor).graph.nodes]  # type: ignore[union-attr]
     assert ("fused_conv2d_moments" in kinds) is fused
     return {**values, "mean": scope.get("mean"), "variance": scope.get("variance")}
 

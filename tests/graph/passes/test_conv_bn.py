@@ -13,6 +13,7 @@ from pe_cli.execute.executor import Executor
 from pe_cli.graph.passes import fuse_conv_bn
 from pe_cli.graph.pipeline import Target, passes
 from pe_cli.program.ir import Program
+from tests.execute.support import latest
 from tests.graph.passes.test_text import text
 from tests.ops.support import run_op
 
@@ -151,8 +152,8 @@ def evaluated(case: str, then: str, fused: bool, dtype: str = "float32", threads
     rng = np.random.default_rng(4)
     for var in sorted(scope):
         scope.set(var, rng.uniform(0.5, 1.5, scope.type(var).shape).astype(dtype))
-    values, _ = executor.run({"x": rng.standard_normal(images).astype(dtype)}, [name])
-    kinds = {node.title for node in executor.newest.graph.nodes}  # type: ignore[union-attr]
+    values = executor.run({"x": rng.standard_normal(images).astype(dtype)}, [name]).values
+    kinds = {node.title for node in latest(executor).graph.nodes}  # type: ignore[union-attr]
     assert ("fused_conv2d_norm" in kinds) is fused
     return [v[name] for v in values]
 

@@ -169,7 +169,8 @@ def test_ops_say_whether_their_kernels_report_errors():
 def test_a_program_without_anything_to_do_runs():
     scope = Scope([Place("cpu", 0)])
     executor = Executor(parse_program(HEAD + X + "  forward tanh(X=x) -> Out=a: float32[batch, 3]\n"), scope)
-    values, sizes = executor.run({"x": np.zeros((2, 3), "float32")}, [])
+    ran = executor.run({"x": np.zeros((2, 3), "float32")}, [])
+    values, sizes = ran.values, ran.sizes
     assert values == [{}]
     assert sizes == [2]
 

@@ -32,8 +32,9 @@ def value_of(v: Variable) -> np.ndarray[Any, Any] | None:
     for u in block.vars.values():
         u.is_data, u.persistable = any(u is other for other in outside), False
     feed = {u.name: np.zeros(u.shape, u.type.numpy) for u in outside}
-    (values,), _ = Executor(part, Scope([Place("cpu", 0)])).run(feed, [v.name])
-    return values[v.name]
+    (values,) = Executor(part, Scope([Place("cpu", 0)])).run(feed, [v.name]).values
+    found: np.ndarray[Any, Any] = values[v.name]
+    return found
 
 
 def sizes_of(layer: str, argument: str, value: Any, *, single: bool = False) -> Any:
