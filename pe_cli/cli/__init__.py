@@ -1,1 +1,1 @@
-"""The command `pe`: one file a subcommand, found by discovery; heavy modules are imported when a command runs."""
+"""The command `pe`: one file per subcommand, found by discovery; heavy modules are imported when a command runs."""

@@ -1,1 +1,1 @@
-"""The operators: one file per family holds everything that the project knows about each of its ops."""
+"""The operators, in a folder per family; a file holds everything that the project knows about its ops."""

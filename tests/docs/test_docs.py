@@ -137,6 +137,13 @@ def test_a_picture_shows_what_pe_draws_today(name: str, drawn: Path) -> None:
     assert shown == {t for t in nodes | arrows if "legend" not in t}, "run make docs"
 
 
+def test_the_picture_of_the_folders_is_that_of_the_contract() -> None:
+    house = script("make_house")
+    folders = {path.parent.name for path in (ROOT / "pe_cli").glob("*/__init__.py")}
+    assert {name for row in house.rows() for name in row} == folders
+    assert house.render() == house.PICTURE.read_text(encoding="utf-8"), "run make docs"
+
+
 def test_pictures_are_small_and_carry_no_script() -> None:
     for picture in (ROOT / "docs" / "pictures").iterdir():
         text = picture.read_text(encoding="utf-8")
