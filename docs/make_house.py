@@ -33,9 +33,9 @@ def render() -> str:
     found = [(row, (WIDTH - GAP) / len(row) - GAP) for row in rows()]
     heights = [HEAD + LINE * max(len(_lines(folder, width)) for folder in row) for row, width in found]
     height = sum(heights) + GAP * (len(heights) + 1)
+    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        'font-family="Helvetica,sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="Helvetica,sans-serif" font-size="12">',
         "<title>Folders in rows: each imports only from the rows below it</title>",
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
     ]
