@@ -36,6 +36,12 @@ NOTHING = Call(nothing, (), "float32", "float32")
 class CpuDevice:
     """All CPU devices of this process."""
 
+    is_host = True
+    shares_memory = True
+    refits = True
+    native_threads = True
+    caches_blocks = True
+
     def allocate(self, index: int, nbytes: int) -> Arena:
         """Return zeroed host memory; the index does not matter."""
         del index

@@ -101,6 +101,12 @@ def _stored(dtype: str) -> str:
 class CudaDevice:
     """The CUDA device of this process."""
 
+    is_host = False
+    shares_memory = False
+    refits = False
+    native_threads = False
+    caches_blocks = False
+
     def allocate(self, index: int, nbytes: int) -> CudaMemory:
         """Return zeroed memory on the device.
 

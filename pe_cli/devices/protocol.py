@@ -162,7 +162,21 @@ class Loan(Protocol):
 
 
 class Device(Protocol):
-    """A kind of device; `pe_cli.devices.<kind>` holds one as `DEVICE`."""
+    """A kind of device; `pe_cli.devices.<kind>` holds one as `DEVICE`.
+
+    Attributes:
+        is_host: its memory is that of Python's arrays; what happens once, such as drawing initial values, happens there.
+        shares_memory: all devices of the kind may use one copy of what the updates write.
+        refits: plans may serve batches of other sizes than those that they were made for.
+        native_threads: ops may be cut into parts that several threads of a device share, and other devices' threads help with.
+        caches_blocks: fused ops keep what they hand on in caches, block by block, so that it is never in memory as a whole.
+    """
+
+    is_host: bool
+    shares_memory: bool
+    refits: bool
+    native_threads: bool
+    caches_blocks: bool
 
     def allocate(self, index: int, nbytes: int) -> Memory:
         """Return zeroed memory on the device of an index."""

@@ -15,7 +15,7 @@ from pe_cli.collectives.protocol import Communicator
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
-from pe_cli.devices.protocol import Timeline
+from pe_cli.devices.protocol import Timeline, device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.plan import Plan
@@ -97,7 +97,7 @@ class Executor:
         self._lock = None if self.build.remove_unnecessary_lock else _STEPS
         self.seed = seed
         self.progress = progress
-        self.plans = Plans(self._make, self.places[0].kind == "cpu" and not self.execution.dry_run)
+        self.plans = Plans(self._make, device(self.places[0].kind).refits and not self.execution.dry_run)
         self._planning = threading.Lock()
         self._arenas = arenas or Arenas()
         self._moves = scope.moves

@@ -8,7 +8,7 @@ from typing import Any
 from pe_cli.collectives.local import all_reduce_shards
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.memory import aligned
-from pe_cli.devices.protocol import Takers
+from pe_cli.devices.protocol import Takers, device
 from pe_cli.execute.lowering import GraphLowering, op_seed
 from pe_cli.execute.sum_processes import sum_over_processes
 from pe_cli.execute.tasks import Task, by_output
@@ -95,18 +95,19 @@ def _shards_of(g: GraphLowering, rows: Buffer) -> int:
 def _part(g: GraphLowering, node: Compute, share: tuple[int, int]) -> list[Task]:
     """Return the tasks of a part of an operator, (number, of how many)."""
     op, d = node.op, node.device
-    definition, on_cpu = op.definition, g.graph.places[d].kind == "cpu"
+    definition, kind = op.definition, g.graph.places[d].kind
+    native = device(kind).native_threads
     ins, outs = g.slots(node.ins), g.slots(node.outs)
     more = _addends(ins)
     offset = g.offsets[node.index] = g.rows_before(op, d)
     low = Lowering(definition, _attrs(g, node), ins, outs, _seed(g, op), offset, share)  # type: ignore[arg-type]
     low.helped = node.helped
-    low.threads = HELP_PARTS if low.helped else g.threads if g.cuts and on_cpu else 1
-    if definition.spreads and on_cpu and len(g.graph.places) * g.threads > 1:
+    low.threads = HELP_PARTS if low.helped else g.threads if g.cuts and native else 1
+    if definition.spreads and native and len(g.graph.places) * g.threads > 1:
         low.shares, low.more = len(g.graph.places) * g.threads, more
     aliases = _pairs(definition.alias, ins, outs)
     if not aliases:
-        _lower(definition, low, op, g.graph.places[d].kind)
+        _lower(definition, low, op, kind)
     reads = [*_there(ins), *(b for row in more for b in row)]
     writes = _there(outs)
     over = _pairs(definition.takes_over([slot for slot, row in ins.items() if row]), ins, outs)

@@ -369,7 +369,7 @@ def lowering(
 ) -> GraphLowering:
     """Return what a graph is lowered with for a batch, as many threads as there are for all devices; see `GraphLowering`."""
     each = max(1, threads // len(graph.places))
-    if 1 < threads <= len(graph.places) and graph.places[0].kind == "cpu":
+    if 1 < threads <= len(graph.places) and device(graph.places[0].kind).native_threads:
         graph = help_last.run(graph, types)
     cuts = each > 1 and not _is_wide(graph, types, each)
     return GraphLowering(graph, types, sizes, seed, whole=whole, threads=each, cuts=cuts, like=like)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place
+from pe_cli.devices.protocol import device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.program.ir import Program
@@ -20,7 +21,7 @@ def run_startup(
 ) -> None:
     """Run a startup program on the CPU, by so many threads, and copy what it made to every device that has values of its own."""
     scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
-    here = scope.places[0].kind == "cpu"
+    here = device(scope.places[0].kind).is_host
     first = scope.of_first() if here else Scope([Place("cpu", 0)])
     Executor(program, first, seed=seed, progress=progress, execution=ExecutionStrategy(num_threads=threads)).run({})
     if here:

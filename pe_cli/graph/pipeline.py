@@ -16,6 +16,7 @@ from types import ModuleType
 
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place
+from pe_cli.devices.protocol import device
 from pe_cli.graph.passes import (
     addto,
     auto_fusion,
@@ -45,12 +46,12 @@ class Target:
     """What of the devices decides about passes; one that is not known has none of it.
 
     Args:
-        cpu: all devices are CPUs.
-        alone: gradients may be used up as they are made: one CPU device runs the whole program, so that none has to be summed.
+        caches: all devices keep what fused ops hand on in caches, block by block.
+        alone: gradients may be used up as they are made: one such device runs the whole program, so that none has to be summed.
         several: each device sees a part of the batch alone.
     """
 
-    cpu: bool = False
+    caches: bool = False
     alone: bool = False
     several: bool = False
 
@@ -63,9 +64,9 @@ class Target:
             processes: that share every batch.
             checked: `check_nan_inf` looks for the first variable with a NaN, so that all have to be there.
         """
-        cpu = all(place.kind == "cpu" for place in places)
+        caches = all(device(place.kind).caches_blocks for place in places)
         several = len(places) * processes > 1
-        return cls(cpu, alone=cpu and not several and not checked, several=several)
+        return cls(caches, alone=caches and not several and not checked, several=several)
 
 
 def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:
@@ -80,9 +81,9 @@ def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:
         (strategy.fuse_relu_depthwise_conv, fuse_relu_depthwise.run),
         (strategy.fuse_elewise_add_act_ops, fuse_elewise_add_act.run),
         (strategy.fuse_gemm_epilogue, fuse_epilogue.run),
-        (strategy.fuse_conv_bn and target.cpu, _unless_synchronised(strategy, fuse_conv_bn)),
-        (strategy.fuse_bn_statistics and target.cpu, _unless_synchronised(strategy, fuse_bn_statistics)),
-        (strategy.fuse_bn_conv and target.cpu, _unless_synchronised(strategy, fuse_bn_conv)),
+        (strategy.fuse_conv_bn and target.caches, _unless_synchronised(strategy, fuse_conv_bn)),
+        (strategy.fuse_bn_statistics and target.caches, _unless_synchronised(strategy, fuse_bn_statistics)),
+        (strategy.fuse_bn_conv and target.caches, _unless_synchronised(strategy, fuse_bn_conv)),
         (strategy.enable_addto, addto.run),
         (strategy.fuse_grad_update and target.alone, fuse_grad_update.run),
         (strategy.fuse_all_optimizer_ops and strategy.reduce_strategy != "Reduce", fuse_optimizer.run),

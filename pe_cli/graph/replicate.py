@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place
+from pe_cli.devices.protocol import device
 from pe_cli.graph.processes import check_processes
 from pe_cli.graph.ssa import (
     AllReduce,
@@ -56,11 +57,11 @@ def replicate(
 
 
 def shared_variables(program: Program, places: Sequence[Place], strategy: BuildStrategy) -> set[str]:
-    """Return the variables that all devices use one copy of: on CPUs, parameters and what updates write.
+    """Return the variables that all devices use one copy of: parameters and what updates write, on devices that share memory.
 
     Running statistics are parameters, too, but every device's forward ops write them: each keeps its own.
     """
-    if len(places) < 2 or (strategy.reduce_strategy != "Reduce" and any(p.kind != "cpu" for p in places)):
+    if len(places) < 2 or (strategy.reduce_strategy != "Reduce" and not all(device(p.kind).shares_memory for p in places)):
         return set()
     block = program.global_block()
     updated = {n for op in block.ops if op.role in UPDATES for n in op.output_names()}

@@ -92,8 +92,8 @@ def test_only_cpus_and_only_if_wanted():
     assert fuse_bn_statistics.run not in passes(BuildStrategy())
     assert fuse_bn_statistics.run not in passes(BuildStrategy(fuse_bn_statistics=False), CPUS)
     assert fuse_bn_statistics.run not in passes(BuildStrategy(sync_batch_norm=True), CPUS)
-    assert CPUS.cpu
-    assert not Target.of([Place("cpu", 0), Place("cuda", 0)]).cpu
+    assert CPUS.caches
+    assert not Target.of([Place("cpu", 0), Place("cuda", 0)]).caches
 
 
 # --- the op -----------------------------------------------------------------------------------------------------------

@@ -96,8 +96,8 @@ def test_only_one_cpu_device_of_one_process_uses_gradients_up():
     assert not Target.of([Place("cuda", 0)]).alone
     assert not Target.of([Place("cpu", 0)], processes=2).alone
     for alone in (False, True):
-        assert (fuse_grad_update.run in passes(BuildStrategy(), Target(cpu=True, alone=alone))) is alone
-    assert fuse_grad_update.run not in passes(BuildStrategy(fuse_grad_update=False), Target(cpu=True, alone=True))
+        assert (fuse_grad_update.run in passes(BuildStrategy(), Target(caches=True, alone=alone))) is alone
+    assert fuse_grad_update.run not in passes(BuildStrategy(fuse_grad_update=False), Target(caches=True, alone=True))
 
 
 def network(dtype: str, width: int = 70) -> Program:
