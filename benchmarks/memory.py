@@ -157,9 +157,9 @@ def prepared(case: str) -> tuple[Callable[[], object], int]:
         call = call_of(triad, "float32", *streams, BIG[0])
         return lambda: (call(), streams), sum(s.nbytes for s in streams)
     executor, size = build(case)
-    executor.run({}, [], 0)
-    assert executor.newest is not None
-    return functools.partial(executor.newest.step.run, 1), size
+    plan = executor.run({}, [], 0).plan
+    assert plan is not None
+    return functools.partial(plan.step.run, 1), size
 
 
 def measure(case: str, together: Barrier | None = None) -> tuple[float, float]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pe_cli.cli.columns import columns
+from pe_cli.ops.define.traits import View
 
 if TYPE_CHECKING:
     from pe_cli.layers.registry import LayerArg, LayerDef
@@ -131,22 +132,12 @@ def _meaning(attr: Attr) -> str:
 
 def _facts(op: OpDef) -> dict[str, str]:
     """Return what the registry knows besides the doc."""
-    devices = "all: it only gives memory another shape" if op.alias else ", ".join(sorted(op.lowerings))
+    devices = "all: it only gives memory another shape" if op.has(View) else ", ".join(sorted(op.lowerings))
     found = {"devices": devices or "none"}
     if op.is_grad_of is None:
         has = op.grad_op is not None or op.grad_maker is not None
         found["gradients"] = f"to {', '.join(op.differentiable)}" if has and op.differentiable else "none"
-    pairs: Mapping[str, str] = op.inplace
-    if pairs:
-        found["in place"] = ", ".join(f"{out} may take over {source}" for out, source in pairs.items())
-    if op.adds:
-        found["adds"] = f"{', '.join(op.adds)} to the inputs that end in @ADDTO, where they are given"
-    if op.descends:
-        found["updates"] = f"{', '.join(op.descends)} is the parameter less @RATE times its gradient, where an input ends so"
-    if op.random:
-        found["random"] = "the same numbers for a seed, a step and a sample, on any number of devices"
-    if op.flops is not None:
-        found["FLOPs"] = "counted"
+    found |= dict(said for trait in op.traits.values() if (said := trait.says()))
     found["declared in"] = op.module
     return found
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pe_cli.cli.common import Source
+from pe_cli.ops.define.traits import Counted, View
 
 if TYPE_CHECKING:
     from pe_cli.core.types import TensorType
@@ -108,13 +109,14 @@ def _types(program: Program) -> dict[str, TensorType]:
 def _count(op: Operator, row: Row, types: dict[str, TensorType]) -> None:
     """Add an op's operations: as it counts them, else nothing, and its type is named as not counted."""
     definition = op.definition
-    if definition.alias:
+    if definition.has(View):
         return
-    if definition.flops is None:
+    counted = definition.get(Counted)
+    if counted is None:
         row.uncounted.append(op.type)
         return
     args = [types[op.inputs[slot.name][0]] if op.inputs.get(slot.name) else None for slot in definition.inputs]
-    found = definition.flops(*args, **op.attrs)
+    found = counted.flops(*args, **op.attrs)
     if found < 0:
         row.uncounted.append(op.type)
     else:

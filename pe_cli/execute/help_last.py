@@ -9,6 +9,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.execute.operations import operations
 from pe_cli.graph.ssa import Compute, Graph
 from pe_cli.ops.define.registry import find
+from pe_cli.ops.define.traits import Divisible
 from pe_cli.program.ir import Role
 
 #: How much of its operations a device offers to others: cores of one machine differ by less, for the time of a step.
@@ -38,7 +39,7 @@ def run(graph: Graph, types: Sequence[Mapping[str, TensorType]]) -> Graph:
             if left <= 0 or node.role is not Role.BACKWARD:
                 break
             definition = node.op.definition
-            if n and (find(definition.is_grad_of) if definition.is_grad_of else definition).cut:
+            if n and (find(definition.is_grad_of) if definition.is_grad_of else definition).has(Divisible):
                 found.add(node.index)
             left -= n
     if not found:

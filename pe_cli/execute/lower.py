@@ -31,6 +31,7 @@ from pe_cli.kernels.finite import check_finite
 from pe_cli.ops.define.areas import HELP_PARTS
 from pe_cli.ops.define.lowering import Buffer, Call, Lowering
 from pe_cli.ops.define.registry import OpDef, find
+from pe_cli.ops.define.traits import ByRows, FedSizes, OnHost, Spreads, View
 from pe_cli.ops.update.selected_rows import merge_shard
 from pe_cli.program.ir import Operator
 
@@ -83,7 +84,7 @@ def _parts(g: GraphLowering, node: Compute) -> int:
     """Return by how many threads an update is shared: one that is done once for all devices, row by row and in place."""
     op = node.op
     in_place = set(op.output_names()) <= set(op.input_names())
-    if not (op.definition.by_rows and op.inputs.get("Rows") and g.once(op) and in_place):
+    if not (op.definition.has(ByRows) and op.inputs.get("Rows") and g.once(op) and in_place):
         return 1
     return _shards_of(g, g.buffer(*node.ins["Rows"][0]))
 
@@ -103,9 +104,9 @@ def _part(g: GraphLowering, node: Compute, share: tuple[int, int]) -> list[Task]
     low = Lowering(definition, _attrs(g, node), ins, outs, _seed(g, op), offset, share)  # type: ignore[arg-type]
     low.helped = node.helped
     low.threads = HELP_PARTS if low.helped else g.threads if g.cuts and native else 1
-    if definition.spreads and native and len(g.graph.places) * g.threads > 1:
+    if definition.has(Spreads) and native and len(g.graph.places) * g.threads > 1:
         low.shares, low.more = len(g.graph.places) * g.threads, more
-    aliases = _pairs(definition.alias, ins, outs)
+    aliases = _views(definition, ins, outs)
     if not aliases:
         _lower(definition, low, op, kind)
     reads = [*_there(ins), *(b for row in more for b in row)]
@@ -142,8 +143,8 @@ def _addends(ins: dict[str, list[Buffer | None]]) -> list[list[Buffer]]:
 
 
 def _lower(definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
-    late = [slot for slot in definition.late if op.inputs.get(slot)]
-    if definition.on_host or late:
+    fed = definition.get(FedSizes)
+    if definition.has(OnHost) or any(op.inputs.get(slot) for slot in (fed.attrs if fed else ())):
         raise PeError(f"op '{op.type}' has sizes that only a step knows", at=op.at, hint="run it with fluid.Executor")
     if kind not in definition.lowerings:
         raise PeError(f"op '{op.type}' cannot run on {kind} yet", at=op.at, code=ExitCode.DEVICE, hint="use place: cpu")
@@ -157,12 +158,12 @@ def _lower(definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
 def _copy(g: GraphLowering, node: Copy) -> list[Task]:
     """Return the task that copies what has other names for the same bytes."""
     ins, outs = g.slots(node.ins), g.slots(node.outs)
-    pairs = _pairs(node.op.definition.alias, ins, outs)
+    pairs = _views(node.op.definition, ins, outs)
     assign = find("assign")
     low = Lowering(assign, {}, {"X": list(pairs.values())}, {"Out": list(pairs)})
     g.offsets[node.index] = g.rows_before(node.op, node.device)
     _lower(assign, low, node.op, g.graph.places[node.device].kind)
-    over = _pairs(assign.inplace, ins, outs)
+    over = _pairs(assign.takes_over(list(ins)), ins, outs)
     return [Task(node.index, node.device, low.calls, _there(ins), _there(outs), low.scratch_buffers, over)]
 
 
@@ -226,6 +227,14 @@ def _gather(g: GraphLowering, node: Gather) -> list[Task]:
         touched = [*ids, *values]
         made.append(Task(node.index, shard, low.calls, touched, [rows, out], low.scratch_buffers, beside=shard > 0))
     return made
+
+
+def _views(
+    definition: OpDef, ins: Mapping[str, Sequence[Buffer | None]], outs: Mapping[str, Sequence[Buffer | None]]
+) -> dict[Buffer, Buffer]:
+    """Return the outputs that are an input's bytes, each with that input."""
+    view = definition.get(View)
+    return _pairs(view.pairs, ins, outs) if view else {}
 
 
 def _there(slots: Mapping[str, Sequence[Buffer | None]]) -> list[Buffer]:

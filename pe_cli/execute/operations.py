@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.registry import OpDef, find
+from pe_cli.ops.define.traits import Counted, Divisible
 from pe_cli.program.ir import EMPTY, Operator
 
 
@@ -20,12 +21,13 @@ def operations(op: Operator, type_of: Callable[[str], TensorType]) -> int | None
         type_of: type of a variable, all sizes known.
     """
     forward, times = op.definition, 1
-    if forward.flops is None and forward.is_grad_of:
+    if not forward.has(Counted) and forward.is_grad_of:
         forward = find(forward.is_grad_of)
         times = min(2, sum(name != EMPTY for name in op.output_names()))
-    if forward.flops is None or (args := arguments(op, forward, type_of)) is None:
+    counted = forward.get(Counted)
+    if counted is None or (args := arguments(op, forward, type_of)) is None:
         return None
-    found = forward.flops(*args, **op.attrs)
+    found = counted.flops(*args, **op.attrs)
     return None if found < 0 else found * times
 
 
@@ -35,9 +37,10 @@ def most_parts(op: Operator, type_of: Callable[[str], TensorType]) -> int | None
     Args: as for `operations`.
     """
     forward = find(op.definition.is_grad_of) if op.definition.is_grad_of else op.definition
-    if forward.parts is None or (args := arguments(op, forward, type_of)) is None:
+    cut = forward.get(Divisible)
+    if cut is None or cut.most is None or (args := arguments(op, forward, type_of)) is None:
         return None
-    return forward.parts(*args, **op.attrs)
+    return cut.most(*args, **op.attrs)
 
 
 def arguments(op: Operator, forward: OpDef, type_of: Callable[[str], TensorType]) -> list[TensorType | None] | None:

@@ -1,6 +1,6 @@
 """Programs with sizes that only values tell: they are cut before what needs a value, and every part has plans for the sizes it meets.
 
-An op that runs on the host (`OpDef.on_host`) is a part of its own. An op with a late attribute (`OpDef.late`) begins a part, unless
+An op that runs on the host (`OnHost`) is a part of its own. An op with a late attribute (`FedSizes`) begins a part, unless
 what it waits for is fed; it is lowered with the attribute's value of that step. What parts hand on is copied out and in again.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.ops.define.traits import FedSizes, OnHost
 from pe_cli.program.ir import Operator, Program
 
 #: Name -> value, an array or something that becomes one.
@@ -26,12 +27,18 @@ MOST = 8
 
 def is_cut(program: Program) -> bool:
     """Return whether a program has sizes that only values tell."""
-    return any(op.definition.on_host or _late(op) for op in program.global_block().ops)
+    return any(op.definition.has(OnHost) or _late(op) for op in program.global_block().ops)
 
 
 def _late(op: Operator) -> list[str]:
     """Return the variables whose values are attributes of an op."""
-    return [name for slot in op.definition.late for name in op.inputs.get(slot, ())]
+    return [name for slot in _fed(op) for name in op.inputs.get(slot, ())]
+
+
+def _fed(op: Operator) -> Mapping[str, str]:
+    """Return the slots of an op that give sizes, with their attributes."""
+    sizes = op.definition.get(FedSizes)
+    return sizes.attrs if sizes else {}
 
 
 @dataclass
@@ -78,7 +85,7 @@ class Parts:
         self._parts: list[_Part] = []
         written: set[str] = set()
         for i, op in enumerate(program.global_block().ops):
-            if op.definition.on_host:
+            if op.definition.has(OnHost):
                 self._parts += [_Part([op], i, host=True), _Part([], i + 1)]
                 written = set()
                 continue
@@ -134,7 +141,7 @@ class Parts:
         """Return a part as a program, with the values of late attributes."""
         late: list[tuple[int, str, Any]] = []
         for i, op in enumerate(part.ops):
-            for slot, attr in op.definition.late.items():
+            for slot, attr in _fed(op).items():
                 for name in op.inputs.get(slot, ()):
                     late.append((i, slot, _attribute(op, attr, name, values(name))))
         key = tuple((i, slot, tuple(v) if isinstance(v, list) else v) for i, slot, v in late)
@@ -145,7 +152,7 @@ class Parts:
             for i, slot, v in late:
                 op = block.ops[i]
                 del op.inputs[slot]
-                op.attrs[op.definition.late[slot]] = v
+                op.attrs[_fed(op)[slot]] = v
             part.forms[key] = made
             while len(part.forms) > MOST:
                 part.forms.popitem(last=False)
@@ -171,11 +178,12 @@ def _attribute(op: Operator, attr: str, name: str, values: list[Any]) -> Any:
 
 def _run_host(op: Operator, values: list[Values], value: Callable[[str, int], Any], block: Any) -> None:
     """Run an op on the host, device by device."""
+    host = op.definition.get(OnHost)
+    assert host is not None
     for device, known in enumerate(values):
         inputs = {slot: [value(n, device) for n in names] for slot, names in op.inputs.items()}
-        assert op.definition.on_host is not None
         try:
-            made = op.definition.on_host(inputs, op.attrs)
+            made = host.compute(inputs, op.attrs)
         except PeError as error:
             error.at = error.at or op.at
             raise

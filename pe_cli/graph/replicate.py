@@ -21,6 +21,7 @@ from pe_cli.graph.ssa import (
     SumProcesses,
     Sync,
 )
+from pe_cli.ops.define.traits import ReadsAllDevices
 from pe_cli.program.ir import Operator, Parameter, Program, Role
 from pe_cli.program.sparse import MERGE
 
@@ -126,11 +127,12 @@ class _Replication:
         of: type[Compute] = Compute
         if self.several and op.role is Role.LOSS and op.type == "fill_like" and self.strategy.gradient_scale_strategy != "One":
             of = ScaleLossGrad
-        shared = op.definition.reads_all_devices
+        everywhere = op.definition.get(ReadsAllDevices)
         for d in self.running:
             ins = self._slots(op.inputs, d)
-            if shared:
-                of, ins[shared] = Sync, [(n, other) for other in self.running for n in op.inputs[shared]]
+            if everywhere is not None:
+                slot = everywhere.slot
+                of, ins[slot] = Sync, [(n, other) for other in self.running for n in op.inputs[slot]]
             self.build.append(of(op=op, device=d, ins=ins, outs=self._slots(op.outputs, d)))
 
     def _slots(self, slots: dict[str, list[str]], device: int) -> dict[str, list[tuple[str, int]]]:

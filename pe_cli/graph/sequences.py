@@ -16,6 +16,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import Lod, LodRequest, Recipe, offsets_name
 from pe_cli.ops.define.registry import find
+from pe_cli.ops.define.traits import NamesOnly, Sequenced, View
 from pe_cli.program.ir import EMPTY, Block, Operator, Program
 from pe_cli.program.sparse import MERGE
 
@@ -83,7 +84,8 @@ def resolve(program: Program, levels: Mapping[str, int] | None = None) -> Sequen
 def _rule_slots(op: Operator) -> tuple[str, ...]:
     definition = op.definition
     forward = find(definition.is_grad_of) if definition.is_grad_of else definition
-    return tuple(s for s in forward.host_slots if s in {slot.name for slot in definition.inputs})
+    rule = forward.get(Sequenced)
+    return tuple(s for s in (rule.host_slots if rule else ()) if s in definition.slot_names(outputs=False))
 
 
 def _filled(op: Operator) -> bool:
@@ -142,7 +144,7 @@ class _Walk:
     def _visit(self, op: Operator) -> None:
         definition = op.definition
         forward = find(definition.is_grad_of) if definition.is_grad_of else definition
-        if forward.lod_rule is not None:
+        if forward.has(Sequenced):
             if not _filled(op):
                 self._apply(op, definition is forward)
         elif definition is forward and op.type != MERGE:  # its rows are those of a table
@@ -150,7 +152,8 @@ class _Walk:
 
     def _apply(self, op: Operator, is_forward: bool) -> None:
         forward = op.definition if is_forward else find(op.definition.is_grad_of or "")
-        assert forward.lod_rule is not None
+        rule, named = forward.get(Sequenced), op.definition.get(NamesOnly)
+        assert rule is not None
         request = LodRequest(
             forward,
             op.inputs,
@@ -161,16 +164,17 @@ class _Walk:
             self._add,
             self.known,
         )
-        forward.lod_rule(request)
+        rule.rule(request)
         own = {slot.name for slot in op.definition.inputs}
         op.inputs.update({slot: names for slot, names in request.given.items() if slot in own})
-        for slot in (*request.left_out, *op.definition.named_only):
+        for slot in (*request.left_out, *(named.slots if named else ())):
             op.inputs.pop(slot, None)
 
     # --- ops without a rule -------------------------------------------------------------------------------------------
 
     def _hand_on(self, op: Operator) -> None:
-        for out, source in op.definition.alias.items():
+        view = op.definition.get(View)
+        for out, source in view.pairs.items() if view else ():
             for name, of in zip(op.outputs.get(out, ()), op.inputs.get(source, ()), strict=False):
                 if of in self.known:  # the same numbers in another shape
                     self.known[name] = self.known[of]

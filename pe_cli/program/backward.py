@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
 from pe_cli.ops.define.registry import GradRequest, OpDesc, grad_name
+from pe_cli.ops.define.traits import Table
 from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Role, Variable
 from pe_cli.program.sparse import MERGE, rows_name
 
@@ -157,8 +158,9 @@ class _Walk:
         if not outs or not sources:
             return
         grads = {n: self._total(n) for n in dict.fromkeys(outs)}
-        if self._is_sparse(op, sources):
-            self.rows.setdefault(op.inputs[definition.sparse[0]][0], []).append((op, grads))
+        table = self._table(op, sources)
+        if table:
+            self.rows.setdefault(table, []).append((op, grads))
             return
         for name in grads:  # an op that overwrites its input: later parts belong to the earlier value
             if name in sources:
@@ -173,10 +175,13 @@ class _Walk:
             return
         self._default(op, grads, sources)
 
-    def _is_sparse(self, op: Operator, sources: set[str]) -> bool:
-        """Whether an op looks up a parameter whose gradient may be its rows; what an op made needs a whole gradient."""
-        sparse = op.definition.sparse
-        return bool(sparse) and op.attrs["is_sparse"] and sources == {op.inputs[sparse[0]][0]} - self.made
+    def _table(self, op: Operator, sources: set[str]) -> str:
+        """Return the parameter that an op looks up and whose gradient may be its rows; empty: what an op made needs a whole gradient."""
+        lookup = op.definition.get(Table)
+        if lookup is None or not op.attrs["is_sparse"]:
+            return ""
+        table = op.inputs[lookup.table][0]
+        return table if sources == {table} - self.made else ""
 
     def _join_rows(self, table: str, lookups: list[tuple[Operator, dict[str, str]]]) -> None:
         """Append the gradient of a table: its rows, or dense ones where other ops want a gradient for all rows."""
@@ -188,7 +193,9 @@ class _Walk:
             return
         gradient = grad_name(table) if grad_name(table) not in self.block.vars else program.unique(f"{grad_name(table)}@SUM")
         first = lookups[0][0]
-        _, ids, out = first.definition.sparse
+        lookup = first.definition.get(Table)
+        assert lookup is not None
+        ids, out = lookup.ids, lookup.out
         inputs = {
             "Ids": [op.inputs[ids][0] for op, _ in lookups],
             "X": [grads[op.outputs[out][0]] for op, grads in lookups],

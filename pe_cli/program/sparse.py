@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.registry import GRAD, forward_name, grad_name
+from pe_cli.ops.define.traits import Table
 from pe_cli.program.ir import RULES, Block, Operator, Program, Variable
 
 #: The op that makes a row-sparse gradient: values and row numbers.
@@ -78,4 +79,4 @@ def notes(program: Program) -> list[str]:
 
 def _whole(op: Operator) -> bool:
     """Whether a forward op reads more of a table than rows that it looks up with is_sparse."""
-    return op.role.value == "forward" and not (op.definition.sparse and op.attrs["is_sparse"])
+    return op.role.value == "forward" and not (op.definition.has(Table) and op.attrs["is_sparse"])

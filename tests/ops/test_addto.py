@@ -10,6 +10,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.ops.define.registry import OPS, Sample, added_slot, discover
+from pe_cli.ops.define.traits import AddsUp
 from pe_cli.program.backward import gradients
 from pe_cli.program.ir import EMPTY, Program
 from tests.ops import support
@@ -19,7 +20,7 @@ discover()
 CASES = [
     pytest.param(d, s, id=f"{d.name}: {s.name or i}")
     for d in OPS.values()
-    if d.grad_op is not None and d.grad_op.adds
+    if d.grad_op is not None and d.grad_op.has(AddsUp)
     for i, s in enumerate(d.samples)
     if s.grad
 ]
@@ -54,7 +55,7 @@ def run(program: Program, values, fetches, threads=0, **strategy) -> dict[str, n
 def check_bits_of_the_sum(definition, sample, dtype, rng, threads=0) -> None:
     program, values = backward(definition, sample, dtype, rng)
     (op,) = [op for op in program.global_block().ops if op.type == f"{definition.name}_grad"]
-    slots = [s for s in op.definition.adds if op.outputs.get(s, [EMPTY]) != [EMPTY]]
+    slots = [s for s in op.definition.get(AddsUp).slots if op.outputs.get(s, [EMPTY]) != [EMPTY]]
     names = {s: op.outputs[s][0] for s in slots}
     alone = run(program, values, list(names.values()), threads)
     block = program.global_block()

@@ -164,4 +164,4 @@ def test_broadcast_follows_numpy():
     ],
 )
 def test_flops(op, x, y, flops):
-    assert op.flops(TensorType(x), TensorType(y), **op.check_attrs({})) == flops
+    assert op.flops()(TensorType(x), TensorType(y), **op.check_attrs({})) == flops

@@ -7,6 +7,7 @@ import pytest
 
 from pe_cli.ops.define import areas
 from pe_cli.ops.define.registry import OPS, discover
+from pe_cli.ops.define.traits import OnHost, Random
 from pe_cli.ops.math import matrix_product
 from pe_cli.ops.nn import conv_images
 from tests.ops.support import directional_error, run_gradient, run_op, sample_arrays
@@ -36,7 +37,7 @@ def test_gradient_agrees_with_central_differences(definition, sample):
 
 @pytest.mark.parametrize(("definition", "sample"), SAMPLES)
 def test_float32_agrees_with_float64(definition, sample):
-    if definition.random:
+    if definition.has(Random):
         return
     wide = sample_arrays(definition, sample, "float64")
     small = {s for s in wide if s not in sample.keep}
@@ -72,7 +73,7 @@ def test_threads_that_share_an_op_change_no_bit(definition, sample):
 @pytest.mark.usefixtures("smallest_parts")
 @pytest.mark.parametrize(("definition", "sample"), WITH_GRADIENT)
 def test_threads_that_share_a_gradient_change_no_bit(definition, sample):
-    if definition.on_host:
+    if definition.has(OnHost):
         return
     arrays = sample_arrays(definition, sample, "float32")
     alone, shared = (

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pe_cli.graph.ssa import ADDENDS, AllReduce, Graph, Node, Update, rebuilt
+from pe_cli.ops.define.traits import Spreads
 
 
 def run(graph: Graph) -> Graph:
-    """Return the graph without sums of gradients that one update alone reads, where its op can add them up (`OpDef.spreads`)."""
+    """Return the graph without sums of gradients that one update alone reads, where its op can add them up (`Spreads`)."""
     updates = [node for node in graph.nodes if isinstance(node, Update)]
-    able = [node for node in updates if node.op.definition.spreads]
+    able = [node for node in updates if node.op.definition.has(Spreads)]
     # share_updates leaves one copy of a sum where nothing but updates reads it
     buckets = [node.names for node in graph.nodes if isinstance(node, AllReduce) and len(node.outs["Out"]) == len(node.names)]
     found = _found(updates, able, buckets)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from pe_cli.graph.ssa import Collective, Compute, Copy, Graph, Node, rebuilt
+from pe_cli.ops.define.traits import View
 
 
 def run(graph: Graph) -> Graph:
@@ -33,7 +34,8 @@ def run(graph: Graph) -> Graph:
 def aliases(node: Compute) -> list[tuple[tuple[str, int], tuple[str, int]]]:
     """Return the results of a node that are an input's bytes, each with that input: (variable, device) pairs."""
     found = []
-    for out_slot, in_slot in node.op.definition.alias.items():
+    view = node.op.definition.get(View)
+    for out_slot, in_slot in view.pairs.items() if view else ():
         outs, ins = node.outs.get(out_slot), node.ins.get(in_slot)
         if outs and ins and outs[0] != ins[0]:
             found.append((outs[0], ins[0]))

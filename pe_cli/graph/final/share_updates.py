@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from pe_cli.graph.ssa import AllReduce, Collective, Compute, Graph, Node, Reduce, Slots, Update, rebuilt
+from pe_cli.ops.define.traits import Spreads
 from pe_cli.program.ir import Role
 
 UPDATES = (Role.OPTIMIZE, Role.LR_SCHED)
@@ -59,7 +60,7 @@ def run(graph: Graph, shared: Collection[str], fetches: Collection[str]) -> Grap
 def _update(node: Compute, turns: dict[str, int]) -> Update:
     """Return the update of all devices for that of one: it reads and writes what lies on the first."""
     op = node.op
-    turn = turns.get(op.role_vars[0], 0) if len(op.role_vars) == 2 and not op.definition.spreads else 0
+    turn = turns.get(op.role_vars[0], 0) if len(op.role_vars) == 2 and not op.definition.has(Spreads) else 0
     ins, outs = ({s: [(n, 0) for n, _ in pairs] for s, pairs in slots.items()} for slots in (node.ins, node.outs))
     return Update(op=op, device=turn, ins=ins, outs=outs)
 

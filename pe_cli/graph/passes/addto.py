@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from pe_cli.graph.rewrite import Rewriter
 from pe_cli.ops.define.registry import added_slot
+from pe_cli.ops.define.traits import AddsUp
 from pe_cli.program.ir import Operator, Program, Role
 
 NAME = "enable_addto"
@@ -82,14 +83,16 @@ def _cannot(op: Operator, part: str) -> str:
     slot = _slot(op, part)
     if slot is None or added_slot(slot) in op.inputs:
         return f"{op.type} cannot add"
-    if why := op.definition.overwrites(op.attrs) if op.definition.overwrites else "":
+    added = op.definition.get(AddsUp)
+    if why := added.overwrites(op.attrs) if added and added.overwrites else "":
         return f"{op.type} had better not add: {why}"
     own = op.role is not Role.BACKWARD or part in op.role_vars
     return "a part is a parameter's gradient of its own" if own else ""
 
 
 def _slot(op: Operator, name: str) -> str | None:
-    return next((slot for slot in op.definition.adds if op.outputs.get(slot) == [name]), None)
+    added = op.definition.get(AddsUp)
+    return next((slot for slot in (added.slots if added else ()) if op.outputs.get(slot) == [name]), None)
 
 
 def _add(r: Rewriter, before: str, part: str, total: str, role_vars: list[str]) -> None:

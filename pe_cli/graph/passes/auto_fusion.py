@@ -12,6 +12,7 @@ from typing import Any
 
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.graph.rewrite import Rewriter, joined
+from pe_cli.ops.define.traits import Pointwise
 from pe_cli.ops.fused.fusion_group import NAME, Member, group_of
 from pe_cli.ops.fused.fusion_kernel import FULL, is_long
 from pe_cli.program.ir import EMPTY, Operator, Program, Role
@@ -86,7 +87,7 @@ class _Walk:
 
     def _full(self, op: Operator) -> TensorType | None:
         """Return the type of all outputs of a pointwise op, None for other ops."""
-        if op.definition.scalars is None or EMPTY in {n for row in op.outputs.values() for n in row}:
+        if not op.definition.has(Pointwise) or EMPTY in {n for row in op.outputs.values() for n in row}:
             return None
         types = {self.r.block.var(n).type for n in op.output_names()}
         full = next(iter(types)) if len(types) == 1 else None

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from pe_cli.graph.rewrite import Rewriter
+from pe_cli.ops.define.traits import Random
 from pe_cli.program.ir import EMPTY, Operator, Program, Role
 
 NAME = "common_subexpressions"
@@ -43,7 +44,7 @@ def _key(op: Operator, version: Counter[str]) -> Any:
     computes = op.role in (Role.FORWARD, Role.BACKWARD) and not op.role_vars and op.outputs
     if any(map(callable, op.attrs.values())):  # a Python function may count its calls
         return None
-    if not computes or op.definition.random or EMPTY in {n for names in op.outputs.values() for n in names}:
+    if not computes or op.definition.has(Random) or EMPTY in {n for names in op.outputs.values() for n in names}:
         return None
     ins = tuple((s, tuple((n, version[n]) for n in names)) for s, names in sorted(op.inputs.items()))
     outs = tuple((s, len(names)) for s, names in sorted(op.outputs.items()))

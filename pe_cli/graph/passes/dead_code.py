@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from pe_cli.ops.define.registry import forward_name
+from pe_cli.ops.define.traits import ReportsData
 from pe_cli.program.ir import Operator, Program
 
 NAME = "dead_code"
@@ -21,7 +22,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     alive: list[bool] = []
     for op in reversed(block.ops):
         outs = set(op.output_names())
-        alive.append(not outs or bool(outs & needed) or op.definition.reports)
+        alive.append(not outs or bool(outs & needed) or op.definition.has(ReportsData))
         if alive[-1]:
             needed |= _needs(op)
     alive.reverse()

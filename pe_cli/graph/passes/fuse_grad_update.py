@@ -13,6 +13,7 @@ from collections.abc import Collection
 
 from pe_cli.graph.rewrite import Rewriter, take_each, told
 from pe_cli.ops.define.registry import added_slot, find, rate_slot
+from pe_cli.ops.define.traits import AddsUp
 from pe_cli.program.ir import Operator, Program, Role
 
 NAME = "fuse_grad_update"
@@ -62,7 +63,8 @@ def _take(r: Rewriter, place: int, update: Operator) -> str:
     if at is None:
         return "a gradient is fed or made by several operators"
     maker = r.op(at)
-    slot = next((s for s in maker.definition.descends if maker.outputs.get(s) == [gradient]), None)
+    added = maker.definition.get(AddsUp)
+    slot = next((s for s in (added.descends if added else ()) if maker.outputs.get(s) == [gradient]), None)
     if not _of_table(r, update) and (slot is None or maker.inputs.get(added_slot(slot))):
         return f"a gradient is made by {maker.type}, which updates nothing"
     if why := r.only_for(gradient, [place]):

@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.registry import GRAD, forward_name
+from pe_cli.ops.define.traits import Layout
 from pe_cli.program.ir import EMPTY, Block, Operator, Program
 
 TO_LAST = [0, 2, 3, 1]
@@ -30,13 +31,13 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
 
 
 def _data_format(op: Operator) -> str | None:
-    layout = op.definition.layout
-    return op.attrs.get(layout["attr"]) if isinstance(layout, dict) else None
+    layout = op.definition.get(Layout)
+    return op.attrs.get(layout.attr) if layout and layout.attr else None
 
 
 def _slots(op: Operator) -> set[str]:
-    layout = op.definition.layout
-    names = set(layout["slots"]) if isinstance(layout, dict) else set()
+    layout = op.definition.get(Layout)
+    names = set(layout.slots) if layout else set()
     return names | {s + GRAD for s in names}
 
 
@@ -86,7 +87,7 @@ class _Walk:
                 self._switch(op)
             elif self._is_channel_bias(op):
                 self._elementwise(op, {"axis": -1})
-            elif op.definition.layout == "same" and self._same_shape(op):
+            elif op.definition.get(Layout) == Layout() and self._same_shape(op):
                 self._elementwise(op, {})
             else:
                 for name in op.input_names():
@@ -133,7 +134,9 @@ class _Walk:
         for slot, names in op.outputs.items():
             if slot in wanted:
                 op.outputs[slot] = [self._make_last(n) for n in names]
-        op.attrs = {**op.attrs, op.definition.layout["attr"]: "NHWC"}
+        layout = op.definition.get(Layout)
+        assert layout is not None
+        op.attrs = {**op.attrs, layout.attr: "NHWC"}
         self.switched += 1
         self.out.append(op)
 

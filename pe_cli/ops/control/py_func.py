@@ -11,6 +11,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, grad_name, op
+from pe_cli.ops.define.traits import ReportsData
 
 #: Stands for a variable that a list slot leaves out.
 EMPTY = "@EMPTY@"
@@ -27,7 +28,7 @@ def _double_back(x: Any, out: Any, gradient: Any) -> Any:
 
 @op(
     "py_func",
-    reports=True,
+    traits=[ReportsData()],
     inputs="X*",
     outputs="Out*",
     attrs={

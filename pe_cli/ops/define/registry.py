@@ -24,11 +24,13 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.lang import Kernel
+from pe_cli.ops.define.traits import AddsUp, Counted, Divisible, InPlace, Layout, NamesOnly, OnHost, Sequenced, Trait
+
+AnyTrait = TypeVar("AnyTrait", bound=Trait)
 
 GRAD = "@GRAD"
 ADDTO = "@ADDTO"
@@ -109,23 +111,6 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Scalar:
-    """An element of a result as a function of the elements at the same place, for passes that join pointwise ops.
-
-    Args:
-        out: output slot, or a name for later ones.
-        kernel: whose `each` is the function; None passes the argument on.
-        args: input slots, of a variadic slot `X 0`, `X 1`, ..., or names of earlier ones.
-        values: numbers that the function takes last.
-    """
-
-    out: str
-    kernel: Kernel | None
-    args: tuple[str, ...]
-    values: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
 class OpDesc:
     """An operator before it is appended to a block: type, slot -> variable names, attributes."""
 
@@ -140,35 +125,19 @@ class OpDef:
 
     Attributes:
         name: fluid's name.
+        infer: see `op`; None for gradient ops, whose outputs have the types of what they are gradients of.
+        doc: of the inference.
         inputs, outputs: slots in order.
         attrs: by name.
         differentiable: input slots that gradients flow to.
-        inplace: output slot -> input slot whose memory it may take over.
-        alias: output slot -> input slot whose memory it always shares when both are the same bytes (reshape).
-        random: draws random numbers (its kernels see seed, step and sample offset).
+        samples: for the generated tests.
         kinks: `f(arrays) -> bool mask or list of (slot, values)`: where the op is not smooth; see tests/ops.
         grad_tolerance: relative tolerance of the float64 gradient check.
-        reports: whether its kernels report errors in data (a label out of range), so that it counts even where its result does not.
-        layout: how the op treats the order of axes: `same` (elementwise over tensors of one shape), or a mapping
-            {"attr": name of its data-format attribute, "slots": slots that hold images}, or None (knows only the written order).
-        reads_all_devices: an input slot that takes a variable from every device with samples; empty for none.
-        late: input slot -> attribute that takes the slot's value where it is there: a size that only a step knows.
-        on_host: `f(slot -> arrays, attrs) -> slot -> arrays`, for outputs whose sizes only values tell; such ops have no lowering.
+        lowerings: kind of device -> how the op becomes kernel calls there.
+        grad_op, grad_maker: the gradient, one op or made of several.
         is_grad_of: name of the forward op, for gradient ops.
-        scalars: `f(attributes, inputs by slot) -> [Scalar]` of a pointwise op: how its outputs are computed, in order; Y is broadcast by
-            the attribute `axis` where it has one. None for other ops; an empty list where these attributes ask for more.
-        sparse: slots of a table, of ids and of the output, of an op that takes rows: where its attribute is_sparse is set,
-            the table's gradient is these rows alone.
-        by_rows: with an input Rows, what it does for one of them touches nothing else, so that several threads may share them.
-        spreads: an update whose CPU lowering does it in `Lowering.shares` parts, and adds up the gradients of several devices itself.
-        cut: its CPU lowering, and that of its gradient, are cut into parts that `Lowering.threads` share.
-        parts: how many parts at most, of types as `infer` has them, where that is not a matter of how much there is to do.
-        adds: outputs of a gradient op that it adds to what `X@ADDTO` holds, where that is given.
-        descends: outputs of a gradient op, among `adds`, of which it subtracts `X@RATE` times the gradient, where that is given, too.
-        overwrites: attributes -> why it had better not with these; empty where it may.
-        lod_rule: what the op does with sequences, see `pe_cli.ops.define.lod`; None hands on the LoD of inputs whose rows it keeps.
-        host_slots: input slots that `lod_rule` fills with arrays made from offsets before a step.
-        named_only: inputs of a gradient op that its kernels do not read: their names tell the LoD rule whose sequences count.
+        module: where it is declared.
+        traits: what else it can do, by class.
     """
 
     def __init__(self, name: str, infer: Callable[..., Any] | None, doc: str) -> None:
@@ -179,35 +148,39 @@ class OpDef:
         self.outputs: tuple[Slot, ...] = ()
         self.attrs: dict[str, Attr] = {}
         self.differentiable: tuple[str, ...] = ()
-        self.inplace: dict[str, str] = {}
-        self.alias: dict[str, str] = {}
-        self.random = False
+        self.samples: tuple[Sample, ...] = ()
         self.kinks: Any = None
         self.grad_tolerance = 1e-6
-        self.samples: tuple[Sample, ...] = ()
         self.lowerings: dict[str, Callable[[Any], None]] = {}
         self.grad_op: OpDef | None = None
         self.grad_maker: Callable[[Any], list[OpDesc]] | None = None
         self.is_grad_of: str | None = None
-        self.adds: tuple[str, ...] = ()
-        self.descends: tuple[str, ...] = ()
-        self.overwrites: Callable[[Mapping[str, Any]], str] | None = None
-        self.flops: Callable[..., int] | None = None
-        self.parts: Callable[..., int] | None = None
         self.module = ""
-        self.layout: Any = None
-        self.reports = False
-        self.scalars: Callable[[Mapping[str, Any], Mapping[str, Sequence[Any]]], list[Scalar]] | None = None
-        self.sparse: tuple[str, ...] = ()
-        self.by_rows = False
-        self.spreads = False
-        self.cut = False
-        self.late: dict[str, str] = {}
-        self.reads_all_devices = ""
-        self.on_host: Callable[..., Any] | None = None
-        self.lod_rule: Callable[[Any], None] | None = None
-        self.host_slots: tuple[str, ...] = ()
-        self.named_only: tuple[str, ...] = ()
+        self.traits: dict[type[Trait], Trait] = {}
+
+    def give(self, *traits: Trait) -> None:
+        """Add traits; one of each class."""
+        for trait in traits:
+            assert type(trait) not in self.traits, f"{self.name} has two traits {type(trait).__name__}"
+            self.traits[type(trait)] = trait
+
+    def get(self, kind: type[AnyTrait]) -> AnyTrait | None:
+        """Return the trait of a class, None where the op lacks it."""
+        return self.traits.get(kind)  # type: ignore[return-value]
+
+    def has(self, kind: type[Trait]) -> bool:
+        """Whether the op has a trait of a class."""
+        return kind in self.traits
+
+    def flops(self) -> Callable[..., int]:
+        """Return what counts the floating-point operations of a call, of an op that is `Counted`."""
+        counted = self.get(Counted)
+        assert counted is not None, f"{self.name} does not count operations"
+        return counted.flops
+
+    def slot_names(self, *, outputs: bool) -> list[str]:
+        """Return the names of input or of output slots."""
+        return [s.name for s in (self.outputs if outputs else self.inputs)]
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -223,19 +196,19 @@ class OpDef:
         return keep
 
     def host(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Register what computes the outputs from arrays, on the host; see `on_host`."""
+        """Register what computes the outputs from arrays, on the host; see `OnHost`."""
         assert not self.lowerings, f"{self.name} is lowered and runs on the host"
-        self.on_host = fn
+        self.give(OnHost(fn))
         return fn
 
     def grad(
         self,
         *,
         uses: str = "",
-        alias: Mapping[str, str] | None = None,
-        inplace: Mapping[str, str] | None = None,
         adds: str = "",
         descends: str = "",
+        overwrites: Callable[[Mapping[str, Any]], str] | None = None,
+        traits: Sequence[Trait] = (),
     ) -> OpDef:
         """Declare the gradient op `<name>_grad` and return it, for its lowerings.
 
@@ -245,36 +218,37 @@ class OpDef:
 
         The gradients in `adds` may be added to another: where the input `X@ADDTO` is given, X@GRAD becomes that plus the gradient, with the
         bits of a sum of the two, and may take over its memory (see `ops.addto`). Of those in `descends`, `X@RATE` times the gradient is
-        subtracted from `X@ADDTO` where both are given, with the bits of sgd: it is a parameter, and X@GRAD is its new value.
+        subtracted from `X@ADDTO` where both are given, with the bits of sgd: it is a parameter, and X@GRAD is its new value. `overwrites`
+        says of attributes why it had better not be so.
         """
         assert self.grad_op is None, f"{self.name} has two gradients"
         made = OpDef(f"{self.name}_grad", None, f"Gradient of {self.name}.")
         known = {s.name: s for s in (*self.inputs, *self.outputs)}
         used = [known[name] for name in uses.split()]
-        if self.host_slots:
-            named = [s for s in self.inputs if s not in used and s.name not in self.host_slots]
-            made.named_only = tuple(s.name for s in named)
+        rule = self.get(Sequenced)
+        if rule is not None and rule.host_slots:
+            named = [s for s in self.inputs if s not in used and s.name not in rule.host_slots]
+            made.give(NamesOnly(tuple(s.name for s in named)))
             used += [Slot(s.name, True, s.variadic) for s in named]
         grads = [Slot(grad_name(s.name), True, s.variadic) for s in self.outputs]
-        made.adds = tuple(adds.split())
-        made.descends = tuple(descends.split())
-        assert set(made.descends) <= set(made.adds), f"{self.name}: what descends is added to something, too"
-        further = (*map(added_slot, made.adds), *map(rate_slot, made.descends))
+        if adds:
+            made.give(AddsUp(tuple(adds.split()), tuple(descends.split()), overwrites))
+        further = (*map(added_slot, adds.split()), *map(rate_slot, descends.split()))
         made.inputs = (*used, *grads, *(Slot(name, True) for name in further))
         made.outputs = tuple(Slot(grad_name(n), True, known[n].variadic) for n in self.differentiable)
         made.attrs = self.attrs
         made.is_grad_of = self.name
         made.module = self.module
-        made.layout = self.layout
-        made.alias = dict(alias or {})
-        made.inplace = dict(inplace or {})
+        made.give(*traits, *([layout] if (layout := self.get(Layout)) else []))
         self.grad_op = made
         OPS[made.name] = made
         return made
 
     def takes_over(self, given: Collection[str]) -> dict[str, str]:
         """Return output slot -> input slot whose memory it may use, with these input slots: what a gradient is added to comes first."""
-        return {**self.inplace, **{s: added_slot(s) for s in self.adds if added_slot(s) in given}}
+        inplace, added = self.get(InPlace), self.get(AddsUp)
+        found = dict(inplace.pairs) if inplace else {}
+        return found | {s: added_slot(s) for s in (added.slots if added else ()) if added_slot(s) in given}
 
     def make_grad(self, fn: Callable[[Any], list[OpDesc]]) -> Callable[[Any], list[OpDesc]]:
         """Register a gradient made of other ops: `fn(GradRequest) -> [OpDesc]`."""
@@ -289,21 +263,21 @@ class OpDef:
         """
 
         def keep(fn: Callable[[Any], None]) -> Callable[[Any], None]:
-            assert self.lod_rule is None, f"{self.name} has two LoD rules"
             assert self.grad_op is None, f"{self.name}: the gradient needs to know the LoD rule, declare it after that"
-            self.lod_rule, self.host_slots = fn, tuple(host_slots.split())
+            self.give(Sequenced(fn, tuple(host_slots.split())))
             return fn
 
         return keep
 
     def count(self, fn: Callable[..., int]) -> Callable[..., int]:
         """Register floating-point operations of one call: called like `infer`."""
-        self.flops = fn
+        self.give(Counted(fn))
         return fn
 
     def most_parts(self, fn: Callable[..., int]) -> Callable[..., int]:
-        """Register `parts`: called like `infer`."""
-        self.parts = fn
+        """Register how many parts there are at most, of an op that is `Divisible`: called like `infer`."""
+        assert self.has(Divisible), f"{self.name} is not cut into parts"
+        self.traits[Divisible] = Divisible(fn)
         return fn
 
     def check_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -337,6 +311,8 @@ def _convert(op_name: str, name: str, value: Any, attr: Attr) -> Any:
     return value
 
 
+#: How many ops had their traits verified; empty before.
+_VERIFIED: list[int] = []
 #: Every op by name, gradients included. Filled by `discover`.
 OPS: dict[str, OpDef] = {}
 
@@ -348,19 +324,10 @@ def op(
     outputs: str = "Out",
     attrs: Mapping[str, Attr] | None = None,
     differentiable: str | None = None,
-    inplace: Mapping[str, str] | None = None,
-    alias: Mapping[str, str] | None = None,
     samples: Sequence[Sample] = (),
-    random: bool = False,
     kinks: Any = None,
     grad_tolerance: float = 1e-6,
-    layout: Any = None,
-    reports: bool = False,
-    sparse: str = "",
-    by_rows: bool = False,
-    cut: bool = False,
-    late: Mapping[str, str] | None = None,
-    reads_all_devices: str = "",
+    traits: Sequence[Trait] = (),
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Declare an op by decorating its shape inference.
 
@@ -370,12 +337,8 @@ def op(
 
     Args:
         differentiable: input slots that gradients flow to; default: every input, when a gradient is declared.
-        inplace: output slot -> input slot of the same type whose memory it may take over (kernels allow out == x).
-        alias: output slot -> input slot: the same bytes under another shape; such an op needs no kernel on any device.
-        layout, late: see `OpDef`.
-        reports: see `OpDef`.
-        sparse: words of `OpDef.sparse`.
-        by_rows, cut, reads_all_devices: see `OpDef`.
+        samples, kinks, grad_tolerance: see `OpDef`.
+        traits: what else it can do, see `pe_cli.ops.define.traits`.
     """
 
     def make(infer: Callable[..., Any]) -> OpDef:
@@ -385,11 +348,9 @@ def op(
         made.attrs = dict(attrs or {})
         names = [s.name for s in made.inputs]
         made.differentiable = tuple(names if differentiable is None else differentiable.split())
-        made.inplace, made.alias = dict(inplace or {}), dict(alias or {})
-        made.samples, made.random, made.kinks = tuple(samples), random, kinks
-        made.grad_tolerance, made.layout, made.late = grad_tolerance, layout, dict(late or {})
-        made.sparse, made.by_rows, made.cut = tuple(sparse.split()), by_rows, cut
-        made.module, made.reports, made.reads_all_devices = infer.__module__, reports, reads_all_devices
+        made.samples, made.kinks, made.grad_tolerance = tuple(samples), kinks, grad_tolerance
+        made.module = infer.__module__
+        made.give(*traits)
         OPS[name] = made
         return made
 
@@ -454,6 +415,11 @@ def discover() -> dict[str, OpDef]:
     package = importlib.import_module("pe_cli.ops")
     for info in pkgutil.walk_packages(package.__path__, "pe_cli.ops."):
         importlib.import_module(info.name)
+    if not _VERIFIED:
+        for found in OPS.values():
+            for trait in found.traits.values():
+                trait.verify(found)
+        _VERIFIED.append(len(OPS))
     return OPS
 
 

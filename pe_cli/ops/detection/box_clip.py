@@ -11,6 +11,7 @@ from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Sample, op
+from pe_cli.ops.define.traits import InPlace
 
 
 @kernel
@@ -34,7 +35,7 @@ def _infos(rng):
     inputs="Input ImInfo",
     outputs="Output",
     differentiable="",
-    inplace={"Output": "Input"},
+    traits=[InPlace({"Output": "Input"})],
     samples=[
         Sample({"Input": lambda rng: rng.uniform(-9, 99, (2, 3, 4)), "ImInfo": _infos}, name="three boxes an image"),
         Sample({"Input": lambda rng: rng.uniform(-9, 99, (5, 4)), "ImInfo": lambda rng: [[60.0, 80.0, 1.0]]}, name="one image"),

@@ -6,6 +6,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T, helper, kernel
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Sample, op
+from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.detection import roi
 
 
@@ -119,7 +120,7 @@ def _regions(rng):
 
 @op(
     "prroi_pool",
-    reports=True,
+    traits=[ReportsData()],
     inputs=roi.INPUTS,
     attrs=roi.ATTRS,
     differentiable="X ROIs",

@@ -8,6 +8,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T, helper, kernel
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.detection import roi
 
 
@@ -121,7 +122,7 @@ _THREE = {"X": (2, 2, 6, 5), "ROIs": _regions, "BatchRoINums": lambda rng: [2, 1
 
 @op(
     "roi_align",
-    reports=True,
+    traits=[ReportsData()],
     inputs=roi.INPUTS,
     attrs={**roi.ATTRS, "sampling_ratio": Attr(-1, "points along each side of a part; -1: one a pixel, rounded up")},
     differentiable="X",
@@ -191,7 +192,7 @@ def roi_align_grad_cpu(o: Lowering) -> None:
 
 @op(
     "roi_pool",
-    reports=True,
+    traits=[ReportsData()],
     inputs=roi.INPUTS,
     outputs="Out Argmax",
     attrs=roi.ATTRS,

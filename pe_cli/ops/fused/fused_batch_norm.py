@@ -23,6 +23,7 @@ from pe_cli.kernels.channel_norm_act import (
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import Divisible, InPlace, Layout
 from pe_cli.ops.math.activation import relu
 from pe_cli.ops.nn.batch_norm import ATTRS as PLAIN_ATTRS
 from pe_cli.ops.nn.batch_norm import batch_norm, columns_of, fold, output_or_scratch, rows_of, sizes_of, statistics
@@ -111,12 +112,11 @@ _infer_act.__doc__ = _DOC.format(
 )
 fused_batch_norm_act = op(
     "fused_batch_norm_act",
-    cut=True,
+    traits=[Divisible(), Layout("data_layout", ("X", "Y"))],
     inputs="X Scale Bias Mean Variance Moments?",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,
     differentiable="X Scale Bias",
-    layout={"attr": "data_layout", "slots": ("X", "Y")},
     samples=_samples(add=False),
     kinks=_away_from_zero,
 )(_infer_act)
@@ -137,7 +137,7 @@ def fused_batch_norm_act_cpu(o: Lowering) -> None:
         o.call(normalise_relu_first, x, saved, inverse, scale, bias, y, n, channels, size)
 
 
-@fused_batch_norm_act.grad(uses="X Scale Bias SavedMean SavedVariance", inplace={"X@GRAD": "Y@GRAD"}).lower("cpu")
+@fused_batch_norm_act.grad(uses="X Scale Bias SavedMean SavedVariance", traits=[InPlace({"X@GRAD": "Y@GRAD"})]).lower("cpu")
 def fused_batch_norm_act_grad_cpu(o: Lowering) -> None:
     """Sums and X' as for batch_norm; where relu cut is computed again from X, which is read anyway."""
     x, scale, bias, g = o.input("X"), o.input("Scale"), o.input("Bias"), o.input("Y@GRAD")
@@ -207,13 +207,11 @@ _infer_add.__doc__ = _DOC.format(
 )
 fused_bn_add_activation = op(
     "fused_bn_add_activation",
-    cut=True,
+    traits=[Divisible(), InPlace({"Y": "Z"}), Layout("data_layout", ("X", "Z", "Y"))],
     inputs="X Z Scale Bias Mean Variance Moments?",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,
     differentiable="X Z Scale Bias",
-    inplace={"Y": "Z"},
-    layout={"attr": "data_layout", "slots": ("X", "Z", "Y")},
     samples=_samples(add=True),
     kinks=_away_from_zero,
 )(_infer_add)
@@ -235,7 +233,7 @@ def fused_bn_add_activation_cpu(o: Lowering) -> None:
         o.call(normalise_add_relu_first, x, z, saved, inverse, scale, bias, y, row, n, channels, size)
 
 
-@fused_bn_add_activation.grad(uses="X Y Scale SavedMean SavedVariance", inplace={"Z@GRAD": "Y@GRAD"}).lower("cpu")
+@fused_bn_add_activation.grad(uses="X Y Scale SavedMean SavedVariance", traits=[InPlace({"Z@GRAD": "Y@GRAD"})]).lower("cpu")
 def fused_bn_add_activation_grad_cpu(o: Lowering) -> None:
     """Z' is what relu lets through; the sums for Scale and Bias come in the same pass, X' in a second one."""
     x, y, scale, g = o.input("X"), o.input("Y"), o.input("Scale"), o.input("Y@GRAD")

@@ -72,7 +72,7 @@ def _away_from_zero(arrays: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     inputs="Input Filter",
     outputs="Output",
     attrs=ATTRS,
-    layout=IMAGES,
+    traits=[IMAGES],
     kinks=_away_from_zero,
     samples=[
         Sample(

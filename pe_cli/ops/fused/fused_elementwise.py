@@ -14,6 +14,7 @@ from pe_cli.ops.define.areas import column_pairs, worth
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import Attr, Sample, Slot, find, op
+from pe_cli.ops.define.traits import InPlace
 from pe_cli.ops.math.broadcast import aligned, broadcast, call_binary
 from pe_cli.ops.math.elementwise import ADD, check_dtypes, sum_into
 from pe_cli.ops.math.pointwise import POINTWISE, Pointwise
@@ -80,7 +81,7 @@ def _samples() -> list[Sample]:
         "axis": Attr(-1, "axis of X that Y's first axis stands for; -1 aligns the last axes"),
         "save_intermediate_out": Attr(False, "give the sum too"),
     },
-    inplace={"Out": "X"},
+    traits=[InPlace({"Out": "X"})],
     samples=_samples(),
     kinks=lambda arrays: arrays,
 )
@@ -154,7 +155,7 @@ def fused_elemwise_activation_cpu(o: Lowering) -> None:
 
 
 fused_elemwise_activation.lower("cuda")(_separate)
-gradient = fused_elemwise_activation.grad(inplace={"X@GRAD": "Out@GRAD"})
+gradient = fused_elemwise_activation.grad(traits=[InPlace({"X@GRAD": "Out@GRAD"})])
 gradient.inputs = (Slot("Out", True), Slot("IntermediateOut", True), *gradient.inputs)
 
 

@@ -15,6 +15,7 @@ from pe_cli.kernels.winograd import winograd_images
 from pe_cli.ops.define.areas import areas
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
+from pe_cli.ops.define.traits import Divisible
 from pe_cli.ops.math.activation import relu
 from pe_cli.ops.math.broadcast import WIDE, call_binary
 from pe_cli.ops.math.elementwise import ADD
@@ -108,7 +109,7 @@ def _biased(kind: OpDef, out: TensorType, bias: TensorType, channels: int) -> Te
 
 @op(
     "fused_gemm_epilogue",
-    cut=True,
+    traits=[Divisible()],
     inputs="X Y Bias",
     attrs={**mul.attrs, **ACTIVATION},
     differentiable="",
@@ -171,8 +172,7 @@ def fused_gemm_epilogue_cpu(o: Lowering) -> None:
 def fused_gemm_flops(x: TensorType, y: TensorType, bias: TensorType, *, activation: str, **attrs: Any) -> int:
     """Those of the product."""
     del bias, activation
-    assert mul.flops is not None
-    return mul.flops(x, y, **attrs)
+    return mul.flops()(x, y, **attrs)
 
 
 # --- conv2d -----------------------------------------------------------------------------------------------------------
@@ -180,11 +180,10 @@ def fused_gemm_flops(x: TensorType, y: TensorType, bias: TensorType, *, activati
 
 @op(
     "conv2d_fusion",
-    cut=True,
+    traits=[Divisible(), IMAGES],
     inputs="Input Filter Bias",
     outputs="Output",
     attrs={**CONV_ATTRS, **ACTIVATION},
-    layout=IMAGES,
     differentiable="",
     samples=[
         Sample({"Input": (2, 3, 6, 5), "Filter": (4, 3, 3, 3), "Bias": (4,)}, name="three by three"),
@@ -266,8 +265,7 @@ def conv2d_fusion_cpu(o: Lowering) -> None:
 def conv2d_fusion_flops(x: TensorType, w: TensorType, bias: TensorType, *, activation: str, **attrs: Any) -> int:
     """Those of the convolution."""
     del bias, activation
-    assert conv2d.flops is not None
-    return conv2d.flops(x, w, **attrs)
+    return conv2d.flops()(x, w, **attrs)
 
 
 # --- separate calls ---------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, find, op
 from pe_cli.ops.define.strided import copy_box
+from pe_cli.ops.define.traits import InPlace, Pointwise
 from pe_cli.ops.fused.fusion_kernel import COLUMN, FULL, MASK, ONE, ROW, Step, Text, fused_kernel
 from pe_cli.ops.math.broadcast import WIDE, aligned
 
@@ -87,7 +88,8 @@ def group_of(members: Sequence[Member], types: Sequence[TensorType], full: Tenso
         definition = find(name)
         given = definition.check_attrs(attrs)
         values = dict(_named(definition, inputs))
-        scalars = definition.scalars(given, inputs) if definition.scalars else []
+        form = definition.get(Pointwise)
+        scalars = form.scalars(given, inputs) if form else []
         # what no function takes changes what the op does: rows of a table, a gradient to add to
         if set(values) - {a for scalar in scalars for a in scalar.args}:
             return None
@@ -164,7 +166,7 @@ _SAMPLE_OPS = [
         "like": Attr(0, "number of a value read whose type all others have"),
     },
     differentiable="",
-    inplace={"Out": "X"},
+    traits=[InPlace({"Out": "X"})],
     samples=[
         Sample(
             {"X": (3, 4), "Rest": [(4,)]},

@@ -16,6 +16,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.nn.softmax import CHUNK
 
 #: The loss of a probability of 0, as fluid has it: finite, so that one sample does not make the mean infinite.
@@ -127,7 +128,7 @@ def label_rows(name: str, x: TensorType, label: TensorType, axis: int, soft: boo
 
 @op(
     "cross_entropy",
-    reports=True,
+    traits=[ReportsData()],
     inputs="X Label",
     outputs="Y",
     attrs={"soft_label": SOFT, "ignore_index": IGNORE},

@@ -9,6 +9,7 @@ from pe_cli.kernels.lang import Int, PtrF32, PtrI64, Status, helper, kernel
 from pe_cli.ops.define.lod import LodRequest, fixed, sequence_count
 from pe_cli.ops.define.lowering import STATUS, Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.sequence.crf import begin_of, length_of
 
 
@@ -68,7 +69,7 @@ _Y = {"Refs": fixed([[1], [3], [2]]), "RefsOffsets": fixed([0, 2, 3])}
 
 @op(
     "edit_distance",
-    reports=True,
+    traits=[ReportsData()],
     inputs="Hyps Refs HypsLength? RefsLength? HypsOffsets? RefsOffsets?",
     outputs="Out SequenceNum",
     differentiable="",

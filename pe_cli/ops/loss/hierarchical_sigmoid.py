@@ -9,6 +9,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
 from pe_cli.kernels.vecmath import absolute, exp, log1p
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import ReportsData
 
 #: Answers are cut to this range, as in the original: beyond it the cost is a straight line anyway.
 LIMIT = 40.0
@@ -99,7 +100,7 @@ def _paths(rng):
 
 @op(
     "hierarchical_sigmoid",
-    reports=True,
+    traits=[ReportsData()],
     inputs="X W Label PathTable? PathCode? Bias?",
     outputs="Out PreOut",
     attrs={"num_classes": Attr(2, "classes of the complete tree; without effect where the paths are given")},

@@ -13,6 +13,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import FedSizes, ReportsData
 
 # --- top_k ------------------------------------------------------------------------------------------------------------
 
@@ -56,7 +57,7 @@ def best_back(g: Ptr, indices: PtrI64, dx: Ptr, rows: Int, n: Int, k: Int):
     "top_k",
     inputs="X K?",
     differentiable="X",
-    late={"K": "k"},
+    traits=[FedSizes({"K": "k"})],
     outputs="Out Indices",
     attrs={"k": Attr(1, "how many")},
     samples=[
@@ -217,7 +218,7 @@ def mark(x: PtrI64, out: Ptr, count: Int, depth: Int, lenient: Int, per: Int, st
 
 @op(
     "one_hot",
-    reports=True,
+    traits=[ReportsData()],
     inputs="X",
     attrs={
         "depth": Attr(1, "number of classes"),

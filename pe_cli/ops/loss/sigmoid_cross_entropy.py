@@ -13,6 +13,7 @@ from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import InPlace
 
 #: The least logarithm of bce_loss, so that a wrong certainty costs 100 nats and not infinitely many.
 LEAST_LOG = -100.0
@@ -153,7 +154,7 @@ def sigmoid_cross_entropy_with_logits_cpu(o: Lowering) -> None:
     o.call(sigmoid_loss, x, o.input("Label"), out, product(x.shape), ignored, normalize)
 
 
-@sigmoid_cross_entropy_with_logits.grad(uses="X Label", inplace={"X@GRAD": "Out@GRAD"}).lower("cpu")
+@sigmoid_cross_entropy_with_logits.grad(uses="X Label", traits=[InPlace({"X@GRAD": "Out@GRAD"})]).lower("cpu")
 def sigmoid_cross_entropy_with_logits_grad_cpu(o: Lowering) -> None:
     """X' = Out' (sigmoid(X) - Label)."""
     x, dx = o.input("X"), o.output("X@GRAD")
@@ -199,7 +200,7 @@ def bce_loss_cpu(o: Lowering) -> None:
     o.call(bce, x, o.input("Label"), o.output("Out"), product(x.shape))
 
 
-@bce_loss.grad(uses="X Label", inplace={"X@GRAD": "Out@GRAD"}).lower("cpu")
+@bce_loss.grad(uses="X Label", traits=[InPlace({"X@GRAD": "Out@GRAD"})]).lower("cpu")
 def bce_loss_grad_cpu(o: Lowering) -> None:
     """X' = Out' (X - Label) / (X (1 - X))."""
     x = o.input("X")
@@ -247,7 +248,7 @@ def log_loss_cpu(o: Lowering) -> None:
     o.call(log_loss_forward, x, o.input("Labels"), o.output("Loss"), product(x.shape), o.attrs["epsilon"])
 
 
-@log_loss.grad(uses="Predicted Labels", inplace={"Predicted@GRAD": "Loss@GRAD"}).lower("cpu")
+@log_loss.grad(uses="Predicted Labels", traits=[InPlace({"Predicted@GRAD": "Loss@GRAD"})]).lower("cpu")
 def log_loss_grad_cpu(o: Lowering) -> None:
     """One loop."""
     x, dx = o.input("Predicted"), o.output("Predicted@GRAD")

@@ -12,6 +12,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import InPlace, ReportsData
 from pe_cli.ops.loss.cross_entropy import IGNORE, SOFT, label_rows, probabilities, some_ignored
 from pe_cli.ops.nn.softmax import larger, lower_softmax_back, row_exp, row_max
 
@@ -115,7 +116,7 @@ def add_to(x: Ptr, out: Ptr, n: Int):
 
 @op(
     "softmax_with_cross_entropy",
-    reports=True,
+    traits=[ReportsData(), InPlace({"Softmax": "Logits"})],
     inputs="Logits Label",
     outputs="Loss Softmax",
     attrs={
@@ -125,7 +126,6 @@ def add_to(x: Ptr, out: Ptr, n: Int):
         "axis": Attr(-1, "axis whose elements are the classes"),
     },
     differentiable="Logits",
-    inplace={"Softmax": "Logits"},
     samples=[
         Sample({"Logits": (4, 7), "Label": classes(0, 7, 4, 1)}, name="class numbers"),
         Sample({"Logits": (4, 3), "Label": some_ignored}, name="two of four rows are ignored"),
@@ -186,7 +186,7 @@ def _softmax_of(o: Lowering) -> Buffer:
     return o.scratch(product(x.shape), x.dtype)
 
 
-@softmax_with_cross_entropy.grad(uses="Label Softmax", inplace={"Logits@GRAD": "Softmax"}).lower("cpu")
+@softmax_with_cross_entropy.grad(uses="Label Softmax", traits=[InPlace({"Logits@GRAD": "Softmax"})]).lower("cpu")
 def softmax_with_cross_entropy_grad_cpu(o: Lowering) -> None:
     """Logits' = Loss' (Softmax - one at the label), plus the gradient through Softmax where something else reads it."""
     label, p, dx = o.input("Label"), o.input("Softmax"), o.output("Logits@GRAD")

@@ -11,6 +11,7 @@ from pe_cli.kernels.lang import Int, Kernel, Ptr, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import OPS, Sample, op
+from pe_cli.ops.define.traits import InPlace, Layout
 from pe_cli.ops.math.broadcast import broadcast, call_binary, truth_kernel
 from pe_cli.ops.math.elementwise import AXIS, check_dtypes
 
@@ -56,7 +57,7 @@ def _declare(
 
     infer.__doc__ = _DOC.format(title=title, sign=sign, nan=nan, dtypes=" or ".join(dtypes), name=name)
     infer.__module__ = __name__
-    made = op(name, inputs="X Y", attrs=AXIS, differentiable="", layout="same", samples=_samples(make))(infer)
+    made = op(name, inputs="X Y", attrs=AXIS, differentiable="", traits=[Layout()], samples=_samples(make))(infer)
 
     @made.lower("cpu")
     def lower(o: Lowering) -> None:
@@ -117,8 +118,7 @@ def invert(x: Ptr, out: Ptr, n: Int):
     "logical_not",
     inputs="X",
     differentiable="",
-    inplace={"Out": "X"},
-    layout="same",
+    traits=[InPlace({"Out": "X"}), Layout()],
     samples=[Sample({"X": lambda rng: _bits(rng, (3, 40))}), Sample({"X": lambda rng: _bits(rng, (0,))}, name="empty")],
 )
 def logical_not(x: TensorType) -> TensorType:

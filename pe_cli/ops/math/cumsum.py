@@ -10,6 +10,7 @@ from pe_cli.ops.define.axes import around, normal_axis
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import InPlace
 
 NUMBERS = ("float32", "float64", "int32", "int64")
 
@@ -48,7 +49,7 @@ def running_sums(x: Ptr, out: Ptr, outer: Int, n: Int, inner: Int, exclusive: In
         "exclusive": Attr(False, "leave the element itself out"),
         "reverse": Attr(False, "from the end"),
     },
-    inplace={"Out": "X"},
+    traits=[InPlace({"Out": "X"})],
     samples=[
         Sample({"X": (3, 5)}, name="rows"),
         Sample({"X": (2, 4, 3)}, {"axis": 1, "exclusive": True}, "a middle axis, without the element"),
@@ -89,7 +90,7 @@ def cumsum_cpu(o: Lowering) -> None:
     _run(o, o.input("X"), o.output("Out"), reverse=o.attrs["reverse"])
 
 
-@cumsum.grad(inplace={"X@GRAD": "Out@GRAD"}).lower("cpu")
+@cumsum.grad(traits=[InPlace({"X@GRAD": "Out@GRAD"})]).lower("cpu")
 def cumsum_grad_cpu(o: Lowering) -> None:
     """The sums of the gradients, the other way round."""
     _run(o, o.input("Out@GRAD"), o.output("X@GRAD"), reverse=not o.attrs["reverse"])

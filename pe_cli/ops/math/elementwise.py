@@ -17,7 +17,8 @@ from pe_cli.ops.define.addto import added, beside
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy, fill
-from pe_cli.ops.define.registry import Attr, OpDef, Sample, Scalar, op
+from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
+from pe_cli.ops.define.traits import InPlace, Layout, Pointwise, Scalar
 from pe_cli.ops.math.broadcast import aligned, back_kernel, binary_kernel, broadcast, call_binary, expanded
 from pe_cli.ops.math.reduction import sum_axes
 from pe_cli.ops.math.scale import scale
@@ -67,7 +68,7 @@ def samples(make: Callable[[Any, tuple[int, ...]], Any] | None = None) -> list[S
     return [Sample({"X": _of(x, make), "Y": _of(y, make)}, {} if a == -1 else {"axis": a}, name) for name, x, y, a in cases]
 
 
-def declare(name: str, title: str, formula: str, dtypes: Sequence[str], note: str = ".", **facts: Any) -> OpDef:
+def declare(name: str, title: str, formula: str, dtypes: Sequence[str], note: str = ".", in_place: bool = False, **facts: Any) -> OpDef:
     """Declare an op of two tensors of one dtype whose output has that dtype.
 
     Args:
@@ -76,6 +77,7 @@ def declare(name: str, title: str, formula: str, dtypes: Sequence[str], note: st
         formula: of Out.
         dtypes: element types that it takes.
         note: end of the source's line.
+        in_place: whether Out may take over the memory of X.
         facts: arguments of `op`.
     """
 
@@ -85,7 +87,7 @@ def declare(name: str, title: str, formula: str, dtypes: Sequence[str], note: st
 
     infer.__doc__ = _DOC.format(title=title, formula=formula, dtypes=" or ".join(dtypes), name=name, note=note)
     infer.__module__ = __name__
-    return op(name, inputs="X Y", attrs=AXIS, layout="same", **facts)(infer)
+    return op(name, inputs="X Y", attrs=AXIS, traits=[Layout(), *([InPlace({"Out": "X"})] if in_place else [])], **facts)(infer)
 
 
 def check_dtypes(name: str, x: TensorType, y: TensorType, dtypes: Sequence[str]) -> None:
@@ -113,7 +115,7 @@ def lower_binary(definition: OpDef, kernel: Kernel) -> None:
 
 def each_is(definition: OpDef, *scalars: Scalar) -> None:
     """Say what an element of each output is."""
-    definition.scalars = lambda attrs, inputs: list(scalars)
+    definition.give(Pointwise(lambda attrs, inputs: list(scalars)))
 
 
 def _gradients_are(definition: OpDef, x: Scalar, y: Scalar) -> None:
@@ -181,7 +183,7 @@ def sub(x, y):
 
 
 def _lower_sum_grad(definition: OpDef, sign: float) -> None:
-    @definition.grad(inplace=_X_TAKES_OVER, adds="X@GRAD").lower("cpu")
+    @definition.grad(traits=[InPlace(_X_TAKES_OVER)], adds="X@GRAD").lower("cpu")
     def lower(o: Lowering) -> None:
         g = o.input("Out@GRAD")
         if o.has("Y@GRAD"):
@@ -196,8 +198,8 @@ def _lower_sum_grad(definition: OpDef, sign: float) -> None:
             beside(o, "X@GRAD", lambda to: sum_into(o, to, g, g.shape))
 
 
-_add = declare("elementwise_add", "Add two tensors.", "X + Y", NUMBERS, samples=samples(), inplace={"Out": "X"})
-_sub = declare("elementwise_sub", "Subtract a tensor.", "X - Y", NUMBERS, samples=samples(), inplace={"Out": "X"})
+_add = declare("elementwise_add", "Add two tensors.", "X + Y", NUMBERS, samples=samples(), in_place=True)
+_sub = declare("elementwise_sub", "Subtract a tensor.", "X - Y", NUMBERS, samples=samples(), in_place=True)
 ADD, SUB = binary_kernel(add), binary_kernel(sub)
 lower_binary(_add, ADD)
 lower_binary(_sub, SUB)
@@ -227,15 +229,15 @@ def div_back_y(g, y, out):
     return -g * out / y
 
 
-_mul = declare("elementwise_mul", "Multiply two tensors.", "X Y", NUMBERS, samples=samples(), inplace={"Out": "X"})
-_div = declare("elementwise_div", "Divide by a tensor.", "X / Y", FLOATS, samples=samples(_nonzero), inplace={"Out": "X"})
+_mul = declare("elementwise_mul", "Multiply two tensors.", "X Y", NUMBERS, samples=samples(), in_place=True)
+_div = declare("elementwise_div", "Divide by a tensor.", "X / Y", FLOATS, samples=samples(_nonzero), in_place=True)
 MUL, DIV = binary_kernel(mul), binary_kernel(div)
 DIV_BACK_Y = back_kernel(div_back_y)
 lower_binary(_mul, MUL)
 lower_binary(_div, DIV)
 
 
-@_mul.grad(uses="X Y", inplace=_X_TAKES_OVER).lower("cpu")
+@_mul.grad(uses="X Y", traits=[InPlace(_X_TAKES_OVER)]).lower("cpu")
 def mul_grad_cpu(o: Lowering) -> None:
     """Each operand's gradient is Out's times the other operand."""
     g = o.input("Out@GRAD")
@@ -245,7 +247,7 @@ def mul_grad_cpu(o: Lowering) -> None:
             into(o, slot, g.shape, lambda to, factor=factor: call_binary(o, MUL, g, factor, to, o.attrs["axis"], g.shape))  # type: ignore[misc]
 
 
-@_div.grad(uses="Y Out", inplace=_X_TAKES_OVER).lower("cpu")
+@_div.grad(uses="Y Out", traits=[InPlace(_X_TAKES_OVER)]).lower("cpu")
 def div_grad_cpu(o: Lowering) -> None:
     """dX = dOut / Y, dY = -dOut Out / Y."""
     g, y = o.input("Out@GRAD"), o.input("Y")
@@ -301,7 +303,7 @@ def power_back_y(g, x, y):
 
 
 def _lower_grad(definition: OpDef, back_x: Kernel, back_y: Kernel) -> None:
-    @definition.grad(uses="X Y", inplace=_X_TAKES_OVER).lower("cpu")
+    @definition.grad(uses="X Y", traits=[InPlace(_X_TAKES_OVER)]).lower("cpu")
     def lower(o: Lowering) -> None:
         g = o.input("Out@GRAD")
         x, y = (expanded(o, o.input(slot), g.shape, o.attrs["axis"]) for slot in ("X", "Y"))
@@ -326,13 +328,13 @@ def _positive(rng: Any, shape: tuple[int, ...]) -> Any:
 _TIES = "; where X = Y the gradient goes to Y."
 _max = declare(
     "elementwise_max", "Take the larger element.", "max(X, Y), NaN where one is NaN", NUMBERS, _TIES,
-    samples=samples(), kinks=_apart, inplace={"Out": "X"},
+    samples=samples(), kinks=_apart, in_place=True,
 )  # fmt: skip
 _min = declare(
     "elementwise_min", "Take the smaller element.", "min(X, Y), NaN where one is NaN", NUMBERS, _TIES,
-    samples=samples(), kinks=_apart, inplace={"Out": "X"},
+    samples=samples(), kinks=_apart, in_place=True,
 )  # fmt: skip
-_pow = declare("elementwise_pow", "Raise to a power.", "X^Y", FLOATS, samples=samples(_positive), inplace={"Out": "X"})
+_pow = declare("elementwise_pow", "Raise to a power.", "X^Y", FLOATS, samples=samples(_positive), in_place=True)
 lower_binary(_max, binary_kernel(larger))
 lower_binary(_min, binary_kernel(smaller))
 lower_binary(_pow, binary_kernel(power))
@@ -355,11 +357,11 @@ def quotient(x, y):
 _FLOOR = "; there fluid cuts towards 0, here X = Y floordiv(X, Y) + mod(X, Y) and mod has Y's sign."
 _mod = declare(
     "elementwise_mod", "Remainder of a division.", "X - Y floor(X / Y)", NUMBERS, _FLOOR,
-    samples=samples(_nonzero), differentiable="", inplace={"Out": "X"},
+    samples=samples(_nonzero), differentiable="", in_place=True,
 )  # fmt: skip
 _floordiv = declare(
     "elementwise_floordiv", "Divide and round down.", "floor(X / Y)", NUMBERS, _FLOOR,
-    samples=samples(_nonzero), differentiable="", inplace={"Out": "X"},
+    samples=samples(_nonzero), differentiable="", in_place=True,
 )  # fmt: skip
 lower_binary(_mod, binary_kernel(remainder))
 lower_binary(_floordiv, binary_kernel(quotient))

@@ -10,6 +10,7 @@ from pe_cli.core.types import TensorType, product
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import Divisible
 from pe_cli.ops.math.matrix_product import Matrices, broadcast, multiply, multiply_back
 
 # --- mul ------------------------------------------------------------------------------------------------------------
@@ -17,7 +18,7 @@ from pe_cli.ops.math.matrix_product import Matrices, broadcast, multiply, multip
 
 @op(
     "mul",
-    cut=True,
+    traits=[Divisible()],
     inputs="X Y",
     attrs={
         "x_num_col_dims": Attr(1, "leading axes of X that become rows, at least 1"),
@@ -96,7 +97,7 @@ def mul_flops(x: TensorType, y: TensorType, *, x_num_col_dims: int, y_num_col_di
 
 @op(
     "matmul",
-    cut=True,
+    traits=[Divisible()],
     inputs="X Y",
     attrs={
         "transpose_X": Attr(False, "transpose the last two axes of X"),

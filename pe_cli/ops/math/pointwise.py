@@ -25,9 +25,11 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Helper, Kernel, address, helper, make_kernel
+from pe_cli.ops.define import traits
 from pe_cli.ops.define.addto import in_pieces
 from pe_cli.ops.define.lowering import Lowering, Offset
-from pe_cli.ops.define.registry import Attr, OpDef, Sample, Scalar, op
+from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
+from pe_cli.ops.define.traits import InPlace, Layout, Scalar
 from pe_cli.ops.math.pointwise_sum import SumKernels
 
 #: Every pointwise op by name, for passes that fuse them.
@@ -118,16 +120,16 @@ class Pointwise:
         self.with_sum: SumKernels | None = None
         definition.lower("cpu")(self._forward)
         definition.lower("cuda")(self._forward)
-        definition.scalars = self._forward_scalars
+        definition.give(traits.Pointwise(self._forward_scalars))
 
     def back(self, fn: Any) -> Any:
         """Declare the gradient by decorating `(g, value, *attributes) -> gradient of X`."""
         self.f_back, self.back_kernel = backward_kernel(fn)
         self.with_sum = SumKernels(f"{fn.__module__}:{self.op.name}", self.f, self.f_back)
-        gradient = self.op.grad(uses=self.uses, inplace={"X@GRAD": "Out@GRAD"}, adds="X@GRAD")
+        gradient = self.op.grad(uses=self.uses, traits=[InPlace({"X@GRAD": "Out@GRAD"})], adds="X@GRAD")
         gradient.lower("cpu")(self._backward)
         gradient.lower("cuda")(self._backward)
-        gradient.scalars = self._backward_scalars
+        gradient.give(traits.Pointwise(self._backward_scalars))
         return fn
 
     def chosen(self, attrs: Attrs) -> tuple[Kernel, Kernel | None, Sequence[float]]:
@@ -240,10 +242,9 @@ def pointwise(
             name,
             inputs="X",
             attrs=declared,
-            inplace={"Out": "X"},
+            traits=[InPlace({"Out": "X"}), Layout()],
             samples=shapes() if samples is None else samples,
             kinks=kinks,
-            layout="same",
         )(infer)
         numbers = values or (lambda given: [float(given[key]) for key in declared])
         made = Pointwise(definition, fn, uses, numbers, instead)

@@ -16,6 +16,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.registry import OPS, Attr, OpDef, Sample, op
+from pe_cli.ops.define.traits import Divisible
 from pe_cli.ops.math.reduction import ADD, LARGEST, SMALLEST, TIMES, Reduction, reduce_with, spread, sum_axes
 from pe_cli.ops.math.scale import scale
 
@@ -123,7 +124,7 @@ def _declare(
         title=title, formula=formula, empty=empty, dtypes=" or ".join(dtypes), raises=raises, kind=kind, note=note
     )
     infer.__module__ = __name__
-    return op(name, inputs="X", attrs=_ATTRS, cut=kind in ("sum", "mean"), **facts)(infer)
+    return op(name, inputs="X", attrs=_ATTRS, traits=[Divisible()] if kind in ("sum", "mean") else [], **facts)(infer)
 
 
 def _gone(o: Lowering, shape: Sequence[int]) -> list[bool]:

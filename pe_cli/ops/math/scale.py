@@ -9,6 +9,7 @@ from pe_cli.kernels.lang import Int, Ptr, Real, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, op
+from pe_cli.ops.define.traits import InPlace
 from pe_cli.ops.math.pointwise import Attrs, away_from, pointwise, shapes
 
 
@@ -112,7 +113,7 @@ def add_number(x: Ptr, out: Ptr, n: Int, step: Real):
     "increment",
     inputs="X",
     attrs={"step": Attr(1.0, "added, no unit")},
-    inplace={"Out": "X"},
+    traits=[InPlace({"Out": "X"})],
     samples=[Sample({"X": (1,)})],
 )
 def increment(x: TensorType, *, step: float) -> TensorType:

@@ -11,7 +11,8 @@ from pe_cli.kernels.cuda import cuda_kernel
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, kernel, pointer
 from pe_cli.ops.define.lowering import Lowering, Table
 from pe_cli.ops.define.moves import copy
-from pe_cli.ops.define.registry import GradRequest, OpDesc, Sample, Scalar, op
+from pe_cli.ops.define.registry import GradRequest, OpDesc, Sample, op
+from pe_cli.ops.define.traits import InPlace, Layout, Pointwise, Scalar
 from pe_cli.ops.math.elementwise import ADD
 
 #: Elements added at a time: 8 KiB of float32 stays in the first cache while the other inputs pass.
@@ -40,8 +41,7 @@ def sum_tables(out: Ptr, sources: PtrI64, count: Int, n: Int):
 @op(
     "sum",
     inputs="X*",
-    layout="same",
-    inplace={"Out": "X"},
+    traits=[Layout(), InPlace({"Out": "X"})],
     samples=[
         Sample({"X": [(3, 4), (3, 4)]}, name="two"),
         Sample({"X": [(5,)]}, name="one is copied"),
@@ -90,7 +90,7 @@ def _scalars(attrs: Mapping[str, Any], inputs: Mapping[str, Sequence[Any]]) -> l
     return [Scalar(names[k], ADD, (names[k - 1], f"X {k}")) for k in range(1, count)]
 
 
-sum_op.scalars = _scalars
+sum_op.give(Pointwise(_scalars))
 
 
 @sum_op.make_grad

@@ -9,6 +9,7 @@ from pe_cli.kernels.lang import Int, Ptr, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import FedSizes
 
 
 @helper
@@ -57,7 +58,7 @@ def map_places_back(g: Ptr, dtheta: Ptr, images: Int, height: Int, width: Int):
     outputs="Output",
     attrs={"output_shape": Attr([1, 1, 1, 1], "[batch, channels, height, width] of the image; the batch is Theta's")},
     differentiable="Theta",
-    late={"OutputShape": "output_shape"},
+    traits=[FedSizes({"OutputShape": "output_shape"})],
     samples=[
         Sample({"Theta": (2, 2, 3)}, {"output_shape": [2, 3, 4, 5]}, "an image"),
         Sample({"Theta": (1, 2, 3)}, {"output_shape": [1, 1, 1, 1]}, "one pixel"),

@@ -10,6 +10,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.gemm import gemm_scratch
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import Divisible
 from pe_cli.ops.nn.attention_kernels import attend, attend_back
 
 #: Elements of a tile of scores: half of a common L1 with 64 keys, a part of L2 with thousands.
@@ -25,7 +26,7 @@ _HEADS = {"num_heads": 2}
 
 @op(
     "attention",
-    cut=True,
+    traits=[Divisible()],
     inputs="Q K? V? Mask?",
     outputs="Out Level",
     attrs={

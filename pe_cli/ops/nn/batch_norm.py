@@ -26,6 +26,7 @@ from pe_cli.ops.define.areas import column_pairs, thread_parts, worth
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import Divisible, InPlace, Layout
 
 #: Columns that short rows are joined to.
 WIDEST = 256
@@ -51,12 +52,11 @@ ATTRS = {
 
 @op(
     "batch_norm",
-    cut=True,
+    traits=[Divisible(), Layout("data_layout", ("X", "Y"))],
     inputs="X Scale Bias Mean Variance Moments?",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,
     differentiable="X Scale Bias",
-    layout={"attr": "data_layout", "slots": ("X", "Y")},
     samples=[
         _sample("channels first", 2, 3, 4, 5),
         _sample("channels last", 2, 4, 5, 3, data_layout="NHWC"),
@@ -206,7 +206,7 @@ def batch_norm_cpu(o: Lowering) -> None:
         o.call(normalise_first, x, saved, inverse, scale, bias, y, n, channels, size)
 
 
-@batch_norm.grad(uses="X Scale SavedMean SavedVariance", inplace={"X@GRAD": "Y@GRAD"}).lower("cpu")
+@batch_norm.grad(uses="X Scale SavedMean SavedVariance", traits=[InPlace({"X@GRAD": "Y@GRAD"})]).lower("cpu")
 def batch_norm_grad_cpu(o: Lowering) -> None:
     """Sums for Bias and Scale; X' loses its mean and its slope on X, where the statistics are the batch's."""
     x, scale, g = o.input("X"), o.input("Scale"), o.input("Y@GRAD")

@@ -14,6 +14,7 @@ from pe_cli.ops.define.addto import beside, preload
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import Divisible, Layout
 from pe_cli.ops.nn.conv_images import Images
 from pe_cli.ops.nn.conv_kernels import (
     backward_data,
@@ -31,7 +32,7 @@ from pe_cli.ops.nn.conv_kernels import (
     place,
 )
 
-IMAGES = {"attr": "data_format", "slots": ("Input", "Output")}
+IMAGES = Layout("data_format", ("Input", "Output"))
 ATTRS = {
     "strides": Attr([1, 1], "steps of the window down and right, pixels"),
     "paddings": Attr([0, 0], "zeros above and below, left and right, pixels"),
@@ -81,7 +82,7 @@ def conv_size(size: int, taps: int, stride: int, padding: int, dilation: int) ->
     return -1 if size < 0 else (size + 2 * padding - ((taps - 1) * dilation + 1)) // stride + 1
 
 
-@op("conv2d", cut=True, inputs="Input Filter", outputs="Output", attrs=ATTRS, samples=SAMPLES, layout=IMAGES)
+@op("conv2d", traits=[Divisible(), IMAGES], inputs="Input Filter", outputs="Output", attrs=ATTRS, samples=SAMPLES)
 def conv2d(
     x: TensorType,
     w: TensorType,
@@ -130,11 +131,10 @@ def conv2d(
 
 @op(
     "depthwise_conv2d",
-    cut=True,
+    traits=[Divisible(), IMAGES],
     inputs="Input Filter",
     outputs="Output",
     attrs=ATTRS,
-    layout=IMAGES,
     samples=[SAMPLES[4]],
 )
 def depthwise_conv2d(x: TensorType, w: TensorType, **attrs: object) -> TensorType:
@@ -239,8 +239,7 @@ def _image_order(attrs: Mapping[str, Any]) -> str:
     return "" if attrs["data_format"] == "NHWC" else "its images are in NCHW"
 
 
-conv2d_grad = conv2d.grad(uses="Input Filter", adds="Input@GRAD")
-conv2d_grad.overwrites = _image_order
+conv2d_grad = conv2d.grad(uses="Input Filter", adds="Input@GRAD", overwrites=_image_order)
 conv2d_grad.lower("cpu")(conv2d_grad_cpu)
 depthwise_conv2d.grad(uses="Input Filter").lower("cpu")(conv2d_grad_cpu)
 

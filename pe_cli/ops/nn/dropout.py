@@ -13,7 +13,8 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, PtrU8, Real, T, helper
 from pe_cli.kernels.random import WORD_BLOCKS, fill_words, philox_7
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STEP, Lowering
-from pe_cli.ops.define.registry import Attr, Sample, Scalar, op
+from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import InPlace, Pointwise, Random, Scalar
 
 DOWNGRADE, UPSCALE = "downgrade_in_infer", "upscale_in_train"
 
@@ -75,8 +76,7 @@ def drop_back(g: Ptr, mask: PtrU8, dx: Ptr, n: Int, scale: Real):
         "seed": Attr(0, "of this op alone, dropping the same values at every step; 0 takes the program's"),
         "dropout_implementation": Attr(DOWNGRADE, "which of the two phases is rescaled", (DOWNGRADE, UPSCALE)),
     },
-    inplace={"Out": "X"},
-    random=True,
+    traits=[InPlace({"Out": "X"}), Random()],
     samples=[
         Sample({"X": (4, 7)}, name="a half"),
         Sample({"X": (3, 5)}, {"dropout_prob": 0.3, "dropout_implementation": UPSCALE}, "three tenths, rescaled"),
@@ -142,8 +142,8 @@ def dropout_cpu(o: Lowering) -> None:
     o.call(drop, x, out, mask, words, n, first, own or o.seed, STEP, int(own != 0), limit, _scale(o.attrs))
 
 
-gradient = dropout.grad(uses="Mask", inplace={"X@GRAD": "Out@GRAD"})
-gradient.scalars = lambda attrs, _: [Scalar("X@GRAD", drop_back, ("Out@GRAD", "Mask"), (_scale(attrs),))]
+gradient = dropout.grad(uses="Mask", traits=[InPlace({"X@GRAD": "Out@GRAD"})])
+gradient.give(Pointwise(lambda attrs, _: [Scalar("X@GRAD", drop_back, ("Out@GRAD", "Mask"), (_scale(attrs),))]))
 
 
 @gradient.lower("cpu")

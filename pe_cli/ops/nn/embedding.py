@@ -14,6 +14,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
+from pe_cli.ops.define.traits import Divisible, ReportsData, Table
 
 
 @kernel
@@ -85,12 +86,10 @@ def _checked(name: str, w: TensorType, ids: TensorType, padding: int, distribute
 
 @op(
     "lookup_table",
-    cut=True,
-    reports=True,
+    traits=[Divisible(), ReportsData(), Table("W", "Ids", "Out")],
     inputs="W Ids",
     attrs=_ATTRS,
     differentiable="W",
-    sparse="W Ids Out",
     samples=[
         Sample({"W": (5, 4), "Ids": classes(0, 5, 6, 1)}, name="six rows"),
         Sample({"W": (4, 3), "Ids": _repeated(2, 4, 1)}, name="repeated ids"),
@@ -130,12 +129,10 @@ def lookup_table(
 
 @op(
     "lookup_table_v2",
-    cut=True,
-    reports=True,
+    traits=[Divisible(), ReportsData(), Table("W", "Ids", "Out")],
     inputs="W Ids",
     attrs=_ATTRS,
     differentiable="W",
-    sparse="W Ids Out",
     samples=[
         Sample({"W": (5, 4), "Ids": classes(0, 5, 2, 3)}, name="a matrix of ids"),
         Sample({"W": (4, 3), "Ids": _repeated(4)}, {"padding_idx": 1}, "repeated ids and padding"),

@@ -14,6 +14,7 @@ from pe_cli.kernels.lstm_weights import narrow_gradients, pack_weights, wide_of,
 from pe_cli.ops.define.labels import classes, report
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import Divisible, ReportsData
 
 #: Samples of a group at least: fewer make matrix products slow. Groups are cut by the shapes alone, so that no number of
 #: threads changes a bit.
@@ -38,8 +39,7 @@ _BIASES = {"BiasIh": (16,), "BiasHh": (16,)}
 
 @op(
     "padded_lstm",
-    cut=True,
-    reports=True,
+    traits=[Divisible(), ReportsData()],
     inputs="Input WeightIh WeightHh BiasIh? BiasHh? InitH? InitC? Lengths?",
     outputs="Out LastH LastC Gates Cells States",
     attrs={

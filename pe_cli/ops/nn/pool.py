@@ -7,6 +7,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import LANES, SIZE, Int, Ptr, PtrI64, T, address, apart, helper, kernel, pointer
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import Layout
 
 
 @helper
@@ -259,7 +260,7 @@ def _size(size: int, taps: int, stride: int, padding: int, ceil_mode: bool) -> i
         Sample({"X": (0, 3, 4, 4)}, {"strides": [2, 2]}, "empty batch"),
     ],
     kinks=_apart,
-    layout={"attr": "data_format", "slots": ("X", "Out")},
+    traits=[Layout("data_format", ("X", "Out"))],
 )
 def pool2d(
     x: TensorType,

@@ -15,6 +15,7 @@ from pe_cli.ops.define.axes import around, axis_with_elements
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import InPlace
 
 #: Terms of one float32 partial sum.
 CHUNK = 1024
@@ -191,7 +192,7 @@ _SAMPLES = [
 ]
 
 
-@op("softmax", inputs="X", attrs=_AXIS, inplace={"Out": "X"}, samples=_SAMPLES)
+@op("softmax", inputs="X", attrs=_AXIS, traits=[InPlace({"Out": "X"})], samples=_SAMPLES)
 def softmax(x: TensorType, *, axis: int) -> TensorType:
     """Turn logits along an axis into probabilities.
 
@@ -268,13 +269,13 @@ def log_softmax_cpu(o: Lowering) -> None:
     _forward(o, True)
 
 
-@softmax.grad(uses="Out", inplace={"X@GRAD": "Out@GRAD"}).lower("cpu")
+@softmax.grad(uses="Out", traits=[InPlace({"X@GRAD": "Out@GRAD"})]).lower("cpu")
 def softmax_grad_cpu(o: Lowering) -> None:
     """X' = Out * (Out' - sum(Out' * Out))."""
     lower_softmax_back(o, o.input("Out"), o.input("Out@GRAD"), o.output("X@GRAD"))
 
 
-@log_softmax.grad(uses="Out", inplace={"X@GRAD": "Out@GRAD"}).lower("cpu")
+@log_softmax.grad(uses="Out", traits=[InPlace({"X@GRAD": "Out@GRAD"})]).lower("cpu")
 def log_softmax_grad_cpu(o: Lowering) -> None:
     """X' = Out' - exp(Out) * sum(Out')."""
     out, g, dx = o.input("Out"), o.input("Out@GRAD"), o.output("X@GRAD")

@@ -13,6 +13,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, Real, T, kernel, point
 from pe_cli.kernels.moments import join
 from pe_cli.ops.define.lowering import Buffer, Lowering, Table
 from pe_cli.ops.define.registry import Sample, op
+from pe_cli.ops.define.traits import ReadsAllDevices
 from pe_cli.ops.nn.batch_norm import batch_norm
 
 ATTRS = batch_norm.attrs
@@ -189,7 +190,7 @@ def sums_cpu(o: Lowering) -> None:
     inputs="X Scale Bias Mean Variance Sums*",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,
-    reads_all_devices="Sums",
+    traits=[ReadsAllDevices("Sums")],
     differentiable="",
     samples=[
         Sample(
@@ -307,7 +308,7 @@ def gradient_sums_cpu(o: Lowering) -> None:
     inputs="X Scale SavedMean SavedVariance Y@GRAD Sums*",
     outputs="X@GRAD",
     attrs=ATTRS,
-    reads_all_devices="Sums",
+    traits=[ReadsAllDevices("Sums")],
     differentiable="",
     samples=[
         Sample(

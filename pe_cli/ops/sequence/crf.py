@@ -12,6 +12,7 @@ from pe_cli.ops.define.lod import LodRequest, fixed, sequence_count
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.registry import Sample, op
+from pe_cli.ops.define.traits import ReportsData
 
 
 @helper
@@ -200,7 +201,7 @@ def _check(name: str, x: TensorType, w: TensorType, label: TensorType | None, le
 
 @op(
     "linear_chain_crf",
-    reports=True,
+    traits=[ReportsData()],
     inputs="Emission Transition Label Length? Offsets?",
     outputs="LogLikelihood Alpha",
     differentiable="Emission Transition",
@@ -285,7 +286,7 @@ def linear_chain_crf_grad_cpu(o: Lowering) -> None:
 
 @op(
     "crf_decoding",
-    reports=True,
+    traits=[ReportsData()],
     inputs="Emission Transition Label? Length? Offsets?",
     outputs="ViterbiPath",
     differentiable="",

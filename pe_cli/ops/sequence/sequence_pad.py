@@ -12,6 +12,7 @@ from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offset
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import MOVED_AS
+from pe_cli.ops.define.traits import ReportsData
 
 
 def longest(lengths: Indices) -> Indices:
@@ -80,7 +81,7 @@ _X = {"X": (4, 2), "PadValue": (1,), "Offsets": fixed([0, 3, 3, 4])}
 
 @op(
     "sequence_pad",
-    reports=True,
+    traits=[ReportsData()],
     inputs="X PadValue Offsets? Longest?",
     outputs="Out Length",
     differentiable="X",
@@ -161,7 +162,7 @@ def sequence_pad_grad_cpu(o: Lowering) -> None:
 
 @op(
     "sequence_unpad",
-    reports=True,
+    traits=[ReportsData()],
     inputs="X Length? Offsets? Rows?",
     differentiable="X",
     samples=[

@@ -25,6 +25,7 @@ from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
 from pe_cli.ops.define.strided import MOVED_AS
+from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.tensor.gather import add_rows, take_rows
 
 
@@ -82,7 +83,7 @@ def _repeat_offsets(ref: Indices, offsets: Indices) -> Indices:
 
 @op(
     "sequence_expand",
-    reports=True,
+    traits=[ReportsData()],
     inputs="X Y? Index? Offsets?",
     differentiable="X",
     attrs={"ref_level": Attr(-1, "level of Y's sequences, 0 the outermost, -1 the innermost")},
@@ -143,7 +144,7 @@ def sequence_expand_lod(s: LodRequest) -> None:
 
 @op(
     "sequence_expand_as",
-    reports=True,
+    traits=[ReportsData()],
     inputs="X Y? Index? Offsets?",
     differentiable="X",
     samples=[
@@ -196,7 +197,7 @@ def _reversed_rows(offsets: Indices) -> Indices:
 
 @op(
     "sequence_reverse",
-    reports=True,
+    traits=[ReportsData()],
     inputs="X Index?",
     outputs="Y",
     differentiable="X",
@@ -276,7 +277,7 @@ def _slice_offsets(offsets: Indices, begins: Indices, lengths: Indices) -> Indic
 
 @op(
     "sequence_slice",
-    reports=True,
+    traits=[ReportsData()],
     inputs="X Offset? Length? Index?",
     differentiable="X",
     samples=[

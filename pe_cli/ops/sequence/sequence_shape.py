@@ -14,6 +14,7 @@ from pe_cli.ops.define.lod import Indices, LodRequest, constant, fixed, lengths_
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, op
+from pe_cli.ops.define.traits import ReportsData, View
 
 # --- sequence_reshape -------------------------------------------------------------------------------------------------
 
@@ -31,7 +32,7 @@ def _rescaled(offsets: Indices, *, width: int, new_dim: int) -> Indices:
 @op(
     "sequence_reshape",
     inputs="X",
-    alias={"Out": "X"},
+    traits=[View({"Out": "X"})],
     attrs={"new_dim": Attr(1, "numbers of a row of Out")},
     samples=[
         Sample({"X": (4, 6)}, {"new_dim": 4}, "shorter rows"),
@@ -89,7 +90,7 @@ def sequence_reshape_grad(request: GradRequest) -> list[OpDesc]:
     "reshape_like",
     inputs="X Y",
     differentiable="",
-    alias={"Out": "X"},
+    traits=[View({"Out": "X"})],
     samples=[Sample({"X": (4, 6), "Y": (8, 3)}, name="a matrix")],
 )
 def reshape_like(x: TensorType, y: TensorType) -> TensorType:
@@ -129,7 +130,7 @@ def _as_offsets(offsets: Indices) -> Indices:
 @op(
     "lod_reset",
     inputs="X Y?",
-    alias={"Out": "X"},
+    traits=[View({"Out": "X"})],
     differentiable="X",
     attrs={
         "target_lod": Attr([], "offsets of the new level, where there is no Y"),
@@ -280,7 +281,7 @@ def take_at(g: Ptr, ids: PtrU, offsets: PtrI64, out: Ptr, count: Int, n: Int):
 
 @op(
     "sequence_scatter",
-    reports=True,
+    traits=[ReportsData()],
     inputs="X Ids Updates Offsets?",
     differentiable="X Updates",
     samples=[

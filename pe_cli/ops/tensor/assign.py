@@ -13,13 +13,13 @@ from pe_cli.ops.define.lod import MAX_KNOWN, LodRequest, constant
 from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, op
+from pe_cli.ops.define.traits import Layout, View
 
 
 @op(
     "assign",
     inputs="X",
-    layout="same",
-    alias={"Out": "X"},
+    traits=[Layout(), View({"Out": "X"})],
     samples=[Sample({"X": (3, 4)}), Sample({"X": (0,)}, name="empty")],
 )
 def assign(x: TensorType) -> TensorType:

@@ -13,6 +13,7 @@ from pe_cli.ops.define.lod import LodRequest
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import Layout
 
 
 @kernel
@@ -51,7 +52,7 @@ _OTHERS = [Sample({"X": _mixed}, {"out_dtype": kind}, f"to {kind}", grad=False) 
         "in_dtype": Attr("", "element type of X; empty for whatever it is"),
         "out_dtype": Attr("float32", "element type of Out"),
     },
-    layout="same",
+    traits=[Layout()],
     samples=[
         Sample({"X": (3, 4)}, {"out_dtype": "float64"}, "to float64"),
         *_OTHERS,

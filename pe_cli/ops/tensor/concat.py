@@ -11,6 +11,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import copy_box, row_major
+from pe_cli.ops.define.traits import Divisible
 
 _AXIS = Attr(0, "from the front, or negative from the end")
 
@@ -61,7 +62,7 @@ def _parts(
 
 @op(
     "concat",
-    cut=True,
+    traits=[Divisible()],
     inputs="X*",
     attrs={"axis": _AXIS},
     samples=[

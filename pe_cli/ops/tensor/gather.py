@@ -13,6 +13,7 @@ from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import MOVED_AS
+from pe_cli.ops.define.traits import ReportsData
 
 
 @kernel
@@ -58,7 +59,7 @@ def _zero(rng):
 
 @op(
     "gather",
-    reports=True,
+    traits=[ReportsData()],
     inputs="X Index",
     differentiable="X",
     attrs={"overwrite": Attr(False, "of fluid's gradient; here rows taken twice always get the sum")},

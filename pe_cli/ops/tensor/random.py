@@ -10,6 +10,7 @@ from pe_cli.kernels.random import normal, truncated_normal, uniform
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STEP, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import FedSizes, Random
 
 
 @kernel
@@ -64,7 +65,7 @@ def _samples(**attrs: float) -> list[Sample]:
         "seed": _SEED,
     },
     samples=_samples(min=2.0, max=3.0),
-    random=True,
+    traits=[Random()],
 )
 def uniform_random(*, shape: list[int], dtype: str, min: float, max: float, seed: int) -> TensorType:
     """Draw numbers that are equally likely everywhere in [min, max).
@@ -113,8 +114,7 @@ _GAUSSIAN = {
     attrs=_GAUSSIAN,
     samples=_samples(mean=1.0, std=0.5),
     differentiable="",
-    random=True,
-    late={"ShapeTensor": "shape"},
+    traits=[Random(), FedSizes({"ShapeTensor": "shape"})],
 )
 def gaussian_random(
     sizes: TensorType | None, *, shape: list[int], dtype: str, mean: float, std: float, seed: int
@@ -146,7 +146,7 @@ def gaussian_random(
     return _gaussian("gaussian_random", shape, dtype, std)
 
 
-@op("truncated_gaussian_random", attrs=_GAUSSIAN, samples=_samples(mean=1.0, std=0.5), random=True)
+@op("truncated_gaussian_random", attrs=_GAUSSIAN, samples=_samples(mean=1.0, std=0.5), traits=[Random()])
 def truncated_gaussian_random(*, shape: list[int], dtype: str, mean: float, std: float, seed: int) -> TensorType:
     """Draw normally distributed numbers given that they lie within two standard deviations of the mean.
 

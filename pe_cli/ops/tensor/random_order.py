@@ -8,6 +8,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel
 from pe_cli.kernels.random import philox
 from pe_cli.ops.define.lowering import STEP, Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import Random
 
 _SEED = Attr(0, "own seed, the same choice at every step; 0 takes the program's, with a new one at every step")
 
@@ -63,7 +64,7 @@ def crop_rows(
     "randperm",
     attrs={"n": Attr(1, "how many integers"), "dtype": Attr("int64", "element type", ("int64", "int32")), "seed": _SEED},
     samples=[Sample({}, {"n": 7}, "seven"), Sample({}, {"n": 1}, "one")],
-    random=True,
+    traits=[Random()],
 )
 def randperm(*, n: int, dtype: str, seed: int) -> TensorType:
     """Put the integers from 0 to n - 1 in a random order, every one of which is equally likely.
@@ -105,7 +106,7 @@ def randperm_cpu(o: Lowering) -> None:
         Sample({"X": (3, 2, 5, 6)}, {"shape": [2, 3, 4], "is_test": True}, "the middle of images"),
         Sample({"X": (0, 4, 4)}, {"shape": [2, 2]}, "an empty batch"),
     ],
-    random=True,
+    traits=[Random()],
 )
 def random_crop(x: TensorType, *, shape: list[int], is_test: bool, seed: int) -> TensorType:
     """Cut a box out of every sample: in training each at a random place, in evaluation the middle.

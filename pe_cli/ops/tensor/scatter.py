@@ -10,6 +10,7 @@ from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering, Numbers
 from pe_cli.ops.define.moves import copy, fill
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import MOVED_AS
+from pe_cli.ops.define.traits import ReportsData
 
 INTEGERS = ("int32", "int64")
 
@@ -116,7 +117,7 @@ def _check(name: str, x: TensorType, index: TensorType) -> int:
 
 @op(
     "gather_nd",
-    reports=True,
+    traits=[ReportsData()],
     inputs="X Index",
     differentiable="X",
     samples=[
@@ -176,7 +177,7 @@ def gather_nd_grad_cpu(o: Lowering) -> None:
 
 @op(
     "scatter_nd_add",
-    reports=True,
+    traits=[ReportsData()],
     inputs="X Index Updates",
     differentiable="X Updates",
     samples=[
@@ -234,7 +235,7 @@ def scatter_nd_add_grad_cpu(o: Lowering) -> None:
 
 @op(
     "scatter",
-    reports=True,
+    traits=[ReportsData()],
     inputs="X Ids Updates",
     attrs={"overwrite": Attr(True, "rows become their last update; else the sum of their updates")},
     differentiable="X Updates",

@@ -9,6 +9,7 @@ from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import InPlace
 
 
 @kernel
@@ -29,7 +30,7 @@ def keep_triangle(x: Ptr, out: Ptr, matrices: Int, rows: Int, columns: Int, diag
         "diagonal": Attr(0, "the last diagonal kept: 0 is the main one, above 0 lies above it"),
         "lower": Attr(True, "keep the lower triangle, otherwise the upper one"),
     },
-    inplace={"Out": "X"},
+    traits=[InPlace({"Out": "X"})],
     samples=[
         Sample({"X": (3, 5)}, {}, "the lower triangle of a wide matrix"),
         Sample({"X": (5, 3)}, {"lower": False}, "the upper triangle of a tall matrix"),

@@ -10,7 +10,8 @@ from pe_cli.kernels.cuda import cuda_kernel, deal
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
-from pe_cli.ops.define.registry import Attr, Sample, Scalar, op
+from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import InPlace, Pointwise, Scalar
 from pe_cli.ops.math.mean import parts_of
 from pe_cli.ops.update.optimizer import sum_of_squares
 
@@ -90,7 +91,7 @@ def _check_limit(name: str, what: str, limit: float) -> None:
     inputs="X",
     attrs={"max_norm": Attr(1.0, "longest length allowed, unit of X")},
     differentiable="",
-    inplace={"Out": "X"},
+    traits=[InPlace({"Out": "X"})],
     samples=[
         Sample({"X": (3, 5)}, {"max_norm": 0.5}, "longer"),
         Sample({"X": (3, 5)}, {"max_norm": 1e3}, "shorter"),
@@ -192,7 +193,7 @@ def multiply_one(x: Ptr, factor: Ptr, out: Ptr, n: Int):
     "scale_by",
     inputs="X Scale",
     differentiable="",
-    inplace={"Out": "X"},
+    traits=[InPlace({"Out": "X"})],
     samples=[
         Sample({"X": (3, 5), "Scale": (1,)}),
         Sample({"X": (1,), "Scale": (1,)}, name="one element"),
@@ -229,7 +230,7 @@ def scale_by_cpu(o: Lowering) -> None:
     o.call(multiply_one, o.input("X"), o.input("Scale"), out, out.size)
 
 
-scale_by.scalars = lambda attrs, _: [Scalar("Out", multiply_one, ("X", "Scale"))]
+scale_by.give(Pointwise(lambda attrs, _: [Scalar("Out", multiply_one, ("X", "Scale"))]))
 
 
 # --- CUDA -------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Kernel, Ptr, PtrI64, Real, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
-from pe_cli.ops.define.registry import Attr, Sample, Scalar, op
+from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import InPlace, Pointwise, Scalar
 from pe_cli.ops.update.optimizer import check_update
 
 _COEFFICIENT = Attr(0.0, "of the decay, no unit")
@@ -76,7 +77,7 @@ def _lower_decay(o: Lowering, add: Kernel) -> None:
     inputs="Grad Param Rows?",
     attrs={"coeff": _COEFFICIENT},
     differentiable="",
-    inplace={"Out": "Grad"},
+    traits=[InPlace({"Out": "Grad"})],
     samples=_decay_samples(),
 )
 def l2_decay(gradient: TensorType, param: TensorType, rows: TensorType | None = None, *, coeff: float) -> TensorType:
@@ -109,7 +110,7 @@ def l2_decay_cpu(o: Lowering) -> None:
     _lower_decay(o, add_l2)
 
 
-l2_decay.scalars = lambda attrs, _: [Scalar("Out", add_l2, ("Grad", "Param"), (attrs["coeff"],))]
+l2_decay.give(Pointwise(lambda attrs, _: [Scalar("Out", add_l2, ("Grad", "Param"), (attrs["coeff"],))]))
 
 
 @op(
@@ -117,7 +118,7 @@ l2_decay.scalars = lambda attrs, _: [Scalar("Out", add_l2, ("Grad", "Param"), (a
     inputs="Grad Param Rows?",
     attrs={"coeff": _COEFFICIENT},
     differentiable="",
-    inplace={"Out": "Grad"},
+    traits=[InPlace({"Out": "Grad"})],
     samples=_decay_samples(),
 )
 def l1_decay(gradient: TensorType, param: TensorType, rows: TensorType | None = None, *, coeff: float) -> TensorType:
@@ -150,7 +151,7 @@ def l1_decay_cpu(o: Lowering) -> None:
     _lower_decay(o, add_l1)
 
 
-l1_decay.scalars = lambda attrs, _: [Scalar("Out", add_l1, ("Grad", "Param"), (attrs["coeff"],))]
+l1_decay.give(Pointwise(lambda attrs, _: [Scalar("Out", add_l1, ("Grad", "Param"), (attrs["coeff"],))]))
 
 
 deal(add_l2, add_l1, take_touched)

@@ -19,7 +19,8 @@ from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy
-from pe_cli.ops.define.registry import Attr, Sample, Scalar, op
+from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import ByRows, Pointwise, Scalar
 from pe_cli.ops.update.optimizer_rows import momentum_rows, sgd_rows
 from pe_cli.ops.update.table_rows import by_places, momentum_by_places
 from pe_cli.ops.update.update_kernels import accelerate, descend
@@ -127,7 +128,7 @@ def sgd_step(p: Ptr, g: Ptr, rate: PtrU, n: Int):
     inputs="Param Grad LearningRate Rows?",
     outputs="ParamOut",
     differentiable="",
-    by_rows=True,
+    traits=[ByRows()],
     samples=[*state_samples([]), row_sample([])],
 )
 def sgd(param: TensorType, gradient: TensorType, rate: TensorType, rows: TensorType | None = None) -> TensorType:
@@ -166,7 +167,7 @@ def sgd_cpu(o: Lowering) -> None:
         o.call(sgd_step, p, o.input("Grad"), o.input("LearningRate"), p.size)
 
 
-sgd.scalars = lambda attrs, _: [Scalar("ParamOut", sgd_step, ("Param", "LearningRate", "Grad"))]
+sgd.give(Pointwise(lambda attrs, _: [Scalar("ParamOut", sgd_step, ("Param", "LearningRate", "Grad"))]))
 
 
 # --- momentum ---------------------------------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ def _momentum_scalars(attrs: Mapping[str, Any], _: Mapping[str, Sequence[Any]]) 
     return [velocity, ahead, Scalar("ParamOut", sgd_step, ("Param", "LearningRate", "ahead"))]
 
 
-momentum.scalars = _momentum_scalars
+momentum.give(Pointwise(_momentum_scalars))
 
 
 # --- norms ------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from pe_cli.kernels.vecmath import square_root
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import ByRows
 from pe_cli.ops.update.optimizer import check_update, in_place, positive, rate, row_sample, state_samples
 from pe_cli.ops.update.optimizer_rows import adagrad_rows
 
@@ -38,7 +39,7 @@ def adagrad_step(p: Ptr, g: Ptr, s: Ptr, rate: PtrU, n: Int, keep: Real, gain: R
     outputs="ParamOut MomentOut",
     attrs={"epsilon": _EPSILON},
     differentiable="",
-    by_rows=True,
+    traits=[ByRows()],
     samples=[*state_samples(["Moment"]), row_sample(["Moment"])],
 )
 def adagrad(

@@ -9,6 +9,7 @@ from pe_cli.kernels.random import normal
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STEP, Lowering
 from pe_cli.ops.define.registry import Attr, op
+from pe_cli.ops.define.traits import Random
 from pe_cli.ops.update.optimizer import CHUNK, check_update, in_place, state_samples
 
 #: Keeps the noise apart from the parameter's first value, which is drawn under the same name.
@@ -59,7 +60,7 @@ def noisy_step(p: Ptr, g: Ptr, rate: PtrU, squares: PtrF64, n: Int, clip: Real, 
     },
     differentiable="",
     samples=state_samples([], clip=1.5, batch_size=4.0, sigma=0.3),
-    random=True,
+    traits=[Random()],
 )
 def dpsgd(
     param: TensorType, gradient: TensorType, rate: TensorType, *, clip: float, batch_size: float, sigma: float, seed: int

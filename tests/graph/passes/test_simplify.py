@@ -20,6 +20,7 @@ from pe_cli.graph.pipeline import apply_passes
 from pe_cli.graph.replicate import replicate
 from pe_cli.kernels.host import HostKernel
 from pe_cli.ops.define.registry import OpDef, Sample, discover
+from pe_cli.ops.define.traits import ReportsData
 from pe_cli.program.ir import Program
 from pe_cli.program.parse import parse_program
 from pe_cli.program.verify import verify
@@ -163,7 +164,7 @@ def test_ops_say_whether_their_kernels_report_errors():
     known = [d for d in discover().values() if d.samples and "cpu" in d.lowerings]
     assert len(known) > 100
     for definition in known:
-        assert any(reporting(definition, s) for s in definition.samples) == definition.reports, definition.name
+        assert any(reporting(definition, s) for s in definition.samples) == definition.has(ReportsData), definition.name
 
 
 def test_a_program_without_anything_to_do_runs():

@@ -9,6 +9,7 @@ import numpy as np
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
+from pe_cli.ops.define.traits import Random
 from pe_cli.paddle.errors import NotThereYet
 from pe_cli.program.ir import Variable
 from pe_cli.program.prune import prune
@@ -27,7 +28,7 @@ def value_of(v: Variable) -> np.ndarray[Any, Any] | None:
     read = {n for op in block.ops if op.type != "shape" for n in op.input_names()}
     made = {n for op in block.ops for n in op.output_names()}
     outside = [block.vars[n] for n in (sized | read) - made]
-    if any(u.name in read or not u.type.known for u in outside) or any(op.definition.random for op in block.ops):
+    if any(u.name in read or not u.type.known for u in outside) or any(op.definition.has(Random) for op in block.ops):
         return None
     for u in block.vars.values():
         u.is_data, u.persistable = any(u is other for other in outside), False

@@ -1,0 +1,286 @@
+"""What an op can do besides computing its outputs. Passes, plans and pages ask for a trait, never for the name of an op.
+
+A trait is declared with the op, `op(..., traits=[InPlace({"Out": "X"})])`, or by one of its decorators; all are verified once all ops are
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pe_cli.kernels.lang import Kernel
+
+
+class Named(Protocol):
+    """What a trait looks at of an op."""
+
+    name: str
+    is_grad_of: str | None
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """Attributes by name."""
+
+    def slot_names(self, *, outputs: bool) -> list[str]:
+        """Return the names of input or of output slots."""
+
+
+class Trait:
+    """Something that an op can do."""
+
+    def verify(self, op: Named) -> None:
+        """Check that the trait fits the op.
+
+        Raises:
+            AssertionError: it names a slot or an attribute that the op does not have.
+        """
+
+    def says(self) -> tuple[str, str] | None:
+        """Return a title and a sentence for the op's page; None where users need not know."""
+        return None
+
+
+def _need(op: Named, names: Sequence[str], *, outputs: bool = False) -> None:
+    known = op.slot_names(outputs=outputs)
+    missing = [n for n in names if n not in known]
+    assert not missing, f"{op.name} has no {'output' if outputs else 'input'} {', '.join(missing)}"
+
+
+@dataclass(frozen=True)
+class InPlace(Trait):
+    """An output may take over the memory of an input of the same type: its kernels allow out == x.
+
+    Args:
+        pairs: output slot -> input slot.
+    """
+
+    pairs: Mapping[str, str]
+
+    def verify(self, op: Named) -> None:
+        _need(op, list(self.pairs), outputs=True)
+        _need(op, list(self.pairs.values()))
+
+    def says(self) -> tuple[str, str]:
+        return "in place", ", ".join(f"{out} may take over {source}" for out, source in self.pairs.items())
+
+
+@dataclass(frozen=True)
+class View(Trait):
+    """An output is an input's bytes under another shape, so that the op needs no kernel on any device.
+
+    Args:
+        pairs: output slot -> input slot.
+    """
+
+    pairs: Mapping[str, str]
+
+    def verify(self, op: Named) -> None:
+        _need(op, list(self.pairs), outputs=True)
+        _need(op, list(self.pairs.values()))
+
+
+@dataclass(frozen=True)
+class Random(Trait):
+    """The op draws random numbers: its kernels see seed, step and sample offset."""
+
+    def says(self) -> tuple[str, str]:
+        return "random", "the same numbers for a seed, a step and a sample, on any number of devices"
+
+
+@dataclass(frozen=True)
+class ReportsData(Trait):
+    """Its kernels report errors in data, such as a label out of range, so that it counts even where its result does not."""
+
+
+@dataclass(frozen=True)
+class Layout(Trait):
+    """How the op treats the order of axes; one without this trait knows only the written order.
+
+    Args:
+        attr: name of its data-format attribute; empty for an op that is elementwise over tensors of one shape.
+        slots: that hold images.
+    """
+
+    attr: str = ""
+    slots: tuple[str, ...] = ()
+
+    def verify(self, op: Named) -> None:
+        assert not self.attr or self.attr in op.attrs, f"{op.name} has no attribute {self.attr}"
+        if op.is_grad_of is None:
+            known = {*op.slot_names(outputs=False), *op.slot_names(outputs=True)}
+            assert known.issuperset(self.slots), f"{op.name} has no {', '.join(set(self.slots) - known)}"
+
+
+@dataclass(frozen=True)
+class FedSizes(Trait):
+    """A size that only a step knows: where the slot is there, its value becomes the attribute's.
+
+    Args:
+        attrs: input slot -> attribute.
+    """
+
+    attrs: Mapping[str, str]
+
+    def verify(self, op: Named) -> None:
+        _need(op, list(self.attrs))
+        assert all(name in op.attrs for name in self.attrs.values()), f"{op.name}: {self.attrs} names no attribute"
+
+
+@dataclass(frozen=True)
+class OnHost(Trait):
+    """The op runs on the host, as only values tell the sizes of its outputs; it has no lowering.
+
+    Args:
+        compute: `f(slot -> arrays, attrs) -> slot -> arrays`.
+    """
+
+    compute: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """An element of a result as a function of the elements at the same place, for passes that join pointwise ops.
+
+    Args:
+        out: output slot, or a name for later ones.
+        kernel: whose `each` is the function; None passes the argument on.
+        args: input slots, of a variadic slot `X 0`, `X 1`, ..., or names of earlier ones.
+        values: numbers that the function takes last.
+    """
+
+    out: str
+    kernel: Kernel | None
+    args: tuple[str, ...]
+    values: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pointwise(Trait):
+    """Every element of the outputs follows from the elements at the same place.
+
+    Args:
+        scalars: `f(attributes, inputs by slot) -> [Scalar]`, how the outputs are computed, in order; Y is broadcast by the attribute
+            `axis` where the op has one. An empty list where these attributes ask for more.
+    """
+
+    scalars: Callable[[Mapping[str, Any], Mapping[str, Sequence[Any]]], list[Scalar]]
+
+
+@dataclass(frozen=True)
+class Table(Trait):
+    """The op takes rows of a table: where its attribute is_sparse is set, the table's gradient is these rows alone.
+
+    Args:
+        table, ids: input slots.
+        out: output slot.
+    """
+
+    table: str
+    ids: str
+    out: str
+
+    def verify(self, op: Named) -> None:
+        _need(op, [self.table, self.ids])
+        _need(op, [self.out], outputs=True)
+        assert "is_sparse" in op.attrs, op.name
+
+
+@dataclass(frozen=True)
+class ByRows(Trait):
+    """With an input Rows, what the op does for one of them touches nothing else, so that several threads may share them."""
+
+    def verify(self, op: Named) -> None:
+        _need(op, ["Rows"])
+
+
+@dataclass(frozen=True)
+class Spreads(Trait):
+    """An update whose native lowering is done in `Lowering.shares` parts and adds up the gradients of several devices itself."""
+
+    def verify(self, op: Named) -> None:
+        _need(op, ["Grad"])
+
+
+@dataclass(frozen=True)
+class Divisible(Trait):
+    """The native lowering of the op, and that of its gradient, are cut into parts that `Lowering.threads` share.
+
+    Args:
+        most: how many parts at most, called like the inference; None where that is only a matter of how much there is to do.
+    """
+
+    most: Callable[..., int] | None = None
+
+
+@dataclass(frozen=True)
+class AddsUp(Trait):
+    """Gradients that a gradient op adds to what `X@ADDTO` holds, where that is given, with the bits of a sum of the two.
+
+    Args:
+        slots: output slots.
+        descends: those of them of which it subtracts `X@RATE` times the gradient, where that is given, too, with the bits of sgd.
+        overwrites: attributes -> why it had better not with these; empty where it may.
+    """
+
+    slots: tuple[str, ...]
+    descends: tuple[str, ...] = ()
+    overwrites: Callable[[Mapping[str, Any]], str] | None = None
+
+    def verify(self, op: Named) -> None:
+        _need(op, self.slots, outputs=True)
+        assert set(self.descends) <= set(self.slots), f"{op.name}: what descends is added to something, too"
+
+    def says(self) -> tuple[str, str]:
+        return "adds", f"{', '.join(self.slots)} to the inputs that end in @ADDTO, where they are given"
+
+
+@dataclass(frozen=True)
+class Sequenced(Trait):
+    """What the op does with sequences, see `pe_cli.ops.define.lod`; an op without it hands on the LoD of inputs whose rows it keeps.
+
+    Args:
+        rule: `f(LodRequest)`, for the op and its gradient.
+        host_slots: optional input slots that the rule fills with arrays made from offsets before a step.
+    """
+
+    rule: Callable[[Any], None]
+    host_slots: tuple[str, ...] = ()
+
+    def verify(self, op: Named) -> None:
+        _need(op, self.host_slots)
+
+
+@dataclass(frozen=True)
+class NamesOnly(Trait):
+    """Inputs of a gradient op that its kernels do not read: their names tell the rule of `Sequenced` whose sequences count."""
+
+    slots: tuple[str, ...]
+
+    def verify(self, op: Named) -> None:
+        _need(op, self.slots)
+
+
+@dataclass(frozen=True)
+class ReadsAllDevices(Trait):
+    """An input slot takes a variable from every device with samples."""
+
+    slot: str
+
+    def verify(self, op: Named) -> None:
+        _need(op, [self.slot])
+
+
+@dataclass(frozen=True)
+class Counted(Trait):
+    """How many floating-point operations a call takes.
+
+    Args:
+        flops: called like the inference; below 0 where it cannot tell.
+    """
+
+    flops: Callable[..., int]
+
+    def says(self) -> tuple[str, str]:
+        return "FLOPs", "counted"
