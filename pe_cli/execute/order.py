@@ -7,10 +7,10 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from pe_cli.execute.tasks import Task
-from pe_cli.graph.ssa import Collective, Compute, Gather, Graph
+from pe_cli.graph.ssa import Collective, Compute, Graph
 from pe_cli.kernels.calls import Buffer
+from pe_cli.ops.define.traits import MergesRows, UpdatesTable
 from pe_cli.program.ir import Role
-from pe_cli.program.sparse import OF_TABLES
 
 #: A byte range: (space, begin, end). Ranges of different spaces never overlap.
 Range = tuple[int, int, int]
@@ -113,7 +113,7 @@ def dependencies(
         found.discard(i)
         if not update:
             # no other update waits for the join of a table's rows, nor for the op that takes the step of a table with it
-            if not isinstance(node, Gather) and not (isinstance(node, Compute) and node.op.type in OF_TABLES):
+            if not (isinstance(node, Compute) and (node.op.definition.has(MergesRows) or node.op.definition.has(UpdatesTable))):
                 open_work -= found
                 open_work.add(i)
             if not collective:

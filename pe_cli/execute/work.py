@@ -9,7 +9,8 @@ from pe_cli.execute.cost import MOVED, Cost, costs, on_threads
 from pe_cli.execute.estimate import batch_types
 from pe_cli.execute.types import concrete_types
 from pe_cli.graph.sequences import resolve
-from pe_cli.program.ir import Program, Role
+from pe_cli.ops.define.traits import BatchStatistics
+from pe_cli.program.ir import Operator, Program, Role
 
 #: Microseconds that a step takes longer for every further thread: to wake it, wait for it, and feed its device.
 THREAD = 60
@@ -70,9 +71,15 @@ def best_layout(program: Program, samples: int, most: int) -> Layout:
     def shared(n: int) -> float:
         return on_threads(ops, n) + THREAD * (n - 1) + weights * (n - 1) / n
 
-    own = any(op.type == "batch_norm" and not op.attrs["is_test"] for op in block.ops)  # statistics of a device's own samples
+    own = any(_own_statistics(op) for op in block.ops)
     devices = min(range(1, min(most, max(1, samples // LEAST) if own else samples) + 1), key=data)
     threads = min(range(1, most + 1), key=shared)
     if shared(threads) < data(devices):
         return Layout(1, threads)
     return Layout(devices, devices)
+
+
+def _own_statistics(op: Operator) -> bool:
+    """Whether an op takes statistics of a device's own samples, of which there had better be several."""
+    statistics = op.definition.get(BatchStatistics)
+    return statistics is not None and statistics.applies(op.attrs)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
+from pe_cli.ops.define.traits import MergesRows
 from pe_cli.program.ir import Program
-from pe_cli.program.sparse import MERGE
 
 YET = "not with several processes yet"
 
@@ -32,5 +32,5 @@ def check_operators(program: Program) -> None:
         PeError: there is one; with its place.
     """
     for op in program.global_block().ops:
-        if op.type == MERGE:
+        if op.definition.has(MergesRows):
             raise PeError(f"row-sparse gradients: {YET}", at=op.at, hint="set is_sparse: false, or processes: 1")

@@ -21,9 +21,8 @@ from pe_cli.graph.ssa import (
     SumProcesses,
     Sync,
 )
-from pe_cli.ops.define.traits import ReadsAllDevices
+from pe_cli.ops.define.traits import MergesRows, ReadsAllDevices
 from pe_cli.program.ir import Operator, Parameter, Program, Role
-from pe_cli.program.sparse import MERGE
 
 UPDATES = (Role.OPTIMIZE, Role.LR_SCHED)
 
@@ -111,7 +110,8 @@ class _Replication:
                 self._flush()
                 self._update(op)
                 continue
-            if op.type == MERGE and op.outputs["Out"][0] in self.gradients:
+            merged = op.definition.get(MergesRows)
+            if merged is not None and op.outputs[merged.out][0] in self.gradients:
                 self._gather(op)
                 continue
             self._compute(op)

@@ -16,9 +16,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import Lod, LodRequest, Recipe, offsets_name
 from pe_cli.ops.define.registry import find
-from pe_cli.ops.define.traits import NamesOnly, Sequenced, View
+from pe_cli.ops.define.traits import MergesRows, NamesOnly, Sequenced, View
 from pe_cli.program.ir import EMPTY, Block, Operator, Program
-from pe_cli.program.sparse import MERGE
 
 Array = np.ndarray[Any, Any]
 #: Two sizes for an unknown number of rows, to see whether an op keeps it; primes that no layer's sizes make.
@@ -147,7 +146,7 @@ class _Walk:
         if forward.has(Sequenced):
             if not _filled(op):
                 self._apply(op, definition is forward)
-        elif definition is forward and op.type != MERGE:  # its rows are those of a table
+        elif definition is forward and not definition.has(MergesRows):  # its rows are those of a table
             self._hand_on(op)
 
     def _apply(self, op: Operator, is_forward: bool) -> None:

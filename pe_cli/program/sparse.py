@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.registry import GRAD, forward_name, grad_name
-from pe_cli.ops.define.traits import Table
+from pe_cli.ops.define.traits import ByValue, MergesRows, Table
 from pe_cli.program.ir import RULES, Block, Operator, Program, Variable
 
 #: The op that makes a row-sparse gradient: values and row numbers.
 MERGE = "merge_selected_rows"
-#: Ops of the backward pass that are a part of a table's own update.
-OF_TABLES = (MERGE, "lookup_sgd", "lookup_adam")
-#: Ops that may take the values of such a gradient for a tensor: places without a row hold 0, and stay without one.
-BY_VALUE = ("clip", "clip_by_norm", "scale_by", "squared_l2_norm")
 
 
 def rows_name(table: str) -> str:
@@ -26,11 +22,12 @@ def rows_of(block: Block, name: str) -> str | None:
         return None
     for op in reversed(block.ops):
         if name in op.output_names():
-            if op.type == MERGE:
-                return op.outputs["Rows"][0] if name in op.outputs["Out"] else None
+            merged, by_value = op.definition.get(MergesRows), op.definition.get(ByValue)
+            if merged is not None:
+                return op.outputs[merged.rows][0] if name in op.outputs[merged.out] else None
             if op.inputs.get("Rows"):
                 return op.inputs["Rows"][0]
-            if op.type in BY_VALUE and op.type != "squared_l2_norm":
+            if by_value is not None and by_value.keeps_rows:
                 return rows_of(block, op.inputs["X"][0])
             return None
     return None
@@ -47,7 +44,7 @@ def check_reader(block: Block, op: Operator) -> None:
     Raises:
         PeError: it does.
     """
-    if op.type == MERGE or op.type in BY_VALUE or "Rows" in op.inputs:
+    if op.definition.has(MergesRows) or op.definition.has(ByValue) or "Rows" in op.inputs:
         return
     for name in op.input_names():
         if GRAD in name and rows_of(block, name):

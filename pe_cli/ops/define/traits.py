@@ -188,6 +188,55 @@ class Table(Trait):
 
 
 @dataclass(frozen=True)
+class MergesRows(Trait):
+    """The op makes a row-sparse gradient, of which every row is there once.
+
+    Args:
+        out, rows: output slots: the values, and the numbers of their rows.
+    """
+
+    out: str
+    rows: str
+
+    def verify(self, op: Named) -> None:
+        _need(op, [self.out, self.rows], outputs=True)
+
+
+@dataclass(frozen=True)
+class ByValue(Trait):
+    """The op may take the values of a row-sparse gradient for a tensor: places without a row hold 0, and stay without one.
+
+    Args:
+        keeps_rows: whether its output is such a gradient of the same rows.
+    """
+
+    keeps_rows: bool = True
+
+
+@dataclass(frozen=True)
+class UpdatesTable(Trait):
+    """The op takes the step of a table together with the table's gradient, which is never there as a whole."""
+
+
+@dataclass(frozen=True)
+class BatchStatistics(Trait):
+    """The op takes statistics of a device's own samples.
+
+    Args:
+        unless: attributes that make it take others.
+    """
+
+    unless: tuple[str, ...]
+
+    def verify(self, op: Named) -> None:
+        assert all(name in op.attrs for name in self.unless), f"{op.name} lacks one of {', '.join(self.unless)}"
+
+    def applies(self, attrs: Mapping[str, Any]) -> bool:
+        """Whether it does so with these attributes."""
+        return not any(attrs[name] for name in self.unless)
+
+
+@dataclass(frozen=True)
 class ByRows(Trait):
     """With an input Rows, what the op does for one of them touches nothing else, so that several threads may share them."""
 

@@ -23,7 +23,7 @@ from pe_cli.kernels.channel_norm_act import (
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Divisible, InPlace, Layout
+from pe_cli.ops.define.traits import BatchStatistics, Divisible, InPlace, Layout
 from pe_cli.ops.math.activation import relu
 from pe_cli.ops.nn.batch_norm import ATTRS as PLAIN_ATTRS
 from pe_cli.ops.nn.batch_norm import batch_norm, columns_of, fold, output_or_scratch, rows_of, sizes_of, statistics
@@ -112,7 +112,7 @@ _infer_act.__doc__ = _DOC.format(
 )
 fused_batch_norm_act = op(
     "fused_batch_norm_act",
-    traits=[Divisible(), Layout("data_layout", ("X", "Y"))],
+    traits=[BatchStatistics(("is_test", "use_global_stats")), Divisible(), Layout("data_layout", ("X", "Y"))],
     inputs="X Scale Bias Mean Variance Moments?",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,
@@ -207,7 +207,7 @@ _infer_add.__doc__ = _DOC.format(
 )
 fused_bn_add_activation = op(
     "fused_bn_add_activation",
-    traits=[Divisible(), InPlace({"Y": "Z"}), Layout("data_layout", ("X", "Z", "Y"))],
+    traits=[BatchStatistics(("is_test", "use_global_stats")), Divisible(), InPlace({"Y": "Z"}), Layout("data_layout", ("X", "Z", "Y"))],
     inputs="X Z Scale Bias Mean Variance Moments?",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,

@@ -17,7 +17,7 @@ from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI32, PtrI64, PtrU, T, a
 from pe_cli.kernels.vecmath import absolute
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Divisible
+from pe_cli.ops.define.traits import Divisible, UpdatesTable
 from pe_cli.ops.update.optimizer import check_update, in_place, rate
 from pe_cli.ops.update.optimizer_moments import adam
 from pe_cli.ops.update.table_rows import adam_by_places, ask_ahead, by_places, prepare, row_gradient
@@ -72,7 +72,7 @@ def _samples(*slots: str) -> list[Sample]:
 
 @op(
     "lookup_sgd",
-    traits=[Divisible()],
+    traits=[UpdatesTable(), Divisible()],
     inputs="Param Grad Ids LearningRate",
     outputs="ParamOut",
     attrs=_ATTRS,
@@ -115,7 +115,7 @@ def lookup_sgd_cpu(o: Lowering) -> None:
 
 @op(
     "lookup_adam",
-    traits=[Divisible()],
+    traits=[UpdatesTable(), Divisible()],
     inputs="Param Grad Ids LearningRate Moment1 Moment2 Beta1Pow Beta2Pow",
     outputs="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
     attrs={**_ATTRS, **{name: adam.attrs[name] for name in ("beta1", "beta2", "epsilon")}},

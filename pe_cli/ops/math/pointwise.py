@@ -25,11 +25,11 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Helper, Kernel, address, helper, make_kernel
-from pe_cli.ops.define import traits
 from pe_cli.ops.define.addto import in_pieces
 from pe_cli.ops.define.lowering import Lowering, Offset
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
-from pe_cli.ops.define.traits import InPlace, Layout, Scalar
+from pe_cli.ops.define.traits import InPlace, Layout, Scalar, Trait
+from pe_cli.ops.define.traits import Pointwise as PointwiseTrait
 from pe_cli.ops.math.pointwise_sum import SumKernels
 
 #: Every pointwise op by name, for passes that fuse them.
@@ -120,7 +120,7 @@ class Pointwise:
         self.with_sum: SumKernels | None = None
         definition.lower("cpu")(self._forward)
         definition.lower("cuda")(self._forward)
-        definition.give(traits.Pointwise(self._forward_scalars))
+        definition.give(PointwiseTrait(self._forward_scalars))
 
     def back(self, fn: Any) -> Any:
         """Declare the gradient by decorating `(g, value, *attributes) -> gradient of X`."""
@@ -129,7 +129,7 @@ class Pointwise:
         gradient = self.op.grad(uses=self.uses, traits=[InPlace({"X@GRAD": "Out@GRAD"})], adds="X@GRAD")
         gradient.lower("cpu")(self._backward)
         gradient.lower("cuda")(self._backward)
-        gradient.give(traits.Pointwise(self._backward_scalars))
+        gradient.give(PointwiseTrait(self._backward_scalars))
         return fn
 
     def chosen(self, attrs: Attrs) -> tuple[Kernel, Kernel | None, Sequence[float]]:
@@ -212,6 +212,7 @@ def pointwise(
     samples: Sequence[Sample] | None = None,
     kinks: Any = None,
     integers: bool = False,
+    traits: Sequence[Trait] = (),
 ) -> Callable[[Any], Pointwise]:
     """Declare a pointwise op by decorating its scalar function, whose docstring is the op's.
 
@@ -225,6 +226,7 @@ def pointwise(
         samples: for the generated tests; default `shapes()`.
         kinks: see `OpDef`.
         integers: whether int32 and int64 are taken too.
+        traits: what else it can do; it is pointwise, in place and of any layout anyway.
     """
     declared = dict(attrs or {})
     allowed = (*FLOATS, "int32", "int64") if integers else FLOATS
@@ -242,7 +244,7 @@ def pointwise(
             name,
             inputs="X",
             attrs=declared,
-            traits=[InPlace({"Out": "X"}), Layout()],
+            traits=[InPlace({"Out": "X"}), Layout(), *traits],
             samples=shapes() if samples is None else samples,
             kinks=kinks,
         )(infer)

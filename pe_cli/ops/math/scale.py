@@ -9,7 +9,7 @@ from pe_cli.kernels.lang import Int, Ptr, Real, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, op
-from pe_cli.ops.define.traits import InPlace
+from pe_cli.ops.define.traits import ByValue, InPlace
 from pe_cli.ops.math.pointwise import Attrs, away_from, pointwise, shapes
 
 
@@ -20,6 +20,7 @@ def _check_clip(attrs: Attrs) -> None:
 
 @pointwise(
     "clip",
+    traits=[ByValue()],
     uses="Out",
     attrs={"min": Attr(-1.0, "lower limit, no unit"), "max": Attr(1.0, "upper limit, no unit")},
     check=_check_clip,

@@ -26,7 +26,7 @@ from pe_cli.ops.define.areas import column_pairs, thread_parts, worth
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Divisible, InPlace, Layout
+from pe_cli.ops.define.traits import BatchStatistics, Divisible, InPlace, Layout
 
 #: Columns that short rows are joined to.
 WIDEST = 256
@@ -52,7 +52,7 @@ ATTRS = {
 
 @op(
     "batch_norm",
-    traits=[Divisible(), Layout("data_layout", ("X", "Y"))],
+    traits=[BatchStatistics(("is_test", "use_global_stats")), Divisible(), Layout("data_layout", ("X", "Y"))],
     inputs="X Scale Bias Mean Variance Moments?",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,

@@ -11,7 +11,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import InPlace, Pointwise, Scalar
+from pe_cli.ops.define.traits import ByValue, InPlace, Pointwise, Scalar
 from pe_cli.ops.math.mean import parts_of
 from pe_cli.ops.update.optimizer import sum_of_squares
 
@@ -32,6 +32,7 @@ def squared_norm_back(x: Ptr, gradient: Ptr, out: Ptr, n: Int):
 
 @op(
     "squared_l2_norm",
+    traits=[ByValue(keeps_rows=False)],
     inputs="X",
     samples=[
         Sample({"X": (3, 5)}),
@@ -91,7 +92,7 @@ def _check_limit(name: str, what: str, limit: float) -> None:
     inputs="X",
     attrs={"max_norm": Attr(1.0, "longest length allowed, unit of X")},
     differentiable="",
-    traits=[InPlace({"Out": "X"})],
+    traits=[ByValue(), InPlace({"Out": "X"})],
     samples=[
         Sample({"X": (3, 5)}, {"max_norm": 0.5}, "longer"),
         Sample({"X": (3, 5)}, {"max_norm": 1e3}, "shorter"),
@@ -193,7 +194,7 @@ def multiply_one(x: Ptr, factor: Ptr, out: Ptr, n: Int):
     "scale_by",
     inputs="X Scale",
     differentiable="",
-    traits=[InPlace({"Out": "X"})],
+    traits=[ByValue(), InPlace({"Out": "X"})],
     samples=[
         Sample({"X": (3, 5), "Scale": (1,)}),
         Sample({"X": (1,), "Scale": (1,)}, name="one element"),

@@ -15,6 +15,7 @@ from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel, pointer, pointer_i64
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Table
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import MergesRows
 
 #: 2^64 over the golden ratio, as a signed word: the high bits of its products are a hash.
 GOLDEN = -7046029254386353131
@@ -103,6 +104,7 @@ def _ids(*rows: int):
 
 @op(
     "merge_selected_rows",
+    traits=[MergesRows("Out", "Rows")],
     inputs="Ids* X*",
     outputs="Out Rows",
     attrs={
