@@ -74,7 +74,11 @@ class FittedColumn:
         return tuple(dict.fromkeys([*self.kind.sources(self.name, self.checked), *inner]))
 
     def decode(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Turn what a model predicts for this column back into the units of the file; see `ColumnType.decode`."""
+        """Turn what a model predicts for this column back into the units of the file; see `ColumnType.decode`.
+
+        Raises:
+            PeError: the model gives another number of values per row than the column has.
+        """
         if not self.inner:
             return self.kind.decode(self.checked, self.state, values)
         if np.size(values) % (len(values) * len(self.inner) or 1):

@@ -164,7 +164,11 @@ class Compiler:
         return self.simulated or self._key(call) in self._compiled
 
     def launcher(self, call: Call, args: Sequence[Any], stream: Any) -> Any:
-        """Return what launches a call's kernel when it is called with its arguments."""
+        """Return what launches a call's kernel when it is called with its arguments.
+
+        Raises:
+            PeError: numba-cuda cannot compile here (exit code 5).
+        """
         fn = self.built(call).fn
         grid, block = self.shape(call)
         if self.simulated:  # there a kernel keeps the shape of its last launch, so that each needs its own

@@ -95,7 +95,11 @@ class Pool:
         self._words = self._record.data
 
     def run(self, schedule: int) -> None:
-        """Run one step of a schedule (its address) on all threads and return when every thread has left it."""
+        """Run one step of a schedule (its address) on all threads and return when every thread has left it.
+
+        Raises:
+            PeError: it is called by a kernel of another step.
+        """
         if not self.lock.acquire(blocking=not inside_host()):
             raise PeError(
                 "a step with several threads cannot run inside a py_func of another", hint="set num_threads to 1"

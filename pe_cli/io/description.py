@@ -41,7 +41,11 @@ def read_meta(folder: Path) -> tuple[Meta, dict[str, object]]:
 
 
 def check_file(path: Path, meta: Meta) -> None:
-    """Compare size and hash, so that a torn or swapped file is named as such, before anything in it is believed."""
+    """Compare size and hash, so that a torn or swapped file is named as such, before anything in it is believed.
+
+    Raises:
+        PeError: DATA; the file is missing, has another size or hash, or cannot be read.
+    """
     if not path.is_file():
         raise data_error(f"{path}: no such file")
     try:

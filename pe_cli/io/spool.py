@@ -85,7 +85,11 @@ class Spool:
             raise data_error(f"{path}: damaged: {error}", "remove it: earlier fetches are lost with it") from None
 
     def remove(self) -> None:
-        """Remove the records, once the .npz is written."""
+        """Remove the records, once the .npz is written.
+
+        Raises:
+            PeError: the file cannot be removed (USAGE or DEVICE).
+        """
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:

@@ -24,6 +24,9 @@ def missing(module: str, there: Callable[[], Iterable[str]]) -> Callable[[str], 
     Args:
         module: as users call it.
         there: the names that it has, for a hint.
+
+    Raises:
+        AttributeError: when called: the name is not there, with a hint where there is one.
     """
 
     def getattribute(name: str) -> Any:

@@ -233,7 +233,11 @@ class NumpyArray(Initializer):
     value: Any
 
     def attrs(self, variable: Variable) -> dict[str, Any]:
-        """Return the values in order."""
+        """Return the values in order.
+
+        Raises:
+            PeError: the values do not fit the variable, or are too many for a program.
+        """
         value = np.asarray(self.value)
         if value.shape != variable.shape:
             message = f"NumpyArray has shape {list(value.shape)}, '{variable.name}' is {variable.type}"

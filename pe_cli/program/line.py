@@ -40,7 +40,11 @@ class Line:
         return not self.text[self.at :].strip()
 
     def end(self) -> None:
-        """Raise unless the line is used up."""
+        """Raise unless the line is used up.
+
+        Raises:
+            PeError: something is left; with its place.
+        """
         if not self.done():
             raise self.error(f"unexpected '{self._next()[0]}'")
 
@@ -67,20 +71,32 @@ class Line:
         return '"' if found.group(3) else str(found.group(found.lastindex or 0))
 
     def word(self) -> str:
-        """Take a name or a string."""
+        """Take a name or a string.
+
+        Raises:
+            PeError: the next token is none; with its place.
+        """
         token, is_word = self._next()
         if not is_word:
             raise self.error(f"expected a name, got '{token}'")
         return token
 
     def expect(self, wanted: str) -> None:
-        """Take exactly this token."""
+        """Take exactly this token.
+
+        Raises:
+            PeError: the next token is another; with its place.
+        """
         token, _ = self._next()
         if token != wanted:
             raise self.error(f"expected '{wanted}', got '{token}'")
 
     def number(self, word: str) -> int:
-        """Return a size."""
+        """Return a size.
+
+        Raises:
+            PeError: it is no number that fits into 64 bits; with its place.
+        """
         if not word.isascii() or not word.isdigit():
             raise self.error(f"expected a number, got '{word:.40}'")
         if len(word) > _DIGITS:
@@ -101,7 +117,11 @@ class Line:
         return found
 
     def json(self) -> dict[str, Any]:
-        """Take a JSON object."""
+        """Take a JSON object.
+
+        Raises:
+            PeError: what follows is no JSON object; with its place.
+        """
         begin = self.at + len(self.text[self.at :]) - len(self.text[self.at :].lstrip())
         self.start = begin
         try:

@@ -101,7 +101,11 @@ def from_json(text: str | bytes) -> Program:
 
 
 def from_dict(data: Any) -> Program:
-    """Return the program that `to_dict` was given; see `from_json`."""
+    """Return the program that `to_dict` was given; see `from_json`.
+
+    Raises:
+        PeError: it is no program, of a later version, or has no block.
+    """
     top = _Node(data, "program")
     if top.get("format", str) != FORMAT:
         raise PeError(f"the file is no program: its format is {data['format']!r}", hint=f"expected {FORMAT}")

@@ -164,6 +164,9 @@ class Generator:
 
         Args:
             tokens: at least one, and `length` at most.
+
+        Raises:
+            PeError: DATA; the model's scores are NaN.
         """
         found = self._run(tokens, behind=not self.last_alone)
         scores = found[0 if self.last_alone else len(tokens) - 1]

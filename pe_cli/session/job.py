@@ -243,7 +243,11 @@ class Job:
         return select(dataset, [want for name, want in self.sources.items() if name in self.built.feeds])
 
     def constants(self) -> dict[str, Array]:
-        """Return the feeds that have a value in the run file, which is the same at every step."""
+        """Return the feeds that have a value in the run file, which is the same at every step.
+
+        Raises:
+            PeError: a value does not have the shape of its feed; with its place.
+        """
         found = {}
         for name, section in self.run.feeds.items():
             if section.value is not None:

@@ -151,6 +151,9 @@ class PeerTeam(Team):
         """Return the devices of this process: as many as every other has, each with one thread.
 
         With `auto` and no CPU_NUM the useful cores of a machine are divided by its processes.
+
+        Raises:
+            PeError: the processes have other configs, or other numbers of devices.
         """
 
         def apart(cores: int) -> Layout:

@@ -64,7 +64,11 @@ class Blocks(ColumnType[BlocksOptions]):
         return (TEXT,)
 
     def fit(self, options: BlocksOptions, context: Context, rows: Rows | None) -> State:
-        """Learn the tokens."""
+        """Learn the tokens.
+
+        Raises:
+            PeError: the rows are no blocks; with the column's place.
+        """
         from pe_cli.data.readers.text import PieceTable
 
         if not isinstance(context.table, PieceTable):

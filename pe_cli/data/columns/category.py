@@ -99,7 +99,11 @@ class Category(ColumnType[CategoryOptions]):
         return state
 
     def encode(self, options: CategoryOptions, state: State, context: Context) -> FieldOf:
-        """Look the classes up."""
+        """Look the classes up.
+
+        Raises:
+            PeError: a cell is missing or has a class that training never saw, and that is an error; with its place.
+        """
         source = options.of or context.name
         found = context.table.cells(source).codes()
         first = first_class(state)
@@ -151,6 +155,9 @@ def fit_classes(
         context: of the column.
         words: distinct texts.
         counts: int64 [words], training rows that have them.
+
+    Raises:
+        PeError: no training row has a class; with the column's place.
     """
     if options.classes is not None:
         classes = [str(name) for name in options.classes]

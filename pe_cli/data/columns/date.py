@@ -97,7 +97,11 @@ class Date(ColumnType[DateOptions]):
         return (options.of or name,)
 
     def fit(self, options: DateOptions, context: Context, rows: Rows | None) -> State:
-        """Learn mean and deviation."""
+        """Learn mean and deviation.
+
+        Raises:
+            PeError: every training row misses the date; with the column's place.
+        """
         moments, values = _read(options, context)
         codes = selected(context.table.cells(options.of or context.name).codes().codes, rows)
         there = codes[codes >= 0]

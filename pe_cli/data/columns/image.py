@@ -106,7 +106,11 @@ class Image(ColumnType[ImageOptions]):
         return (options.of or name,)
 
     def fit(self, options: ImageOptions, context: Context, rows: Rows | None) -> State:
-        """Find the size, and measure mean and deviation."""
+        """Find the size, and measure mean and deviation.
+
+        Raises:
+            PeError: no training row has a picture that can be read; with its place.
+        """
         found, survey = _open(options, context, rows, options.crop_from or options.size)
         chosen = survey.usable if rows is None else survey.usable[rows]
         if not chosen.any():
@@ -129,7 +133,11 @@ class Image(ColumnType[ImageOptions]):
         return {"size": list(size), "mean": mean, "std": deviation}
 
     def encode(self, options: ImageOptions, state: State, context: Context) -> FieldOf:
-        """Return the pictures; they are decoded as they are taken."""
+        """Return the pictures; they are decoded as they are taken.
+
+        Raises:
+            KeyError: the state has statistics of another number of channels.
+        """
         height, width = state["size"]
         channels = CHANNELS[options.mode]
         stored = options.crop_from or (height, width)

@@ -220,7 +220,11 @@ def _short(text: str) -> str:
 
 
 def fit_numbers(options: NumberOptions, context: Context, values: NDArray[np.float64], source: str) -> State:
-    """Learn from the training rows' numbers, [rows], NaN where missing."""
+    """Learn from the training rows' numbers, [rows], NaN where missing.
+
+    Raises:
+        PeError: every training row misses the number, or one does and that is an error; with its place.
+    """
     there = values[~np.isnan(values)]
     missing = len(values) - len(there)
     if options.missing == "error":  # of all rows: those of evaluation are encoded, too
@@ -283,7 +287,11 @@ def _is_missing(context: Context, source: str, row: int, count: int) -> PeError:
 
 
 def encode_numbers(options: NumberOptions, state: State, context: Context, source: str, out: NDArray[Any]) -> None:
-    """Write a column's numbers, filled in, clipped and scaled, into `out`, [rows, 1]."""
+    """Write a column's numbers, filled in, clipped and scaled, into `out`, [rows, 1].
+
+    Raises:
+        PeError: a row misses the number, and that is an error; with its place.
+    """
     values = numbers_of(context, source).values
     if options.missing == "previous":
         values = _carried(values, context.table)

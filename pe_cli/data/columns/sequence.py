@@ -87,7 +87,11 @@ class Sequence(ColumnTypeOf[SequenceOptions]):
         return plain | {"shift": mean, "divisor": deviation, "longest": longest}
 
     def encode(self, options: SequenceOptions, state: State, context: Context) -> FieldOf:
-        """Return the items of every row."""
+        """Return the items of every row.
+
+        Raises:
+            PeError: an item is a class that training never saw, and that is an error; with its place.
+        """
         source = options.of or context.name
         found = context.table.cells(source).codes()
         if options.items == "number":

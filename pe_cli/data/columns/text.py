@@ -134,7 +134,11 @@ class Text(ColumnType[TextOptions]):
         return {"tokens": fit_tokens(options, context, options.of or context.name, rows)}
 
     def encode(self, options: TextOptions, state: State, context: Context) -> FieldOf:
-        """Return the ids of the tokens of every row."""
+        """Return the ids of the tokens of every row.
+
+        Raises:
+            PeError: a text that the tokenizer cannot take; with its place.
+        """
         from pe_cli.data.tokens.kinds import open_tokens
         from pe_cli.data.tokens.texts import BadTextError
 

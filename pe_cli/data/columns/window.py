@@ -54,7 +54,11 @@ class Window(ColumnType[WindowOptions]):
         return {"steps": shape.length if options.part == "input" else shape.horizon}
 
     def encode(self, options: WindowOptions, state: State, context: Context) -> FieldOf:
-        """Return windows of the columns that it is made of."""
+        """Return windows of the columns that it is made of.
+
+        Raises:
+            PeError: windows have another length than in training, or are made of a column that has no row of numbers.
+        """
         table = _table(context)
         for name, field in context.fields.items():
             if field.sequences or len(field.type.shape) != 1:

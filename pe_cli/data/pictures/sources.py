@@ -189,7 +189,11 @@ class Files:
         return before - int(survey.usable.sum())
 
     def load(self, row: int) -> Array:
-        """Return the picture of a row; see `Pictures.load`."""
+        """Return the picture of a row; see `Pictures.load`.
+
+        Raises:
+            PeError: the file is no picture, or cannot be read; with its place.
+        """
         try:
             return self._load(row)
         except Unreadable as error:

@@ -56,6 +56,9 @@ def open_csv(options: CsvOptions, origin: Origin) -> Table:
     Labels that are whole numbers are taken as they are (int64); when one has a decimal point or an exponent, all are float32; text
     becomes the index in `classes`, or else in sorted order. Which classes there are, the training file says, also for evaluation and
     prediction; and which columns, by their names. Every cell must be a finite number; blank lines are left out.
+
+    Raises:
+        PeError: a column is named where the file has no header, or there is none but the label.
     """
     from pe_cli.data.tables.csv import CsvPart
     from pe_cli.data.tables.parts import PartsTable

@@ -61,6 +61,9 @@ def open_images(options: ImagesOptions, origin: Origin) -> Table:
 
     A folder gives the columns `image`, the picture; `label`, the folder of its class; and `file`, its path in the folder. They are
     in the order of their paths. Hidden files and folders are left out. A table gives its own columns.
+
+    Raises:
+        PeError: no picture can be read, or `skip` leaves none.
     """
     pillow()
     if options.table is not None:

@@ -41,6 +41,9 @@ def open_npz(options: NpzOptions, origin: Origin) -> Dataset:
 
     Members that np.savez wrote are mapped, those of np.savez_compressed are loaded. Only the arrays that are named
     are touched, so train and eval arrays may share an archive. Arrays of Python objects (pickles) are refused.
+
+    Raises:
+        PeError: the file is no .npz archive that can be read.
     """
     path = origin.find(options.file)
     try:

@@ -41,7 +41,11 @@ def import_pyarrow(path: Path, origin: Origin) -> Any:
 
 @contextlib.contextmanager
 def reading(path: Path, kind: str, origin: Origin) -> Iterator[None]:
-    """Turn what pyarrow raises into a data error."""
+    """Turn what pyarrow raises into a data error.
+
+    Raises:
+        PeError: whatever pyarrow raised, with the file's name.
+    """
     pa = import_pyarrow(path, origin)
     try:
         yield

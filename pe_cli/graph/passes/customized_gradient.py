@@ -9,7 +9,11 @@ from pe_cli.program.ir import Program, Role
 
 
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
-    """Return the program with `<loss>@GRAD` as a feed, and a sentence on what was done."""
+    """Return the program with `<loss>@GRAD` as a feed, and a sentence on what was done.
+
+    Raises:
+        PeError: the program has no gradient of a loss.
+    """
     del fetches
     made = program.clone()
     block = made.global_block()

@@ -28,7 +28,7 @@ class Lowering:
         seed: of the program, for random ops, mixed with the op's own number: the same for this op on every device and at every step.
         sample_offset: index in the whole batch of the device's first sample.
         share: number of this part of the op's rows, and how many parts there are; see `ByRows`.
-        shares: threads that share an update among them; see `OpDef.spreads`.
+        shares: threads that share an update among them; see `Spreads`.
         threads: that its parts may run on; `areas` says how many are worth it.
         helped: one thread does most of the parts; others help where they have nothing to do.
         more: gradients that such an update adds to those of its slot Grad: a list like it for every further device, in order.

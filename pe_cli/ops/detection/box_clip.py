@@ -66,7 +66,11 @@ def box_clip(x: TensorType, info: TensorType) -> TensorType:
 
 @box_clip.lower("cpu")
 def box_clip_cpu(o: Lowering) -> None:
-    """One pass."""
+    """One pass.
+
+    Raises:
+        PeError: nothing says whose boxes they are (exit code 3).
+    """
     x, info = o.input("Input"), o.input("ImInfo")
     images, boxes = info.shape[0], product(x.shape[:-1])
     if images != 1 and (len(x.shape) != 3 or x.shape[0] != images):

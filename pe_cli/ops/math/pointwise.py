@@ -227,6 +227,9 @@ def pointwise(
         kinks: see `OpDef`.
         integers: whether int32 and int64 are taken too.
         traits: what else it can do; it is pointwise, in place and of any layout anyway.
+
+    Raises:
+        PeError: when the op is inferred: an element type that it does not take, or what `check` raises.
     """
     declared = dict(attrs or {})
     allowed = (*FLOATS, "int32", "int64") if integers else FLOATS

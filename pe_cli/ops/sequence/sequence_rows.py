@@ -121,7 +121,11 @@ def sequence_expand(
 
 @sequence_expand.sequences("Index Offsets")
 def sequence_expand_lod(s: LodRequest) -> None:
-    """The lengths of Y's sequences say how often."""
+    """The lengths of Y's sequences say how often.
+
+    Raises:
+        PeError: Y has no such level, or X more than one.
+    """
     levels, own, wanted = s.need("Y"), s.lod("X"), s.attrs["ref_level"]
     if not -1 <= wanted < len(levels):
         raise PeError(

@@ -165,7 +165,11 @@ def lod_reset(x: TensorType, y: TensorType | None, *, target_lod: list[int], app
 
 @lod_reset.sequences()
 def lod_reset_lod(s: LodRequest) -> None:
-    """The levels of Y, or the one given."""
+    """The levels of Y, or the one given.
+
+    Raises:
+        PeError: neither Y nor target_lod is given.
+    """
     if s.inputs.get("Y"):
         levels = s.lod("Y") or (s.derive(_as_offsets, s.host("Y")),)
     elif s.attrs["target_lod"]:

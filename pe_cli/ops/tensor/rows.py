@@ -148,7 +148,11 @@ def merge_rows(yes: TensorType, no: TensorType, mask: TensorType) -> TensorType:
 
 @merge_rows.host
 def merge_rows_host(inputs: Arrays, attrs: Mapping[str, Any]) -> Made:
-    """One copy."""
+    """One copy.
+
+    Raises:
+        PeError: the parts have not as many rows as the mask says.
+    """
     del attrs
     yes, no, mask = inputs["InTrue"][0], inputs["InFalse"][0], inputs["Mask"][0].ravel()
     if (len(yes), len(no)) != (mask.sum(), (~mask).sum()):

@@ -71,7 +71,11 @@ class DataFeedDesc:
 
     @property
     def slots(self) -> list[Slot]:
-        """Every slot, used or not, in order."""
+        """Every slot, used or not, in order.
+
+        Raises:
+            FluidValueError: a slot has a type that is neither uint64 nor float.
+        """
         found = self._message.get("multi_slot_desc", {}).get("slots", [])
         for slot in found:
             if slot.get("type") not in _TYPES:

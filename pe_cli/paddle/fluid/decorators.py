@@ -18,7 +18,11 @@ class ComposeNotAligned(ValueError):
 
 
 def batch(reader: Reader, batch_size: int, drop_last: bool = False) -> Reader:
-    """Return a reader of lists of samples; the last list may be shorter."""
+    """Return a reader of lists of samples; the last list may be shorter.
+
+    Raises:
+        FluidValueError: batch_size is below 1.
+    """
     if batch_size < 1:
         raise FluidValueError(f"batch_size must be at least 1, got {batch_size}")
 

@@ -106,7 +106,11 @@ class Executor:
         print_period: int = 100,
         fetch_handler: Any = None,
     ) -> None:
-        """Run a program once for every batch of a dataset, printing what is fetched every print_period batches."""
+        """Run a program once for every batch of a dataset, printing what is fetched every print_period batches.
+
+        Raises:
+            FluidValueError: there is no dataset.
+        """
         if dataset is None:
             raise FluidValueError("dataset is needed")
         program = default_main_program() if program is None else program

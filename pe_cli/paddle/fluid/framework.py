@@ -47,7 +47,11 @@ class Block(ir.Block):
     def create_var(
         self, name: str | None = None, type: Any = None, shape: Any = None, dtype: Any = None, **facts: Any
     ) -> Any:
-        """Add a variable, or return the one of that name where the types agree."""
+        """Add a variable, or return the one of that name where the types agree.
+
+        Raises:
+            FluidValueError: there is one of that name and another type.
+        """
         undefined = shape is None and not isinstance(type, TensorType)
         kind = type if isinstance(type, TensorType) else TensorType(as_sizes(shape or ()), as_dtype(dtype or "float32"))
         name = name or self.program.unique("_generated_var")

@@ -59,7 +59,11 @@ class LoDTensor:
         return [list(level) for level in self._offsets]
 
     def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
-        """Set the offsets of every level."""
+        """Set the offsets of every level.
+
+        Raises:
+            FluidValueError: offsets do not start at 0, or fall.
+        """
         if any(list(level) != sorted(level) or list(level[:1]) != [0] for level in lod):
             raise FluidValueError(f"offsets start at 0 and do not fall, got {list(lod)}")
         self._offsets = [[int(o) for o in level] for level in lod]
@@ -147,7 +151,11 @@ def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], pl
 def create_random_int_lodtensor(
     recursive_seq_lens: Sequence[Sequence[int]], base_shape: Sequence[int], place: Any, low: int, high: int
 ) -> LoDTensor:
-    """Make a tensor of random integers from low to high, both reached; arguments of `create_lod_tensor`."""
+    """Make a tensor of random integers from low to high, both reached; arguments of `create_lod_tensor`.
+
+    Raises:
+        FluidTypeError: base_shape is no list.
+    """
     if not isinstance(base_shape, (list, tuple)):
         raise FluidTypeError(f"base_shape must be a list, got {base_shape!r}")
     rows = sum(recursive_seq_lens[-1])

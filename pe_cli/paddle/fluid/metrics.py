@@ -93,7 +93,11 @@ class Accuracy(MetricBase):
         self.weight = 0.0
 
     def update(self, value: Any, weight: Any) -> None:
-        """Add a batch's accuracy and its number of samples."""
+        """Add a batch's accuracy and its number of samples.
+
+        Raises:
+            FluidValueError: the weight is no number of at least 0.
+        """
         if np.size(weight) != 1 or float(np.ravel(weight)[0]) < 0:
             raise FluidValueError(f"the weight must be a number of at least 0, got {weight!r}")
         self.value += float(np.ravel(value)[0]) * float(np.ravel(weight)[0])
@@ -175,7 +179,11 @@ class EditDistance(MetricBase):
         self.instance_error += int(np.ravel(seq_num)[0]) - int(np.sum(found == 0))
 
     def eval(self) -> tuple[float, float]:
-        """Return the mean distance and the share of sequences with an error."""
+        """Return the mean distance and the share of sequences with an error.
+
+        Raises:
+            FluidValueError: nothing was added yet.
+        """
         if self.seq_num == 0:
             raise FluidValueError("there is no data in EditDistance", hint="call update first")
         return self.total_distance / self.seq_num, self.instance_error / self.seq_num
@@ -189,7 +197,11 @@ class CompositeMetric(MetricBase):
         self._metrics: list[MetricBase] = []
 
     def add_metric(self, metric: Any) -> None:
-        """Add a measure."""
+        """Add a measure.
+
+        Raises:
+            FluidTypeError: it is no metric.
+        """
         if not isinstance(metric, MetricBase):
             raise FluidTypeError(f"add_metric takes a metric, got {type(metric).__name__}")
         self._metrics.append(metric)

@@ -59,7 +59,11 @@ def img_conv_group(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     pool_type: str = "max",
     use_cudnn: bool = True,
 ) -> Any:
-    """Convolve several times, each with batch_norm and dropout where asked for, then pool."""
+    """Convolve several times, each with batch_norm and dropout where asked for, then pool.
+
+    Raises:
+        FluidValueError: an argument is a list of another length than there are convolutions.
+    """
     count = len(conv_num_filter)
 
     def each(value: Any) -> list[Any]:

@@ -141,7 +141,11 @@ class GeneratorLoader:
         return self.iterable
 
     def start(self) -> None:
-        """Begin to feed the program."""
+        """Begin to feed the program.
+
+        Raises:
+            FluidValueError: it has no generator yet.
+        """
         if self._batches is None:
             raise FluidValueError("the reader has no generator yet", hint="call set_sample_list_generator first")
         self._running = iter(self._batches())

@@ -93,7 +93,11 @@ class Operator(ir.Operator):
         return list(self.outputs.get(name, []))
 
     def attr(self, name: str) -> Any:
-        """Return an attribute; `op_role` and `op_role_var` too."""
+        """Return an attribute; `op_role` and `op_role_var` too.
+
+        Raises:
+            FluidValueError: there is no such attribute.
+        """
         facts = self.all_attrs()
         if name not in facts:
             raise FluidValueError(f"op '{self.type}' has no attribute '{name}'", hint=did_you_mean(name, facts))

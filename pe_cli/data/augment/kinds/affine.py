@@ -36,7 +36,11 @@ class Affine(PictureKind[AffineOptions]):
     options = AffineOptions
 
     def plan(self, options: AffineOptions, shape: Shape) -> Shape:
-        """Return the same size."""
+        """Return the same size.
+
+        Raises:
+            ValueError: nothing is changed; with a remedy.
+        """
         colour(options.fill, shape)
         if not any((*options.translate, options.shear)) and options.scale == (1.0, 1.0):
             raise ValueError("nothing is changed", "give translate, scale or shear")

@@ -32,7 +32,11 @@ class Color(PictureKind[ColorOptions]):
     options = ColorOptions
 
     def plan(self, options: ColorOptions, shape: Shape) -> Shape:
-        """Return the same size."""
+        """Return the same size.
+
+        Raises:
+            ValueError: nothing is changed, or colours of gray pictures; with a remedy.
+        """
         if not any((options.brightness, options.contrast, options.saturation, options.hue)):
             raise ValueError("nothing is changed", "give brightness, contrast, saturation or hue")
         if shape.channels < 3 and (options.saturation or options.hue):

@@ -31,7 +31,11 @@ class Cutmix(BatchKind[CutmixOptions]):
     options = CutmixOptions
 
     def check(self, options: CutmixOptions, types: Mapping[str, TensorType], picture: str, last: bool) -> None:
-        """Check that pictures have rows and columns, and that nothing else does."""
+        """Check that pictures have rows and columns, and that nothing else does.
+
+        Raises:
+            ValueError: feeds of which no box can be cut; with a remedy.
+        """
         if last:
             raise ValueError("cutmix needs pictures as [channels, height, width]", "set layout: chw on the column")
         for name, kind in types.items():

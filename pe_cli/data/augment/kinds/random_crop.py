@@ -30,7 +30,11 @@ class RandomCrop(PictureKind[RandomCropOptions]):
     options = RandomCropOptions
 
     def plan(self, options: RandomCropOptions, shape: Shape) -> Shape:
-        """Return the size of the box."""
+        """Return the size of the box.
+
+        Raises:
+            ValueError: the box is larger than the pictures; with a remedy.
+        """
         colour(options.fill, shape)
         height, width = options.size or (shape.height, shape.width)
         if height > shape.height + 2 * options.padding or width > shape.width + 2 * options.padding:

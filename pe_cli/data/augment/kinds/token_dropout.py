@@ -38,7 +38,11 @@ class TokenDropout(ColumnKind[TokenDropoutOptions]):
         return column.type.dtype in ("int64", "int32") and (column.sequences or column.type.size > 1)
 
     def check(self, options: TokenDropoutOptions, column: Column) -> None:
-        """Check that the replacement is an index."""
+        """Check that the replacement is an index.
+
+        Raises:
+            ValueError: the replacement is none of the column's indices; with a remedy.
+        """
         if column.classes is not None and options.replacement >= column.classes:
             raise ValueError(f"replacement {options.replacement} is no index: there are {column.classes}", "0 is that of unknown tokens")
 

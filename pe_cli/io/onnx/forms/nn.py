@@ -53,7 +53,11 @@ def pool2d(o: Writer) -> None:
 
 @form("batch_norm")
 def batch_norm(o: Writer) -> None:
-    """With running statistics; those of the batch have no use outside training."""
+    """With running statistics; those of the batch have no use outside training.
+
+    Raises:
+        PeError: the op takes statistics of the batch.
+    """
     if not (o.attrs["is_test"] or o.attrs["use_global_stats"]):
         raise PeError("batch_norm in training cannot be exported", hint="export the evaluation program")
     rank = len(o.type().shape)

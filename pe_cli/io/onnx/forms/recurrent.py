@@ -50,7 +50,11 @@ def padded_lstm(o: Writer) -> None:
 
 @form("attention")
 def attention(o: Writer) -> None:
-    """Heads apart, products, softmax, products, heads side by side."""
+    """Heads apart, products, softmax, products, heads side by side.
+
+    Raises:
+        PeError: causal attention over a number of steps that is not known.
+    """
     heads, rank = o.attrs["num_heads"], o.type("Q").shape
     if o.has("K"):
         names = [o.x(slot) for slot in ("Q", "K", "V")]

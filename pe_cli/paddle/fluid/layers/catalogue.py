@@ -66,7 +66,11 @@ ONLY = {
 
 
 def adapt(definition: LayerDef) -> Callable[..., Any]:
-    """Return a layer with the original's order of arguments."""
+    """Return a layer with the original's order of arguments.
+
+    Raises:
+        FluidTypeError: when called: too many arguments, or one twice.
+    """
     names = ORDER.get(definition.name, "").split() or [
         p.name for p in inspect.signature(definition.fn).parameters.values()
     ]

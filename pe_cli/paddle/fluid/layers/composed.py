@@ -54,7 +54,11 @@ def _one_unknown(sizes: Any) -> list[int]:
 
 
 def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = None) -> Any:
-    """Let x through where it is above 0, else alpha x, with one alpha, one a channel, or one an element."""
+    """Let x through where it is above 0, else alpha x, with one alpha, one a channel, or one an element.
+
+    Raises:
+        FluidValueError: mode is none of all, channel and element.
+    """
     ensure_defaults()
     helper = LayerHelper("prelu", name)
     shapes = {"all": [1], "channel": [1, *x.shape[1:2], *([1] * (len(x.shape) - 2))], "element": [1, *x.shape[1:]]}
@@ -82,7 +86,11 @@ def group_norm(
     data_layout: str = "NCHW",
     name: str | None = None,
 ) -> Any:
-    """Normalise every group of channels of every sample; channels first."""
+    """Normalise every group of channels of every sample; channels first.
+
+    Raises:
+        FluidValueError: the groups do not divide the channels, or channels are not first.
+    """
     ensure_defaults()
     helper = LayerHelper("group_norm", name)
     channels = input.shape[1]

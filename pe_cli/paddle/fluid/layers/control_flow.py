@@ -77,7 +77,11 @@ def _selected(pred: Variable, yes: Any, no: Any) -> Any:
 
 
 def case(pred_fn_pairs: Sequence[tuple[Any, Callable[[], Any]]], default: Any = None, name: str | None = None) -> Any:
-    """Append the ops of the first function whose condition holds, else of default, or of the last one without default."""
+    """Append the ops of the first function whose condition holds, else of default, or of the last one without default.
+
+    Raises:
+        FluidValueError: there is no pair of a condition and a function.
+    """
     if not pred_fn_pairs:
         raise FluidValueError("case needs a pair of a condition and a function")
     (pred, fn), *rest = pred_fn_pairs

@@ -38,7 +38,11 @@ def topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Va
 
 
 def gaussian_random(shape: Any, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32") -> Variable:
-    """Draw normal numbers; shape is numbers, integer variables, or one variable [axes]."""
+    """Draw normal numbers; shape is numbers, integer variables, or one variable [axes].
+
+    Raises:
+        FluidValueError: shape is a variable whose length is not known.
+    """
     ensure_defaults()
     sizes, late = _known("gaussian_random", "shape", shape)
     if late is not None and late.type.known is False:

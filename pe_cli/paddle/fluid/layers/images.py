@@ -80,7 +80,11 @@ def lrn(
 
 
 def add_position_encoding(input: Variable, alpha: float, beta: float, name: str | None = None) -> Any:
-    """Return alpha x + beta code, code sines in the first half of the width and cosines in the second: [batch, time, width]."""
+    """Return alpha x + beta code, code sines in the first half of the width and cosines in the second: [batch, time, width].
+
+    Raises:
+        FluidValueError: the length is not known, or the width is odd.
+    """
     _, steps, width = input.shape
     if steps < 1 or width % 2:
         raise FluidValueError(f"add_position_encoding needs a known length and an even width, got {input}")
@@ -167,7 +171,11 @@ def image_resize(  # noqa: PLR0913, PLR0917 (fluid's arguments)
 
 
 def image_resize_short(input: Variable, out_short_len: int, resample: str = "BILINEAR") -> Any:
-    """Change the size of images so that the short side gets a length; the other one keeps its proportion."""
+    """Change the size of images so that the short side gets a length; the other one keeps its proportion.
+
+    Raises:
+        FluidValueError: the size of the images is not known.
+    """
     sides = input.shape[2:4]
     if min(sides) < 1:
         raise FluidValueError(f"image_resize_short needs images of known size, got {input}")
@@ -212,7 +220,11 @@ def size(input: Variable) -> Any:
 
 
 def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Any:
-    """Return ids within a shard, and ignore_value for ids of other shards."""
+    """Return ids within a shard, and ignore_value for ids of other shards.
+
+    Raises:
+        FluidValueError: shard_id is none of the shards.
+    """
     if not 0 <= shard_id < nshards:
         raise FluidValueError(f"shard_id must be from 0 to {nshards - 1}, got {shard_id}")
     length = (index_num + nshards - 1) // nshards
@@ -224,7 +236,11 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
 
 
 def gather_tree(ids: Variable, parents: Variable) -> Any:
-    """Follow beams back from the last step: [steps, batch, beams] ids and the beams that they come from."""
+    """Follow beams back from the last step: [steps, batch, beams] ids and the beams that they come from.
+
+    Raises:
+        FluidValueError: the number of steps is not known.
+    """
     steps, _, beams = ids.shape
     if steps < 1:
         raise FluidValueError(f"gather_tree needs a known number of steps, got {ids}")

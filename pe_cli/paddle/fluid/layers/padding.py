@@ -62,7 +62,11 @@ def _padded(x: Variable, found: list[int], first: int, value: float) -> Any:
 
 
 def conv2d(*args: Any, **given: Any) -> Any:
-    """Convolve images; see the core's layer. Padding may be SAME, VALID or four numbers."""
+    """Convolve images; see the core's layer. Padding may be SAME, VALID or four numbers.
+
+    Raises:
+        FluidValueError: what follows dilation is not given by name where padding is no number.
+    """
     layer = adapt(find("conv2d"))
     names = ("input", "num_filters", "filter_size", "stride", "padding", "dilation")
     facts = {**dict(zip(names, args, strict=False)), **given}

@@ -32,7 +32,11 @@ class StaticRNN:
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
-        """Build one step inside."""
+        """Build one step inside.
+
+        Raises:
+            FluidValueError: nothing is stepped through.
+        """
         self._block = default_main_program().global_block()
         self._begin = len(self._block.ops)
         yield
@@ -41,7 +45,11 @@ class StaticRNN:
         self._write_out()
 
     def step_input(self, x: Variable) -> Variable:
-        """Return one step of [time, batch, ...]."""
+        """Return one step of [time, batch, ...].
+
+        Raises:
+            FluidValueError: the number of steps is not known, or not that of other inputs.
+        """
         if x.shape[0] < 1:
             raise FluidValueError(f"a StaticRNN needs a known number of steps, got {x}")
         if self._steps not in (None, x.shape[0]):
@@ -64,7 +72,11 @@ class StaticRNN:
         init_batch_dim_idx: int = 0,
         ref_batch_dim_idx: int = 1,
     ) -> Variable:
-        """Return a variable that keeps a value from step to step; it starts as init, or as init_value."""
+        """Return a variable that keeps a value from step to step; it starts as init, or as init_value.
+
+        Raises:
+            FluidValueError: neither init nor shape and batch_ref are given.
+        """
         if init is None:
             if shape is None or batch_ref is None:
                 raise FluidValueError("a memory needs init, or shape and batch_ref")
@@ -79,7 +91,11 @@ class StaticRNN:
         return made
 
     def update_memory(self, mem: Variable, var: Variable) -> None:
-        """Say what a memory holds in the next step."""
+        """Say what a memory holds in the next step.
+
+        Raises:
+            FluidValueError: it is no memory of this one.
+        """
         if mem.name not in self._memories:
             raise FluidValueError(f"'{mem.name}' is no memory of this StaticRNN")
         self._memories[mem.name] = var.name

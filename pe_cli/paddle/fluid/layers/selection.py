@@ -61,7 +61,11 @@ def select(condition: Variable, yes: Variable, no: Variable, out: Variable | Non
 
 
 def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = None) -> Any:
-    """Return for every row the row of the input that index names: [batch, 1] int32."""
+    """Return for every row the row of the input that index names: [batch, 1] int32.
+
+    Raises:
+        FluidValueError: there are fewer than two inputs.
+    """
     if len(inputs) < 2:
         raise FluidValueError("multiplex needs two inputs or more")
     out = inputs[0]
@@ -93,7 +97,11 @@ class Switch:
 
     @contextlib.contextmanager
     def default(self) -> Iterator[None]:
-        """Write inside where no condition held."""
+        """Write inside where no condition held.
+
+        Raises:
+            FluidValueError: no case stands before it.
+        """
         if self._taken is None:
             raise FluidValueError("Switch: default needs a case before it")
         mine = logical_not(self._taken)
