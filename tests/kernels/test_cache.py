@@ -72,7 +72,7 @@ with program_guard(program, Program("startup")):
     out = find("matmul").fn(x, x, transpose_y=True)
 told = lambda done, total, name: print(name.split(":")[-1])
 feed = np.arange(200, dtype="float32").reshape(5, 40)
-(found,), _ = Executor(program, Scope([Place("cpu", 0)]), progress=told).run({"x": feed}, [out.name])
+(found,) = Executor(program, Scope([Place("cpu", 0)]), progress=told).run({"x": feed}, [out.name]).values
 assert np.allclose(found[out.name], feed @ feed.T)
 """
 

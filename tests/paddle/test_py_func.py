@@ -9,7 +9,7 @@ import pe_cli.paddle.fluid as fluid
 from pe_cli.build.build import build
 from pe_cli.config.load import load_model
 from pe_cli.core.errors import PeError
-from pe_cli.program.ir import Program
+from pe_cli.program.forms import from_string
 from pe_cli.program.serialize import to_json
 
 L = fluid.layers
@@ -255,7 +255,7 @@ def test_no_file_can_have_one(tmp_path, monkeypatch):
     program = fluid.default_main_program()
     assert '"forward": {"$python": "tanh"}' in str(program)
     with pytest.raises(PeError, match="calls the Python function 'tanh'"):
-        Program.parse_from_string(str(program))
+        from_string(str(program))
     with pytest.raises(PeError, match="cannot be saved: files hold no Python functions"):
         to_json(program)
     monkeypatch.chdir(tmp_path)
@@ -268,6 +268,6 @@ def test_a_program_that_names_no_function_says_so():
     text = str(fluid.default_main_program())
     attrs = '{"shapes": [[2]], "dtypes": ["float32"], "sources": [0]}'
     text += f"  var x: float32[2] is_data\n  forward py_func(X=x) -> Out=y: float32[2] {attrs}\n"
-    program = Program.parse_from_string(text)
+    program = from_string(text)
     with pytest.raises(RuntimeError, match="no function to call forward, but None"):
         fluid.Executor(fluid.CPUPlace()).run(program, {"x": np.zeros(2, "float32")}, ["y"])

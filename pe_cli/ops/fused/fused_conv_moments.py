@@ -11,6 +11,20 @@ from pe_cli.kernels.conv import conv_forward
 from pe_cli.kernels.depthwise import depthwise_forward
 from pe_cli.kernels.far import FAR
 from pe_cli.kernels.gemm import NARROW, gemm
+from pe_cli.kernels.geometry import (
+    CHANNELS,
+    FILTERS,
+    GROUPS,
+    HEIGHT,
+    OUT_HEIGHT,
+    OUT_WIDTH,
+    PAD_X,
+    PAD_Y,
+    PITCH,
+    TAPS_X,
+    TAPS_Y,
+    WIDTH,
+)
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrF64, PtrI64, helper, kernel, pointer
 from pe_cli.kernels.transpose import oihw_to_hwio
 from pe_cli.kernels.winograd import winograd_images
@@ -49,24 +63,27 @@ def _by_blocks(convolve, x, w, y, scratch, means, squares, centre, part, moments
         last = min(first + block, n)
         convolve(x, w, y, scratch, first, last, g)
         done = take_moments(y, done, last, n, rows, width, means, squares, centre, part)
-    write_moments(means, squares, moments, rows, width, g[5])
+    write_moments(means, squares, moments, rows, width, g[FILTERS])
 
 
 @helper
 def convolve_direct(x, w, y, scratch, first, last, g):
-    conv_forward(x, w, y, first, last, geometry_of(g), g[15], scratch)
+    conv_forward(x, w, y, first, last, geometry_of(g), g[PITCH], scratch)
 
 
 @helper
 def _depthwise(x, w, y, scratch, first, last, g):
-    seen, made = g[0] * g[1] * g[2], g[3] * g[4] * g[5]
+    seen, made = g[HEIGHT] * g[WIDTH] * g[CHANNELS], g[OUT_HEIGHT] * g[OUT_WIDTH] * g[FILTERS]
     depthwise_forward(x + SIZE * first * seen, w, y + SIZE * first * made, last - first, geometry_of(g))
 
 
 @helper
 def convolve_winograd(x, w, y, scratch, first, last, g):
-    from_, to = x + SIZE * first * g[0] * g[1] * g[2], y + SIZE * first * g[3] * g[4] * g[15]
-    winograd_images(from_, w, to, last - first, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, g[15], scratch)
+    from_, to = x + SIZE * first * g[HEIGHT] * g[WIDTH] * g[CHANNELS], y + SIZE * first * g[OUT_HEIGHT] * g[OUT_WIDTH] * g[PITCH]
+    winograd_images(
+        from_, w, to, last - first, g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS],
+        g[PAD_Y], g[PAD_X], 0, g[PITCH], scratch,
+    )  # fmt: skip
 
 
 @kernel
@@ -75,9 +92,9 @@ def forward_moments(
     g: PtrI64, n: Int, block: Int, rows: Int, width: Int,
 ):
     """Do `forward` and `moments_of_columns`, see `_by_blocks`."""
-    per = g[2] // g[14]
-    oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
-    scratch = filters + SIZE * g[5] * per * g[6] * g[7]
+    per = g[CHANNELS] // g[GROUPS]
+    oihw_to_hwio(w, filters, g[FILTERS], per, g[TAPS_Y], g[TAPS_X])
+    scratch = filters + SIZE * g[FILTERS] * per * g[TAPS_Y] * g[TAPS_X]
     _by_blocks(convolve_direct, x, filters, y, scratch, means, squares, centre, part, moments, g, n, block, rows, width)
 
 
@@ -87,7 +104,7 @@ def forward_depthwise_moments(
     g: PtrI64, n: Int, block: Int, rows: Int, width: Int,
 ):
     """Do `forward_depthwise` and `moments_of_columns` likewise."""
-    oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
+    oihw_to_hwio(w, filters, g[FILTERS], 1, g[TAPS_Y], g[TAPS_X])
     _by_blocks(_depthwise, x, filters, y, 0, means, squares, centre, part, moments, g, n, block, rows, width)
 
 
@@ -107,16 +124,19 @@ def forward_pointwise_moments(
     g: PtrI64, n: Int, block: Int, rows: Int, width: Int,
 ):
     """Do `forward_pointwise` and `moments_of_columns` likewise; block counts pixels, and the last of them are not fewer."""
-    pixels = n * g[0] * g[1]
+    pixels = n * g[HEIGHT] * g[WIDTH]
     done = no_moments(means, squares, 0, width)
     first = 0
     while first < pixels:
         last = first + block if first + 2 * block <= pixels else pixels
-        to = y + SIZE * first * g[5]
-        gemm(0, 1, last - first, g[5], g[2], x + SIZE * first * g[2], g[2], w, g[2], 0, to, g[5], filters)
+        to = y + SIZE * first * g[FILTERS]
+        gemm(
+            0, 1, last - first, g[FILTERS], g[CHANNELS], x + SIZE * first * g[CHANNELS], g[CHANNELS], w,
+            g[CHANNELS], 0, to, g[FILTERS], filters,
+        )  # fmt: skip
         done = take_moments(y, done, last, pixels, rows, width, means, squares, centre, part)
         first = last
-    write_moments(means, squares, moments, rows, width, g[5])
+    write_moments(means, squares, moments, rows, width, g[FILTERS])
 
 
 NHWC = {"data_format": "NHWC"}

@@ -10,6 +10,18 @@ from pe_cli.kernels.channel_norm import statistics_given
 from pe_cli.kernels.channel_norm_act import ADD_RELU, PLAIN, RELU, finish_run
 from pe_cli.kernels.depthwise import depthwise_forward
 from pe_cli.kernels.gemm import NARROW, gemm
+from pe_cli.kernels.geometry import (
+    CHANNELS,
+    FILTERS,
+    GROUPS,
+    HEIGHT,
+    OUT_HEIGHT,
+    OUT_WIDTH,
+    PITCH,
+    TAPS_X,
+    TAPS_Y,
+    WIDTH,
+)
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, helper, kernel
 from pe_cli.kernels.transpose import oihw_to_hwio
 from pe_cli.ops.define.axes import same_sizes
@@ -30,21 +42,21 @@ from pe_cli.ops.nn.conv_kernels import filters_in_order
 @helper
 def _finish(kind, z, table, wide, y, pixels, g):
     """Do `finish_run` for pixels, one by one where y has other channels too."""
-    if g[15] == g[5]:
-        finish_run(kind, z, table, wide, y, pixels * g[5])
+    if g[PITCH] == g[FILTERS]:
+        finish_run(kind, z, table, wide, y, pixels * g[FILTERS])
     else:
-        for at in range(0, SIZE * pixels * g[15], SIZE * g[15]):
-            finish_run(kind, z + at, table, wide, y + at, g[5])
+        for at in range(0, SIZE * pixels * g[PITCH], SIZE * g[PITCH]):
+            finish_run(kind, z + at, table, wide, y + at, g[FILTERS])
 
 
 @helper
 def _images(convolve, x, w, y, scratch, z, table, wide, kind, g, n, block):
     """Do `convolve(x, w, y, scratch, first, last, g)` a block of images at a time, and `finish_run` after each."""
-    pixels = g[3] * g[4]
+    pixels = g[OUT_HEIGHT] * g[OUT_WIDTH]
     for first in range(0, n, block):
         last = min(first + block, n)
         convolve(x, w, y, scratch, first, last, g)
-        at = SIZE * first * pixels * g[15]
+        at = SIZE * first * pixels * g[PITCH]
         _finish(kind, z + at, table, wide, y + at, (last - first) * pixels, g)
 
 
@@ -53,9 +65,9 @@ def forward_norm(
     x: Addr, w: Addr, y: Addr, filters: Addr, z: Addr, table: Ptr, wide: Int, kind: Int, g: PtrI64, n: Int, block: Int
 ):
     """Do `forward` a block of images at a time, each normalised by a table of `fill_table`; kind: see `finish_run`."""
-    per = g[2] // g[14]
-    oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
-    _images(convolve_direct, x, filters, y, filters + SIZE * g[5] * per * g[6] * g[7], z, table, wide, kind, g, n, block)
+    per = g[CHANNELS] // g[GROUPS]
+    oihw_to_hwio(w, filters, g[FILTERS], per, g[TAPS_Y], g[TAPS_X])
+    _images(convolve_direct, x, filters, y, filters + SIZE * g[FILTERS] * per * g[TAPS_Y] * g[TAPS_X], z, table, wide, kind, g, n, block)
 
 
 @kernel
@@ -72,14 +84,17 @@ def forward_depthwise_norm(
     x: Addr, w: Addr, y: Addr, filters: Addr, z: Addr, table: Ptr, wide: Int, kind: Int, g: PtrI64, n: Int, block: Int
 ):
     """Do `forward_depthwise` likewise; block counts rows of an image's output."""
-    oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
+    oihw_to_hwio(w, filters, g[FILTERS], 1, g[TAPS_Y], g[TAPS_X])
     for image in range(n):
-        for first in range(0, g[3], block):
-            last = min(first + block, g[3])
+        for first in range(0, g[OUT_HEIGHT], block):
+            last = min(first + block, g[OUT_HEIGHT])
             low, high = seen_rows(g, first, last)
-            at = SIZE * (image * g[3] + first) * g[4] * g[5]
-            depthwise_forward(x + SIZE * (image * g[0] + low) * g[1] * g[2], filters, y + at, 1, part_of(g, low, high, first, last))
-            finish_run(kind, z + at, table, wide, y + at, (last - first) * g[4] * g[5])
+            at = SIZE * (image * g[OUT_HEIGHT] + first) * g[OUT_WIDTH] * g[FILTERS]
+            depthwise_forward(
+                x + SIZE * (image * g[HEIGHT] + low) * g[WIDTH] * g[CHANNELS], filters, y + at, 1,
+                part_of(g, low, high, first, last),
+            )  # fmt: skip
+            finish_run(kind, z + at, table, wide, y + at, (last - first) * g[OUT_WIDTH] * g[FILTERS])
 
 
 @kernel
@@ -87,12 +102,15 @@ def forward_pointwise_norm(
     x: Addr, w: Addr, y: Addr, filters: Addr, z: Addr, table: Ptr, wide: Int, kind: Int, g: PtrI64, n: Int, block: Int
 ):
     """Do `forward_pointwise` likewise; block counts pixels, and the last of them are not fewer."""
-    pixels = n * g[0] * g[1]
+    pixels = n * g[HEIGHT] * g[WIDTH]
     first = 0
     while first < pixels:
         last = first + block if first + 2 * block <= pixels else pixels
-        at = SIZE * first * g[15]
-        gemm(0, 1, last - first, g[5], g[2], x + SIZE * first * g[2], g[2], w, g[2], 0, y + at, g[15], filters)
+        at = SIZE * first * g[PITCH]
+        gemm(
+            0, 1, last - first, g[FILTERS], g[CHANNELS], x + SIZE * first * g[CHANNELS], g[CHANNELS], w,
+            g[CHANNELS], 0, y + at, g[PITCH], filters,
+        )  # fmt: skip
         _finish(kind, z + at, table, wide, y + at, last - first, g)
         first = last
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
+from pe_cli.kernels.geometry import CHANNELS, FILTERS, HEIGHT, OUT_HEIGHT, OUT_WIDTH, TAPS_X, TAPS_Y, WIDTH
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, T, helper, kernel, pointer
 from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio
 from pe_cli.ops.define.lowering import Buffer, Lowering
@@ -31,20 +32,20 @@ def _cut(x, out, n):
 @kernel
 def relu_forward(x: Addr, w: Addr, y: Addr, filters: Addr, image: Addr, g: PtrI64, n: Int):
     """y = convolution of relu(x) with w; filters and image are scratch for one of each."""
-    oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
-    size = g[0] * g[1] * g[2]
+    oihw_to_hwio(w, filters, g[FILTERS], 1, g[TAPS_Y], g[TAPS_X])
+    size = g[HEIGHT] * g[WIDTH] * g[CHANNELS]
     for i in range(n):
         _cut(x + SIZE * i * size, image, size)
-        depthwise_forward(image, filters, y + SIZE * i * g[3] * g[4] * g[5], 1, geometry_of(g))
+        depthwise_forward(image, filters, y + SIZE * i * g[OUT_HEIGHT] * g[OUT_WIDTH] * g[FILTERS], 1, geometry_of(g))
 
 
 @kernel
 def relu_backward_data(x: Addr, dy: Addr, w: Addr, dx: Addr, filters: Addr, g: PtrI64, n: Int):
     """dx = gradient of the images, 0 where relu cut."""
-    oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
-    size = g[0] * g[1] * g[2]
+    oihw_to_hwio(w, filters, g[FILTERS], 1, g[TAPS_Y], g[TAPS_X])
+    size = g[HEIGHT] * g[WIDTH] * g[CHANNELS]
     for i in range(n):
-        depthwise_backward_data(dy + SIZE * i * g[3] * g[4] * g[5], filters, dx + SIZE * i * size, 1, geometry_of(g))
+        depthwise_backward_data(dy + SIZE * i * g[OUT_HEIGHT] * g[OUT_WIDTH] * g[FILTERS], filters, dx + SIZE * i * size, 1, geometry_of(g))
         source = pointer(x + SIZE * i * size)
         target = pointer(dx + SIZE * i * size)
         for k in range(size):
@@ -54,12 +55,15 @@ def relu_backward_data(x: Addr, dy: Addr, w: Addr, dx: Addr, filters: Addr, g: P
 @kernel
 def relu_backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, image: Addr, g: PtrI64, n: Int):
     """dw = gradient of the filters over relu(x)."""
-    size = g[0] * g[1] * g[2]
-    depthwise_backward_weight(image, dy, filters, 0, 0, g[6], 0, geometry_of(g))  # of no images: zeros
+    size = g[HEIGHT] * g[WIDTH] * g[CHANNELS]
+    depthwise_backward_weight(image, dy, filters, 0, 0, g[TAPS_Y], 0, geometry_of(g))  # of no images: zeros
     for i in range(n):
         _cut(x + SIZE * i * size, image, size)
-        depthwise_backward_weight(image, dy + SIZE * i * g[3] * g[4] * g[5], filters, 1, 0, g[6], 1, geometry_of(g))
-    hwio_to_oihw(filters, dw, g[5], 1, g[6], g[7], 0, g[6])
+        depthwise_backward_weight(
+            image, dy + SIZE * i * g[OUT_HEIGHT] * g[OUT_WIDTH] * g[FILTERS], filters, 1, 0, g[TAPS_Y], 1,
+            geometry_of(g),
+        )  # fmt: skip
+    hwio_to_oihw(filters, dw, g[FILTERS], 1, g[TAPS_Y], g[TAPS_X], 0, g[TAPS_Y])
 
 
 def _away_from_zero(arrays: Mapping[str, list[Any]]) -> dict[str, list[Any]]:

@@ -9,6 +9,20 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.conv import conv_forward
 from pe_cli.kernels.gemm import add_bias, gemm_bias, gemm_scratch
+from pe_cli.kernels.geometry import (
+    CHANNELS,
+    FILTERS,
+    GROUPS,
+    HEIGHT,
+    OUT_HEIGHT,
+    OUT_WIDTH,
+    PAD_X,
+    PAD_Y,
+    PITCH,
+    TAPS_X,
+    TAPS_Y,
+    WIDTH,
+)
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, address, helper, kernel
 from pe_cli.kernels.transpose import oihw_to_hwio
 from pe_cli.kernels.winograd import winograd_images
@@ -46,10 +60,10 @@ def _repeat(bias, row, width, channels):
 @helper
 def _add_row(y, pixels, g, row, width, cut):
     """Add a row of width again and again to pixels, or where they have other channels too its beginning to each; addresses."""
-    if g[15] > g[5]:
-        add_bias(y, g[15], pixels, g[5], row, cut)
+    if g[PITCH] > g[FILTERS]:
+        add_bias(y, g[PITCH], pixels, g[FILTERS], row, cut)
         return
-    size = pixels * g[5]
+    size = pixels * g[FILTERS]
     add_bias(y, width, size // width, width, row, cut)
     rest = size % width
     add_bias(y + SIZE * (size - rest), rest, 1, rest, row, cut)
@@ -63,14 +77,14 @@ def convolution_bias(
 
     row is scratch for the biases again and again, width of them: loops over a few channels would be all ends and no middle.
     """
-    _repeat(bias, row, width, g[5])
-    per = g[2] // g[14]
-    oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
-    pixels = g[3] * g[4]
+    _repeat(bias, row, width, g[FILTERS])
+    per = g[CHANNELS] // g[GROUPS]
+    oihw_to_hwio(w, filters, g[FILTERS], per, g[TAPS_Y], g[TAPS_X])
+    pixels = g[OUT_HEIGHT] * g[OUT_WIDTH]
     for first in range(0, n, block):
         last = min(n, first + block)
-        conv_forward(x, filters, y, first, last, geometry_of(g), g[15], filters + SIZE * g[5] * per * g[6] * g[7])
-        _add_row(y + SIZE * first * pixels * g[15], (last - first) * pixels, g, address(row), width, cut)
+        conv_forward(x, filters, y, first, last, geometry_of(g), g[PITCH], filters + SIZE * g[FILTERS] * per * g[TAPS_Y] * g[TAPS_X])
+        _add_row(y + SIZE * first * pixels * g[PITCH], (last - first) * pixels, g, address(row), width, cut)
 
 
 @kernel
@@ -78,14 +92,15 @@ def winograd_bias(
     x: Addr, w: Addr, bias: Ptr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
 ):
     """Do `convolution_bias` where `winograd.suits`."""
-    _repeat(bias, row, width, g[5])
+    _repeat(bias, row, width, g[FILTERS])
     u, scratch = filters_in_order(w, filters, g)
-    from_x, pixels = g[0] * g[1] * g[2], g[3] * g[4]
+    from_x, pixels = g[HEIGHT] * g[WIDTH] * g[CHANNELS], g[OUT_HEIGHT] * g[OUT_WIDTH]
     for first in range(0, n, block):
         many = min(n - first, block)
-        begin = y + SIZE * first * pixels * g[15]
+        begin = y + SIZE * first * pixels * g[PITCH]
         winograd_images(
-            x + SIZE * first * from_x, u, begin, many, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, g[15], scratch
+            x + SIZE * first * from_x, u, begin, many, g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH],
+            g[FILTERS], g[PAD_Y], g[PAD_X], 0, g[PITCH], scratch
         )
         _add_row(begin, many * pixels, g, address(row), width, cut)
 
@@ -95,7 +110,7 @@ def pointwise_bias(
     x: Addr, w: Addr, bias: Addr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
 ):
     """Do `convolution_bias` for a 1x1 convolution of whole images."""
-    gemm_bias(0, 1, n * g[0] * g[1], g[5], g[2], x, g[2], w, g[2], 0, y, g[15], filters, bias, cut)
+    gemm_bias(0, 1, n * g[HEIGHT] * g[WIDTH], g[FILTERS], g[CHANNELS], x, g[CHANNELS], w, g[CHANNELS], 0, y, g[PITCH], filters, bias, cut)
 
 
 def _biased(kind: OpDef, out: TensorType, bias: TensorType, channels: int) -> TensorType:

@@ -7,6 +7,18 @@ from dataclasses import dataclass
 
 from pe_cli.kernels.conv import conv_forward_scratch
 from pe_cli.kernels.gemm import DEPTH, NARROW, gemm_scratch
+from pe_cli.kernels.geometry import (
+    CHANNELS,
+    DILATION_Y,
+    FILTERS,
+    HEIGHT,
+    OUT_HEIGHT,
+    OUT_WIDTH,
+    PAD_Y,
+    STRIDE_Y,
+    TAPS_Y,
+    WIDTH,
+)
 from pe_cli.kernels.lang import Kernel
 from pe_cli.kernels.winograd import suits, winograd_scratch
 from pe_cli.ops.define.areas import COLUMNS, ENOUGH, Pair, column_pairs, pairs
@@ -105,7 +117,7 @@ class Images:
         g = geometry.values
         if parts > 1 and self.pointwise and self.n % parts:
             return [
-                Piece(k, p * g[2], p * g[5], Numbers((1, q - p, g[2], 1, q - p, *g[5:])), 1)
+                Piece(k, p * g[CHANNELS], p * g[FILTERS], Numbers((1, q - p, g[CHANNELS], 1, q - p, *g[5:])), 1)
                 for k, (p, q) in enumerate(pairs(pixels, parts))
             ]
         if 0 < 2 * self.n <= parts:
@@ -118,7 +130,7 @@ class Images:
 
     def _rows_of_images(self, g: tuple[int, ...], parts: int, back: bool) -> list[Piece]:
         """Cut every image into so many pieces, with an even number of rows each where two are computed at a time; g: of an image."""
-        high, out, taps, step, padding, dilation = g[0], g[3], g[6], g[8], g[10], g[12]
+        high, out, taps, step, padding, dilation = g[HEIGHT], g[OUT_HEIGHT], g[TAPS_Y], g[STRIDE_Y], g[PAD_Y], g[DILATION_Y]
         unit = 2 if self.winograd else 1
         total, found = high if back else out, list[Piece]()
         for image in range(self.n):
@@ -133,7 +145,7 @@ class Images:
                     end = max(low, min((last - 1) * step - padding + (taps - 1) * dilation + 1, high))
                     shift, sizes, at = low - first * step, (end - low, last - first), (low, first)
                 own = (sizes[0], *g[1:3], sizes[1], *g[4:10], padding + shift, *g[11:])
-                x, y = (image * high + at[0]) * g[1] * g[2], (image * out + at[1]) * g[4] * g[5]
+                x, y = (image * high + at[0]) * g[WIDTH] * g[CHANNELS], (image * out + at[1]) * g[OUT_WIDTH] * g[FILTERS]
                 found.append(Piece(len(found), x, y, Numbers(own), 1))
         return found
 

@@ -9,6 +9,24 @@ from pe_cli.kernels.conv_weight import conv_backward_weight
 from pe_cli.kernels.cuda import Tuned, cuda, on_cuda, same_on_cuda
 from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
 from pe_cli.kernels.gemm import gemm
+from pe_cli.kernels.geometry import (
+    CHANNELS,
+    DILATION_X,
+    DILATION_Y,
+    FILTERS,
+    GROUPS,
+    HEIGHT,
+    OUT_HEIGHT,
+    OUT_WIDTH,
+    PAD_X,
+    PAD_Y,
+    PITCH,
+    STRIDE_X,
+    STRIDE_Y,
+    TAPS_X,
+    TAPS_Y,
+    WIDTH,
+)
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, T, helper, kernel
 from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio, some_to_hwio, transpose, transpose_batch
 from pe_cli.kernels.winograd import winograd_filters, winograd_filters_back, winograd_images, winograd_taps
@@ -16,79 +34,82 @@ from pe_cli.kernels.winograd import winograd_filters, winograd_filters_back, win
 
 @helper
 def geometry_of(g):
-    """Return the geometry of `pe_cli.kernels.conv`; g[15], behind it, is the elements from pixel to pixel of what a kernel writes."""
-    return g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9], g[10], g[11], g[12], g[13], g[14]
+    """Return the numbers of a geometry that `pe_cli.kernels.conv` takes: all but the pitch, see `pe_cli.kernels.geometry`."""
+    return (
+        g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[TAPS_Y], g[TAPS_X],
+        g[STRIDE_Y], g[STRIDE_X], g[PAD_Y], g[PAD_X], g[DILATION_Y], g[DILATION_X], g[GROUPS],
+    )  # fmt: skip
 
 
 @kernel
 def forward(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     """y = convolution of x with w; filters is scratch for w with its output channels last, and for what `conv_forward` wants."""
-    per = g[2] // g[14]
-    oihw_to_hwio(w, filters, g[5], per, g[6], g[7])
-    conv_forward(x, filters, y, 0, n, geometry_of(g), g[15], filters + SIZE * g[5] * per * g[6] * g[7])
+    per = g[CHANNELS] // g[GROUPS]
+    oihw_to_hwio(w, filters, g[FILTERS], per, g[TAPS_Y], g[TAPS_X])
+    conv_forward(x, filters, y, 0, n, geometry_of(g), g[PITCH], filters + SIZE * g[FILTERS] * per * g[TAPS_Y] * g[TAPS_X])
 
 
 @kernel
 def forward_depthwise(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     """Do `forward` for a depthwise convolution; it is a kernel of its own, because compiling both takes longer than most models need."""
-    oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
+    oihw_to_hwio(w, filters, g[FILTERS], 1, g[TAPS_Y], g[TAPS_X])
     depthwise_forward(x, filters, y, n, geometry_of(g))
 
 
 @kernel
 def backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
     """dx (+)= gradient of the images."""
-    some_to_hwio(w, g[15] // g[14] * g[6] * g[7], filters, g[5], g[2] // g[14], g[6], g[7])
-    conv_backward_data(dy, filters, dx, 0, n, acc, geometry_of(g), g[15], scratch)
+    some_to_hwio(w, g[PITCH] // g[GROUPS] * g[TAPS_Y] * g[TAPS_X], filters, g[FILTERS], g[CHANNELS] // g[GROUPS], g[TAPS_Y], g[TAPS_X])
+    conv_backward_data(dy, filters, dx, 0, n, acc, geometry_of(g), g[PITCH], scratch)
 
 
 @kernel
 def backward_data_depthwise(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
     """dx = gradient of the images of a depthwise convolution, which is not added."""
-    oihw_to_hwio(w, filters, g[5], 1, g[6], g[7])
+    oihw_to_hwio(w, filters, g[FILTERS], 1, g[TAPS_Y], g[TAPS_X])
     depthwise_backward_data(dy, filters, dx, n, geometry_of(g))
 
 
 @kernel
 def backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
     """dw = gradient of the filters, of their rows from low to high."""
-    scratch = filters + SIZE * g[5] * (g[2] // g[14]) * g[6] * g[7]
+    scratch = filters + SIZE * g[FILTERS] * (g[CHANNELS] // g[GROUPS]) * g[TAPS_Y] * g[TAPS_X]
     conv_backward_weight(x, dy, filters, 0, n, low, high, 0, geometry_of(g), scratch)
-    hwio_to_oihw(filters, dw, g[5], g[2] // g[14], g[6], g[7], low, high)
+    hwio_to_oihw(filters, dw, g[FILTERS], g[CHANNELS] // g[GROUPS], g[TAPS_Y], g[TAPS_X], low, high)
 
 
 @kernel
 def backward_weight_depthwise(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
     """Do `backward_weight` for a depthwise convolution."""
     depthwise_backward_weight(x, dy, filters, n, low, high, 0, geometry_of(g))
-    hwio_to_oihw(filters, dw, g[5], 1, g[6], g[7], low, high)
+    hwio_to_oihw(filters, dw, g[FILTERS], 1, g[TAPS_Y], g[TAPS_X], low, high)
 
 
 @kernel
 def forward_pointwise(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     """Do `forward` for a 1x1 convolution of whole images: one product [pixels, channels] [channels, filters]."""
-    gemm(0, 1, n * g[0] * g[1], g[5], g[2], x, g[2], w, g[2], 0, y, g[15], filters)
+    gemm(0, 1, n * g[HEIGHT] * g[WIDTH], g[FILTERS], g[CHANNELS], x, g[CHANNELS], w, g[CHANNELS], 0, y, g[PITCH], filters)
 
 
 @kernel
 def backward_data_pointwise(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
     """Do `backward_data` for a 1x1 convolution of whole images."""
-    gemm(0, 0, n * g[0] * g[1], g[2], g[5], dy, g[5], w, g[15], acc, dx, g[15], filters)
+    gemm(0, 0, n * g[HEIGHT] * g[WIDTH], g[CHANNELS], g[FILTERS], dy, g[FILTERS], w, g[PITCH], acc, dx, g[PITCH], filters)
 
 
 @kernel
 def backward_weight_pointwise(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
     """Do `backward_weight` for a 1x1 convolution of whole images; low and high count filters."""
-    at, to = dy + SIZE * low, dw + SIZE * low * g[2]
-    gemm(1, 0, high - low, g[2], n * g[0] * g[1], at, g[5], x, g[2], 0, to, g[2], filters)
+    at, to = dy + SIZE * low, dw + SIZE * low * g[CHANNELS]
+    gemm(1, 0, high - low, g[CHANNELS], n * g[HEIGHT] * g[WIDTH], at, g[FILTERS], x, g[CHANNELS], 0, to, g[CHANNELS], filters)
 
 
 @helper
 def filters_in_order(w, filters, g):
     """Bring filters into order and transform them, for `winograd_images`; return their address, and that of the scratch behind them."""
-    size = g[2] * g[5]
+    size = g[CHANNELS] * g[FILTERS]
     u = filters + SIZE * 9 * size
-    oihw_to_hwio(w, filters, g[5], g[2], 3, 3)
+    oihw_to_hwio(w, filters, g[FILTERS], g[CHANNELS], 3, 3)
     winograd_filters(filters, u, size, 0)
     return u, u + SIZE * 16 * size
 
@@ -97,41 +118,50 @@ def filters_in_order(w, filters, g):
 def forward_winograd(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     """Do `forward` where `winograd.suits`; filters is scratch for w in order, transformed, and for what `winograd_images` wants."""
     u, scratch = filters_in_order(w, filters, g)
-    winograd_images(x, u, y, n, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], 0, g[15], scratch)
+    winograd_images(
+        x, u, y, n, g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[PAD_Y], g[PAD_X],
+        0, g[PITCH], scratch,
+    )  # fmt: skip
 
 
 @kernel
 def backward_data_winograd(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
     """Do `backward_data` where `winograd.suits`: a convolution of dy with the taps in reverse order."""
-    size = g[2] * g[5]
+    size = g[CHANNELS] * g[FILTERS]
     u = filters + SIZE * 9 * size
     # Filters for all inputs lie side by side: they are one matrix.
-    some, count = (size, 1) if g[2] == g[15] else (g[2], g[5])
+    some, count = (size, 1) if g[CHANNELS] == g[PITCH] else (g[CHANNELS], g[FILTERS])
     for o in range(count):
-        transpose(w + SIZE * 9 * o * g[15], 9, filters + SIZE * o * g[2], size, some, 9)
+        transpose(w + SIZE * 9 * o * g[PITCH], 9, filters + SIZE * o * g[CHANNELS], size, some, 9)
     winograd_filters(filters, u, size, 1)
     scratch = u + SIZE * 16 * size
-    winograd_images(dy, u, dx, n, g[3], g[4], g[5], g[0], g[1], g[2], 2 - g[10], 2 - g[11], acc, g[15], scratch)
+    winograd_images(
+        dy, u, dx, n, g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[HEIGHT], g[WIDTH], g[CHANNELS], 2 - g[PAD_Y],
+        2 - g[PAD_X], acc, g[PITCH], scratch,
+    )  # fmt: skip
 
 
 @kernel
 def backward_weight_winograd(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
     """Do `backward_weight` where `winograd.suits`, of all rows of the filters."""
-    size = g[2] * g[5]
+    size = g[CHANNELS] * g[FILTERS]
     s = filters + SIZE * 9 * size
-    winograd_taps(x, dy, s, n, g[0], g[1], g[2], g[3], g[4], g[5], g[10], g[11], s + SIZE * 16 * size)
+    winograd_taps(
+        x, dy, s, n, g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[PAD_Y], g[PAD_X],
+        s + SIZE * 16 * size,
+    )  # fmt: skip
     winograd_filters_back(s, filters, size)
-    hwio_to_oihw(filters, dw, g[5], g[2], 3, 3, low, high)
+    hwio_to_oihw(filters, dw, g[FILTERS], g[CHANNELS], 3, 3, low, high)
 
 
 @kernel
 def pick(x: Ptr, y: Ptr, g: PtrI64, n: Int):
     """y = the pixels of images that a 1x1 convolution sees, in the order of its outputs."""
-    height, width, channels, oh, ow = g[0], g[1], g[2], g[3], g[4]
+    height, width, channels, oh, ow = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for image in range(n):
         for i in range(oh):
             for j in range(ow):
-                at = ((image * height + i * g[8]) * width + j * g[9]) * channels
+                at = ((image * height + i * g[STRIDE_Y]) * width + j * g[STRIDE_X]) * channels
                 to = ((image * oh + i) * ow + j) * channels
                 for c in range(channels):
                     y[to + c] = x[at + c]
@@ -140,17 +170,17 @@ def pick(x: Ptr, y: Ptr, g: PtrI64, n: Int):
 @kernel
 def place(x: Ptr, y: Ptr, g: PtrI64, n: Int):
     """Undo `pick`: y = images of x's pixels, and zeros between them."""
-    height, width, channels, oh, ow = g[0], g[1], g[2], g[3], g[4]
+    height, width, channels, oh, ow = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for image in range(n):
         for r in range(height):
             row = (image * height + r) * width * channels
             for c in range(width * channels):
                 y[row + c] = T(0)
-            i = r // g[8]
-            if r % g[8] == 0 and i < oh:
+            i = r // g[STRIDE_Y]
+            if r % g[STRIDE_Y] == 0 and i < oh:
                 for j in range(ow):
                     at = ((image * oh + i) * ow + j) * channels
-                    to = row + j * g[9] * channels
+                    to = row + j * g[STRIDE_X] * channels
                     for c in range(channels):
                         y[to + c] = x[at + c]
 
@@ -171,25 +201,27 @@ ADDERS: Any = Tuned(128, 2)
 @on_cuda(forward)
 def filters_last(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     """The output channels of a tap and input channel become neighbours."""
-    taps, per = g[6] * g[7], g[2] // g[14]
-    for e in range(g[5] * per * taps):
+    taps, per = g[TAPS_Y] * g[TAPS_X], g[CHANNELS] // g[GROUPS]
+    for e in range(g[FILTERS] * per * taps):
         oc, c, tap = e // (per * taps), e // taps % per, e % taps
-        filters[(tap * per + c) * g[5] + oc] = w[e]
+        filters[(tap * per + c) * g[FILTERS] + oc] = w[e]
 
 
 @on_cuda(forward)
 def forward_cuda(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     """One thread an output element."""
-    height, width, channels, oh, ow, outs, kh, kw = g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
-    per, each = channels // g[14], outs // g[14]
+    height, width, channels, oh, ow, outs, kh, kw = (
+        g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[TAPS_Y], g[TAPS_X],
+    )  # fmt: skip
+    per, each = channels // g[GROUPS], outs // g[GROUPS]
     for e in range(n * oh * ow * outs):
         oc, j, i, image = e % outs, e // outs % ow, e // (outs * ow) % oh, e // (outs * ow * oh)
         first = oc // each * per
         total = T(0)
         for r in range(kh):
-            row = i * g[8] - g[10] + r * g[12]
+            row = i * g[STRIDE_Y] - g[PAD_Y] + r * g[DILATION_Y]
             for s in range(kw):
-                column = j * g[9] - g[11] + s * g[13]
+                column = j * g[STRIDE_X] - g[PAD_X] + s * g[DILATION_X]
                 if row >= 0 and row < height and column >= 0 and column < width:
                     at = ((image * height + row) * width + column) * channels + first
                     tap = (r * kw + s) * per * outs + oc
@@ -201,29 +233,31 @@ def forward_cuda(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
 @on_cuda(backward_data)
 def filters_first(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
     """The input channels of a tap and output channel become neighbours."""
-    taps, per = g[6] * g[7], g[2] // g[14]
-    for e in range(g[5] * per * taps):
+    taps, per = g[TAPS_Y] * g[TAPS_X], g[CHANNELS] // g[GROUPS]
+    for e in range(g[FILTERS] * per * taps):
         oc, c, tap = e // (per * taps), e // taps % per, e % taps
-        filters[(tap * g[5] + oc) * per + c] = w[e]
+        filters[(tap * g[FILTERS] + oc) * per + c] = w[e]
 
 
 @on_cuda(backward_data)
 def backward_data_cuda(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
     """One thread an input element: it gathers from all windows that it lies in."""
-    height, width, channels, oh, ow, outs, kh, kw = g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
-    per, each = channels // g[14], outs // g[14]
+    height, width, channels, oh, ow, outs, kh, kw = (
+        g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[TAPS_Y], g[TAPS_X],
+    )  # fmt: skip
+    per, each = channels // g[GROUPS], outs // g[GROUPS]
     for e in range(n * height * width * channels):
         c, column, row = e % channels, e // channels % width, e // (channels * width) % height
         image = e // (channels * width * height)
         first = c // per * each
         total = T(0)
         for r in range(kh):
-            down = row + g[10] - r * g[12]
-            i = down // g[8]
+            down = row + g[PAD_Y] - r * g[DILATION_Y]
+            i = down // g[STRIDE_Y]
             for s in range(kw):
-                right = column + g[11] - s * g[13]
-                j = right // g[9]
-                if i * g[8] == down and j * g[9] == right and i >= 0 and i < oh and j >= 0 and j < ow:
+                right = column + g[PAD_X] - s * g[DILATION_X]
+                j = right // g[STRIDE_X]
+                if i * g[STRIDE_Y] == down and j * g[STRIDE_X] == right and i >= 0 and i < oh and j >= 0 and j < ow:
                     at = ((image * oh + i) * ow + j) * outs + first
                     tap = ((r * kw + s) * outs + first) * per + c % per
                     for oc in range(each):
@@ -234,8 +268,10 @@ def backward_data_cuda(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr
 @on_cuda(backward_weight, block=(ADDERS,))
 def backward_weight_cuda(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
     """One block a weight; its threads take the output pixels in turn, and their sums are added in a tree."""
-    height, width, channels, oh, ow, outs, kh, kw = g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]
-    per, each = channels // g[14], outs // g[14]
+    height, width, channels, oh, ow, outs, kh, kw = (
+        g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[TAPS_Y], g[TAPS_X],
+    )  # fmt: skip
+    per, each = channels // g[GROUPS], outs // g[GROUPS]
     parts = cuda.shared.array(ADDERS, T)
     me = cuda.threadIdx.x
     for e in range(cuda.blockIdx.x, outs * per * kh * kw, cuda.gridDim.x):
@@ -250,8 +286,8 @@ def backward_weight_cuda(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, 
         total = T(0)
         for pixel in range(me, n * oh * ow, ADDERS):
             image = pixel // (oh * ow)
-            row = pixel // ow % oh * g[8] - g[10] + r * g[12]
-            column = pixel % ow * g[9] - g[11] + s * g[13]
+            row = pixel // ow % oh * g[STRIDE_Y] - g[PAD_Y] + r * g[DILATION_Y]
+            column = pixel % ow * g[STRIDE_X] - g[PAD_X] + s * g[DILATION_X]
             if row >= 0 and row < height and column >= 0 and column < width:
                 total += dy[pixel * outs + oc] * x[((image * height + row) * width + column) * channels + c]
         parts[me] = total
@@ -278,21 +314,21 @@ def turn_cuda(x: Addr, y: Addr, batch: Int, rows: Int, columns: Int):
 @on_cuda(pick)
 def pick_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
     """One thread an element of y."""
-    height, width, channels, oh, ow = g[0], g[1], g[2], g[3], g[4]
+    height, width, channels, oh, ow = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for e in range(n * oh * ow * channels):
         c, j, i, image = e % channels, e // channels % ow, e // (channels * ow) % oh, e // (channels * ow * oh)
-        y[e] = x[((image * height + i * g[8]) * width + j * g[9]) * channels + c]
+        y[e] = x[((image * height + i * g[STRIDE_Y]) * width + j * g[STRIDE_X]) * channels + c]
 
 
 @on_cuda(place)
 def place_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
     """One thread an element of y."""
-    height, width, channels, oh, ow = g[0], g[1], g[2], g[3], g[4]
+    height, width, channels, oh, ow = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for e in range(n * height * width * channels):
         c, column, row = e % channels, e // channels % width, e // (channels * width) % height
-        image, i, j = e // (channels * width * height), row // g[8], column // g[9]
+        image, i, j = e // (channels * width * height), row // g[STRIDE_Y], column // g[STRIDE_X]
         y[e] = T(0)
-        if i * g[8] == row and j * g[9] == column and i < oh and j < ow:
+        if i * g[STRIDE_Y] == row and j * g[STRIDE_X] == column and i < oh and j < ow:
             y[e] = x[((image * oh + i) * ow + j) * channels + c]
 
 
