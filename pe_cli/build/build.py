@@ -211,7 +211,7 @@ class _References:
         for name, section in self.run.fetches.items() if self.run else ():
             variable = found[name]
             if section.to and variable is not None and variable.type.size == 1 and variable.dtype.startswith("float"):
-                text = f"fetches.{name}.to: '{name}' is one number a step, and those go to metrics.jsonl"
+                text = f"fetches.{name}.to: '{name}' is one number per step, and those go to metrics.jsonl"
                 self.mistakes.say(text, section.at_of("to"), "leave to out; output.log: [jsonl, csv] writes a table too")
         return {name: variable.name for name, variable in found.items() if variable}
 

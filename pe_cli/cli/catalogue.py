@@ -1,4 +1,4 @@
-"""The catalogue as text: lists, and one page a name, made from the registries alone."""
+"""The catalogue as text: lists, and one page per name, made from the registries alone."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def summary(doc: str) -> str:
 
 
 def index() -> str:
-    """Return both lists, one line a name."""
+    """Return both lists, one line per name."""
     lines = ["Layers, as a model file writes them:"]
     lines.append(columns([(name, summary(found.doc)) for name, found in layers().items()], indent="  "))
     lines += ["", "Ops, which layers append:"]

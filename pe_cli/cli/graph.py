@@ -30,7 +30,7 @@ STAGES = ("program", "ssa", "fused", "multi_device", "executed", "plan")
 @click.option("--only", multiple=True, metavar="ROLE|TYPE", help="Draw ops of a role or type only. May be given again.")
 @click.option("--around", metavar="VAR", help="Draw the ops around a variable only.")
 @click.option("--radius", type=click.IntRange(min=1), default=1, show_default=True, help="How many ops around it.")
-@click.option("--full", is_flag=True, help="Draw every op of a large graph, not a box a name scope.")
+@click.option("--full", is_flag=True, help="Draw every op of a large graph, not a box per name scope.")
 @click.option("--eval", "evaluation", is_flag=True, help="The evaluation program instead of the training program.")
 @click.option("--devices", type=click.IntRange(min=1), help="Number of devices instead of the config's.")
 @override_option

@@ -11,7 +11,7 @@ from pe_cli.cli.common import completer, path_option
 
 @click.command()
 @click.argument("name", required=False, shell_complete=completer("names"))
-@path_option("--write", "folder", metavar="DIR", help="Write one page a name and an index.")
+@path_option("--write", "folder", metavar="DIR", help="Write one page per name and an index.")
 def command(name: str | None, folder: Path | None) -> None:
     """List layers and ops, or print one whole.
 

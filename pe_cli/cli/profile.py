@@ -22,7 +22,7 @@ FIELDS = ("op", "layer", "role", "calls", "ms", "share", "gflops", "gbytes", "at
 @path_argument("config")
 @click.option("--steps", type=click.IntRange(min=1), default=10, show_default=True, help="Steps that are recorded.")
 @path_option("--trace", "trace_file", metavar="FILE", help="Write a timeline for ui.perfetto.dev or chrome://tracing.")
-@click.option("--by", type=click.Choice(["layer", "op"]), default="layer", show_default=True, help="A row a layer, or an op.")
+@click.option("--by", type=click.Choice(["layer", "op"]), default="layer", show_default=True, help="One row per layer, or per op.")
 @click.option("--top", type=click.IntRange(min=0), default=25, show_default=True, help="Rows of the table; 0: all.")
 @override_option
 @json_option

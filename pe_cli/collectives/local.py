@@ -35,8 +35,8 @@ def all_reduce_shards(sources: Sequence[Buffer], targets: Sequence[Buffer], elem
     """Return the calls of an all-reduce, one a shard; together they cover all elements.
 
     Args:
-        sources: one buffer a device that has a gradient, in device order.
-        targets: one buffer a device, all devices.
+        sources: one buffer per device that has a gradient, in device order.
+        targets: one buffer per device, all devices.
         elements: of each buffer.
         shards: at most this many.
     """

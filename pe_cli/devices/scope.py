@@ -1,4 +1,4 @@
-"""Scopes: the persistable variables of a run, one replica a device, in arenas that kernels read and write directly."""
+"""Scopes: the persistable variables of a run, one replica per device, in arenas that kernels read and write directly."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def estimate_memory(
         threads: of all devices; 0 for one each.
 
     Returns:
-        One entry a device.
+        One entry per device.
 
     Raises:
         PeError: sizes that only a batch shows do not fit, or an op that a device cannot run.

@@ -288,7 +288,7 @@ class Executor:
             Per device, of all processes, its part; and the samples of each.
 
         Raises:
-            PeError: a wrong feed, or a list that has not one mapping a device.
+            PeError: a wrong feed, or a list that has not one mapping per device.
         """
         devices = len(self.places) * (self.peers.size if self.peers else 1)
         if not isinstance(feed, Mapping):

@@ -178,7 +178,7 @@ def _check(g: GraphLowering, node: Check) -> list[Task]:
 
 
 def _all_reduce(g: GraphLowering, node: AllReduce) -> list[Task]:
-    """Return one task a shard. The gradients of a bucket lie one after the other, so that the first stands for all."""
+    """Return one task per shard. The gradients of a bucket lie one after the other, so that the first stands for all."""
     names = node.names
     sources = [[g.buffer(n, d) for n in names] for d in dict.fromkeys(d for _, d in node.ins["X"])]
     targets = [[g.buffer(n, d) for n in names] for d in dict.fromkeys(d for _, d in node.outs["Out"])]
@@ -214,7 +214,7 @@ def _reduce(g: GraphLowering, node: Reduce) -> list[Task]:
 
 
 def _gather(g: GraphLowering, node: Gather) -> list[Task]:
-    """Return one task a shard: each merges some of the rows of all devices."""
+    """Return one task per shard: each merges some of the rows of all devices."""
     op, slots = node.op, g.slots(node.ins)
     ids, values = ([b for b in slots[s] if b is not None] for s in ("Ids", "X"))
     rows, out = (g.buffer(*node.outs[s][0]) for s in ("Rows", "Out"))

@@ -22,7 +22,7 @@ def op_seed(seed: int, output: str) -> int:
 
 
 class GraphLowering:
-    """One buffer a variable and device, and what else the nodes of a graph have in common; see `lower.lower`.
+    """One buffer per variable and device, and what else the nodes of a graph have in common; see `lower.lower`.
 
     Args:
         graph: over devices.

@@ -1,4 +1,4 @@
-"""A profile as a trace for chrome://tracing and ui.perfetto.dev: a process a device, a lane a thread.
+"""A profile as a trace for chrome://tracing and ui.perfetto.dev: a process per device, a lane per thread.
 
 Source: "Trace Event Format" (Google, 2016): complete events (ph X) with ts and dur in microseconds, metadata events (ph M) for names.
 Events of one lane may only nest; here they never overlap, for a thread runs one kernel at a time.

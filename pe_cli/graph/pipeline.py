@@ -114,7 +114,7 @@ def apply_passes(
         program: not changed.
         strategy: the user's wishes.
         fetches: variables whose values must stay what the program says.
-        report: gets a sentence a pass.
+        report: gets a sentence per pass.
         target: where it runs.
     """
     for run in passes(strategy, target):

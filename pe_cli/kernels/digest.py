@@ -49,7 +49,7 @@ def _function(fn: types.FunctionType, dtype: str, out: list[str], seen: set[int]
         _value(value, dtype, out, seen)
 
 
-def _value(value: Any, dtype: str, out: list[str], seen: set[int]) -> None:  # noqa: C901, PLR0912 - one case a kind of global
+def _value(value: Any, dtype: str, out: list[str], seen: set[int]) -> None:  # noqa: C901, PLR0912 - one case per kind of global
     if isinstance(value, Helper):
         chosen = value.of(dtype)
         out += [name for name in ("inline", "apart") if getattr(chosen, name)]

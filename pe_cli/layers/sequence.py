@@ -83,7 +83,7 @@ def sequence_softmax(input: Variable, name: str | None = None) -> Variable:
         Shape, dtype and sequences of input.
 
     Raises:
-        PeError: more than one number a row; input has no sequences.
+        PeError: more than one number per row; input has no sequences.
 
     Source:
         fluid.layers.sequence_softmax.

@@ -11,7 +11,7 @@ from pe_cli.program.verify import verify
 
 
 def to_string(program: Program, throw_on_error: bool = False, with_details: bool = False) -> str:
-    """Return a program as text, one op a line; see `pe_cli.program.text`.
+    """Return a program as text, one op per line; see `pe_cli.program.text`.
 
     Args:
         program: any.

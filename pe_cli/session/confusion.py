@@ -127,7 +127,7 @@ def confusion(job: Job, split: str, names: Sequence[str] | None = None) -> Confu
         names: of the classes; the data set's own, or numbers, when None.
 
     Raises:
-        PeError: the model is no classifier of one label a sample.
+        PeError: the model is no classifier of one label per sample.
     """
     scores, label = classifier(job.built.eval)
     block = job.built.eval.global_block()

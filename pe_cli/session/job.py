@@ -389,7 +389,7 @@ class Job:
     def numbers(self, program: Program) -> dict[str, str]:
         """Return what is averaged as metrics, name as written -> variable.
 
-        That is the loss, the model's fetches and the run's, where they are one float a step; in training the learning rate too.
+        That is the loss, the model's fetches and the run's, where they are one float per step; in training the learning rate too.
         """
         wanted = {**self.built.fetches}
         if self.run.train and self.built.loss:
@@ -455,7 +455,7 @@ class Job:
         for name, variable in variables.items():
             if variable in lods or variable in declared_levels(self.built.eval):
                 hint = "a layer of type sequence_pool makes one row of a sequence"
-                raise PeError(f"'{name}' has sequences, and a prediction is one row a sample", hint=hint)
+                raise PeError(f"'{name}' has sequences, and a prediction is one row per sample", hint=hint)
         executor = self.executor(program)
         loader = self.loader(split, program, self.batch_size, shuffle=False, also=fed)
         for i, feed in enumerate(loader.epoch(0)):

@@ -119,7 +119,7 @@ class Trainer:
             known = [f"{use}/{name}" for use in self.run.data for name in self.numbers if use in ("train", "eval")]
             if section.by not in known:
                 hint = did_you_mean(section.by, known) or f"one of {', '.join(known)}"
-                raise PeError(f"'{section.by}' is no metric, one number a step", at=section.at_of("by"), hint=hint)
+                raise PeError(f"'{section.by}' is no metric, one number per step", at=section.at_of("by"), hint=hint)
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 

@@ -168,7 +168,7 @@ def test_an_optimizer_with_everything(write: Callable[..., None]) -> None:
         pytest.param(
             RUN + "feeds: {x: a, label: b}\nfetches: {loss: {to: loss.csv}}\n",
             """\
-            run.yaml:4:22: error: fetches.loss.to: 'loss' is one number a step, and those go to metrics.jsonl
+            run.yaml:4:22: error: fetches.loss.to: 'loss' is one number per step, and those go to metrics.jsonl
                   fetches: {loss: {to: loss.csv}}
                                        ^^^^^^^^
             hint: leave to out; output.log: [jsonl, csv] writes a table too""",

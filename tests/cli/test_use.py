@@ -53,11 +53,11 @@ def test_a_config_takes_its_values_from_a_checkpoint(pe: Pe, config: Path, train
     ("suffix", "read"),
     [
         pytest.param("npz", lambda p: np.load(p)["guess"], id="npz holds the array"),
-        pytest.param("csv", lambda p: np.loadtxt(p, delimiter=",", skiprows=1)[:, 1:], id="csv has a row a sample"),
+        pytest.param("csv", lambda p: np.loadtxt(p, delimiter=",", skiprows=1)[:, 1:], id="csv has a row per sample"),
         pytest.param(
             "jsonl",
             lambda p: np.array([[json.loads(line)["guess"]] for line in p.read_text().splitlines()]),
-            id="jsonl has a line a sample",
+            id="jsonl has a line per sample",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""With one thread a device, sums of early gradients may run while other devices still go backward, and hold no backward op up."""
+"""With one thread per device, sums of early gradients may run while other devices still go backward, and hold no backward op up."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def backward(made: Plan) -> set[int]:
 
 def sums(made: Plan) -> list[int]:
     found = [i for i, t in enumerate(made.tasks) if made.graph.nodes[t.node].kind == "all_reduce"]
-    assert len(found) >= 2 * LAYERS, "every sum is cut into a shard a thread"
+    assert len(found) >= 2 * LAYERS, "every sum is cut into a shard per thread"
     return found
 
 

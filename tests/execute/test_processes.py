@@ -61,7 +61,7 @@ def train(processes: int, devices: int, run_sizes: tuple[int, ...] = SIZES, **bu
     def process(rank: int):
         peers = Thread(rank, processes, board, barrier)
         scope = Scope([Place("cpu", d) for d in range(devices)])
-        # with one thread a step runs on the thread that asks for it
+        # with one thread, a step runs on the thread that asks for it
         executor = Executor(
             classifier(), scope, build=BuildStrategy(**build), execution=ExecutionStrategy(num_threads=1), peers=peers
         )

@@ -77,7 +77,7 @@ def test_busy_and_idle_add_up_to_the_step_on_every_thread(devices, threads):
     for busy, idle in zip(figures.busy_ms, figures.idle_ms, strict=True):
         assert busy + idle == pytest.approx(figures.wall_ms)
     assert 0 <= figures.backward_ms <= figures.hidden_ms <= figures.collective_ms <= figures.wall_ms
-    # with a thread a device, the update adds the gradients up
+    # with a thread per device, the update adds the gradients up
     assert (figures.collective_ms > 0) == (threads > devices > 1)
 
 

@@ -28,7 +28,7 @@ def rows(*shape):
 
 @pytest.mark.parametrize(("dim", "shape"), [
     pytest.param(None, (1, 1), id="one length for all"),
-    pytest.param(0, (4, 1), id="a length an input"),
+    pytest.param(0, (4, 1), id="a length per input"),
     pytest.param(1, (1, 3), id="a length a unit"),
     pytest.param(-1, (1, 3), id="a length a unit, counted from the last axis"),
 ])  # fmt: skip

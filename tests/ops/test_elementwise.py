@@ -270,7 +270,7 @@ def test_dtypes_that_differ():
         pytest.param((-1, 3), (-1, 3), -1, (-1, 3), id="two batches"),
         pytest.param((-1, 3), (1, 3), -1, (-1, 3), id="one sample against a batch"),
         pytest.param((1, 3), (-1, 3), -1, (-1, 3), id="a batch against one sample"),
-        pytest.param((-1, 3, 4), (-1,), 0, (-1, 3, 4), id="a number a sample"),
+        pytest.param((-1, 3, 4), (-1,), 0, (-1, 3, 4), id="a number per sample"),
         pytest.param((-1, 3), (8, 3), -1, (8, 3), id="a batch that must be 8"),
     ],
 )

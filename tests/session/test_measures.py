@@ -147,7 +147,7 @@ def test_early_stopping_goes_on_counting_after_a_stop(bench: Bench) -> None:
     ("override", "said"),
     [
         pytest.param("train.early_stopping={by: eval/los, mode: min}", "nothing is measured as 'eval/los'", id="no metric"),
-        pytest.param("train.early_stopping={by: eval/guess, mode: min}", "is no metric, one number a step", id="no number"),
+        pytest.param("train.early_stopping={by: eval/guess, mode: min}", "is no metric, one number per step", id="no number"),
         pytest.param("train.early_stopping={by: eval/loss}", "train.early_stopping needs mode", id="no mode"),
         pytest.param("train.ema.decay=1.0", "train.ema.decay must be < 1", id="a decay that forgets nothing"),
         pytest.param("train.accumulate=0", "train.accumulate must be at least 1", id="no parts"),

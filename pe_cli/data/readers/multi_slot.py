@@ -54,7 +54,7 @@ class MultiSlotOptions(ReaderOptions):
 
 @reader("multi_slot", MultiSlotOptions)
 def open_multi_slot(options: MultiSlotOptions, origin: Origin) -> Dataset:
-    """Read text with one instance a line: for every slot in order `<n> <v1> ... <vn>`, separated by single spaces.
+    """Read text with one instance per line: for every slot in order `<n> <v1> ... <vn>`, separated by single spaces.
 
     A sparse slot is a field of sequences of [1] (the model's feed declares lod_level: 1), a dense one a plain field of its
     shape. n is at least 1. The files are read into memory when they are opened; every mistake in them is told with
@@ -88,7 +88,7 @@ class MultiSlot:
         self._values = {name: np.array(found, self.fields[name].numpy) for name, found in values.items()}
         self._offsets = {name: np.concatenate([[0], found]).cumsum() for name, found in lengths.items()}
         if len(self) == 0:
-            raise origin.error(f"there is no line in {', '.join(options.files)}", "one instance a line")
+            raise origin.error(f"there is no line in {', '.join(options.files)}", "one instance per line")
 
     def __len__(self) -> int:
         return len(next(iter(self._offsets.values()))) - 1

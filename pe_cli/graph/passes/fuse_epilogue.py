@@ -60,7 +60,7 @@ def _fuse(r: Rewriter, place: int, op: Operator) -> tuple[int, int]:
 
 
 def _is_bias(r: Rewriter, op: Operator, add: Operator, name: str) -> bool:
-    """Whether the other operand is a number a channel, of the last axis or where the images have them."""
+    """Whether the other operand is a number per channel, of the last axis or where the images have them."""
     out, bias = r.block.var(name), r.block.var(add.inputs["Y"][0])
     channel = 1 if op.attrs.get("data_format") == "NCHW" else len(out.shape) - 1
     axis = add.attrs["axis"] % len(out.shape) if add.attrs["axis"] != -1 else len(out.shape) - 1

@@ -17,7 +17,7 @@ from pe_cli.io.view.facts import Facts
 from pe_cli.io.view.sections import chart_data, charts, gradients, memory, side_by_side, summary, text
 
 #: How a timeline is read.
-_LANES = "Kernels by thread, one lane a thread of a device. Ctrl and wheel, or two fingers, to zoom; drag to move; double-click for all."
+_LANES = "Kernels by thread, one lane per thread of a device. Ctrl and wheel, or two fingers, to zoom; drag to move; double-click for all."
 
 
 def build_page(

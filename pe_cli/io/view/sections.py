@@ -107,7 +107,7 @@ def chart_data(found: Sequence[Chart]) -> dict[str, object]:
 
 
 def gradients(run: Run) -> str:
-    """Return a map of the lengths of gradients: a row a parameter, a column a step, stronger where longer; empty without any."""
+    """Return a map of the lengths of gradients: a row per parameter, a column per step, stronger where longer; empty without any."""
     found = dict(list(norms_of(run).items())[:MOST_ROWS])
     sizes = [v for s in found.values() for v in s.values if drawable(v) and v > 0]
     if not sizes:

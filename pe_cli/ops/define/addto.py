@@ -34,7 +34,7 @@ def add(x: Ptr, y: Ptr, out: Ptr, n: Int):
 
 @on_cuda(add)
 def add_cuda(x: Ptr, y: Ptr, out: Ptr, n: Int):
-    """One thread an element; out may be x or y."""
+    """One thread per element; out may be x or y."""
     for i in range(n):
         out[i] = x[i] + y[i]
 

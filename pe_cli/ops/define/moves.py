@@ -30,6 +30,6 @@ deal(fill)
 
 @on_cuda(copy)
 def copy_cuda(x: Ptr, out: Ptr, n: Int):
-    """One thread an element."""
+    """One thread per element."""
     for i in range(n):
         out[i] = x[i]

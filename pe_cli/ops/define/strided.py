@@ -144,7 +144,7 @@ def _blocks(axes: Sequence[tuple[int, int, int]]) -> tuple[Numbers, int, int]:
 
 @on_cuda(copy_rows)
 def copy_rows_cuda(x: Ptr, out: Ptr, geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int):
-    """One thread an element."""
+    """One thread per element."""
     for e in range(blocks * rows * n):
         b, r, i = e // (rows * n), e // n % rows, e % n
         out[place_of(b, rank, geometry, 2) + r * yr + i] = x[place_of(b, rank, geometry, 1) + r * xr + i]
@@ -154,7 +154,7 @@ def copy_rows_cuda(x: Ptr, out: Ptr, geometry: PtrI64, rank: Int, blocks: Int, r
 def copy_strided_cuda(
     x: Ptr, out: Ptr, geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int, xs: Int, ys: Int
 ):
-    """One thread an element."""
+    """One thread per element."""
     for e in range(blocks * rows * n):
         b, r, i = e // (rows * n), e // n % rows, e % n
         out[place_of(b, rank, geometry, 2) + r * yr + i * ys] = x[place_of(b, rank, geometry, 1) + r * xr + i * xs]
@@ -164,7 +164,7 @@ def copy_strided_cuda(
 def copy_transposed_cuda(
     x: Addr, out: Addr, geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int
 ):
-    """One thread an element, neighbours in the target."""
+    """One thread per element, neighbours in the target."""
     for e in range(blocks * rows * n):
         b, j, i = e // (rows * n), e // rows % n, e % rows
         out[place_of(b, rank, geometry, 2) + j * yr + i] = x[place_of(b, rank, geometry, 1) + i * xr + j]

@@ -63,7 +63,7 @@ def _typed(name: str, x: TensorType, image: TensorType | None, count: int, varia
 
 
 def _lower(o: Lowering, boxes: Sequence[Box], slot: str, *, shift: float, absolute: bool, clip: bool) -> None:
-    """Append one call a kind of box; shift: where the first pixel is, added to offset steps."""
+    """Append one call per kind of box; shift: where the first pixel is, added to offset steps."""
     x, out, variances = o.input("Input"), o.output(slot), o.output("Variances")
     rows, columns = x.shape[2:]
     attrs = o.attrs
@@ -158,7 +158,7 @@ def prior_box(
 
 @prior_box.lower("cpu")
 def prior_box_cpu(o: Lowering) -> None:
-    """One pass a kind of box."""
+    """One pass per kind of box."""
     _lower(o, list(_priors(dict(o.attrs))), "Boxes", shift=0.0, absolute=False, clip=o.attrs["clip"])
 
 
@@ -224,7 +224,7 @@ def density_prior_box(
 
 @density_prior_box.lower("cpu")
 def density_prior_box_cpu(o: Lowering) -> None:
-    """One pass a kind of box."""
+    """One pass per kind of box."""
     (rows, columns), (height, width) = o.input("Input").shape[2:], o.input("Image").shape[2:]
     steps = o.attrs["step_w"] or width / columns, o.attrs["step_h"] or height / rows
     _lower(o, list(_dense(dict(o.attrs), *steps)), "Boxes", shift=0.0, absolute=False, clip=True)
@@ -288,7 +288,7 @@ def anchor_generator(
 
 @anchor_generator.lower("cpu")
 def anchor_generator_cpu(o: Lowering) -> None:
-    """One pass a kind of box."""
+    """One pass per kind of box."""
     _lower(o, list(_anchors(dict(o.attrs))), "Anchors", shift=1.0, absolute=True, clip=False)
 
 

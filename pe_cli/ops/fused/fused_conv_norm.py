@@ -163,7 +163,7 @@ def fused_conv2d_norm(
         Output: [batch, out height, out width, filters].
 
     Raises:
-        PeError: as for conv2d, images with the channels first, parameters that are not one number a channel, or Z without relu or of
+        PeError: as for conv2d, images with the channels first, parameters that are not one number per channel, or Z without relu or of
             another type.
 
     Source:

@@ -73,7 +73,7 @@ def _add_row(y, pixels, g, row, width, cut):
 def convolution_bias(
     x: Addr, w: Addr, bias: Ptr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
 ):
-    """y = convolution of x with w, plus a bias a channel, cut off below 0 where asked; block images at a time.
+    """y = convolution of x with w, plus a bias per channel, cut off below 0 where asked; block images at a time.
 
     row is scratch for the biases again and again, width of them: loops over a few channels would be all ends and no middle.
     """
@@ -168,7 +168,7 @@ def fused_gemm_epilogue(
 
 @fused_gemm_epilogue.lower("cpu")
 def fused_gemm_epilogue_cpu(o: Lowering) -> None:
-    """A call a part; blocks of the product are finished while they are in cache."""
+    """A call per part; blocks of the product are finished while they are in cache."""
     x, y, out = o.input("X"), o.input("Y"), o.output("Out")
     m = math.prod(x.shape[: o.attrs["x_num_col_dims"]])
     n = y.shape[-1]
@@ -252,7 +252,7 @@ def conv2d_fusion(x: TensorType, w: TensorType, bias: TensorType, *, activation:
 
 @conv2d_fusion.lower("cpu")
 def conv2d_fusion_cpu(o: Lowering) -> None:
-    """A call a part; images are finished some at a time, while they are in cache. Depthwise: the separate calls."""
+    """A call per part; images are finished some at a time, while they are in cache. Depthwise: the separate calls."""
     x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
     images = Images(o, x, w, y)
     if images.depthwise:

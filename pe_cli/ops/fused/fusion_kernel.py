@@ -23,7 +23,7 @@ from pe_cli.kernels.workers import load
 
 PACKAGE = "pe_cli.ops."
 PREFIX = f"{__name__}:"
-#: How an array is read: at every element, a mask at every element, one row again and again, one element a row, or one for all.
+#: How an array is read: at every element, a mask at every element, one row again and again, one element per row, or one for all.
 FULL, MASK, ROW, COLUMN, ONE = "fmrcs"
 _PLACES = {FULL: "[b + i]", MASK: "[b + i]", ROW: "[i]", COLUMN: "[r]", ONE: "[0]"}
 _STEP = re.compile(r"([\w.]+)\(([\d,]*)\)")

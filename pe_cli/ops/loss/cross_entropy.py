@@ -202,7 +202,7 @@ deal(pick_loss, soft_loss, soft_loss_back)
 
 @on_cuda(pick_loss_back)
 def pick_loss_back_cuda(x: Ptr, label: PtrI64, g: Ptr, dx: Ptr, rows: Int, n: Int, ignored: Int):
-    """One thread an element."""
+    """One thread per element."""
     for i in range(rows * n):
         k = label[i // n]
         dx[i] = -g[i // n] / x[i] if k == i % n and k != ignored else T(0)

@@ -350,7 +350,7 @@ deal(best, place_of_best)
 
 @on_cuda(best_back)
 def best_back_cuda(g: Ptr, indices: PtrI64, dx: Ptr, rows: Int, n: Int, k: Int):
-    """One thread a row."""
+    """One thread per row."""
     for r in range(rows):
         for i in range(r * n, r * n + n):
             dx[i] = T(0)
@@ -360,7 +360,7 @@ def best_back_cuda(g: Ptr, indices: PtrI64, dx: Ptr, rows: Int, n: Int, k: Int):
 
 @on_cuda(mark)
 def mark_cuda(x: PtrI64, out: Ptr, count: Int, depth: Int, lenient: Int, per: Int, status: Status):
-    """One thread an element."""
+    """One thread per element."""
     for e in range(count * depth):
         k = x[e // depth]
         out[e] = T(1) if k == e % depth else T(0)

@@ -244,7 +244,7 @@ def _weights(o: Lowering, otherwise: object) -> tuple[object, object, int]:
 
 @smooth_l1_loss.lower("cpu")
 def smooth_l1_loss_cpu(o: Lowering) -> None:
-    """One loop a row."""
+    """One loop per row."""
     x, y = o.input("X"), o.input("Y")
     inside, outside, weights = _weights(o, x)
     square, n = o.attrs["sigma"] ** 2, product(x.shape[1:])

@@ -107,7 +107,7 @@ def loop(
     fence_past()
 """
 
-#: CUDA has one thread an element; a call in place is nothing special there.
+#: CUDA has one thread per element; a call in place is nothing special there.
 _BINARY_CUDA = """
 from __future__ import annotations
 def loop(x: Ptr, y: Ptr, out: {kind}, {near}geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int, mode: Int):

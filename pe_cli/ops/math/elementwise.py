@@ -57,7 +57,7 @@ def samples(make: Callable[[Any, tuple[int, ...]], Any] | None = None) -> list[S
         ("one shape", (3, 4), (3, 4), -1),
         ("a bias over the last axis", (5, 7), (7,), -1),
         ("a bias over the channels", (2, 3, 4, 5), (3,), 1),
-        ("a row a sample", (3, 4, 5), (3,), 0),
+        ("a row per sample", (3, 4, 5), (3,), 0),
         ("one number", (3, 5), (1,), -1),
         ("sizes of 1 inside", (2, 3, 4), (2, 1, 4), -1),
         ("X is the smaller one", (4,), (3, 4), -1),

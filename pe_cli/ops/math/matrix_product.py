@@ -189,7 +189,7 @@ def multiply_back(o: Lowering, x: Matrices, y: Matrices, out: Matrices, alpha: f
 def _gradient(
     o: Lowering, slot: str, pair: tuple[tuple[Any, Matrices], tuple[Any, Matrices]], result: Matrices, alpha: float
 ) -> None:
-    """Append the product that is a gradient: added by the kernel itself where that is one addition an element."""
+    """Append the product that is a gradient: added by the kernel itself where that is one addition per element."""
     o.only(slot)
     weights = slot == "Y@GRAD"
     part = o.threads if weights else 0  # beside the parts of X@GRAD
@@ -277,7 +277,7 @@ def products_cuda(
     ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, ldc: Int, size: Int, alpha: Real,
     table: PtrI64, count: Int, scratch: Ptr,
 ):  # fmt: skip
-    """One thread an element of C; of the products that are added up in one place, the first block does all, in order."""
+    """One thread per element of C; of the products that are added up in one place, the first block does all, in order."""
     left = cuda.shared.array((TILE, LINE), T)
     right = cuda.shared.array((TILE, LINE), T)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y

@@ -98,7 +98,7 @@ def batch_norm(
         SavedVariance: [channels] 1 / sqrt(v + epsilon) that was used; the name is fluid's.
 
     Raises:
-        PeError: X with fewer than 2 or more than 5 axes, or statistics or parameters that are not one number a channel.
+        PeError: X with fewer than 2 or more than 5 axes, or statistics or parameters that are not one number per channel.
 
     Source:
         fluid.layers.batch_norm; Ioffe, Szegedy 2015, algorithms 1 and 2.

@@ -1,4 +1,4 @@
-"""batch_norm on CUDA: a block of threads a channel for sums, a thread an element for values."""
+"""batch_norm on CUDA: a block of threads a channel for sums, a thread per element for values."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def statistics_last_cuda(
 def normalise_first_cuda(
     x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, samples: Int, channels: Int, size: Int
 ):
-    """One thread an element."""
+    """One thread per element."""
     for i in range(samples * channels * size):
         c = i // size % channels
         y[i] = (x[i] - mean[c]) * (inverse[c] * scale[c]) + bias[c]
@@ -114,7 +114,7 @@ def normalise_first_cuda(
 def normalise_last_cuda(
     x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int, channels: Int
 ):
-    """One thread an element, without the table."""
+    """One thread per element, without the table."""
     for i in range(rows * width):
         c = i % channels
         y[i] = (x[i] - mean[c]) * (inverse[c] * scale[c]) + bias[c]
@@ -188,7 +188,7 @@ def gradient_first_cuda(
     x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, samples: Int, channels: Int,
     size: Int, batch: Int,
 ):  # fmt: skip
-    """One thread an element."""
+    """One thread per element."""
     share = T(batch / max(1, samples * size))
     for i in range(samples * channels * size):
         c = i // size % channels
@@ -201,7 +201,7 @@ def gradient_last_cuda(
     x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, table: Ptr, rows: Int,
     width: Int, channels: Int, count: Int,
 ):  # fmt: skip
-    """One thread an element, without the table."""
+    """One thread per element, without the table."""
     share = T(min(1, count) / max(1, count))
     for i in range(rows * width):
         c = i % channels

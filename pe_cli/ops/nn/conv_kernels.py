@@ -209,7 +209,7 @@ def filters_last(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
 
 @on_cuda(forward)
 def forward_cuda(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
-    """One thread an output element."""
+    """One thread per output element."""
     height, width, channels, oh, ow, outs, kh, kw = (
         g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[TAPS_Y], g[TAPS_X],
     )  # fmt: skip
@@ -241,7 +241,7 @@ def filters_first(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: 
 
 @on_cuda(backward_data)
 def backward_data_cuda(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
-    """One thread an input element: it gathers from all windows that it lies in."""
+    """One thread per input element: it gathers from all windows that it lies in."""
     height, width, channels, oh, ow, outs, kh, kw = (
         g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[TAPS_Y], g[TAPS_X],
     )  # fmt: skip
@@ -305,7 +305,7 @@ def backward_weight_cuda(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, 
 
 @on_cuda(turn)
 def turn_cuda(x: Addr, y: Addr, batch: Int, rows: Int, columns: Int):
-    """One thread an element, neighbours in the target."""
+    """One thread per element, neighbours in the target."""
     for e in range(batch * rows * columns):
         b, j, i = e // (rows * columns), e // rows % columns, e % rows
         y[e] = x[(b * rows + i) * columns + j]
@@ -313,7 +313,7 @@ def turn_cuda(x: Addr, y: Addr, batch: Int, rows: Int, columns: Int):
 
 @on_cuda(pick)
 def pick_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
-    """One thread an element of y."""
+    """One thread per element of y."""
     height, width, channels, oh, ow = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for e in range(n * oh * ow * channels):
         c, j, i, image = e % channels, e // channels % ow, e // (channels * ow) % oh, e // (channels * ow * oh)
@@ -322,7 +322,7 @@ def pick_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
 
 @on_cuda(place)
 def place_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
-    """One thread an element of y."""
+    """One thread per element of y."""
     height, width, channels, oh, ow = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for e in range(n * height * width * channels):
         c, column, row = e % channels, e // channels % width, e // (channels * width) % height

@@ -161,7 +161,7 @@ def drop_cuda(
     x: Ptr, out: Ptr, mask: PtrU8, words: PtrI32, n: Int, first: Int, seed: Int, step: PtrI64, fixed: Int, limit: Int,
     scale: Real,
 ):
-    """The same mask, one thread an element, each with its own block of four words."""
+    """The same mask, one thread per element, each with its own block of four words."""
     at = 0 if fixed else step[0]
     for i in range(n):
         a, b, c, d = philox_7(seed, at, (first + i) >> 2)

@@ -196,7 +196,7 @@ def take_rows_cuda(
     table: Ptr, ids: PtrI64, out: Ptr, begin: Int, end: Int, count: Int, height: Int, width: Int, padding: Int, per: Int,
     status: Status,
 ):  # fmt: skip
-    """One thread an element."""
+    """One thread per element."""
     for e in range(begin * width, end * width):
         i = e // width
         k = ids[i]
@@ -208,7 +208,7 @@ def take_rows_cuda(
 
 @on_cuda(add_rows)
 def add_rows_cuda(g: Ptr, ids: PtrI64, dtable: Ptr, count: Int, begin: Int, end: Int, width: Int, padding: Int):
-    """One thread a column, which goes through the ids in order."""
+    """One thread per column, which goes through the ids in order."""
     for j in range(width):
         for row in range(begin, end):
             dtable[row * width + j] = T(0)

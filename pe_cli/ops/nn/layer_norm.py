@@ -178,7 +178,7 @@ def normalise_back(
         Sample({"X": (3, 6)}, name="neither scale nor bias"),
         Sample({"X": (3, 6), "Scale": (6,)}, name="scale only"),
         Sample({"X": (3, 6), "Bias": (6,)}, name="bias only"),
-        Sample({"X": (2, 1), "Scale": (1,), "Bias": (1,)}, name="one value a row"),
+        Sample({"X": (2, 1), "Scale": (1,), "Bias": (1,)}, name="one value per row"),
         Sample({"X": (2, 5000)}, name="rows of more than one piece"),
         Sample({"X": (600, 3), "Scale": (3,), "Bias": (3,)}, name="many rows"),
         Sample({"X": (0, 6), "Scale": (6,), "Bias": (6,)}, name="empty batch"),

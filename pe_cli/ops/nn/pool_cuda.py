@@ -1,4 +1,4 @@
-"""pool2d on CUDA: a thread a window forward, a thread an element of the image backward."""
+"""pool2d on CUDA: a thread a window forward, a thread per element of the image backward."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def max_forward_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
 
 @on_cuda(max_backward)
 def max_backward_cuda(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, left: Ptr, g: PtrI64, n: Int):
-    """One thread an input element: it gathers from the windows whose first largest value it is."""
+    """One thread per input element: it gathers from the windows whose first largest value it is."""
     H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
     for e in range(n * H * W * C):
         c, w, h, image = e % C, e // C % W, e // (C * W) % H, e // (C * W * H)
@@ -71,7 +71,7 @@ def average_forward_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
 
 @on_cuda(average_backward)
 def average_backward_cuda(dy: Ptr, dx: Ptr, g: PtrI64, n: Int):
-    """One thread an input element: it gathers from the windows that it lies in."""
+    """One thread per input element: it gathers from the windows that it lies in."""
     H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
     for e in range(n * H * W * C):
         c, w, h, image = e % C, e // C % W, e // (C * W) % H, e // (C * W * H)

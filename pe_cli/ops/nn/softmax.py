@@ -308,7 +308,7 @@ deal(softmax_rows, log_softmax_rows, softmax_back, log_softmax_back)
 
 @on_cuda(softmax_across)
 def softmax_across_cuda(x: Ptr, out: Ptr, top: Ptr, total: Ptr, outer: Int, n: Int, inner: Int, logarithm: Int):
-    """One thread a column, which needs no scratch."""
+    """One thread per column, which needs no scratch."""
     for r in range(outer * inner):
         at = r // inner * n * inner + r % inner
         m = T(-math.inf)
@@ -325,7 +325,7 @@ def softmax_across_cuda(x: Ptr, out: Ptr, top: Ptr, total: Ptr, outer: Int, n: I
 
 @on_cuda(softmax_back_across)
 def softmax_back_across_cuda(out: Ptr, g: Ptr, dx: Ptr, total: Ptr, outer: Int, n: Int, inner: Int, logarithm: Int):
-    """One thread a column, which needs no scratch."""
+    """One thread per column, which needs no scratch."""
     for r in range(outer * inner):
         at = r // inner * n * inner + r % inner
         s = T(0)

@@ -1,4 +1,4 @@
-"""The halves of sync_batch_norm on CUDA: a block a channel for one device's sums, a thread a channel to join those of all."""
+"""The halves of sync_batch_norm on CUDA: a block per channel for one device's sums, a thread per channel to join those of all."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _joined(o: Lowering, sums: Sequence[Buffer], step: Any, n: int) -> Buffer:
 
 @sync_batch_norm.lower("cuda")
 def sync_batch_norm_cuda(o: Lowering) -> None:
-    """Join the sums, then a thread an element."""
+    """Join the sums, then a thread per element."""
     x, y = o.input("X"), o.output("Y")
     samples, channels, size, last = sizes_of(o, x)
     mean, inverse = o.output("SavedMean"), o.output("SavedVariance")
@@ -166,7 +166,7 @@ def sync_batch_norm_cuda(o: Lowering) -> None:
 
 @sync_batch_norm_grad.lower("cuda")
 def sync_batch_norm_grad_cuda(o: Lowering) -> None:
-    """Join the sums, then a thread an element."""
+    """Join the sums, then a thread per element."""
     x, inverse = o.input("X"), o.input("SavedVariance")
     samples, channels, size, last = sizes_of(o, x)
     dscale, dbias = o.scratch(channels, x.dtype), o.scratch(channels, x.dtype)

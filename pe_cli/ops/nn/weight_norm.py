@@ -89,7 +89,7 @@ def directions_back(v: Ptr, g: Ptr, dw: Ptr, squares: PtrF64, dots: PtrF64, dv: 
 
 @on_cuda(scale_except)
 def scale_except_cuda(v: Ptr, g: Ptr, squares: PtrF64, out: Ptr, outer: Int, n: Int, inner: Int):
-    """One thread an element."""
+    """One thread per element."""
     for i in range(outer * n * inner):
         k = i // inner % n
         out[i] = v[i] * T(g[k] / squares[k] ** 0.5)
@@ -99,7 +99,7 @@ def scale_except_cuda(v: Ptr, g: Ptr, squares: PtrF64, out: Ptr, outer: Int, n: 
 def directions_back_cuda(
     v: Ptr, g: Ptr, dw: Ptr, squares: PtrF64, dots: PtrF64, dv: Ptr, outer: Int, n: Int, inner: Int
 ):
-    """One thread an element."""
+    """One thread per element."""
     for i in range(outer * n * inner):
         k = i // inner % n
         dv[i] = T(g[k] / squares[k] ** 0.5) * (dw[i] - v[i] * T(dots[k] / squares[k]))
@@ -131,8 +131,8 @@ def _sizes(shape: Sequence[int], dim: int) -> tuple[int, int, int]:
     differentiable="",
     samples=[
         Sample({"X": (4, 6)}, name="one norm of everything"),
-        Sample({"X": (4, 6)}, {"dim": 0}, "a norm a row"),
-        Sample({"X": (4, 6)}, {"dim": 1}, "a norm a column"),
+        Sample({"X": (4, 6)}, {"dim": 0}, "a norm per row"),
+        Sample({"X": (4, 6)}, {"dim": 1}, "a norm per column"),
         Sample({"X": (2, 3, 4, 5)}, {"dim": 1}, "an axis between"),
     ],
 )
@@ -171,8 +171,8 @@ def norm_except_dim_cpu(o: Lowering) -> None:
     attrs={"dim": _DIM},
     samples=[
         Sample({"V": (4, 6), "G": (1, 1)}, name="one length"),
-        Sample({"V": (4, 6), "G": (4, 1)}, {"dim": 0}, "a length a row"),
-        Sample({"V": (4, 6), "G": (1, 6)}, {"dim": 1}, "a length a column"),
+        Sample({"V": (4, 6), "G": (4, 1)}, {"dim": 0}, "a length per row"),
+        Sample({"V": (4, 6), "G": (1, 6)}, {"dim": 1}, "a length per column"),
         Sample({"V": (2, 3, 4, 5), "G": (1, 3, 1, 1)}, {"dim": 1}, "an axis between"),
         Sample({"V": (5, 1), "G": (5, 1)}, {"dim": 0}, "directions of one element"),
         Sample({"V": (2, 3000), "G": (2, 1)}, {"dim": 0}, "rows of more than one piece"),

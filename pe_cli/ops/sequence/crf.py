@@ -132,7 +132,7 @@ def crf_best(
     x: Ptr, w: Ptr, label: PtrI64, bounds: PtrI64, out: PtrI64, score: Ptr, track: PtrI64, count: Int, high: Int, n: Int,
     compares: Int, status: Status,
 ):
-    """out = the best tags of every sequence, or whether they are the labels; score and track hold a number a row and tag."""
+    """out = the best tags of every sequence, or whether they are the labels; score and track hold a number per row and tag."""
     for s in range(count):
         begin = begin_of(s, bounds, high)
         size = length_of(s, bounds, high)

@@ -73,7 +73,7 @@ def sequence_softmax(x: TensorType, offsets: TensorType | None) -> TensorType:
         Out: type and sequences of X; every sequence sums to 1.
 
     Raises:
-        PeError: X has no sequences, or more than one number a row.
+        PeError: X has no sequences, or more than one number per row.
 
     Source:
         fluid.layers.sequence_softmax.

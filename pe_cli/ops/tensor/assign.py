@@ -70,7 +70,7 @@ def write_integers(values: PtrI64, out: Ptr, n: Int):
     attrs={
         "shape": Attr([1], "sizes; no batch axis"),
         "dtype": Attr("float32", "element type"),
-        "values": Attr([], "one number an element, in row-major order, no unit"),
+        "values": Attr([], "one number per element, in row-major order, no unit"),
     },
     samples=[
         Sample({}, {"shape": [2, 2], "values": [1.5, -2.0, 0.0, 4.25]}, "four reals"),

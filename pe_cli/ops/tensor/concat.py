@@ -99,7 +99,7 @@ def concat(xs: list[TensorType], *, axis: int) -> TensorType:
 
 @concat.lower("cpu")
 def concat_cpu(o: Lowering) -> None:
-    """One copy a part."""
+    """One copy per part."""
     out, xs = o.output("Out"), o.inputs("X")
     axis = o.attrs["axis"] % len(out.shape)
     _parts(o, out, xs, [x.shape[axis] for x in xs], axis, gather=True)
@@ -178,7 +178,7 @@ def split(x: TensorType, *, num: int, sections: list[int], axis: int) -> tuple[l
 
 @split.lower("cpu")
 def split_cpu(o: Lowering) -> None:
-    """One copy a part."""
+    """One copy per part."""
     x = o.input("X")
     axis = o.attrs["axis"] % len(x.shape)
     sizes = section_sizes("split", x.shape[axis], o.attrs["num"], o.attrs["sections"])
@@ -233,7 +233,7 @@ def stack(xs: list[TensorType], *, axis: int) -> TensorType:
 
 @stack.lower("cpu")
 def stack_cpu(o: Lowering) -> None:
-    """One copy a part."""
+    """One copy per part."""
     out, xs = o.output("Y"), o.inputs("X")
     _parts(o, out, xs, [1] * len(xs), o.attrs["axis"] % len(out.shape), gather=True)
 
@@ -286,7 +286,7 @@ def unstack(x: TensorType, *, axis: int, num: int) -> tuple[list[TensorType]]:
 
 @unstack.lower("cpu")
 def unstack_cpu(o: Lowering) -> None:
-    """One copy a part."""
+    """One copy per part."""
     x, outs = o.input("X"), o.outputs("Y")
     _parts(o, x, outs, [1] * len(outs), o.attrs["axis"] % len(x.shape), gather=False)
 

@@ -148,7 +148,7 @@ def shape_cpu(o: Lowering) -> None:
 
 @on_cuda(add_copies)
 def add_copies_cuda(x: Ptr, out: Ptr, outer: Int, count: Int, chunk: Int, n: Int):
-    """One thread an element of out."""
+    """One thread per element of out."""
     for e in range(outer * ((count + chunk - 1) // chunk) * n):
         chunks = (count + chunk - 1) // chunk
         o, c, i = e // (chunks * n), e // n % chunks, e % n

@@ -128,7 +128,7 @@ deal(take_rows)
 
 @on_cuda(add_rows)
 def add_rows_cuda(gradient: Ptr, index: PtrU, out: Ptr, rows: Int, count: Int, n: Int):
-    """One thread a column, which goes through the indices in order."""
+    """One thread per column, which goes through the indices in order."""
     for k in range(n):
         for i in range(count):
             row = index[i]

@@ -235,7 +235,7 @@ def _turn_on_cuda(o: Lowering, source: str, target: str) -> None:
 
 @reverse.lower("cuda")
 def reverse_cuda(o: Lowering) -> None:
-    """One thread an element."""
+    """One thread per element."""
     _turn_on_cuda(o, "X", "Out")
 
 

@@ -88,7 +88,7 @@ def tril_triu_grad_cpu(o: Lowering) -> None:
 
 @on_cuda(keep_triangle)
 def keep_triangle_cuda(x: Ptr, out: Ptr, matrices: Int, rows: Int, columns: Int, diagonal: Int, lower: Int):
-    """One thread an element."""
+    """One thread per element."""
     for e in range(matrices * rows * columns):
         away = e % columns - e // columns % rows
         inside = away <= diagonal if lower else away >= diagonal

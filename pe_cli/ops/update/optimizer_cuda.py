@@ -1,4 +1,4 @@
-"""lars_momentum and lamb on CUDA: the lengths of two tensors side by side, then a thread an element."""
+"""lars_momentum and lamb on CUDA: the lengths of two tensors side by side, then a thread per element."""
 
 from __future__ import annotations
 

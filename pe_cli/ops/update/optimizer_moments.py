@@ -283,7 +283,7 @@ def lamb_cpu(o: Lowering) -> None:
 
 @on_cuda(adamax_step)
 def adamax_values(p: Ptr, g: Ptr, m: Ptr, u: Ptr, pow1: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
-    """The same, one thread an element, without the power."""
+    """The same, one thread per element, without the power."""
     one = T(1)
     step = T(rate[0] / (1.0 - pow1[0]))
     for i in range(n):

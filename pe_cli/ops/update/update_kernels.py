@@ -87,7 +87,7 @@ def adam_step(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, 
 
 @on_cuda(adam_step)
 def adam_values(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
-    """The same, one thread an element, without the powers."""
+    """The same, one thread per element, without the powers."""
     one = T(1)
     step = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0]))
     for i in range(n):

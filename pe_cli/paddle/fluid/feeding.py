@@ -181,7 +181,7 @@ def _cut(tensor: LoDTensor, begin: int, end: int) -> LoDTensor:
 
 
 def check_list(feed: Sequence[Any], devices: int) -> None:
-    """Check that a list feed has one dict a device.
+    """Check that a list feed has one dict per device.
 
     Raises:
         FluidValueError: another length; a ValueError.

@@ -198,7 +198,7 @@ class Program(ir.Program):
         self.role_vars_now = list(names)
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
-        """Return the program as text, one op a line."""
+        """Return the program as text, one op per line."""
         return forms.to_string(self, throw_on_error, with_details)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""MultiSlot text: one instance a line, for every slot in order `<n> <v1> ... <vn>`, separated by single spaces."""
+"""MultiSlot text: one instance per line, for every slot in order `<n> <v1> ... <vn>`, separated by single spaces."""
 
 from __future__ import annotations
 

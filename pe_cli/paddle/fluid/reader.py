@@ -20,7 +20,7 @@ class EOFException(Exception):
 
 
 def to_feed(variables: Sequence[Variable], samples: Iterable[Sequence[Any]]) -> dict[str, Any]:
-    """Return name -> batch for samples with one entry a variable; sequences become LoDTensors.
+    """Return name -> batch for samples with one entry per variable; sequences become LoDTensors.
 
     Raises:
         FluidValueError: a sample with another number of entries, or sizes that do not fit; a ValueError.
@@ -111,7 +111,7 @@ class GeneratorLoader:
         return self
 
     def set_batch_generator(self, reader: Any, places: Any = None) -> Any:
-        """Take a generator of batches: dicts, or one array a variable."""
+        """Take a generator of batches: dicts, or one array per variable."""
 
         def batches() -> Iterator[Any]:
             for given in reader():

@@ -159,7 +159,7 @@ def short(value: float) -> str:
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def _text(name: str, codes: Codes) -> Guess:  # noqa: PLR0911 - one return a kind
+def _text(name: str, codes: Codes) -> Guess:  # noqa: PLR0911 - one return per kind
     counts = counts_of(codes)
     rows = int(counts.sum())
     missing = len(codes.codes) - rows

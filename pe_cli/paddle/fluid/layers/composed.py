@@ -107,7 +107,7 @@ def group_norm(
 
 
 def _scaled(helper: LayerHelper, x: Variable, channels: int, param_attr: Any, bias_attr: Any) -> Variable:
-    """Append a gain and a bias a channel; False leaves one out."""
+    """Append a gain and a bias per channel; False leaves one out."""
     if param_attr is not False:
         gain = helper.parameter(param_attr, [channels], x.dtype, default=Constant(1.0))
         x = call("elementwise_mul", x, gain, 1)
