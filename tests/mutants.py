@@ -12,12 +12,14 @@ from __future__ import annotations
 import argparse
 import ast
 import concurrent.futures
+import contextlib
 import copy
 import os
 import queue
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -209,17 +211,25 @@ def noticed(mutant: Mutant, home: Path) -> bool:
     try:
         for tests in rounds(mutant):
             command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
-            try:
-                ended = subprocess.run(
-                    command, cwd=home, env={**os.environ, "PYTHONPATH": str(home)}, timeout=LIMIT, capture_output=True, check=False
-                )
-            except subprocess.TimeoutExpired:
-                return True
-            if ended.returncode not in (0, 5):  # 5: no test was chosen
+            if _ended(command, home) not in (0, 5):  # 5: no test was chosen
                 return True
         return False
     finally:
         target.write_text(source, encoding="utf-8")
+
+
+def _ended(command: list[str], home: Path) -> int:
+    """Run a command in a copy of the project and return its exit code; what hangs is ended, with all that it began, and has -1."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    given = {**os.environ, "PYTHONPATH": str(home)}
+    with subprocess.Popen(command, cwd=home, env=given, start_new_session=True, **quiet) as process:
+        try:
+            return process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            return -1
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def main() -> None:
