@@ -199,8 +199,11 @@ def rounds(mutant: Mutant) -> Iterator[list[str]]:
         yield ["tests/ops", *(["-k", " or ".join(ops)] if ops else [])]
     elif (ROOT / "tests" / top).is_dir():
         yield [f"tests/{top}"]
-    further = {"ops": "layers", "layers": "paddle", "program": "graph", "graph": "execute", "devices": "execute", "core": "config"}
-    yield [*([f"tests/{further[top]}"] if top in further else []), "tests/cli", "tests/session"]
+    further = {
+        "ops": ["optim", "layers"], "layers": ["paddle"], "program": ["graph"], "graph": ["execute"], "devices": ["execute"],
+        "core": ["config"],
+    }  # fmt: skip
+    yield [*(f"tests/{folder}" for folder in further.get(top, [])), "tests/cli", "tests/session"]
 
 
 def noticed(mutant: Mutant, home: Path) -> bool:
