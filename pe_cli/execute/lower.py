@@ -8,7 +8,7 @@ from typing import Any
 from pe_cli.collectives.local import all_reduce_shards
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.memory import aligned
-from pe_cli.devices.protocol import Takers, device
+from pe_cli.devices.protocol import Takers
 from pe_cli.execute.lowering import GraphLowering, op_seed
 from pe_cli.execute.sum_processes import sum_over_processes
 from pe_cli.execute.tasks import Task, by_output
@@ -96,8 +96,7 @@ def _shards_of(g: GraphLowering, rows: Buffer) -> int:
 def _part(g: GraphLowering, node: Compute, share: tuple[int, int]) -> list[Task]:
     """Return the tasks of a part of an operator, (number, of how many)."""
     op, d = node.op, node.device
-    definition, kind = op.definition, g.graph.places[d].kind
-    native = device(kind).native_threads
+    definition, kind, native = op.definition, g.graph.places[d].kind, g.native[d]
     ins, outs = g.slots(node.ins), g.slots(node.outs)
     more = _addends(ins)
     offset = g.offsets[node.index] = g.rows_before(op, d)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from pe_cli.core.types import TensorType
+from pe_cli.devices.protocol import device
 from pe_cli.execute.processes import Whole
 from pe_cli.execute.tasks import Task
 from pe_cli.graph.ssa import Compute, Graph, Slots
@@ -36,6 +37,7 @@ class GraphLowering:
             types.
 
     Attributes:
+        native: of each device, whether its ops may be cut for several threads.
         tasks: of every node, by its index, once lowered.
         changed: (variable, device) pairs that have another type than `like` has.
         offsets: index of a node -> rows of the whole batch before the device's part, where the node depends on it.
@@ -57,6 +59,7 @@ class GraphLowering:
         self.threads, self.cuts = threads, cuts
         self.whole = whole or Whole(types, sizes)
         self.shards = len(graph.places)
+        self.native = [device(place.kind).native_threads for place in graph.places]
         self.buffers: dict[tuple[str, int], Buffer] = {}
         self.tasks: list[list[Task]] = []
         self.offsets: dict[int, int] = {}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
-
 from pe_cli.session.job import Job
 from pe_cli.session.train import Trainer
 
@@ -58,6 +56,4 @@ def test_a_step_on_two_devices_makes_few_calls_of_python(tmp_path, monkeypatch):
     monkeypatch.setattr(trainer, "_after_step", counted_after)
     trainer.train()
     assert len(calls) == 20
-    if calls[-1] == 0:
-        pytest.skip("something else follows Python's calls")
-    assert max(calls[5:]) <= 64
+    assert 0 < max(calls[5:]) <= 64
