@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.devices.chains import chains
 from pe_cli.devices.loans import Loans
 from pe_cli.devices.memory import Arena
+from pe_cli.devices.nested import NestedTapes, every_call
 from pe_cli.devices.parts import in_order, pieces, settle
 from pe_cli.devices.pool import runners
 from pe_cli.devices.protocol import Loan, Progress, Spot, Stalled, Takers, Timeline, Work
@@ -22,7 +23,7 @@ from pe_cli.devices.stamps import StampedTape
 from pe_cli.devices.tape import Chain, Instruction, Tape, word
 from pe_cli.devices.watchdog import Guard
 from pe_cli.kernels.addresses import addresses
-from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
+from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Nested, Numbers, Offset, Place, Table, buffers_of
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.nothing import nothing
@@ -76,9 +77,10 @@ class CpuStep:
         instances = [[Instance(c.kernel, c.dtype, c.second) for c in row] for row in calls]
         pairs = [(c, n) for row, of in zip(calls, instances, strict=True) for c, n in zip(row, of, strict=True)]
         compiled = (n for c, n in pairs if not isinstance(c.kernel, HostKernel))
-        found = addresses([*compiled, *runners(threads)], progress)
+        found = addresses([*compiled, *_inside(c for c, _ in pairs), *runners(threads)], progress)
         found |= {n: self._host(c) for c, n in pairs if isinstance(c.kernel, HostKernel)}
         self._found = found
+        self._nested: dict[int, NestedTapes] = {}  # by the word of the records that is their address
         instructions: list[Instruction] = []
         self._first = list(itertools.accumulate((len(row) for row in calls), initial=0))
         self._places = [[c.part for c in row] for row in calls]
@@ -141,7 +143,7 @@ class CpuStep:
             if any(len(c.args) > room[i] for i, c in enumerate(rows[work], self._first[work])):
                 return False
         made = [(work, c, Instance(c.kernel, c.dtype, c.second)) for work, row in rows.items() for c in row]
-        missing = [instance for _, _, instance in made if instance not in self._found]
+        missing = [n for n in (*(n for _, _, n in made), *_inside(c for _, c, _ in made)) if n not in self._found]
         if missing:
             self._found |= addresses(missing, self._progress)
         for work, row in rows.items():
@@ -203,7 +205,7 @@ class CpuStep:
             if arg is STATUS:
                 status = i
                 words.append(0)
-            elif isinstance(arg, (Buffer, Offset)):
+            elif isinstance(arg, (Buffer, Offset, Place)):
                 spot, offset = self._place(arg)
                 words.append(int(spot.memory.address) + spot.offset + offset)
                 if not isinstance(call.kernel, HostKernel):
@@ -225,6 +227,11 @@ class CpuStep:
         """Return an argument that is no buffer as the word of the records at an index."""
         if arg is STEP:
             return int(self._step.ctypes.data)
+        if isinstance(arg, Nested):
+            for touched in buffers_of(arg):
+                self._loans.forbid(self._spot(touched))
+            self._nested[at] = NestedTapes(self._address, self._found)
+            return self._nested[at].lay_out(arg)
         if isinstance(arg, (Table, Numbers)):
             values = arg.values if isinstance(arg, Numbers) else [self._address(b) for b in arg.buffers]
             array = self._tables[at] = np.array([*values, 0], np.int64)
@@ -234,15 +241,23 @@ class CpuStep:
             return int(array.ctypes.data)
         return word(arg)
 
-    def _address(self, arg: Buffer | Offset) -> int:
+    def _address(self, arg: Buffer | Offset | Place) -> int:
         spot, offset = self._place(arg)
         return int(spot.memory.address) + spot.offset + offset
 
-    def _place(self, arg: Buffer | Offset) -> tuple[Spot, int]:
+    def _place(self, arg: Buffer | Offset | Place) -> tuple[Spot, int]:
         """Return where a buffer lies, and how many bytes after its start an argument does."""
+        if isinstance(arg, Place):
+            return self._spot(arg.buffer), arg.nbytes
         if isinstance(arg, Offset):
             return self._spot(arg.buffer), arg.elements * arg.buffer.type.numpy.itemsize
         return self._spot(arg), 0
+
+
+def _inside(calls: Iterable[Call]) -> list[Instance]:
+    """Return the kernels of what calls make."""
+    made = (c for call in calls for arg in call.args if isinstance(arg, Nested) for c in every_call(arg.calls))
+    return list(dict.fromkeys(Instance(c.kernel, c.dtype, c.second) for c in made))
 
 
 DEVICE = CpuDevice()

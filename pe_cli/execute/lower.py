@@ -10,6 +10,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.memory import aligned
 from pe_cli.devices.protocol import Takers
 from pe_cli.execute.lowering import GraphLowering, op_seed
+from pe_cli.execute.regions import lower_regions
 from pe_cli.execute.sum_processes import sum_over_processes
 from pe_cli.execute.tasks import Task, by_output
 from pe_cli.graph.ssa import (
@@ -31,7 +32,7 @@ from pe_cli.kernels.finite import check_finite
 from pe_cli.ops.define.areas import HELP_PARTS
 from pe_cli.ops.define.lowering import Buffer, Call, Lowering
 from pe_cli.ops.define.registry import OpDef, find
-from pe_cli.ops.define.traits import ByRows, FedSizes, OnHost, Spreads, View
+from pe_cli.ops.define.traits import ByRows, FedSizes, HasRegions, OnHost, Spreads, View
 from pe_cli.ops.update.selected_rows import merge_shard
 from pe_cli.program.ir import Operator
 
@@ -76,6 +77,8 @@ def _again(g: GraphLowering, node: Node, like: GraphLowering, kept: frozenset[Bu
 
 def _compute(g: GraphLowering, node: Compute) -> list[Task]:
     """Return the tasks of an operator; those of an update by rows are as many as threads share it."""
+    if node.op.definition.has(HasRegions):
+        return lower_regions(g, node, lower)
     parts = _parts(g, node)
     return [task for k in range(parts) for task in _part(g, node, (k, parts))]
 

@@ -40,6 +40,9 @@ class GraphLowering:
         native: of each device, whether its ops may be cut for several threads.
         tasks: of every node, by its index, once lowered.
         changed: (variable, device) pairs that have another type than `like` has.
+        loops: that are around the graph, of a region.
+        before: of a region's graph, rows of the whole batch before the device's part; None for a program's.
+        labels: ops of regions with the numbers that error reports give them, from 1.
         offsets: index of a node -> rows of the whole batch before the device's part, where the node depends on it.
     """
 
@@ -63,6 +66,9 @@ class GraphLowering:
         self.buffers: dict[tuple[str, int], Buffer] = {}
         self.tasks: list[list[Task]] = []
         self.offsets: dict[int, int] = {}
+        self.loops = 0
+        self.before: int | None = None
+        self.labels: dict[Operator, int] = {} if like is None else like.labels
         self.changed: set[tuple[str, int]] = set()
         self._shares: dict[str, Sequence[int]] = {}
         if like is None:
@@ -97,6 +103,8 @@ class GraphLowering:
 
         These are samples, or for sequences the rows of those of the devices before it.
         """
+        if self.before is not None:
+            return self.before
         if id(op) not in self._batched:
             block = self.graph.program.global_block()
             names = (n for n in (*op.input_names(), *op.output_names()) if block.var(n).shape[:1] == (-1,))

@@ -55,7 +55,7 @@ class _Groups:
             self._parent[a] = b
 
 
-def plan_memory(
+def plan_memory(  # noqa: PLR0913 - kinds of buffers
     tasks: Sequence[Task],
     placed: Collection[Buffer],
     kept: Collection[Buffer],
@@ -65,6 +65,8 @@ def plan_memory(
     inplace: bool = True,
     reach: Reach | None = None,
     room: Callable[[Buffer], int] | None = None,
+    held: Collection[Buffer] = (),
+    ends: Collection[Buffer] = (),
 ) -> tuple[MemoryPlan, dict[Buffer, Buffer]]:
     """Plan one device's arena.
 
@@ -78,6 +80,8 @@ def plan_memory(
         reach: of tasks that may run in another order. Then only buffers share bytes of which one is dead before the other is born in
             every order, so that reuse adds no waiting.
         room: bytes to leave for a buffer; default: its own.
+        held: buffers that have their bytes to themselves all the time, but for what takes them over.
+        ends: buffers whose bytes stay valid to the end, from where they are written first.
 
     Returns:
         The plan, and for every buffer that is the same bytes as a placed one, that one.
@@ -86,7 +90,7 @@ def plan_memory(
     written = _first_write(tasks)
     groups = _Groups()
     lasting = {*placed, *kept}
-    fixed = lasting | set(pinned)
+    fixed = lasting | set(pinned) | set(ends)
     members: dict[Buffer, list[Buffer]] = {}
 
     def group(b: Buffer) -> list[Buffer]:
@@ -114,7 +118,9 @@ def plan_memory(
             fits = out not in lasting and out.type.nbytes == source.type.nbytes and written[out] == i
             if share and inplace and free and not other and fits:
                 join(out, source)
+    kept = [*kept, *held]
     lives = _Lives(tasks, groups, kept, share, reach, room or (lambda b: b.type.nbytes))
+    lives.last(ends)
     return _offsets(tasks, groups, placed, kept, pinned, lives)
 
 
@@ -155,6 +161,7 @@ class _Lives:
         room: Callable[[Buffer], int],
     ) -> None:
         self._room = room
+        self._groups, self._end = groups, len(tasks)
         self.span: dict[Buffer, list[int]] = {}
         self.size: dict[Buffer, int] = {}
         self._users: dict[Buffer, list[int]] = {}
@@ -173,6 +180,12 @@ class _Lives:
             self._grow(root, b)
         if not share:
             self.span = {root: [-1, len(tasks)] for root in self.span}
+
+    def last(self, ends: Collection[Buffer]) -> None:
+        """Let buffers live to the end."""
+        for b in ends:
+            span = self.span[self._groups.find(b)]
+            span[1] = max(span[1], self._end)
 
     def _grow(self, root: Buffer, b: Buffer) -> None:
         if b not in self._seen:

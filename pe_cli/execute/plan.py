@@ -31,6 +31,7 @@ from pe_cli.kernels.calls import Buffer, Call
 from pe_cli.kernels.codes import NOT_FINITE
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.nothing import nothing
+from pe_cli.kernels.rounds import LABEL, ROUND
 from pe_cli.ops.define.status import failure, not_finite
 from pe_cli.program.sparse import table_of
 
@@ -310,6 +311,10 @@ class Plan:
             raised = next((c.kernel.error for c in self.tasks[work].calls if isinstance(c.kernel, HostKernel)), None)
             if isinstance(raised, (KeyboardInterrupt, SystemExit, PeerError)):
                 raise raised
+            if report[LABEL]:  # of an op inside
+                op = next(op for op, label in self._lowering.labels.items() if label == report[LABEL])
+                name = f"{op.type} in round {report[ROUND]}" if report[ROUND] else op.type
+                raise failure(report, name, op.at or node.at, step, raised) from raised
             raise failure(report, node.op.type if isinstance(node, Compute) else node.title, node.at, step, raised) from raised
 
     def _fetched(self) -> list[dict[str, np.ndarray[Any, Any]]]:

@@ -45,10 +45,40 @@ class Offset:
 
 
 @dataclass(frozen=True)
+class Place:
+    """A place inside a buffer that moves on from round to round of the loops around a call; usable wherever a buffer is an argument.
+
+    Args:
+        buffer: of the task that the call belongs to.
+        nbytes: from its start, in the first round of every loop.
+        strides: bytes that it moves on with every round of each loop, the outermost first; loops left out do not move it.
+    """
+
+    buffer: Buffer
+    nbytes: int = 0
+    strides: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Table:
     """Addresses of several buffers as an int64 array; for a kernel's PtrI64 parameter that takes a list."""
 
-    buffers: tuple[Buffer | Offset, ...]
+    buffers: tuple[Buffer | Offset | Place, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Nested:
+    """Calls that another call makes, again and again or not at all; for a kernel's PtrI64 parameter, see `pe_cli.kernels.rounds`.
+
+    Args:
+        calls: in order; their arguments are places in buffers of the task that the outermost call belongs to.
+        labels: for error reports, a number for each call, from 1.
+        depth: how many loops there are around them but their own.
+    """
+
+    calls: tuple[Call, ...]
+    labels: tuple[int, ...]
+    depth: int
 
 
 @dataclass(frozen=True)
@@ -84,7 +114,9 @@ def buffers_of(arg: Any) -> list[Buffer]:
     """Return the buffers that an argument of a call names."""
     if isinstance(arg, Table):
         return [b for row in arg.buffers for b in buffers_of(row)]
-    if isinstance(arg, Offset):
+    if isinstance(arg, Nested):
+        return list(dict.fromkeys(b for call in arg.calls for inner in call.args for b in buffers_of(inner)))
+    if isinstance(arg, (Offset, Place)):
         return [arg.buffer]
     return [arg] if isinstance(arg, Buffer) else []
 

@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
-from pe_cli.ops.define.registry import GradRequest, OpDesc, grad_name
-from pe_cli.ops.define.traits import Table
+from pe_cli.ops.define.registry import GradRequest, OpDef, OpDesc, grad_name
+from pe_cli.ops.define.traits import HasRegions, Table
 from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Role, Variable
+from pe_cli.program.region_gradients import append_region_gradient
 from pe_cli.program.sparse import MERGE, rows_name
 
 
@@ -75,11 +76,17 @@ def _mark_role_vars(program: Program, pairs: Sequence[tuple[Parameter, Variable]
                 op.role_vars += [last.pop(name), name]
 
 
-class _Walk:
-    """One reverse walk over a block."""
+def _differentiates(definition: OpDef) -> bool:
+    """Whether gradients flow through an op."""
+    return bool(definition.grad_op or definition.grad_maker or (definition.has(HasRegions) and definition.differentiable))
 
-    def __init__(self, block: Block, targets: set[str], no_grad: set[str]) -> None:
+
+class _Walk:
+    """One reverse walk over a block; inside a region the gradients of tables are whole."""
+
+    def __init__(self, block: Block, targets: set[str], no_grad: set[str], *, inside: bool = False) -> None:
         self.block = block
+        self.inside = inside
         self.targets = targets
         self.no_grad = no_grad
         self.parts: dict[str, list[str]] = {}
@@ -89,7 +96,7 @@ class _Walk:
     def run(self, losses: list[str], starts: list[str | None] | None) -> dict[str, str]:
         """Append everything; return variable -> name of its gradient."""
         forward = list(self.block.ops)
-        reach = self._reachable(forward)
+        reach = self.reachable(forward)
         program = self.block.program
         with program.role(Role.BACKWARD):
             for i, name in enumerate(losses):
@@ -106,13 +113,13 @@ class _Walk:
                 program.scope_now = outside
             return {name: self._total(name) for name in list(self.parts)}
 
-    def _reachable(self, ops: list[Operator]) -> set[str]:
+    def reachable(self, ops: list[Operator]) -> set[str]:
         """Return variables that depend on a target and let gradients through."""
         reach = set(self.targets)
         for op in ops:
             definition = op.definition
             sources = {n for s in definition.differentiable for n in op.inputs.get(s, ())}
-            if sources & reach and (definition.grad_op or definition.grad_maker):
+            if sources & reach and _differentiates(definition):
                 for name in op.output_names():
                     v = self.block.vars[name]
                     if not v.stop_gradient and name not in self.no_grad and v.dtype in FLOATS:
@@ -151,7 +158,7 @@ class _Walk:
 
     def _differentiate(self, op: Operator, reach: set[str]) -> None:
         definition = op.definition
-        if not (definition.grad_op or definition.grad_maker):
+        if not _differentiates(definition):
             return
         outs = [n for n in op.output_names() if n in self.parts and n in reach]
         sources = {n for s in definition.differentiable for n in op.inputs.get(s, ()) if n in reach}
@@ -165,20 +172,28 @@ class _Walk:
         for name in grads:  # an op that overwrites its input: later parts belong to the earlier value
             if name in sources:
                 del self.parts[name]
+        if definition.grad_maker or not definition.grad_op:
+            self._made(op, grads, sources)
+        else:
+            self._default(op, grads, sources)
+
+    def _made(self, op: Operator, grads: dict[str, str], sources: set[str]) -> None:
+        """Append the gradient of an op that has no gradient op of its own."""
+        definition = op.definition
+        wanted = {n: self._new_part(n) for n in dict.fromkeys(op.input_names()) if n in sources}
         if definition.grad_maker:
-            wanted = {n: self._new_part(n) for n in dict.fromkeys(op.input_names()) if n in sources}
             request = GradRequest(OpDesc(op.type, op.inputs, op.outputs, op.attrs), grads, wanted)
             for desc in definition.grad_maker(request):
                 self.block.append_op(desc.type, desc.inputs, desc.outputs, desc.attrs, at=op.at)
-            for name, made in wanted.items():
-                self.parts.setdefault(name, []).append(made)
-            return
-        self._default(op, grads, sources)
+        else:
+            append_region_gradient(self.block, op, grads, wanted, lambda block, targets: _Walk(block, targets, set(), inside=True))
+        for name, made in wanted.items():
+            self.parts.setdefault(name, []).append(made)
 
     def _table(self, op: Operator, sources: set[str]) -> str:
         """Return the parameter that an op looks up and whose gradient may be its rows; empty: what an op made needs a whole gradient."""
         lookup = op.definition.get(Table)
-        if lookup is None or not op.attrs["is_sparse"]:
+        if self.inside or lookup is None or not op.attrs["is_sparse"]:
             return ""
         table = op.inputs[lookup.table][0]
         return table if sources == {table} - self.made else ""

@@ -375,7 +375,10 @@ class Program:
             for v in block.vars.values():
                 copy.vars[v.name] = v.for_block(copy)
             for o in block.ops:
-                attrs = {**o.attrs, "is_test": True} if for_test and "is_test" in o.attrs else dict(o.attrs)
+                attrs = dict(o.attrs)
+                if for_test:
+                    attrs |= {"is_test": True} if "is_test" in attrs else {}
+                    attrs |= {k: v.for_test() for k, v in attrs.items() if hasattr(v, "for_test")}  # regions
                 ins = {s: list(n) for s, n in o.inputs.items()}
                 outs = {s: list(n) for s, n in o.outputs.items()}
                 copy.ops.append(type(o)(o.type, ins, outs, attrs, o.role, list(o.role_vars), o.at, o.scope))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import TensorType, check_dtype
 from pe_cli.ops.define.registry import find
+from pe_cli.ops.define.traits import HasRegions
 from pe_cli.program.ir import EMPTY, Block, Operator, Program, Role
 from pe_cli.program.line import Line
 from pe_cli.program.portable import FLAGS, declare, decode
+from pe_cli.program.region import MAX_DEPTH, Region
 
 #: Characters of text that are read at most.
 MAX_CHARACTERS = 1 << 26
@@ -27,25 +30,116 @@ def parse_program(text: str, file: str = "program") -> Program:
     """
     if len(text) > MAX_CHARACTERS:
         raise PeError(f"{file} has {len(text)} characters, more than {MAX_CHARACTERS}")
-    program: Program | None = None
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
+    reader = _Reader(file)
+    for number, row in enumerate(text.split("\n"), 1):
+        if not row.strip() or row.lstrip().startswith("#"):
             continue
-        reader = Line(file, number, line)
+        line = Line(file, number, row)
         try:
-            if program is None:
-                program = _head(reader)
-            else:
-                _body(program, reader)
-            reader.end()
+            reader.read(line)
+            line.end()
         except PeError as error:
-            error.at = error.at or reader.span()
+            error.at = error.at or line.span()
             raise
-    if program is None:
-        raise PeError(f"{file} has no program", hint='it starts with: program "name"')
+    return reader.program()
+
+
+class _Reader:
+    """Reads lines, one after the other."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._program: Program | None = None
+        self._inside: list[_Inside] = []
+
+    def read(self, line: Line) -> None:
+        """Take a line."""
+        if self._program is None:
+            self._program = _head(line)
+        elif line.peek() == "region" or (self._inside and line.peek() == "like"):
+            block = self._inside[-1].block if self._inside else _last(self._program, line)
+            self._inside.append(_begin(block, line, len(self._inside)))
+        elif self._inside and line.peek() == "end":
+            line.word()
+            _close(self._inside.pop(), self._inside, line)
+        elif self._inside:
+            _statement(self._inside[-1].block, line)
+        else:
+            _body(self._program, line)
+
+    def program(self) -> Program:
+        """Return what the lines said."""
+        if self._program is None:
+            raise PeError(f"{self._file} has no program", hint='it starts with: program "name"')
+        if not self._program.blocks:
+            raise PeError(f"{self._file} has no block", hint="write: block 0")
+        if self._inside:
+            raise PeError(f"{self._file} ends inside the region {self._inside[-1].attr}", hint="write: end")
+        return self._program
+
+
+@dataclass
+class _Inside:
+    """A region that is being read.
+
+    Args:
+        attr: what it is of its operator; empty for one that another region is like.
+        block: its own.
+        args, results: names.
+        op: that has it.
+        steps: of one that another is like.
+        like: what was read of the region that it is like.
+    """
+
+    attr: str
+    block: Block
+    args: tuple[str, ...]
+    results: tuple[str, ...]
+    op: Operator | None = None
+    steps: int = 0
+    like: tuple[Region, int] | None = None
+
+
+def _begin(block: Block, line: Line, depth: int) -> _Inside:
+    like = line.word() == "like"
+    if depth >= MAX_DEPTH:
+        raise line.error(f"regions are nested more than {MAX_DEPTH} levels deep")
+    if like:
+        return _region(line, block, "", None, line.integer())
+    if not block.ops:
+        raise line.error("a region before the first operator", "it belongs to the operator above it")
+    op, attr = block.ops[-1], line.word()
+    known = op.definition.get(HasRegions)
+    if known is None or attr not in known.attrs:
+        raise line.error(f"op '{op.type}' has no region '{attr}'", did_you_mean(attr, known.attrs if known else ()))
+    return _region(line, block, attr, op)
+
+
+def _region(line: Line, around: Block, attr: str, op: Operator | None, steps: int = 0) -> _Inside:
+    line.expect("(")
+    args = line.names(")")
+    line.expect(")")
+    line.expect("->")
+    program = Program(f"{around.program.name}/region")
+    return _Inside(attr, program.global_block(), tuple(args), tuple(line.names("")), op, steps)
+
+
+def _close(found: _Inside, around: list[_Inside], line: Line) -> None:
+    for name in (*found.args, *found.results):
+        if name not in found.block.vars:
+            raise line.error(f"the region {found.attr} has no variable '{name}'", did_you_mean(name, found.block.vars))
+    like, steps = found.like or (None, 0)
+    made = Region(found.block.program, found.args, found.results, like, steps)
+    if found.op is not None:
+        found.op.attrs[found.attr] = made
+    else:
+        around[-1].like = made, found.steps
+
+
+def _last(program: Program, line: Line) -> Block:
     if not program.blocks:
-        raise PeError(f"{file} has no block", hint="write: block 0")
-    return program
+        raise line.error("a region before the first block", "write: block 0")
+    return program.blocks[-1]
 
 
 def _head(line: Line) -> Program:
@@ -73,7 +167,12 @@ def _body(program: Program, line: Line) -> None:
         return
     if not program.blocks:
         raise line.error(f"'{word}' before the first block", "write: block 0")
-    block = program.blocks[-1]
+    _statement(program.blocks[-1], line, word)
+
+
+def _statement(block: Block, line: Line, first: str = "") -> None:
+    """Read a variable or an operator."""
+    word = first or line.word()
     if word in ("var", "param"):
         _declare(block, line, line.word(), parameter=word == "param", alone=True)
         return

@@ -9,8 +9,10 @@ from typing import Any
 from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType, check_dtype
 from pe_cli.ops.define.registry import find
+from pe_cli.ops.define.traits import HasRegions
 from pe_cli.program.ir import Block, Operator, Parameter, Program, Role, Variable
 from pe_cli.program.portable import attrs_of, declare, decode, facts_of, read_json
+from pe_cli.program.region import MAX_DEPTH, Region, regions_of
 
 FORMAT = "pe-program"
 #: Raised when a reader of the old version would misread the new one.
@@ -41,11 +43,12 @@ def to_dict(program: Program) -> dict[str, Any]:
         "name": program.name,
         "random_seed": program.random_seed,
         "is_test": program.is_test,
-        "blocks": [
-            {"vars": [_variable(v) for v in block.vars.values()], "ops": [_operator(op) for op in block.ops]}
-            for block in program.blocks
-        ],
+        "blocks": [_block(block) for block in program.blocks],
     }
+
+
+def _block(block: Block) -> dict[str, Any]:
+    return {"vars": [_variable(v) for v in block.vars.values()], "ops": [_operator(op) for op in block.ops]}
 
 
 def _variable(v: Variable) -> dict[str, Any]:
@@ -60,15 +63,24 @@ def _variable(v: Variable) -> dict[str, Any]:
 
 def _operator(op: Operator) -> dict[str, Any]:
     out: dict[str, Any] = {"type": op.type, "inputs": op.inputs, "outputs": op.outputs}
+    regions = regions_of(op)
     if any(callable(value) for value in op.attrs.values()):
         hint = "leave it out of what is saved, or save the parameters alone"
         raise PeError(f"a program with {op.type} cannot be saved: files hold no Python functions", at=op.at, hint=hint)
-    out |= {"attrs": attrs_of(op.attrs, {}, every=True), "role": op.role.value}
+    attrs = {k: v for k, v in op.attrs.items() if k not in regions}
+    out |= {"attrs": attrs_of(attrs, {}, every=True), "role": op.role.value}
+    if regions:
+        out["regions"] = {name: _region(region) for name, region in regions.items()}
     if op.role_vars:
         out["role_vars"] = op.role_vars
     if op.scope:
         out["scope"] = op.scope
     return {**out, **_place(op.at)}
+
+
+def _region(region: Region) -> dict[str, Any]:
+    out: dict[str, Any] = {"args": region.args, "results": region.results, "block": _block(region.block)}
+    return out if region.like is None else {**out, "like": _region(region.like), "like_steps": region.like_steps}
 
 
 def _place(at: Span | None) -> dict[str, Any]:
@@ -118,13 +130,41 @@ def from_dict(data: Any) -> Program:
     for node in top.nodes("blocks"):
         block = Block(program, len(program.blocks))
         program.blocks.append(block)
-        for v in node.nodes("vars"):
-            v.call(_read_variable, block)
-        for op in node.nodes("ops"):
-            block.ops.append(op.call(_read_operator, block))
+        _read_block(node, block, 0)
     if not program.blocks:
         raise PeError("the program has no block")
     return program
+
+
+def _read_block(node: _Node, block: Block, depth: int) -> None:
+    for v in node.nodes("vars"):
+        v.call(_read_variable, block)
+    for op in node.nodes("ops"):
+        made = op.call(_read_operator, block)
+        block.ops.append(made)
+        for name, found in op.get("regions", dict, {}).items():
+            path = f"{op.path}.regions.{name}"
+            known = made.definition.get(HasRegions)
+            if known is None or name not in known.attrs:
+                raise PeError(f"{path}: op '{made.type}' has no region '{name}'")
+            made.attrs[name] = _read_region(_Node(found, path), depth + 1)
+
+
+def _read_region(node: _Node, depth: int) -> Region:
+    if depth > MAX_DEPTH:
+        raise PeError(f"{node.path}: regions are nested more than {MAX_DEPTH} levels deep")
+    program = Program("region")
+    block = program.global_block()
+    _read_block(_Node(node.get("block", dict), f"{node.path}.block"), block, depth)
+    sides = []
+    for key in ("args", "results"):
+        names = node.get(key, list)
+        if any(n not in block.vars for n in names):
+            raise PeError(f"{node.path}.{key} names what the region does not have: {names!r:.80}")
+        sides.append(tuple(names))
+    like = node.get("like", dict, {})
+    inner = _read_region(_Node(like, f"{node.path}.like"), depth + 1) if like else None
+    return Region(program, sides[0], sides[1], inner, node.get("like_steps", int, 0))
 
 
 def _read_variable(node: _Node, block: Block) -> None:

@@ -8,6 +8,12 @@
       forward mul(X=x, Y=fc_0.w_0) -> Out=fc_0.tmp_0: float32[batch, 8]
       forward concat(X=[a, b]) -> Out=c: float32[batch, 16] {"axis": 1}
       optimize sgd(...) -> ParamOut=fc_0.w_0 vars(fc_0.w_0, fc_0.w_0@GRAD) scope("head/")
+      forward scan(X=x, Init=h, Captured=w) -> Out=y: float32[8, batch, 4], Final=last: float32[batch, 4]
+        region body(x_t, h_t, w) -> h_next, y_t
+          var x_t: float32[batch, 4] is_data
+          forward mul(X=x_t, Y=w) -> Out=y_t: float32[batch, 4]
+          ...
+        end
 
 A variable that ops make is declared where it is written first; all others stand before the ops. Attributes and facts
 are shown where they differ from the defaults. Places in files are left out.
@@ -21,6 +27,7 @@ from collections.abc import Iterator, Mapping
 
 from pe_cli.program.ir import Block, Operator, Parameter, Program, Variable
 from pe_cli.program.portable import FLAGS, attrs_of, defaults_of, facts_of
+from pe_cli.program.region import Region, regions_of
 
 _BARE = re.compile(r"[\w.@/+-]+")
 
@@ -55,7 +62,8 @@ def print_op(op: Operator, fresh: Mapping[str, Variable] | None = None, *, detai
     outs = ", ".join(f"{bare_or_quoted(s)}={_names(names, fresh, details)}" for s, names in op.outputs.items())
     line = f"{op.role.value} {bare_or_quoted(op.type)}({ins}) -> {outs}".rstrip()
     defaults = {k: a.default for k, a in op.definition.attrs.items()}
-    attrs = attrs_of(op.attrs, defaults, every=details)
+    regions = regions_of(op)
+    attrs = attrs_of({k: v for k, v in op.attrs.items() if k not in regions}, defaults, every=details)
     line += f" {json.dumps(attrs, ensure_ascii=False)}" if attrs else ""
     line += f" vars({', '.join(map(bare_or_quoted, op.role_vars))})" if op.role_vars else ""
     return line + (f" scope({_quoted(op.scope)})" if op.scope else "")
@@ -68,8 +76,19 @@ def _block_lines(block: Block, details: bool) -> Iterator[str]:
             yield f"{'param' if isinstance(v, Parameter) else 'var'} {_declaration(v, details)}"
     for op in block.ops:
         yield print_op(op, fresh, details=details)
+        for attr, region in regions_of(op).items():
+            yield from (f"  {line}" for line in _region_lines(f"region {bare_or_quoted(attr)}", region, details))
         for name in op.output_names():
             fresh.pop(name, None)
+
+
+def _region_lines(head: str, region: Region, details: bool) -> Iterator[str]:
+    args, results = (", ".join(map(bare_or_quoted, names)) for names in (region.args, region.results))
+    yield f"{head}({args}) -> {results}".rstrip()
+    if region.like is not None:
+        yield from (f"  {line}" for line in _region_lines(f"like {region.like_steps}", region.like, details))
+    yield from (f"  {line}" for line in _block_lines(region.block, details))
+    yield "end"
 
 
 def _made_by_ops(block: Block) -> dict[str, Variable]:

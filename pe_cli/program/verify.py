@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pe_cli.core.errors import PeError, PeErrors, did_you_mean
 from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Role, agrees
+from pe_cli.program.region import blocks_of, regions_of
 from pe_cli.program.sparse import rows_of
 
 
@@ -21,19 +22,33 @@ def verify(program: Program) -> None:
     Raises:
         PeError: the mistake, with the op's place; `PeErrors` for several.
     """
-    errors: list[PeError] = []
-    for block in program.blocks:
-        defined = {name for name, v in block.vars.items() if v.persistable or v.is_data}
-        for op in block.ops:
-            found = list(_check(block, op, defined))
-            for error in found:
-                error.at = error.at or op.at
-            errors += found
-            defined.update(op.output_names())
+    errors = [error for block in blocks_of(program) for error in _block_errors(block)]
     if len(errors) == 1:
         raise errors[0]
     if errors:
         raise PeErrors(errors)
+
+
+def _block_errors(block: Block) -> Iterator[PeError]:
+    defined = {name for name, v in block.vars.items() if v.persistable or v.is_data}
+    for op in block.ops:
+        for error in (*_check(block, op, defined), *_check_regions(op)):
+            error.at = error.at or op.at
+            yield error
+        defined.update(op.output_names())
+
+
+def _check_regions(op: Operator) -> Iterator[PeError]:
+    for attr, region in regions_of(op).items():
+        written = {n for inner in region.block.ops for n in inner.output_names()}
+        for name in region.args:
+            if name in written or not region.block.var(name).is_data:
+                yield PeError(f"op '{op.type}': the region {attr} writes its argument '{name}'")
+        for name in set(region.results) - written:
+            yield PeError(f"op '{op.type}': the region {attr} does not write its result '{name}'")
+        for name, v in region.block.vars.items():
+            if v.persistable or (v.is_data and name not in region.args):
+                yield PeError(f"op '{op.type}': '{name}' of the region {attr} comes from outside, but is no argument")
 
 
 def _check(block: Block, op: Operator, defined: set[str]) -> Iterator[PeError]:

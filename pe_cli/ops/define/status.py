@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError, Span
-from pe_cli.kernels.codes import EMPTY_SEQUENCE, RAISED, TOO_LONG
+from pe_cli.kernels.codes import EMPTY_SEQUENCE, RAISED, TOO_LONG, TOO_MANY_ROUNDS
 from pe_cli.kernels.finite import KINDS
 
 
@@ -39,6 +39,12 @@ def failure(report: list[int], op: str, at: Span | None, step: int, raised: Base
             at=at,
             hint="leave empty sequences out, or set normalized: false",
             code=ExitCode.DATA,
+        )
+    if code == TOO_MANY_ROUNDS:
+        return PeError(
+            f"{op}: its condition still holds after {limit} rounds, at step {step}",
+            at=at,
+            hint="raise its bound, or look at what its condition reads",
         )
     return PeError(
         f"{op}: value {value} at row {row} is out of range [0, {limit}), at step {step}",

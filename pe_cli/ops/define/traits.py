@@ -6,6 +6,7 @@ there.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -309,6 +310,36 @@ class NamesOnly(Trait):
 
     def verify(self, op: Named) -> None:
         _need(op, self.slots)
+
+
+class Runs(enum.Enum):
+    """How an op runs its regions."""
+
+    #: As many times as a number says, or the first axis of what is gone through.
+    ROUNDS = "rounds"
+    #: As long as the first of its regions gives true.
+    WHILE = "while"
+    #: One of two, once.
+    BRANCH = "branch"
+
+
+@dataclass(frozen=True)
+class HasRegions(Trait):
+    """The op runs ops of its own, see `pe_cli.program.region`.
+
+    Args:
+        runs: how.
+        attrs: attributes that are regions it runs.
+    """
+
+    runs: Runs
+    attrs: tuple[str, ...]
+
+    def verify(self, op: Named) -> None:
+        assert all(name in op.attrs for name in self.attrs), f"{op.name} lacks one of {', '.join(self.attrs)}"
+
+    def says(self) -> tuple[str, str]:
+        return "regions", f"{', '.join(self.attrs)}: ops that it runs"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,262 @@
+"""An op with regions becomes one call, which makes the calls of its regions: again and again, or those of one of two.
+
+A region is lowered like a program of its own on one device. What it is given and what it collects lies where the op's variables do, and
+moves on by a row with every round; its states and temporaries lie in memory that the op has while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.strategy import BuildStrategy
+from pe_cli.core.types import TensorType
+from pe_cli.devices.memory import aligned
+from pe_cli.execute.lowering import GraphLowering
+from pe_cli.execute.memory import MemoryPlan, plan_memory
+from pe_cli.execute.tasks import Task
+from pe_cli.graph.final import copy_aliases
+from pe_cli.graph.replicate import replicate
+from pe_cli.graph.ssa import Compute, Copy, Graph, rebuilt
+from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Nested, Offset, Place, Table
+from pe_cli.kernels.host import HostKernel
+from pe_cli.kernels.rounds import MOST_ROUNDS, run_branch, run_rounds, run_while
+from pe_cli.ops.define.moves import copy, fill
+from pe_cli.ops.define.traits import HasRegions, Runs, View
+from pe_cli.program.region import Region
+
+#: Turns the nodes of a graph into tasks, see `lower.lower`.
+Lower = Callable[[GraphLowering], list[Task]]
+
+
+def lower_regions(g: GraphLowering, node: Compute, lower: Lower) -> list[Task]:
+    """Return the task of an op with regions.
+
+    Args:
+        g: of the graph.
+        node: of the op.
+        lower: for the graphs of its regions.
+
+    Raises:
+        PeError: an op of a region cannot be run in one.
+    """
+    found = node.op.definition.get(HasRegions)
+    assert found is not None
+    runs: type[_Op] = {Runs.ROUNDS: _Rounds, Runs.WHILE: _While, Runs.BRANCH: _Branch}[found.runs]
+    return [runs(g, node, lower).task()]
+
+
+@dataclass(frozen=True)
+class _Lowered:
+    """A region in its memory.
+
+    Args:
+        calls: in order; their arguments are places.
+        labels: of the calls.
+        places: variable -> where it lies, of states and results.
+    """
+
+    calls: list[Call]
+    labels: list[int]
+    places: Mapping[str, Place]
+
+
+class _Op:
+    """An op with regions, about to become a task."""
+
+    def __init__(self, g: GraphLowering, node: Compute, lower: Lower) -> None:
+        self.g, self.node, self.op, self.lower = g, node, node.op, lower
+        self.ins, self.outs = g.slots(node.ins), g.slots(node.outs)
+        self.offset = g.offsets[node.index] = g.rows_before(node.op, node.device)
+        self.scratch: list[Buffer] = []
+
+    def calls(self) -> list[Call]:
+        """Return the calls of the op."""
+        raise NotImplementedError
+
+    def task(self) -> Task:
+        """Return the task."""
+        calls = self.calls()
+        reads = [b for slot, row in self.ins.items() if slot != "Like" for b in row if b is not None]
+        writes = [b for row in self.outs.values() for b in row if b is not None]
+        return Task(self.node.index, self.node.device, calls, reads, writes, self.scratch)
+
+    def given(self, slot: str) -> list[Buffer]:
+        """Return the buffers of an input slot."""
+        return [b for b in self.ins.get(slot, ()) if b is not None]
+
+    def region(
+        self, region: Region, where: Mapping[str, Place], types: Mapping[str, TensorType], states: Sequence[str], loops: int
+    ) -> _Lowered:
+        """Lower a region.
+
+        Args:
+            region: of the op.
+            where: variables that lie in buffers of the op.
+            types: of all its variables.
+            states: arguments that lie in memory of the region, each the result of its number after the region has run.
+            loops: that are around its ops.
+        """
+        graph = _copying(replicate(region.program, [self.g.graph.places[self.node.device]], BuildStrategy()), region)
+        inner = GraphLowering(graph, [types], [1], self.g.seed, cuts=False)
+        inner.labels, inner.loops, inner.before = self.g.labels, loops, self.offset
+        tasks = self.lower(inner)
+        for name in (*where, *states, *region.results):
+            inner.buffer(name, 0)
+        placed = [inner.buffer(n, 0) for n in where]
+        held = [inner.buffer(n, 0) for n in states]
+        updates = [inner.buffer(n, 0) for n in region.results[: len(states)]]
+        kept = [b for b in dict.fromkeys(updates) if b not in placed]
+        plan, same = plan_memory(tasks, placed, (), [], held=held, ends=kept)
+        if _mixed(plan, held, updates):
+            plan, same = plan_memory(tasks, placed, held, [], ends=kept)
+        arena = Buffer("scratch", TensorType((max(1, plan.nbytes),), "uint8"))
+        self.scratch.append(arena)
+        spots = {b: Place(arena, offset) for b, offset in plan.offsets.items()}
+        spots |= {inner.buffer(n, 0): place for n, place in where.items()}
+        spots |= {b: spots[other] for b, other in same.items() if b not in spots}
+        calls, labels = [], []
+        for task in tasks:
+            op = graph.nodes[task.node].op  # type: ignore[attr-defined]
+            if any(isinstance(call.kernel, HostKernel) for call in task.calls):
+                hint = "call it before or after the loop or the branch"
+                raise PeError(f"{op.type} runs Python, which no loop or branch does in a step", at=op.at, hint=hint)
+            calls += [replace(call, args=tuple(_in_place(a, spots) for a in call.args), part=None) for call in task.calls]
+            labels += [inner.labels.setdefault(op, len(inner.labels) + 1)] * len(task.calls) if task.calls else []
+        for state, update in zip(held, updates, strict=True):
+            if spots[state] != spots[update]:
+                calls.append(_copy(spots[update], spots[state], state.type))
+                labels.append(0)
+        return _Lowered(calls, labels, {n: spots[b] for (n, _), b in inner.buffers.items() if b in spots})
+
+
+def _copying(graph: Graph, region: Region) -> Graph:
+    """Return the graph with copies where a result would be the bytes of something else."""
+    results = set(region.results)
+
+    def is_view(node: Any) -> bool:
+        return type(node) is Compute and node.op.definition.has(View) and not results.isdisjoint(node.op.output_names())
+
+    if any(map(is_view, graph.nodes)):
+        nodes = (
+            Copy(op=n.op, device=n.device, ins=n.ins, outs=n.outs) if is_view(n) else n  # type: ignore[attr-defined]
+            for n in graph.nodes
+        )
+        graph = rebuilt(graph, nodes)
+    return copy_aliases.run(graph)
+
+
+def _mixed(plan: MemoryPlan, states: Sequence[Buffer], updates: Sequence[Buffer]) -> bool:
+    """Whether what becomes of a state lies where another state does, which is written before it is read."""
+    spans = [(plan.offsets[s], plan.offsets[s] + aligned(s.type.nbytes)) for s in states]
+    for i, update in enumerate(updates):
+        at = plan.offsets.get(update)
+        for k, (begin, end) in enumerate(spans):
+            if at is not None and at < end and begin < at + max(1, update.type.nbytes) and (k != i or at != begin):
+                return True
+    return False
+
+
+def _in_place(arg: Any, spots: Mapping[Buffer, Place]) -> Any:
+    """Return an argument of a nested call, its buffers as places."""
+    if isinstance(arg, Buffer):
+        return spots[arg]
+    if isinstance(arg, Offset):
+        at = spots[arg.buffer]
+        return replace(at, nbytes=at.nbytes + arg.elements * arg.buffer.type.numpy.itemsize)
+    if isinstance(arg, Place):
+        at = spots[arg.buffer]
+        longest = max(len(at.strides), len(arg.strides))
+        ours, theirs = ((*p.strides, *[0] * (longest - len(p.strides))) for p in (at, arg))
+        return Place(at.buffer, at.nbytes + arg.nbytes, tuple(a + b for a, b in zip(ours, theirs, strict=True)))
+    if isinstance(arg, Table):
+        return Table(tuple(_in_place(b, spots) for b in arg.buffers))
+    if isinstance(arg, Nested):
+        calls = tuple(replace(c, args=tuple(_in_place(a, spots) for a in c.args)) for c in arg.calls)
+        return replace(arg, calls=calls)
+    return arg
+
+
+def _copy(source: Buffer | Place, target: Buffer | Place, kind: TensorType) -> Call:
+    return Call(copy, (source, target, kind.size), kind.dtype, "float32")
+
+
+class _Loop(_Op):
+    """A loop: rows of what it goes through and collects, states, and what does not change."""
+
+    def prepare(self, rounds: int) -> tuple[Region, dict[str, TensorType], dict[str, Place]]:
+        """Return the body, the types of its variables, and where those are that lie outside; states apart."""
+        region: Region = self.op.attrs["body"]
+        xs, inits, captured = (self.given(slot) for slot in ("X", "Init", "Captured"))
+        kinds = [*(b.type.with_shape(*b.shape[1:]) for b in xs), *(b.type for b in (*inits, *captured))]
+        types = region.types(kinds, [b.type for b in self.given("Like")])
+        self.states = region.args[len(xs) : len(xs) + len(inits)]
+        outs = [(n, b) for n, b in zip(region.results[len(inits) :], self.outs.get("Out", ()), strict=False) if b is not None]
+        rows = [*zip(region.args, xs, strict=False), *outs]
+        ahead = (0,) * self.g.loops
+        where = {n: Place(b, 0, (*ahead, b.type.nbytes // max(1, rounds))) for n, b in rows}
+        where |= {n: Place(b) for n, b in zip(region.args[len(xs) + len(inits) :], captured, strict=True)}
+        return region, types, where
+
+    def around(self, body: _Lowered, calls: Sequence[Call]) -> list[Call]:
+        """Return calls with the states copied in before and out after them."""
+        inits = self.given("Init")
+        first = [_copy(b, body.places[n], b.type) for n, b in zip(self.states, inits, strict=True)]
+        finals = zip(self.states, self.outs.get("Final", ()), strict=False)
+        return [*first, *calls, *(_copy(body.places[n], b, b.type) for n, b in finals if b is not None)]
+
+
+class _Rounds(_Loop):
+    """A known number of rounds."""
+
+    def calls(self) -> list[Call]:
+        xs, count = self.given("X"), self.given("Count")
+        rounds = xs[0].shape[0] if xs else int(self.op.attrs["steps"])
+        region, types, where = self.prepare(rounds)
+        body = self.region(region, where, types, self.states, self.g.loops + 1)
+        nested = Nested(tuple(body.calls), tuple(body.labels), self.g.loops)
+        limit: Any = count[0] if count else 0
+        args = (nested, rounds, limit, int(self.op.attrs["backwards"]), STATUS, STEP)
+        blank = [b for b in self.outs.get("Out", ()) if b is not None and count]
+        empty = [Call(fill, (b, b.size, 0.0), b.dtype, "float32") for b in blank]
+        return self.around(body, [*empty, Call(run_rounds, args, "float32", "float32")])
+
+
+class _While(_Loop):
+    """Rounds as long as a condition holds."""
+
+    def calls(self) -> list[Call]:
+        bound = int(self.op.attrs["bound"])
+        region, types, where = self.prepare(bound)
+        body = self.region(region, where, types, self.states, self.g.loops + 1)
+        test: Region = self.op.attrs["condition"]
+        inits, captured = self.given("Init"), self.given("Captured")
+        kinds = test.types([b.type for b in (*inits, *captured)])
+        fixed = dict(zip(test.args[len(inits) :], map(Place, captured), strict=True))
+        fixed |= {n: body.places[s] for n, s in zip(test.args, self.states, strict=False)}
+        flag = Buffer("scratch", TensorType((1,), "bool"))
+        self.scratch.append(flag)
+        tested = self.region(test, {**fixed, test.results[0]: Place(flag)}, kinds, (), self.g.loops + 1)
+        heads = [Nested(tuple(of.calls), tuple(of.labels), self.g.loops) for of in (tested, body)]
+        (done,) = self.outs["Count"]
+        args = (heads[0], flag, heads[1], bound or MOST_ROUNDS, done, STATUS, STEP)
+        return self.around(body, [Call(run_while, args, "float32", "float32")])
+
+
+class _Branch(_Op):
+    """One of two regions."""
+
+    def calls(self) -> list[Call]:
+        captured, outs = self.given("Captured"), self.outs["Out"]
+        (flag,) = self.given("Condition")
+        heads = []
+        for attr in ("yes", "no"):
+            region: Region = self.op.attrs[attr]
+            where = dict(zip(region.args, map(Place, captured), strict=True))
+            where |= {n: Place(b) for n, b in zip(region.results, outs, strict=True) if b is not None}
+            types = region.types([b.type for b in captured])
+            low = self.region(region, where, types, (), self.g.loops)
+            heads.append(Nested(tuple(low.calls), tuple(low.labels), self.g.loops))
+        return [Call(run_branch, (flag, *heads, STATUS, STEP), "float32", "float32")]

@@ -1,0 +1,50 @@
+"""cond: one of two regions runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.ops.define.region import checked, region_attr, results_of, same_sizes
+from pe_cli.ops.define.registry import op
+from pe_cli.ops.define.traits import HasRegions, ReportsData, Runs
+
+
+@op(
+    "cond",
+    traits=[HasRegions(Runs.BRANCH, ("yes", "no")), ReportsData()],
+    inputs="Condition Captured*",
+    outputs="Out*",
+    differentiable="Captured",
+    attrs={"yes": region_attr("runs where the condition holds"), "no": region_attr("runs where it does not")},
+)
+def cond(condition: TensorType, captured: list[TensorType], *, yes: Any, no: Any) -> tuple[list[TensorType]]:
+    """Run one of two regions.
+
+    Out = yes(Captured) if Condition else no(Captured)
+
+    Args:
+        Condition: one bool.
+        Captured: what both regions get.
+        yes: computes Out where the condition holds.
+        no: computes Out where it does not.
+
+    Returns:
+        Out: the results of the region that ran.
+
+    Raises:
+        PeError: the condition is not one bool, or the regions do not give the same types.
+
+    Source:
+        fluid's conditional_block op.
+    """
+    if condition.dtype != "bool" or condition.size != 1:
+        raise PeError(f"cond: its condition is {condition}", hint="compute one bool")
+    first = checked("cond", "yes", yes, len(captured))
+    second = checked("cond", "no", no, len(captured), len(first.results))
+    found = results_of("cond", "yes", first, captured), results_of("cond", "no", second, captured)
+    for a, b in zip(*found, strict=True):
+        if not same_sizes(a, b):
+            raise PeError(f"cond: one branch gives {a}, the other {b}", hint="give the same types from both")
+    return ([a.with_shape(*(max(p, q) for p, q in zip(a.shape, b.shape, strict=True))) for a, b in zip(*found, strict=True)],)

@@ -1,0 +1,118 @@
+"""Cuts the ops at the end of a block out and makes a region of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pe_cli.core.types import TensorType
+from pe_cli.program.ir import EMPTY, Block, Operator, Program, Variable
+from pe_cli.program.region import Region
+
+
+class Outline:
+    """Collects what is appended to a block from now on, until `cut` takes it out again.
+
+    Args:
+        block: that ops are appended to.
+
+    Attributes:
+        captured: once cut, variables of the block that the ops read and that are not given, in order.
+        written: once cut, variables of the block that the ops write, in order.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.captured: list[str] = []
+        self.written: list[str] = []
+        self._begin = len(block.ops)
+        self._before = set(block.vars)
+        self._given: list[str] = []
+        self._now: dict[str, str] = {}
+        self._program = Program(f"{block.program.name}/region")
+        self._program.place_now = block.program.place_now
+
+    def give(self, like: str, kind: TensorType, *, stop_gradient: bool = False) -> Variable:
+        """Return a variable that stands for what the region is given."""
+        made = self.block.create_var(self.block.program.unique(f"{like}@EACH"), kind, stop_gradient=stop_gradient)
+        self._given.append(made.name)
+        return made
+
+    def cut(self) -> None:
+        """Take the ops out of the block, with the variables that only they use; every variable is written once from now on."""
+        block = self.block
+        ops = block.ops[self._begin :]
+        del block.ops[self._begin :]
+        for name in self._given:
+            self._enter(name, name, given=True)
+        for op in ops:
+            ins = {s: [self._read(n) for n in names] for s, names in op.inputs.items()}
+            outs = {s: [self._write(n) for n in names] for s, names in op.outputs.items()}
+            self._inner.ops.append(replace(op, inputs=ins, outputs=outs, role_vars=[]))
+        mine = {*self._given, *(n for op in ops for n in op.output_names())}
+        for name in mine:
+            if not self._outside(name):
+                block.vars.pop(name, None)
+
+    @property
+    def _inner(self) -> Block:
+        return self._program.global_block()
+
+    def _outside(self, name: str) -> bool:
+        return name in self._before or (name in self.block.vars and self.block.vars[name].persistable)
+
+    def _read(self, name: str) -> str:
+        if name != EMPTY and name not in self._now:
+            self.captured.append(name)
+            self._enter(name, name, given=True)
+        return name if name == EMPTY else self._now[name]
+
+    def _write(self, name: str) -> str:
+        if name == EMPTY:
+            return name
+        if self._outside(name) and name not in self.written:
+            self.written.append(name)
+        fresh = f"{name}@{len(self._inner.vars)}" if self._outside(name) or name in self._now else name
+        self._enter(name, fresh, given=False)
+        return fresh
+
+    def _enter(self, name: str, fresh: str, *, given: bool) -> None:
+        self._now[name] = fresh
+        self._declare(name, fresh, given=given)
+
+    def _declare(self, name: str, fresh: str, *, given: bool) -> None:
+        v = self.block.var(name)
+        self._inner.create_var(fresh, v.type, is_data=given, stop_gradient=v.stop_gradient or v.is_data, at=v.at)
+
+    def region(self, args: Sequence[str], results: Sequence[str], states: int = 0) -> Region:
+        """Return the region.
+
+        Args:
+            args: all that it reads, by the block's names; what it does not read may be there, too.
+            results: by the block's names; what the ops do not write is copied.
+            states: as many of the results may be the same as a later one; the others are copied where they are given twice.
+        """
+        block, found = self._inner, list[str]()
+        for name in args:
+            if name not in block.vars:
+                self._declare(name, name, given=True)
+        written = {n for op in block.ops for n in op.output_names()}
+        for i, name in enumerate(results):
+            inner = self._now.get(name, name)
+            twice = i >= states and inner in found[states:]
+            found.append(copied(block, inner) if twice or inner not in written else inner)
+        return Region(self._program, tuple(args), tuple(found))
+
+
+def copied(block: Block, name: str) -> str:
+    """Append a copy of a variable and return its name."""
+    made = block.program.unique(f"{name}@COPY")
+    block.append_op("assign", {"X": name}, {"Out": made})
+    block.vars[made].stop_gradient = block.vars[name].stop_gradient
+    return made
+
+
+def undo(block: Block, ops: Sequence[Operator], names: set[str]) -> None:
+    """Leave only these ops and variables in a block; parameters stay, as they are initialised elsewhere."""
+    block.ops[:] = ops
+    block.vars = {n: v for n, v in block.vars.items() if n in names or v.persistable}

@@ -1,0 +1,324 @@
+"""Gradients of ops with regions: the gradient of a loop is a loop that runs backwards, that of a branch is a branch.
+
+What a gradient reads of a round's intermediate values is kept: the loop collects it, one row for each round. A branch's forward ops run
+again instead, those that its gradient needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import FLOATS
+from pe_cli.ops.define.registry import forward_name, grad_name
+from pe_cli.ops.define.traits import HasRegions, Runs
+from pe_cli.program.ir import EMPTY, Block, Operator, Program, Role, Variable
+from pe_cli.program.outline import copied
+from pe_cli.program.region import Region
+
+
+class Walk(Protocol):
+    """A reverse walk over a block, see `pe_cli.program.backward`."""
+
+    def reachable(self, ops: list[Operator]) -> set[str]:
+        """Return variables that depend on a target and let gradients through."""
+
+    def run(self, losses: list[str], starts: list[str | None] | None) -> dict[str, str]:
+        """Append everything; return variable -> name of its gradient."""
+
+
+#: Makes a walk: (block, targets).
+MakeWalk = Callable[[Block, set[str]], Walk]
+Grads = Mapping[str, str]
+
+
+def append_region_gradient(block: Block, op: Operator, grads: Grads, wanted: Grads, walk: MakeWalk) -> None:
+    """Append the gradient of an op with regions.
+
+    Args:
+        block: of the op.
+        op: it may get further outputs: what its gradient reads.
+        grads: output -> its gradient.
+        wanted: input -> the name that its gradient gets.
+        walk: over regions.
+
+    Raises:
+        PeError: a loop without a bound.
+    """
+    regions = op.definition.get(HasRegions)
+    assert regions is not None
+    (_Branch if regions.runs is Runs.BRANCH else _Loop)(block, op, grads, wanted, walk).append()
+
+
+class _Gradient:
+    """The gradient of an op."""
+
+    def __init__(self, block: Block, op: Operator, grads: Grads, wanted: Grads, walk: MakeWalk) -> None:
+        self.block, self.op, self.grads, self.wanted, self.walk = block, op, grads, wanted, walk
+        self._given: dict[str, list[str]] = {}  # input -> variables that are parts of its gradient
+
+    def part(self, name: str) -> str:
+        """Return the name of a part of the gradient of an input; EMPTY where nobody wants it."""
+        if name not in self.wanted:
+            return EMPTY
+        parts = self._given.setdefault(name, [])
+        parts.append(self.block.program.unique(f"{self.wanted[name]}@PART") if parts else self.wanted[name])
+        return parts[-1]
+
+    def join(self) -> None:
+        """Add up the gradients of inputs that the op reads more than once."""
+        for name, parts in self._given.items():
+            if len(parts) > 1:
+                first = self.block.program.unique(f"{self.wanted[name]}@PART")
+                self.block.rename_var(parts[0], first)
+                self.block.append_op("sum", {"X": [first, *parts[1:]]}, {"Out": parts[0]}, at=self.op.at)
+
+    def zeros(self, like: str) -> str:
+        """Append zeros of a variable's type."""
+        made = self.block.program.unique(f"{grad_name(like)}@ZERO")
+        self.block.append_op("fill_like", {"X": like}, {"Out": made}, {"value": 0.0}, at=self.op.at)
+        return made
+
+
+def _flows(v: Variable) -> bool:
+    return v.dtype in FLOATS and not v.stop_gradient
+
+
+def _start(block: Block, result: str) -> str:
+    """Declare the gradient of a result, which is given."""
+    name = grad_name(result)
+    if name in block.vars:
+        name = block.program.unique(f"{name}@GIVEN")
+    return block.create_var(name, block.vars[result].type, is_data=True).name
+
+
+def _own(block: Block, name: str | None, like: str, given: Sequence[str]) -> str:
+    """Return a gradient as a variable that an op of the block writes: zeros where there is none."""
+    if name is None:
+        made = block.program.unique(f"{grad_name(like)}@ZERO")
+        block.append_op("fill_like", {"X": like}, {"Out": made}, {"value": 0.0})
+        return made
+    return copied(block, name) if name in given else name
+
+
+def _only(block: Block, ops: Sequence[Operator], args: Sequence[str]) -> None:
+    """Leave these ops in a block, and the variables that they need."""
+    block.ops = list(ops)
+    named = {n for op in ops for n in (*op.input_names(), *op.output_names())}
+    named |= {forward_name(n) for op in ops if op.definition.is_grad_of for n in op.output_names()}
+    block.vars = {n: v for n, v in block.vars.items() if n in named or n in args}
+    for name, v in block.vars.items():
+        v.is_data = name in args
+
+
+class _Loop(_Gradient):
+    """The gradient of a scan or a while: a scan the other way round."""
+
+    def append(self) -> None:
+        """Append it."""
+        op = self.op
+        self.xs, self.inits, self.captured = (op.inputs.get(slot, []) for slot in ("X", "Init", "Captured"))
+        self.region: Region = op.attrs["body"]
+        self._check_bound()
+        region, n = self.region, len(self.xs)
+        args = region.args
+        self.x_args, self.states, self.constants = args[:n], args[n : n + len(self.inits)], args[n + len(self.inits) :]
+        self.made = region.program.clone()
+        self.inner = self.made.global_block()
+        forward = list(self.inner.ops)
+        active = self._active(forward)
+        with self.made.role(Role.BACKWARD):
+            starts = self._starts(active)
+            found = self.walk(self.inner, active).run(list(starts), list(starts.values()))
+            updates, outs = self._results(active, found)
+        backward = self.inner.ops[len(forward) :]
+        written = {n for o in backward for n in o.output_names()}
+        reads = dict.fromkeys(n for o in backward for n in o.input_names() if n not in written)
+        self._append(active, updates, outs, reads, backward)
+        self.join()
+
+    def _check_bound(self) -> None:
+        if self.op.definition.get(HasRegions).runs is Runs.WHILE and not self.op.attrs["bound"]:  # type: ignore[union-attr]
+            raise PeError(
+                "gradients flow through a while without a bound, and what its rounds compute has to be kept",
+                at=self.op.at,
+                hint="give it a bound: the most rounds that there can be",
+            )
+
+    def _active(self, forward: list[Operator]) -> set[str]:
+        """Return the arguments that gradients are computed for: the wanted ones, and states that depend on them."""
+        outer = [*self.xs, *self.inits, *self.captured]
+        found = {a for a, name in zip(self.region.args, outer, strict=True) if name in self.wanted and _flows(self.inner.vars[a])}
+        while True:
+            reach = self.walk(self.inner, found).reachable(forward)
+            more = {s for s, u in zip(self.states, self.region.results, strict=False) if u in reach and _flows(self.inner.vars[s])}
+            if more <= found:
+                return found
+            found |= more
+
+    def _starts(self, active: set[str]) -> dict[str, str]:
+        """Return the results with a gradient, each with the argument that it is."""
+        found: dict[str, str] = {}
+        self.out_grads: list[tuple[str, str]] = []  # argument, rows outside
+        self.state_grads: dict[str, str] = {}  # state -> argument
+        results = self.region.results
+        sums: list[tuple[str, str]] = []
+        for state, update in zip(self.states, results, strict=False):
+            if state in active:
+                self.state_grads[state] = _start(self.inner, update)
+                sums.append((update, self.state_grads[state]))
+        for result, name in zip(results[len(self.states) :], self.op.outputs.get("Out", []), strict=True):
+            if name in self.grads:
+                self.out_grads.append((_start(self.inner, result), self.grads[name]))
+                sums.append((result, self.out_grads[-1][0]))
+        for result, start in sums:
+            if result in found:  # collected and a state: both gradients count
+                both = self.inner.program.unique(f"{grad_name(result)}@SUM")
+                self.inner.append_op("sum", {"X": [found[result], start]}, {"Out": both})
+                found[result] = both
+            else:
+                found[result] = start
+        return found
+
+    def _results(self, active: set[str], found: Mapping[str, str]) -> tuple[list[str], list[str]]:
+        """Return what the gradient's states become, and what it collects."""
+        given = [*self.state_grads.values(), *(a for a, _ in self.out_grads)]
+        updates = [_own(self.inner, found.get(s), s, given) for s in self.state_grads]
+        self.sums: dict[str, str] = {}
+        for c in self.constants:
+            if c not in active:
+                continue
+            total = self.inner.create_var(self.made.unique(f"{grad_name(c)}@TOTAL"), self.inner.vars[c].type, is_data=True).name
+            self.sums[c] = total
+            if found.get(c) is None:
+                updates.append(copied(self.inner, total))
+                continue
+            made = self.made.unique(f"{grad_name(c)}@TOTAL")
+            self.inner.append_op("sum", {"X": [total, found[c]]}, {"Out": made})
+            updates.append(made)
+        outs = []
+        for a in self.x_args:
+            if a in active:
+                own = _own(self.inner, found.get(a), a, given)
+                outs.append(copied(self.inner, own) if own in updates or own in outs else own)
+        return updates, outs
+
+    def _append(
+        self,
+        active: set[str],
+        updates: Sequence[str],
+        outs: Sequence[str],
+        reads: Mapping[str, None],
+        backward: Sequence[Operator],
+    ) -> None:
+        block, op = self.block, self.op
+        inner_grads = [*self.state_grads.values(), *(a for a, _ in self.out_grads), *self.sums.values()]
+        fixed = [c for c in self.constants if c in reads]
+        outer_of = dict(zip(self.region.args, [*self.xs, *self.inits, *self.captured], strict=True))
+        rows: dict[str, str] = {a: outer_of[a] for a in self.x_args if a in reads}
+        kept = [n for n in reads if n not in rows and n not in fixed and n not in inner_grads]
+        rows |= self._keep(kept)
+        final = dict(zip(self.states, op.outputs.get("Final", []), strict=False))
+        first = [self.grads.get(final.get(s, EMPTY)) or self.zeros(outer_of[s]) for s in self.state_grads]
+        first += [self.zeros(outer_of[c]) for c in self.sums]
+        args = [*rows, *(a for a, _ in self.out_grads), *self.state_grads.values(), *self.sums.values(), *fixed]
+        _only(self.inner, backward, args)
+        region = Region(self.made, tuple(args), (*updates, *outs), self.region, len(self.xs))
+        ins = {
+            "X": [*rows.values(), *(name for _, name in self.out_grads)],
+            "Init": first,
+            "Captured": [outer_of[c] for c in fixed],
+            "Count": op.inputs.get("Count") or op.outputs.get("Count", []),
+            "Like": [*self.xs, *self.inits, *self.captured, *op.inputs.get("Like", [])],
+        }
+        made = {
+            "Out": [self.part(outer_of[a]) for a in self.x_args if a in active],
+            "Final": [self.part(outer_of[a]) for a in (*self.state_grads, *self.sums)],
+        }
+        attrs = {
+            "body": region,
+            "backwards": not op.attrs.get("backwards", False),
+            "steps": op.attrs.get("steps", 0) or op.attrs.get("bound", 0),
+        }
+        given = {slot: names for slot, names in ins.items() if names}
+        block.append_op("scan", given, {slot: names for slot, names in made.items() if names}, attrs, at=op.at)
+
+    def _keep(self, names: Sequence[str]) -> dict[str, str]:
+        """Let the op collect variables of every round; return them with their rows."""
+        op, region = self.op, self.region
+        rows = dict(zip(region.results[len(self.states) :], op.outputs.get("Out", []), strict=True))
+        missing = [n for n in names if n not in rows]
+        if missing:
+            program = region.program.clone()
+            inner = program.global_block()
+            written = {n for o in inner.ops for n in o.output_names()}
+            results = [n if n in written else copied(inner, n) for n in missing]
+            made = [self.block.program.unique(f"{n}@ROWS") for n in missing]
+            length = next((self.block.var(x).shape[0] for x in self.xs), op.attrs.get("steps", 0) or op.attrs.get("bound", 0))
+            for n, name in zip(missing, made, strict=True):
+                kind = inner.var(n).type
+                self.block.create_var(name, kind.with_shape(length, *kind.shape), stop_gradient=True, at=op.at)
+            op.outputs["Out"] = [*op.outputs.get("Out", []), *made]
+            self.region = replace(region, program=program, results=(*region.results, *results))
+            op.attrs = {**op.attrs, "body": self.region}
+            rows |= dict(zip(missing, made, strict=True))
+        return {n: rows[n] for n in names}
+
+
+class _Branch(_Gradient):
+    """The gradient of a cond: in each branch its forward ops, then theirs."""
+
+    def append(self) -> None:
+        """Append it."""
+        op = self.op
+        self.captured = [self._before(n) for n in op.inputs.get("Captured", [])]
+        outs = [(i, n) for i, n in enumerate(op.outputs["Out"]) if n in self.grads]
+        original = op.inputs.get("Captured", [])
+        places = [i for i, n in enumerate(original) if n in self.wanted]
+        yes, no = (self._region(op.attrs[name], places, [i for i, _ in outs]) for name in ("yes", "no"))
+        captured = [*self.captured, *(self.grads[n] for _, n in outs)]
+        made = [self.part(original[i]) for i in places]
+        ins = {"Condition": op.inputs["Condition"], "Captured": captured}
+        self.block.append_op("cond", ins, {"Out": made}, {"yes": yes, "no": no}, at=op.at)
+        self.join()
+
+    def _before(self, name: str) -> str:
+        """Return what a captured variable was when the op ran: a copy where the op overwrites it."""
+        if name not in self.op.output_names():
+            return name
+        made = self.block.program.unique(f"{name}@BEFORE")
+        self.block.append_op("assign", {"X": name}, {"Out": made}, index=self.block.ops.index(self.op))
+        slots = self.op.inputs
+        slots["Captured"] = [made if n == name else n for n in slots["Captured"]]
+        return made
+
+    def _region(self, region: Region, places: Sequence[int], outs: Sequence[int]) -> Region:
+        made: Program = region.program.clone()
+        inner = made.global_block()
+        targets = [region.args[i] for i in places]
+        active = {a for a in targets if _flows(inner.vars[a])}
+        with made.role(Role.BACKWARD):
+            return self._made(region, made, targets, active, outs)
+
+    def _made(self, region: Region, made: Program, targets: Sequence[str], active: set[str], outs: Sequence[int]) -> Region:
+        inner = made.global_block()
+        starts = {region.results[i]: _start(inner, region.results[i]) for i in outs}
+        reach = self.walk(inner, active).reachable(list(inner.ops))
+        flowing = {r: s for r, s in starts.items() if r in reach}
+        found = self.walk(inner, active).run(list(flowing), list(flowing.values())) if flowing else {}
+        results: list[str] = []
+        for a in targets:
+            own = _own(inner, found.get(a), a, [*starts.values()])
+            results.append(copied(inner, own) if own in results else own)
+        needed, kept = set(results), []
+        for o in reversed(inner.ops):
+            if needed & set(o.output_names()):
+                kept.append(o)
+                needed |= set(o.input_names())
+                if o.definition.is_grad_of:
+                    needed |= {forward_name(n) for n in o.output_names()}
+        args = (*region.args, *starts.values())
+        _only(inner, kept[::-1], args)
+        return Region(made, args, tuple(results))
