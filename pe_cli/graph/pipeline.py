@@ -11,7 +11,7 @@ the pointwise operators that are left; and last batch_norm over all devices, who
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 from pe_cli.core.strategy import BuildStrategy
@@ -36,7 +36,8 @@ from pe_cli.graph.passes import (
     layout,
     sync_batch_norm,
 )
-from pe_cli.program.ir import Program
+from pe_cli.program.ir import Operator, Program
+from pe_cli.program.region import Region, changed, regions_of
 
 Pass = Callable[[Program, Sequence[str]], tuple[Program, str]]
 
@@ -121,4 +122,22 @@ def apply_passes(
         program, sentence = run(program, fetches)
         if report is not None:
             report.append(sentence)
+    if any(regions_of(op) for op in program.global_block().ops):
+        program = program.clone()
+        block = program.global_block()
+        block.ops = [_inside(op, strategy, target, report) for op in block.ops]
     return program
+
+
+def _inside(op: Operator, strategy: BuildStrategy, target: Target, report: list[str] | None) -> Operator:
+    """Return an op with the passes done in its regions, which one device runs alone."""
+    inner = Target(caches=target.caches)
+
+    def change(region: Region) -> Region:
+        said: list[str] = []
+        program = apply_passes(region.program, strategy, region.results, said, inner)
+        if report is not None:
+            report.extend(f"in {op.type}{f' of {op.scope.rstrip(chr(47))}' if op.scope else ''}: {text}" for text in said)
+        return replace(region, program=program)
+
+    return changed(op, change)

@@ -82,7 +82,7 @@ class Outline:
 
     def _declare(self, name: str, fresh: str, *, given: bool) -> None:
         v = self.block.var(name)
-        self._inner.create_var(fresh, v.type, is_data=given, stop_gradient=v.stop_gradient or v.is_data, at=v.at)
+        self._inner.create_var(fresh, v.type, is_data=given, stop_gradient=v.stop_gradient, at=v.at)
 
     def region(self, args: Sequence[str], results: Sequence[str], states: int = 0) -> Region:
         """Return the region.

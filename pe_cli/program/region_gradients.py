@@ -88,9 +88,7 @@ def _flows(v: Variable) -> bool:
 
 def _start(block: Block, result: str) -> str:
     """Declare the gradient of a result, which is given."""
-    name = grad_name(result)
-    if name in block.vars:
-        name = block.program.unique(f"{name}@GIVEN")
+    name = block.program.unique(f"{grad_name(result)}@GIVEN")
     return block.create_var(name, block.vars[result].type, is_data=True).name
 
 
@@ -133,11 +131,21 @@ class _Loop(_Gradient):
             starts = self._starts(active)
             found = self.walk(self.inner, active).run(list(starts), list(starts.values()))
             updates, outs = self._results(active, found)
-        backward = self.inner.ops[len(forward) :]
+        begin = self.inner.ops.index(forward[-1]) + 1 if forward else 0
+        self._forward(begin)
+        backward = self.inner.ops[begin:]
         written = {n for o in backward for n in o.output_names()}
         reads = dict.fromkeys(n for o in backward for n in o.input_names() if n not in written)
         self._append(active, updates, outs, reads, backward)
         self.join()
+
+    def _forward(self, count: int) -> None:
+        """Let the op run its forward ops as they are now: loops among them may collect more."""
+        program = self.made.clone()
+        block = program.global_block()
+        _only(block, block.ops[:count], self.region.args)
+        self.region = replace(self.region, program=program)
+        self.op.attrs = {**self.op.attrs, "body": self.region}
 
     def _check_bound(self) -> None:
         if self.op.definition.get(HasRegions).runs is Runs.WHILE and not self.op.attrs["bound"]:  # type: ignore[union-attr]
@@ -259,7 +267,8 @@ class _Loop(_Gradient):
             length = next((self.block.var(x).shape[0] for x in self.xs), op.attrs.get("steps", 0) or op.attrs.get("bound", 0))
             for n, name in zip(missing, made, strict=True):
                 kind = inner.var(n).type
-                self.block.create_var(name, kind.with_shape(length, *kind.shape), stop_gradient=True, at=op.at)
+                rows_kind = kind.with_shape(length, *kind.shape)
+                self.block.create_var(name, rows_kind, stop_gradient=inner.var(n).stop_gradient, at=op.at)
             op.outputs["Out"] = [*op.outputs.get("Out", []), *made]
             self.region = replace(region, program=program, results=(*region.results, *results))
             op.attrs = {**op.attrs, "body": self.region}
