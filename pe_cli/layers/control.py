@@ -23,7 +23,7 @@ class Scan:
     def __init__(self, block: Block | None = None) -> None:
         self.outline = Outline(block or default_main_program().global_block())
         self.block = self.outline.block
-        self._inputs: list[tuple[str, str]] = []
+        self._inputs: list[tuple[str, str]] = []  # outside, inside
         self._states: dict[str, tuple[str, str]] = {}  # state -> before the first step, after a step
         self._outputs: list[str] = []
 
@@ -39,6 +39,10 @@ class Scan:
         made = self.outline.give(x.name, kind, stop_gradient=x.stop_gradient or x.dtype not in FLOATS)
         self._inputs.append((x.name, made.name))
         return made
+
+    def source(self, each: Variable) -> Variable | None:
+        """Return the input of which a variable is one step; None for others."""
+        return next((self.block.var(x) for x, inside in self._inputs if inside == each.name), None)
 
     def state(self, init: Variable) -> Variable:
         """Return a variable that is handed on from step to step; it begins as another one from outside."""

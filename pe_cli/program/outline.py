@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pe_cli.core.types import TensorType
@@ -31,6 +31,17 @@ class Outline:
         self._now: dict[str, str] = {}
         self._program = Program(f"{block.program.name}/region")
         self._program.place_now = block.program.place_now
+
+    def outside(self, made: Callable[[], Variable]) -> Variable:
+        """Return what a function makes with ops that belong before all that is collected."""
+        ops, names = len(self.block.ops), set(self.block.vars)
+        found = made()
+        moved = self.block.ops[ops:]
+        del self.block.ops[ops:]
+        self.block.ops[self._begin : self._begin] = moved
+        self._begin += len(moved)
+        self._before |= set(self.block.vars) - names
+        return found
 
     def give(self, like: str, kind: TensorType, *, stop_gradient: bool = False) -> Variable:
         """Return a variable that stands for what the region is given."""

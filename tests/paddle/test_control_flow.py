@@ -1,4 +1,4 @@
-"""Branches, loops and arrays whose course is known when the program is built."""
+"""Branches and loops, which run in the step, and arrays of tensors."""
 
 from __future__ import annotations
 
@@ -30,12 +30,16 @@ def test_only_the_branch_that_is_taken_is_there():
     assert run(L.switch_case(number(7, "int32"), {1: lambda: number(1), 7: lambda: number(6)})) == [[6]]
 
 
-def test_a_loop_is_written_out():
+def test_a_loop_whose_rounds_are_known():
     i, ten = L.while_loop(lambda i, n: i < n, lambda i, n: [i + 1, n], [number(0, "int64"), number(10, "int64")])
     assert run(i, ten) == [[10], [10]]
 
 
-def test_a_branch_that_only_a_step_knows_is_selected():
+def ops():
+    return [op.type for op in fluid.default_main_program().global_block().ops]
+
+
+def test_a_branch_that_only_a_step_knows_runs_alone():
     x = fluid.data("x", [1])
     x.stop_gradient = False
     inverse = L.cond(x > 0, lambda: 1 / x, lambda: x * 3)
@@ -43,21 +47,143 @@ def test_a_branch_that_only_a_step_knows_is_selected():
     found = [run(inverse, slope, x=np.array([v], "float32")) for v in (4, -2)]
     assert found == [[[0.25], [-0.0625]], [[-6], [3]]]
     assert run(L.cond(x > 0, lambda: 1 / x, lambda: x), x=np.zeros(1, "float32")) == [[0]]
+    assert ops().count("cond") == 3
+    assert "select" not in ops()
 
 
-def test_what_cannot_be_selected():
+def test_a_branch_gives_structures_and_writes_outside():
+    x = fluid.data("x", [1])
+    outside = number(1)
+    (a, (b,)), none = L.cond(x > 0, lambda: [x, [x * 2]], lambda: [x * 3, [x * 4]]), L.cond(x > 0, lambda: None, lambda: None)
+    L.cond(x < 1, lambda: L.assign(x, outside), lambda: x)
+    assert none is None
+    assert run(a, b, outside, x=np.array([-2], "float32")) == [[-6], [-8], [-2]]
+    assert run(a, b, outside, x=np.array([5], "float32")) == [[5], [10], [1]]
+
+
+def test_cases_that_only_a_step_knows():
+    x = fluid.data("x", [1])
+    which = L.case([(x < 1, lambda: number(1)), (x < 2, lambda: number(2))], default=lambda: number(3))
+    last = L.case([(x < 1, lambda: number(1)), (x < 2, lambda: number(2))])
+    index = fluid.data("index", [1], dtype="int32")
+    chosen = L.switch_case(index, {1: lambda: number(10), 7: lambda: number(70)}, default=lambda: number(0))
+    for value, expected in ((0.5, [[1], [1]]), (1.5, [[2], [2]]), (2.5, [[3], [2]])):
+        assert run(which, last, x=np.array([value], "float32"), index=np.ones(1, "int32")) == expected
+    for value, expected in ((1, 10), (7, 70), (3, 0)):
+        assert run(chosen, x=np.ones(1, "float32"), index=np.array([value], "int32")) == [[expected]]
+
+
+def test_a_loop_runs_in_the_step():
+    limit = fluid.data("limit", [1], dtype="int64")
+    i, total = L.while_loop(lambda i, s: i < limit, lambda i, s: [i + 1, s + L.cast(i, "float32")], [number(0, "int64"), number(0)])
+    assert ops()[-1] == "while"
+    assert [run(i, total, limit=np.array([n])) for n in (0, 1, 5)] == [[[0], [0]], [[1], [0]], [[5], [10]]]
+    many = run(i, total, limit=np.array([100_000]))
+    assert many[0] == [100_000]
+
+
+def test_gradients_of_a_loop_with_a_bound():
+    x = fluid.data("x", [2])
+    x.stop_gradient = False
+    limit = fluid.data("limit", [1], dtype="int64")
+    _, power = L.while_loop(lambda i, p: i < limit, lambda i, p: [i + 1, p * x], [number(0, "int64"), L.ones([2], "float32")], bound=8)
+    (slope,) = fluid.gradients([power], [x])
+    feed = {"x": np.array([2, 3], "float32"), "limit": np.array([3])}
+    assert run(power, slope, **feed) == [[8, 27], [12, 27]]
+
+
+def test_a_loop_of_changing_sizes_is_written_out():
+    one = number(1)
+    i, joined = L.while_loop(lambda i, j: i < 3, lambda i, j: [i + 1, L.concat([j, one], 0)], [number(0, "int64"), one])
+    assert "while" not in ops()
+    assert run(i, joined) == [[3], [1, 1, 1, 1]]
+    x = fluid.data("x", [1])
+    with pytest.raises(ValueError, match="begins as float32"):
+        L.while_loop(lambda j: L.reduce_sum(j) < x, lambda j: [L.concat([j, one], 0)], [one])
+
+
+def test_while_with_a_block():
+    i, n = L.fill_constant([1], "int64", 0), fluid.data("n", [1], dtype="int64")
+    total = number(1)
+    holds = L.less_than(i, n)
+    loop = L.While(holds)
+    with loop.block():
+        L.assign(total * 2, total)
+        L.increment(i, in_place=True)
+        L.less_than(i, n, cond=holds)
+    assert [run(total, i, n=np.array([k])) for k in (0, 1, 10)] == [[[1], [0]], [[2], [1]], [[1024], [10]]]
+    with pytest.raises(ValueError, match="does not write"), L.While(L.less_than(i, n)).block():
+        L.increment(i, in_place=True)
+    with pytest.raises(TypeError, match="one bool"):
+        L.While(i)
+
+
+def test_what_is_no_branch_or_loop():
     x = fluid.data("x", [1])
     with pytest.raises(ValueError, match="return tensors of one type"):
         L.cond(x < 1, lambda: x, lambda: None)
-    outside = number(1)
-    with pytest.raises(NotThereYet, match="a branch writes to"):
-        L.cond(x < 1, lambda: L.assign(x, outside), lambda: x)
-    with pytest.raises(NotThereYet, match="while_loop: the condition depends on what is fed"):
-        L.while_loop(lambda v: v < 1, lambda v: v + 1, [x])
+    with pytest.raises(ValueError, match="gives 2 variables for 1"):
+        L.while_loop(lambda v: v < 1, lambda v: [v, v], [x])
     with pytest.raises(NotThereYet, match="whose value only a step knows"):
         L.array_write(x, fluid.data("i", [1], dtype="int64"))
     with pytest.raises(TypeError, match="a condition is a bool variable"):
         L.cond("x", lambda: x)
+
+
+def test_a_static_rnn_trains_as_its_steps_written_out():
+    rng = np.random.default_rng(0)
+    x, start = fluid.data("x", [4, -1, 3]), fluid.data("start", [-1, 5])
+    rnn = L.StaticRNN()
+    with rnn.step():
+        each = rnn.step_input(x)
+        state = rnn.memory(init=start)
+        hidden = L.fc([each, state], 5, act="tanh", param_attr=[fluid.ParamAttr("w"), fluid.ParamAttr("u")], bias_attr=False)
+        rnn.update_memory(state, hidden)
+        rnn.step_output(hidden)
+    loss = L.mean(rnn())
+    fluid.optimizer.SGD(0.5).minimize(loss)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    scope = fluid.global_scope()
+    w, u = (np.array(scope.find_var(n).get_tensor()).astype("float64") for n in ("w", "u"))
+    feed = {"x": rng.standard_normal((4, 2, 3)).astype("float32"), "start": rng.standard_normal((2, 5)).astype("float32")}
+
+    def of(w, u):
+        h, total = feed["start"].astype("float64"), 0.0
+        for row in feed["x"].astype("float64"):
+            h = np.tanh(row @ w + h @ u)
+            total += h.mean() / 4
+        return total
+
+    (found,) = executor.run(feed=feed, fetch_list=[loss])
+    np.testing.assert_allclose(found, of(w, u), rtol=1e-5)
+    for name, value, at in (("w", w, lambda v: of(v, u)), ("u", u, lambda v: of(w, v))):
+        slope = np.zeros_like(value)
+        for index in np.ndindex(value.shape):
+            moved = np.zeros_like(value)
+            moved[index] = 1e-5
+            slope[index] = (at(value + moved) - at(value - moved)) / 2e-5
+        np.testing.assert_allclose(np.array(scope.find_var(name).get_tensor()), value - 0.5 * slope, rtol=1e-4, atol=1e-6)
+    assert ops().count("scan") == 2
+
+
+@pytest.mark.parametrize("time_major", [False, True])
+@pytest.mark.parametrize("is_reverse", [False, True])
+def test_rnn_stops_at_the_lengths(time_major, is_reverse):
+    class Sum(L.RNNCell):
+        hidden_size = 2
+
+        def call(self, inputs, states):
+            new = L.elementwise_add(inputs, states)
+            return new, new
+
+    data = np.arange(12, dtype="float32").reshape(2, 3, 2)
+    x = fluid.data("x", [3, -1, 2] if time_major else [-1, 3, 2])
+    lengths = fluid.data("lengths", [-1], dtype="int64")
+    out, last = L.rnn(Sum(), x, sequence_length=lengths, time_major=time_major, is_reverse=is_reverse)
+    feed = data.transpose(1, 0, 2).copy() if time_major else data
+    _, found = run(out, last, x=feed, lengths=np.array([1, 3]))
+    assert found == [data[0, :1].sum(0).tolist(), data[1].sum(0).tolist()]
 
 
 def test_a_switch_writes_in_the_first_case_that_holds():

@@ -14,6 +14,9 @@ from pe_cli.paddle.errors import NotThereYet
 from pe_cli.program.ir import Variable
 from pe_cli.program.prune import prune
 
+#: For every `While` whose block is being written, the number of ops before it: what those make may change from round to round.
+OPEN: list[int] = []
+
 
 def value_of(v: Variable) -> np.ndarray[Any, Any] | None:
     """Return the value of a variable where the program alone says it: what it depends on is neither fed, kept nor drawn.
@@ -22,6 +25,9 @@ def value_of(v: Variable) -> np.ndarray[Any, Any] | None:
     """
     part = prune(v.block.program, [v.name])
     block = part.global_block()
+    before = {n for op in v.block.ops[: OPEN[0]] for n in op.output_names()} if OPEN else set()
+    if not before.isdisjoint(n for op in block.ops for n in op.output_names()):
+        return None
     if v.name not in {n for op in block.ops for n in op.output_names()}:
         return None
     sized = {n for op in block.ops if op.type == "shape" for n in op.input_names()}

@@ -1,24 +1,29 @@
-"""Branches, loops and arrays of tensors: programs have one block here, so they are written out when it is built.
+"""Branches and loops, which a step runs, and arrays of tensors.
 
-Where the program alone says which branch is taken, only that one is appended. Where only a step knows, both are, and their
-results are selected. Loops and indices must be known when the program is built.
+Where the program alone says which branch is taken, only that one is appended. A loop whose body changes sizes or reads arrays at places
+that change is written out, if the program alone says how often it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet
+from pe_cli.core.errors import PeError
+from pe_cli.layers import control
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.constants import sizes_of, value_of
-from pe_cli.paddle.fluid.layers.selection import Switch, body, multiplex, select
+from pe_cli.paddle.fluid.layers.constants import OPEN, sizes_of, value_of
+from pe_cli.paddle.fluid.layers.ops import equal
+from pe_cli.paddle.fluid.layers.selection import Switch, multiplex
 from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.paddle.names import missing
-from pe_cli.program.ir import Variable
+from pe_cli.program.ir import Variable, agrees
+from pe_cli.program.outline import Outline, undo
 
 #: Rounds of a loop that are written out at most.
 MAX_ROUNDS = 10_000
@@ -43,41 +48,54 @@ def _known(layer: str, what: Any) -> bool | None:
     return bool(found.ravel()[0])
 
 
+def _flat(value: Any) -> list[Any]:
+    return [v for part in value for v in _flat(part)] if isinstance(value, (list, tuple)) else [value]
+
+
+def _like(structure: Any, values: Iterator[Any]) -> Any:
+    """Return values in the structure of others."""
+    if isinstance(structure, (list, tuple)):
+        return [_like(part, values) for part in structure]
+    return None if structure is None else next(values)
+
+
 def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None = None) -> Any:
-    """Return what one of two functions returns.
+    """Return what one of two functions returns; a step runs that one alone.
 
     Raises:
         FluidValueError: only a step knows pred, and the functions return different structures or types; a ValueError.
-        NotThereYet: only a step knows pred, and a function writes to a variable from outside.
     """
     known = _known("cond", pred)
     if known is not None:
         chosen = true_fn if known else false_fn
         return None if chosen is None else chosen()
-    made = []
+    block = default_main_program().global_block()
+    parts, made = [], []
     for fn in (true_fn, false_fn):
-        with body() as part:
-            made.append(None if fn is None else fn())
-        if part.outer:
-            message = (
-                f"cond: a branch writes to '{part.outer[0]}', and only a step knows whether it is taken: not there yet"
-            )
-            raise NotThereYet(message, hint="return the value, or use Switch")
-    return _selected(pred, *made)
+        parts.append(Outline(block))
+        made.append(None if fn is None else fn())
+        if len(made) == 2:
+            _check_alike(*made)
+        parts[-1].cut()
+    rows = [[v for v in _flat(m) if v is not None] for m in made]
+    with raised_as(FluidValueError):
+        outs = control.branch(pred, parts[0], parts[1], (rows[0], rows[1]))
+    return _like(made[0], iter(outs))
 
 
-def _selected(pred: Variable, yes: Any, no: Any) -> Any:
-    if isinstance(yes, (list, tuple)) and isinstance(no, (list, tuple)) and len(yes) == len(no):
-        return [_selected(pred, a, b) for a, b in zip(yes, no, strict=True)]
-    if yes is None and no is None:
-        return None
-    if not isinstance(yes, Variable) or not isinstance(no, Variable) or yes.dtype != no.dtype:
+def _check_alike(yes: Any, no: Any) -> None:
+    """Check that two branches return the same: called before the second is cut out, so that its variables are there."""
+    pairs = zip(_flat(yes), _flat(no), strict=False)
+    same = len(_flat(yes)) == len(_flat(no)) and all(
+        (a is None and b is None) or (isinstance(a, Variable) and isinstance(b, Variable) and agrees(a.type, b.type))
+        for a, b in pairs
+    )
+    if not same:
         raise FluidValueError(f"cond: the functions return {yes} and {no}", hint="return tensors of one type from both")
-    return select(pred, yes, no)
 
 
 def case(pred_fn_pairs: Sequence[tuple[Any, Callable[[], Any]]], default: Any = None, name: str | None = None) -> Any:
-    """Append the ops of the first function whose condition holds, else of default, or of the last one without default.
+    """Run the first function whose condition holds, else default, or the last one without default.
 
     Raises:
         FluidValueError: there is no pair of a condition and a function.
@@ -85,33 +103,84 @@ def case(pred_fn_pairs: Sequence[tuple[Any, Callable[[], Any]]], default: Any = 
     if not pred_fn_pairs:
         raise FluidValueError("case needs a pair of a condition and a function")
     (pred, fn), *rest = pred_fn_pairs
+    if not rest and default is None and _known("case", pred) is None:
+        return fn()
     otherwise = (lambda: case(rest, default)) if rest else default or fn
     return cond(pred, fn, otherwise)
 
 
 def switch_case(branch_index: Any, branch_fns: Any, default: Any = None, name: str | None = None) -> Any:
-    """Append the ops of the function of an index, else of default, or of the one with the largest index."""
+    """Run the function of an index, else default, or the one with the largest index.
+
+    Raises:
+        FluidTypeError: the index is neither a number nor a variable; a TypeError.
+    """
     found: Any = branch_fns.items() if isinstance(branch_fns, dict) else branch_fns
     fns: dict[int, Any] = {}
     for place, fn in enumerate(found):
         index, chosen = fn if isinstance(fn, (tuple, list)) else (place, fn)
         fns[index] = chosen
-    wanted = sizes_of("switch_case", "branch_index", branch_index, single=True)
-    return (fns.get(wanted) or default or fns[max(fns)])()
+    otherwise = default or fns[max(fns)]
+    if not isinstance(branch_index, Variable) or value_of(branch_index) is not None:
+        wanted = sizes_of("switch_case", "branch_index", branch_index, single=True)
+        return fns.get(wanted, otherwise)()
+    pairs = [(equal(branch_index, call("fill_constant", [1], branch_index.dtype, float(i))), fn) for i, fn in fns.items()]
+    return case(pairs, otherwise)
 
 
-def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: bool = False, name: str | None = None) -> Any:
-    """Append the ops of body, round after round, while cond of the variables holds; return the last ones.
+def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: bool = False, name: str | None = None, bound: int = 0) -> Any:
+    """Repeat body while cond of the variables holds; return the last ones.
+
+    Args:
+        cond: `cond(*variables) -> one bool`.
+        body: `body(*variables) -> variables`, of the same types.
+        loop_vars: at the beginning.
+        is_test: without effect.
+        name: without effect.
+        bound: rounds at most, needed where gradients flow through the loop; not in the original, which keeps all rounds.
 
     Raises:
-        FluidValueError: more rounds than MAX_ROUNDS, or another number of variables; a ValueError.
+        FluidValueError: another number of variables, or variables that change their types while only a step knows the condition.
     """
     state = list(loop_vars)
+    block = default_main_program().global_block()
+    before = list(block.ops), set(block.vars)
+    try:
+        return _repeated(cond, body, state, bound)
+    except (PeError, NotThereYet) as error:
+        undo(block, *before)
+        written = _written_out(cond, body, state)
+        if written is not None:
+            return written
+        undo(block, *before)
+        raise FluidValueError(getattr(error, "message", str(error)), hint=getattr(error, "hint", None)) from error
+
+
+def _repeated(cond: Any, body: Any, state: list[Any], bound: int) -> list[Any]:
+    """Append a loop that a step runs."""
+
+    def again(states: list[Variable]) -> list[Variable]:
+        made = body(*_like(state, iter(states)))
+        return _flat(made)
+
+    def holds(states: list[Variable]) -> Variable:
+        found = cond(*_like(state, iter(states)))
+        if isinstance(found, bool):
+            return call("fill_constant", [1], "bool", float(found))  # type: ignore[no-any-return]
+        if not isinstance(found, Variable):
+            raise FluidTypeError(f"while_loop: a condition is a bool variable, got {type(found).__name__}")
+        return found
+
+    found = control.while_loop(holds, again, _flat(state), bound=bound)
+    return list(_like(state, iter(found)))
+
+
+def _written_out(cond: Any, body: Any, state: list[Any]) -> list[Any] | None:
+    """Append the ops of body, round after round; return None where only a step knows the condition."""
     for _ in range(MAX_ROUNDS):
         goes_on = _known("while_loop", cond(*state))
         if goes_on is None:
-            message = "while_loop: the condition depends on what is fed, kept or drawn: not there yet"
-            raise NotThereYet(message, hint="repeat a known number of times")
+            return None
         if not goes_on:
             return state
         made = body(*state)
@@ -119,7 +188,48 @@ def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: bool = False, name
         if len(state_after) != len(state):
             raise FluidValueError(f"body of while_loop returns {len(state_after)} variables for {len(state)}")
         state = state_after
-    raise FluidValueError(f"while_loop is written out when the program is built: more than {MAX_ROUNDS} rounds")
+    raise FluidValueError(f"while_loop: its variables change their types, so it is written out: more than {MAX_ROUNDS} rounds")
+
+
+class While:
+    """Repeats the layers of its block while a variable holds, which they write: `with loop.block()`.
+
+    Args:
+        cond: one bool.
+        is_test: without effect.
+        name: without effect.
+        bound: rounds at most, needed where gradients flow through the loop; not in the original, which keeps all rounds.
+
+    Raises:
+        FluidTypeError: cond is no bool variable; a TypeError.
+    """
+
+    def __init__(self, cond: Any, is_test: bool = False, name: str | None = None, bound: int = 0) -> None:
+        if not isinstance(cond, Variable) or cond.dtype != "bool" or cond.type.size != 1:
+            raise FluidTypeError(f"While: a condition is one bool, got {cond}")
+        self.cond, self.bound = cond, bound
+
+    @contextlib.contextmanager
+    def block(self) -> Iterator[None]:
+        """Append inside what a round does.
+
+        Raises:
+            FluidValueError: the block does not write the condition, so that the loop would never end; a ValueError.
+        """
+        block = default_main_program().global_block()
+        rounds = Outline(block)
+        OPEN.append(len(block.ops))
+        try:
+            yield
+        finally:
+            OPEN.pop()
+        rounds.cut()
+        if self.cond.name not in rounds.written:
+            raise FluidValueError(f"While: its block does not write '{self.cond.name}'", hint="less_than(x=i, y=n, cond=cond)")
+        with raised_as(FluidValueError):
+            test = Outline(block)
+            test.cut()
+            control.append_while(block, test, self.cond, [], rounds, [], [], [], self.bound)
 
 
 class TensorArray:
@@ -179,6 +289,7 @@ def tensor_array_to_tensor(
 
 __all__ = [
     "Switch",
+    "While",
     "array_length",
     "array_read",
     "array_write",

@@ -1,4 +1,4 @@
-"""Recurrent layers over a known number of steps: StaticRNN, cells and rnn, written out step by step."""
+"""Recurrent layers: StaticRNN, cells, and rnn, which repeats a cell."""
 
 from __future__ import annotations
 
@@ -6,29 +6,23 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pe_cli.layers.control import Scan, scan
 from pe_cli.layers.helper import LayerHelper
-from pe_cli.paddle.errors import EnforceNotMet, FluidValueError
+from pe_cli.paddle.errors import EnforceNotMet, FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.layers.constants import OPEN
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
-from pe_cli.program.ir import Operator, Variable
+from pe_cli.program.ir import Variable
 
 
 class StaticRNN:
-    """Repeats the layers of its block for every step of its inputs, whose first axis is time.
-
-    The block is built once for the first step; its operators are appended again for every later one, with the variables
-    of that step in place of the first one's.
-    """
+    """Repeats the layers of its block for every step of its inputs, whose first axis is time."""
 
     def __init__(self, name: str | None = None) -> None:
-        self._inputs: list[tuple[Variable, Variable]] = []
-        self._memories: dict[str, str] = {}
-        self._outputs: list[Variable] = []
+        self._loop: Scan | None = None
         self._steps: int | None = None
-        self._begin = 0
-        self._parts: list[list[str]] = []
-        self._block: Any = None
+        self._found: list[Variable] | None = None
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
@@ -37,31 +31,35 @@ class StaticRNN:
         Raises:
             FluidValueError: nothing is stepped through.
         """
-        self._block = default_main_program().global_block()
-        self._begin = len(self._block.ops)
-        yield
+        self._loop = Scan(default_main_program().global_block())
+        OPEN.append(len(self._loop.block.ops))
+        try:
+            yield
+        finally:
+            OPEN.pop()
         if self._steps is None:
             raise FluidValueError("a StaticRNN needs a step_input")
-        self._write_out()
+        with raised_as(FluidValueError):
+            self._found, _ = self._loop.close()
+
+    @property
+    def _now(self) -> Scan:
+        if self._loop is None or self._found is not None:
+            raise FluidValueError("a StaticRNN is written inside its step", hint="with rnn.step(): ...")
+        return self._loop
 
     def step_input(self, x: Variable) -> Variable:
         """Return one step of [time, batch, ...].
 
         Raises:
-            FluidValueError: the number of steps is not known, or not that of other inputs.
+            FluidValueError: its number of steps is not that of other inputs.
         """
-        if x.shape[0] < 1:
-            raise FluidValueError(f"a StaticRNN needs a known number of steps, got {x}")
-        if self._steps not in (None, x.shape[0]):
+        if not x.shape or x.shape[0] == 0:
+            raise FluidValueError(f"a StaticRNN goes through the first axis of its inputs, got {x}")
+        if self._steps not in (None, -1, x.shape[0]) and x.shape[0] != -1:
             raise FluidValueError(f"inputs of one StaticRNN have {self._steps} and {x.shape[0]} steps")
         self._steps = x.shape[0]
-        first: Variable = self._cut(x, 0)
-        self._inputs.append((x, first))
-        return first
-
-    def _cut(self, x: Variable, step: int) -> Any:
-        found = call("slice", x, [0], [step], [step + 1])
-        return call("squeeze", found, [0])
+        return self._now.input(x)
 
     def memory(
         self,
@@ -77,18 +75,18 @@ class StaticRNN:
         Raises:
             FluidValueError: neither init nor shape and batch_ref are given.
         """
-        if init is None:
-            if shape is None or batch_ref is None:
-                raise FluidValueError("a memory needs init, or shape and batch_ref")
-            axis = 0 if any(batch_ref is first for _, first in self._inputs) else ref_batch_dim_idx
-            sizes = [1 if s == -1 else s for s in shape]
-            made: Variable = fill_constant_batch_size_like(
-                batch_ref, sizes, "float32", init_value, axis, init_batch_dim_idx
-            )
-        else:
-            made = call("scale", init)
-        self._memories[made.name] = made.name
-        return made
+        loop = self._now
+        if init is not None:
+            return loop.state(init)
+        if shape is None or batch_ref is None:
+            raise FluidValueError("a memory needs init, or shape and batch_ref")
+        sizes = [1 if s == -1 else s for s in shape]
+        whole = loop.source(batch_ref)  # of one step of an input: the batch axis stands behind that of time
+        ref, axis = (batch_ref, ref_batch_dim_idx) if whole is None else (whole, 1)
+        start: Variable = loop.outline.outside(
+            lambda: fill_constant_batch_size_like(ref, sizes, "float32", init_value, axis, init_batch_dim_idx)
+        )
+        return loop.state(start)
 
     def update_memory(self, mem: Variable, var: Variable) -> None:
         """Say what a memory holds in the next step.
@@ -96,56 +94,22 @@ class StaticRNN:
         Raises:
             FluidValueError: it is no memory of this one.
         """
-        if mem.name not in self._memories:
-            raise FluidValueError(f"'{mem.name}' is no memory of this StaticRNN")
-        self._memories[mem.name] = var.name
+        with raised_as(FluidValueError):
+            self._now.update(mem, var)
 
     def step_output(self, o: Variable) -> None:
         """Collect a variable of every step."""
-        self._outputs.append(o)
+        self._now.output(o)
 
     def output(self, *outputs: Variable) -> None:
         """Collect variables of every step."""
-        self._outputs += outputs
+        for o in outputs:
+            self.step_output(o)
 
     def __call__(self) -> Any:
-        if not self._outputs:
+        if not self._found:
             raise EnforceNotMet("this StaticRNN has no step_output")
-        found = [call("stack", [self._block.var(n) for n in names], 0) for names in self._parts]
-        return found[0] if len(found) == 1 else found
-
-    def _write_out(self) -> None:
-        assert self._steps is not None
-        body: list[Operator] = list(self._block.ops[self._begin :])
-        starts = {first.name for _, first in self._inputs} | set(self._memories)
-        body = [op for op in body if not starts & set(op.output_names()) and not self._prepares(op, body, starts)]
-        self._parts = [[o.name] for o in self._outputs]
-        now = {name: name for name in (n for op in body for n in op.output_names())}
-        for step in range(1, self._steps):
-            before, now = now, {}
-            for x, first in self._inputs:
-                now[first.name] = self._cut(x, step).name
-            for memory, source in self._memories.items():
-                now[memory] = before.get(source, source)
-            for op in body:
-                self._repeat(op, now)
-            for names, o in zip(self._parts, self._outputs, strict=True):
-                names.append(now.get(o.name, o.name))
-
-    def _prepares(self, op: Operator, body: list[Operator], starts: set[str]) -> bool:
-        """Return whether an op only makes a step input or a memory's first value."""
-        readers = [other for other in body if set(op.output_names()) & set(other.input_names())]
-        return bool(readers) and all(starts & set(r.output_names()) or self._prepares(r, body, starts) for r in readers)
-
-    def _repeat(self, op: Operator, now: dict[str, str]) -> None:
-        block = self._block
-        kept = {n for n in op.output_names() if block.vars[n].persistable}
-        for name in op.output_names():
-            now[name] = name if name in kept else block.program.unique(name)
-        renamed = [
-            {s: [now.get(n, n) for n in names] for s, names in slots.items()} for slots in (op.inputs, op.outputs)
-        ]
-        block.append_op(op.type, renamed[0], renamed[1], op.attrs)
+        return self._found[0] if len(self._found) == 1 else self._found
 
 
 class RNNCell:
@@ -280,7 +244,7 @@ class LSTMCell(RNNCell):
 
 def rnn(
     cell: RNNCell,
-    inputs: Variable,
+    inputs: Any,
     initial_states: Any = None,
     sequence_length: Variable | None = None,
     time_major: bool = False,
@@ -289,26 +253,64 @@ def rnn(
 ) -> tuple[Any, Any]:
     """Repeat a cell over the steps of [batch, time, ...], or [time, batch, ...] with time_major.
 
+    Args:
+        cell: one step.
+        inputs: a variable, or a structure of lists of them.
+        initial_states: a variable or a structure; zeros by default.
+        sequence_length: [batch]: steps of each sample; its states stay what they are after that.
+        time_major: the first axis is time.
+        is_reverse: the last step first.
+        given: passed on to the cell.
+
     Returns:
         Outputs of all steps, and the last states.
-
-    Raises:
-        FluidValueError: the number of steps is not known, or sequence_length is given; a ValueError.
     """
-    axis = 0 if time_major else 1
-    steps = inputs.shape[axis]
-    if steps < 1 or sequence_length is not None:
-        raise FluidValueError(f"rnn needs a known number of steps without sequence_length, got {inputs}")
-    states = initial_states
-    if states is None:
-        states = cell.get_initial_states(inputs, batch_dim_idx=1 if time_major else 0)
-    outputs = []
-    for t in reversed(range(steps)) if is_reverse else range(steps):
-        part = call("squeeze", call("slice", inputs, [axis], [t], [t + 1]), [axis])
-        out, states = cell(part, states, **given)
-        outputs.append(out)
-    ordered = outputs[::-1] if is_reverse else outputs
-    return call("stack", ordered, axis), states
+    first = _flat(inputs)[0]
+    states = cell.get_initial_states(first, batch_dim_idx=1 if time_major else 0) if initial_states is None else initial_states
+    rows = [x if time_major else _swapped(x) for x in _flat(inputs)]
+    masks = []
+    if sequence_length is not None:
+        kept = call("sequence_mask", sequence_length, first.shape[0 if time_major else 1], "float32")
+        masks.append(call("transpose", kept, [1, 0]))
+    shape: dict[str, Any] = {}
+
+    def step(each: list[Variable], held: list[Variable]) -> tuple[list[Variable], list[Variable]]:
+        out, after = cell(_like(inputs, iter(each)), _like(states, iter(held)), **given)
+        shape["out"] = out
+        new = _flat(after)
+        if masks:
+            new = [_kept(a, b, each[-1]) for a, b in zip(new, held, strict=True)]
+        return new, _flat(out)
+
+    with raised_as(FluidValueError):
+        outs, finals = scan(step, [*rows, *masks], _flat(states), backwards=is_reverse)
+    found = [x if time_major else _swapped(x) for x in outs]
+    return _like(shape["out"], iter(found)), _like(states, iter(finals))
+
+
+def _swapped(x: Variable) -> Variable:
+    """Return a variable with its first two axes in the other order."""
+    made: Variable = call("transpose", x, [1, 0, *range(2, len(x.shape))])
+    return made
+
+
+def _kept(after: Variable, before: Variable, mask: Variable) -> Variable:
+    """Return a new state where a sample's step counts, else the old one."""
+    new = call("elementwise_mul", after, mask, 0)
+    old = call("elementwise_mul", before, call("scale", mask, -1.0, 1.0), 0)
+    made: Variable = call("elementwise_add", new, old)
+    return made
+
+
+def _flat(value: Any) -> list[Any]:
+    return [v for part in value for v in _flat(part)] if isinstance(value, (list, tuple)) else [value]
+
+
+def _like(structure: Any, values: Iterator[Any]) -> Any:
+    """Return values in the structure of others."""
+    if isinstance(structure, (list, tuple)):
+        return [_like(part, values) for part in structure]
+    return next(values)
 
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "StaticRNN", "rnn"]

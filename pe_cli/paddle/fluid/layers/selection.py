@@ -1,43 +1,19 @@
-"""Selections between values that are both computed: what branches become where only a step knows the condition."""
+"""Selections between values by a condition, and cases of which one writes."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from pe_cli.layers.control import branch
 from pe_cli.layers.helper import LayerHelper
-from pe_cli.paddle.errors import FluidValueError
+from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.ops import equal, logical_and, logical_not, logical_or
 from pe_cli.program.ir import Variable
-
-
-@dataclass
-class Body:
-    """Ops that were appended inside a `with`.
-
-    Args:
-        begin: index of the first one.
-        before: variables that were there before.
-        outer: those of them that the ops write, in order.
-    """
-
-    begin: int
-    before: frozenset[str]
-    outer: list[str] = field(default_factory=list)
-
-
-@contextlib.contextmanager
-def body() -> Iterator[Body]:
-    """Collect the ops appended inside."""
-    block = default_main_program().global_block()
-    made = Body(len(block.ops), frozenset(block.vars))
-    yield made
-    written = (n for op in block.ops[made.begin :] for n in op.output_names())
-    made.outer = [n for n in dict.fromkeys(written) if n in made.before]
+from pe_cli.program.outline import Outline
 
 
 def _mask(condition: Variable, like: Variable) -> Any:
@@ -91,9 +67,8 @@ class Switch:
         """Write inside where a condition holds and none before did."""
         mine = condition if self._taken is None else logical_and(condition, logical_not(self._taken))
         self._taken = condition if self._taken is None else logical_or(self._taken, condition)
-        with body() as part:
+        with _only_if(mine):
             yield
-        self._write(part, mine)
 
     @contextlib.contextmanager
     def default(self) -> Iterator[None]:
@@ -104,29 +79,21 @@ class Switch:
         """
         if self._taken is None:
             raise FluidValueError("Switch: default needs a case before it")
-        mine = logical_not(self._taken)
-        with body() as part:
+        with _only_if(logical_not(self._taken)):
             yield
-        self._write(part, mine)
-
-    def _write(self, part: Body, condition: Any) -> None:
-        """Let the ops write to new variables, and select between those and the ones from outside."""
-        block = default_main_program().global_block()
-        for name in part.outer:
-            outside = block.var(name)
-            made = block.create_var(block.program.unique(f"{name}.case"), outside.type)
-            written = False
-            for op in block.ops[part.begin :]:
-                if written:
-                    _rename(op.inputs, name, made.name)
-                written = written or name in op.output_names()
-                _rename(op.outputs, name, made.name)
-            select(condition, made, outside, outside)
 
 
-def _rename(slots: dict[str, list[str]], old: str, new: str) -> None:
-    for slot, names in slots.items():
-        slots[slot] = [new if n == old else n for n in names]
+@contextlib.contextmanager
+def _only_if(condition: Any) -> Iterator[None]:
+    """Run what is appended inside where a condition holds."""
+    block = default_main_program().global_block()
+    yes = Outline(block)
+    yield
+    yes.cut()
+    no = Outline(block)
+    no.cut()
+    with raised_as(FluidValueError):
+        branch(condition, yes, no, ([], []))
 
 
 __all__ = ["Switch", "multiplex", "select"]
