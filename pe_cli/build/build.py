@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pe_cli.build.class_weights import weigh_classes
-from pe_cli.build.model import BrokenError, Layers
+from pe_cli.build.model import Layers
 from pe_cli.build.objects import OPTIMIZER, Maker
+from pe_cli.build.regions import BrokenError
 from pe_cli.config.load import read_run
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.sections import FeedSection, TrainSection

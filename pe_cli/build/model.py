@@ -10,18 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pe_cli.build.objects import Maker
+from pe_cli.build.regions import BrokenError, append_region
 from pe_cli.build.values import convert, meant
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import ListNode, Lookup, Node, ScalarNode, describe, origin_notes
-from pe_cli.config.spec import ArgSpec, LayerSpec, ModelSpec
+from pe_cli.config.spec import ArgSpec, LayerSpec, ModelSpec, RegionSpec
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import TensorType
 from pe_cli.layers.registry import LayerArg, LayerDef, find
 from pe_cli.program.ir import Program, Variable
-
-
-class BrokenError(Exception):
-    """A variable does not exist because of a mistake that is reported already."""
 
 
 @dataclass
@@ -57,7 +54,7 @@ class Layers:
             facts = {"is_data": True, "stop_gradient": True, "lod_level": feed.lod_level}
             self.block.create_var(name, kind, at=feed.at, **facts)
         for layer in self.model.layers:
-            self._append(layer)
+            self.append(layer)
 
     def find(self, name: str, scope: Lookup) -> Variable:
         """Return a variable by a name as written.
@@ -83,10 +80,17 @@ class Layers:
             f"there is no variable '{name}'", hint=did_you_mean(name, known) or f"there are {', '.join(known[-12:])}"
         )
 
-    def _append(self, layer: LayerSpec) -> None:
+    def append(self, layer: LayerSpec) -> None:
+        """Append a layer; mistakes are collected."""
         before = self.mistakes.total
         made = False
         try:
+            if isinstance(layer, RegionSpec):
+                count, first = len(self.block.vars), len(self.block.ops)
+                with self.program.place(layer.at):
+                    outputs = append_region(self, layer)
+                self._name(layer, outputs, count, first)
+                return
             definition = find(layer.type)
             values = self._arguments(layer, definition)
             if self.mistakes.total == before:
@@ -105,8 +109,11 @@ class Layers:
         count, first = len(self.block.vars), len(self.block.ops)
         with self.program.place(layer.at), self.program.name_scope(layer.key):
             result = definition.fn(**values, **named)
+        self._name(layer, list(result) if isinstance(result, (list, tuple)) else [result], count, first)
+
+    def _name(self, layer: LayerSpec, outputs: Sequence[Variable], count: int, first: int) -> None:
+        """Give what a layer made the names of the file; there were `count` variables and `first` ops before it."""
         fresh = set(itertools.islice(reversed(self.block.vars), len(self.block.vars) - count))
-        outputs = list(result) if isinstance(result, (list, tuple)) else [result]
         for i, output in enumerate(outputs):
             key = layer.key if len(outputs) == 1 else f"{layer.key}.{i}"
             if output.name == key:
@@ -171,7 +178,7 @@ class Layers:
         ):
             return None
         if declared.kind == "variable":
-            return self._variable(node, layer, what)
+            return self.variable(node, layer, what)
         if declared.kind == "variables":
             items = node.items if isinstance(node, ListNode) else (node,)
             if not items:
@@ -188,12 +195,18 @@ class Layers:
         found: list[Variable] = []
         for item in items:
             with contextlib.suppress(BrokenError):
-                found.append(self._variable(item, layer, what))
+                found.append(self.variable(item, layer, what))
         if len(found) < len(items):
             raise BrokenError
         return found
 
-    def _variable(self, node: Node, layer: LayerSpec, what: str) -> Variable:
+    def variable(self, node: Node, layer: LayerSpec, what: str) -> Variable:
+        """Return the variable that a value of a layer names.
+
+        Raises:
+            BrokenError: it is missing because of a mistake that is reported already.
+            PeError: there is none.
+        """
         if not isinstance(node, ScalarNode) or not isinstance(node.value, str):
             raise PeError(
                 f"{what} must be the name of a variable, got {describe(node)}", at=node.at, notes=origin_notes(node)

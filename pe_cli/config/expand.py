@@ -9,15 +9,21 @@ from dataclasses import dataclass, field, replace
 from pe_cli.config.mistakes import Mistakes, TooLargeError
 from pe_cli.config.nodes import Entry, MapNode, Node, ScalarNode, describe, origin_notes
 from pe_cli.config.scope import COMPLETE, Scope
-from pe_cli.config.spec import ArgSpec, LayerSpec
+from pe_cli.config.spec import ArgSpec, BodySpec, LayerSpec, RegionSpec
 from pe_cli.config.substitute import Substitution
 from pe_cli.core.errors import PeError, Span, did_you_mean
 
 MAX_LAYERS = 20_000
 MAX_CALLS = 32
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_BLOCK_KEYS = ("args", "layers", "output")
+_BLOCK_KEYS = ("args", "layers", "output", "next")
 _CALL_KEYS = ("block", "repeat")
+#: Keys that name a block which a step runs, with the other keys that belong to each.
+REGIONS: dict[str, tuple[str, ...]] = {
+    "scan": ("start", "backwards", "time_major"),
+    "while": ("condition", "start", "bound"),
+    "if": ("then", "else"),
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ class Expansion:
             return
         for key, entry in node.entries.items():
             if key not in _BLOCK_KEYS:
-                hint = did_you_mean(key, _BLOCK_KEYS) or "one of args, layers, output"
+                hint = did_you_mean(key, _BLOCK_KEYS) or f"one of {', '.join(_BLOCK_KEYS)}"
                 self.mistakes.say(f"block '{name}' has no key '{key}'", entry.at, hint)
         args = node.get("args")
         if args is not None and not isinstance(args, MapNode):
@@ -108,6 +114,9 @@ class Expansion:
             )
         if "block" in node.entries:
             return self._call(key, node, place, previous)
+        region = next((name for name in REGIONS if name in node.entries), None)
+        if region is not None:
+            return self._region(region, key, node, place, previous)
         kind = node.get("type")
         if kind is None:
             close = next((e for k, e in node.entries.items() if did_you_mean(k, ("type", "block"))), None)
@@ -123,12 +132,10 @@ class Expansion:
         self.layers.append(LayerSpec(full, kind.value, args, at, place.scope, previous, place.calls))
         return full
 
-    def _call(self, key: str, node: MapNode, place: _Place, previous: str | None) -> str | None:
-        called = node.entries["block"]
+    def _named(self, key: str, called: Entry, place: _Place) -> tuple[str, Span]:
+        """Return the block that a key names, and the place."""
         name = called.value.value if isinstance(called.value, ScalarNode) else None
         at = _join(called.at, called.value.at)
-        if "type" in node.entries:
-            raise PeError(f"layer '{key}' has both type and block", at=node.entries["type"].at, hint="keep one of them")
         if not isinstance(name, str) or name not in self.blocks:
             hint = did_you_mean(str(name), self.blocks) or (
                 f"one of {', '.join(self.blocks)}" if self.blocks else "declare it under blocks"
@@ -139,6 +146,116 @@ class Expansion:
             raise PeError(f"block '{name}' contains itself: {chain}", at=at, hint="a block can use other blocks only")
         if len(place.names) >= MAX_CALLS:
             raise PeError(f"blocks are nested more than {MAX_CALLS} deep", at=at)
+        return name, at
+
+    # --- blocks that a step runs --------------------------------------------------------------------------------------
+
+    def _region(self, kind: str, key: str, node: MapNode, place: _Place, previous: str | None) -> str | None:
+        """Write out a layer that runs blocks: again and again, or one of two."""
+        if "type" in node.entries:
+            raise PeError(f"layer '{key}' has both type and {kind}", at=node.entries["type"].at, hint="keep one of them")
+        own = (kind, *REGIONS[kind], *(("input",) if kind == "scan" else ()))
+        for needed in {"scan": (), "while": ("condition",), "if": ("then", "else")}[kind]:
+            if needed not in node.entries:
+                raise PeError(f"layer '{key}' has {kind}, but no {needed}", at=node.entries[kind].at, hint=f"add {needed}: ...")
+        named = {"scan": ("scan",), "while": ("condition", "while"), "if": ("then", "else")}[kind]
+        states = self._states(key, node) if kind != "if" else {}
+        full = place.prefix + key
+        bodies = []
+        given = {k: e for k, e in node.entries.items() if k not in own}
+        for name in named:
+            body = self._body(key, node.entries[name], given, states, kind, place)
+            if body is None:
+                return None
+            bodies.append(body)
+        used = {arg for body in bodies for arg in _declared_of(self.blocks, node, named, body)}
+        for k, e in given.items():
+            if k not in used:
+                hint = did_you_mean(k, [*used, *own]) or f"the arguments are {', '.join(used) or 'none'}"
+                self.mistakes.say(f"layer '{key}' has no argument '{k}'", e.at, hint)
+        args = {k: ArgSpec(e.value, e.at) for k, e in node.entries.items() if k in own and k not in named}
+        at = _join(node.entries[kind].at, node.entries[kind].value.at)
+        self.layers.append(RegionSpec(full, kind, args, at, place.scope, previous, place.calls, tuple(bodies)))
+        return full
+
+    def _states(self, key: str, node: MapNode) -> dict[str, Entry]:
+        start = node.get("start")
+        if start is None:
+            return {}
+        if not isinstance(start, MapNode):
+            raise PeError(f"start of layer '{key}' must be a mapping, got {describe(start)}", at=start.at, hint="{state: variable}")
+        return dict(start.entries)
+
+    def _body(
+        self, key: str, called: Entry, given: Mapping[str, Entry], states: Mapping[str, Entry], kind: str, place: _Place
+    ) -> BodySpec | None:
+        """Write out a block that a step runs; what it is given there has names of its own."""
+        name, at = self._named(key, called, place)
+        block = self.blocks[name].value
+        layers = block.get("layers") if isinstance(block, MapNode) else None
+        if not isinstance(block, MapNode) or not isinstance(layers, MapNode) or not layers.entries:
+            return None
+        declared = _declared(block)
+        prefix = f"{place.prefix}{key}/" if kind == "scan" else f"{place.prefix}{key}/{called.key}/"
+        each = (*(("input",) if kind == "scan" else ()), *states)
+        stands = {arg: f"{prefix}@{arg}" for arg in each if arg in declared}
+        for arg, entry in states.items():
+            if arg not in declared and called.key != "condition":
+                hint = did_you_mean(arg, declared) or f"its arguments are {', '.join(declared) or 'none'}"
+                raise PeError(f"block '{name}' has no argument '{arg}'", at=entry.at, hint=hint)
+        changes = block.get("next") if kind != "if" and called.key != "condition" else None
+        for arg, entry in changes.entries.items() if isinstance(changes, MapNode) else ():
+            if arg not in states:
+                hint = did_you_mean(arg, states) or f"add start: {{{arg}: ...}}"
+                notes = [(entry.at, "it changes here")]
+                raise PeError(f"nothing says what '{arg}' of block '{name}' is in the first round", at=at, hint=hint, notes=notes)
+        before = self.mistakes.total
+        call = MapNode({k: e for k, e in given.items() if k in declared and k not in stands}, called.at)
+        values_given = self._given(name, block, call, place.scope)
+        if self.mistakes.total > before:
+            return None
+        values_given |= {arg: ScalarNode(full, at, full, scope=COMPLETE) for arg, full in stands.items()}
+        values = self._values(name, block, values_given, at)
+        scope = Scope(place.scope, values)
+        outside, self.layers = self.layers, []
+        try:
+            inner = _Place(scope, values, prefix, (*place.calls, at), (*place.names, name))
+            last = self._layers(layers, inner, stands.get("input"))
+            body = tuple(self.layers)
+        finally:
+            self.layers = outside
+        output = self._output(name, block, scope, last)
+        if output is None or any(layer.key in self.broken for layer in body):
+            return None
+        after = self._next(name, block, scope, states, at) if kind != "if" and called.key != "condition" else {}
+        return BodySpec(body, output, stands, after, at)
+
+    def _next(self, name: str, block: MapNode, scope: Scope, states: Mapping[str, Entry], at: Span) -> dict[str, str]:
+        """Return what the arguments of a block are in the next round."""
+        node = block.get("next")
+        if not isinstance(node, MapNode):
+            what = f"got {describe(node)}" if node else "which says what its arguments are in the next round"
+            raise PeError(f"block '{name}' needs next, {what}", at=node.at if node else at, hint="next: {state: layer}")
+        found = {}
+        for arg, entry in node.entries.items():
+            wanted = entry.value.value if isinstance(entry.value, ScalarNode) else None
+            full = scope.find(wanted) if isinstance(wanted, str) else None
+            if full is None:
+                hint = did_you_mean(str(wanted), scope.names) or f"one of {', '.join(scope.names)}"
+                raise PeError(f"next of block '{name}': there is no layer {describe(entry.value)}", at=entry.value.at, hint=hint)
+            found[arg] = full
+        for arg, entry in states.items():
+            if arg not in found:
+                notes = [(entry.at, "it starts here")]
+                raise PeError(f"next of block '{name}' does not say what becomes of '{arg}'", at=node.at, notes=notes)
+        return found
+
+    # --- blocks that are written out ----------------------------------------------------------------------------------
+
+    def _call(self, key: str, node: MapNode, place: _Place, previous: str | None) -> str | None:
+        if "type" in node.entries:
+            raise PeError(f"layer '{key}' has both type and block", at=node.entries["type"].at, hint="keep one of them")
+        name, at = self._named(key, node.entries["block"], place)
         block = self.blocks[name].value
         layers = block.get("layers") if isinstance(block, MapNode) else None
         if not isinstance(block, MapNode) or not isinstance(layers, MapNode) or not layers.entries:
@@ -228,6 +345,17 @@ class Expansion:
 def _declared(block: MapNode) -> Mapping[str, Entry]:
     args = block.get("args")
     return args.entries if isinstance(args, MapNode) else {}
+
+
+def _declared_of(blocks: Mapping[str, Entry], node: MapNode, named: tuple[str, ...], body: BodySpec) -> set[str]:
+    """Return the arguments of the blocks that a layer names, but for those that stand for what they are given."""
+    found: set[str] = set()
+    for key in named:
+        name = node.entries[key].value
+        block = blocks[str(name.value)].value if isinstance(name, ScalarNode) else None
+        if isinstance(block, MapNode):
+            found |= set(_declared(block))
+    return found - set(body.given)
 
 
 def _variable(node: Node | None, scope: Scope) -> str | None:

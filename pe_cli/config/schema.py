@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pe_cli.config.expand import REGIONS
 from pe_cli.config.model import FeedDeclaration
 from pe_cli.config.sections import DataSection, RunFile
 
@@ -92,7 +93,12 @@ def model_schema(layers: Mapping[str, LayerDoc] | None = None) -> Json:
     mapping: Json = {"type": "object"}
     block: Json = {
         "type": "object",
-        "properties": {"args": mapping, "layers": {"$ref": "#/$defs/layers"}, "output": {"type": "string"}},
+        "properties": {
+            "args": mapping,
+            "layers": {"$ref": "#/$defs/layers"},
+            "output": {"type": "string"},
+            "next": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
         "required": ["layers"],
         "additionalProperties": False,
     }
@@ -124,8 +130,9 @@ def _layer(layers: Mapping[str, LayerDoc] | None) -> Json:
         "required": ["block"],
         "not": {"required": ["type"]},
     }
+    regions = [_region(name, keys) for name, keys in REGIONS.items()]
     if layers is None:
-        return {"anyOf": [call, _TYPED]}
+        return {"anyOf": [call, *regions, _TYPED]}
     made = [call]
     for name, layer in sorted(layers.items()):
         properties = {key: _or_reference(_nullable(arg)) for key, arg in layer.args.items()}
@@ -140,7 +147,28 @@ def _layer(layers: Mapping[str, LayerDoc] | None) -> Json:
                 "additionalProperties": False,
             }
         )
-    return {"anyOf": made}
+    return {"anyOf": [*made, *regions]}
+
+
+def _region(name: str, keys: Sequence[str]) -> Json:
+    """Return the form of a layer that runs blocks in a step."""
+    block: Json = {"type": "string"}
+    own: dict[str, Json] = {
+        "start": {"type": "object", "description": "state -> a variable, or {shape, value, dtype}"},
+        "backwards": _or_reference({"type": "boolean"}),
+        "time_major": _or_reference({"type": "boolean"}),
+        "bound": _or_reference({"type": "integer", "minimum": 0}),
+        "condition": block,
+        "then": block,
+        "else": block,
+    }
+    needed = [key for key in keys if key in ("condition", "then", "else")]
+    return {
+        "type": "object",
+        "properties": {name: block, **{key: own[key] for key in keys}},
+        "required": [name, *needed],
+        "not": {"required": ["type"]},
+    }
 
 
 def _nullable(arg: ArgDoc) -> Json:

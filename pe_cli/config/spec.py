@@ -73,6 +73,36 @@ class LayerSpec:
 
 
 @dataclass(frozen=True)
+class BodySpec:
+    """A block that a step runs: a round of a loop, or a branch.
+
+    Args:
+        layers: in order.
+        output: variable that it gives; None for none.
+        given: argument -> the name that stands for what it is given.
+        next: argument -> variable that it is in the next round.
+        at: place where the block is named.
+    """
+
+    layers: tuple[LayerSpec, ...]
+    output: str | None
+    given: Mapping[str, str]
+    next: Mapping[str, str]
+    at: Span
+
+
+@dataclass(frozen=True)
+class RegionSpec(LayerSpec):
+    """A layer that runs blocks: `type` is scan, while or if, and `args` what it is written with beside arguments of the blocks.
+
+    Args:
+        bodies: for scan the step; for while the condition and the round; for if both branches.
+    """
+
+    bodies: tuple[BodySpec, ...] = ()
+
+
+@dataclass(frozen=True)
 class ModelSpec:
     """What is computed.
 

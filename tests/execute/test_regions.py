@@ -47,7 +47,13 @@ class Built:
         self.values[name] = value = np.asarray(value)
         return self.block.create_parameter(name, TensorType(value.shape, str(value.dtype)))
 
-    def run(self, fetches: Sequence[Variable | str], step: int = 0, *, threads: int = 1, build: BuildStrategy | None = None, feeds: Any = None) -> list[Array]:
+    def op(self, type: str, inputs: Any, attrs: Any = None) -> Variable:
+        made = self.block.append_op(type, inputs, {"Out": self.main.unique(type)}, attrs)
+        return self.block.var(made.outputs["Out"][0])
+
+    def run(
+        self, fetches: Sequence[Variable | str], step: int = 0, *, threads: int = 1, build: BuildStrategy | None = None
+    ) -> list[Array]:
         verify(self.main)
         scope = Scope([Place("cpu", 0)])
         executor = Executor(
@@ -57,7 +63,7 @@ class Built:
             if name in scope:
                 scope.set(name, value)
         names = [v if isinstance(v, str) else v.name for v in fetches]
-        found = executor.run(feeds or self.feeds, names, step).values[0]
+        found = executor.run(self.feeds, names, step).values[0]
         self.scope, self.executor = scope, executor
         return [np.asarray(found[n]) for n in names]
 
@@ -230,10 +236,7 @@ def doubled(built: Built, bound: int = 0) -> tuple[Variable, Variable]:
 
     def holds(states: list[Variable]) -> Variable:
         limit = call("fill_constant", [1], "float64", 100.0)
-        made: Variable = built.block.program.global_block().var(
-            built.block.append_op("less_than", {"X": call("reduce_sum", states[0]), "Y": limit}, {"Out": built.main.unique("less")}).outputs["Out"][0]
-        )
-        return made
+        return built.op("less_than", {"X": call("reduce_sum", states[0]), "Y": limit})
 
     def body(states: list[Variable]) -> list[Variable]:
         return [call("elementwise_mul", states[0], w), call("scale", states[1], 1.0, 1.0)]
@@ -305,10 +308,8 @@ def test_a_branch_in_a_loop_with_gradients():
 
         def step(each: list[Variable], states: list[Variable]) -> Any:
             zero = call("fill_constant", [1], "float64", 0.0)
-            name = built.main.unique("flag")
-            built.block.append_op("less_than", {"X": zero, "Y": call("reduce_sum", each[0])}, {"Out": name})
             (made,) = cond(
-                built.block.var(name),
+                built.op("less_than", {"X": zero, "Y": call("reduce_sum", each[0])}),
                 lambda: [call("elementwise_mul", states[0], call("sigmoid", each[0]))],
                 lambda: [call("elementwise_sub", states[0], each[0])],
             )
@@ -338,8 +339,9 @@ def test_an_error_names_the_op_and_the_round():
     with program_guard(built.main, built.startup):
         ids = built.feed("ids", np.array([[1], [2], [9], [0]]), (4, -1))
         table = built.parameter("table", numbers(5, 3))
-        (rows,), _ = scan(lambda each, s: ([], [built.block.var(built.block.append_op(
-            "lookup_table", {"W": table, "Ids": call("reshape", each[0], [-1, 1])}, {"Out": built.main.unique("row")}).outputs["Out"][0])]), [ids], [])
+        (rows,), _ = scan(
+            lambda each, s: ([], [built.op("lookup_table", {"W": table, "Ids": call("reshape", each[0], [-1, 1])})]), [ids], []
+        )
     with pytest.raises(PeError, match=r"lookup_table in round 3: value 9"):
         built.run([rows])
 

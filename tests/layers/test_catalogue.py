@@ -189,6 +189,18 @@ class Feeds:
         return self.used[name]
 
 
+for _op in ("less_than", "less_equal", "greater_than", "greater_equal", "equal", "not_equal"):
+    CALLS[_op] = (lambda f, n=_op: getattr(L, n)(f.probability, f.probability), _op, ["bool[b, 4]"])
+for _op in ("logical_and", "logical_or", "logical_xor"):
+    CALLS[_op] = (lambda f, n=_op: getattr(L, n)(L.cast(f.x, "bool"), L.cast(f.x, "bool")), f"cast cast {_op}", ["bool[b, 4]"])
+CALLS |= {
+    "logical_not": (lambda f: L.logical_not(L.cast(f.x, "bool")), "cast logical_not", ["bool[b, 4]"]),
+    "increment": (lambda f: L.increment(L.mean(f.x), 2.0), "mean increment", ["float32[1]"]),
+    "fill_constant_batch_size_like": (
+        lambda f: L.fill_constant_batch_size_like(f.x, [-1, 7], "int64", 3.0),
+        "fill_constant_batch_size_like", ["int64[b, 7]"],
+    ),
+}
 CALLS |= sequence_calls.CALLS
 
 

@@ -1,4 +1,4 @@
-"""Constants: fill_constant and fill_like (a constant in the shape of another variable)."""
+"""Constants: fill_constant, and those in the shape of another variable, or with as many rows."""
 
 from __future__ import annotations
 
@@ -69,6 +69,49 @@ def fill_like(x: TensorType, *, value: float) -> TensorType:
     return x
 
 
+@op(
+    "fill_constant_batch_size_like",
+    inputs="Input",
+    attrs={
+        "shape": Attr([1], "sizes; that of one axis is taken from Input"),
+        "dtype": Attr("float32", "element type"),
+        "value": Attr(0.0, "every element, no unit"),
+        "input_dim_idx": Attr(0, "axis of Input whose size is taken"),
+        "output_dim_idx": Attr(0, "axis of shape that gets it"),
+    },
+    differentiable="",
+    samples=[
+        Sample({"Input": (3, 2)}, {"shape": [-1, 4], "value": 1.5}, "a row for each row"),
+        Sample({"Input": (3, 2)}, {"shape": [2, 1], "input_dim_idx": 1, "output_dim_idx": 1}, "another axis"),
+    ],
+)
+def fill_constant_batch_size_like(
+    input: TensorType, *, shape: list[int], dtype: str, value: float, input_dim_idx: int, output_dim_idx: int
+) -> TensorType:
+    """Make a tensor whose elements all have one value, with as many rows as another has.
+
+    Args:
+        Input: any; only the size of one axis counts.
+        shape: sizes; one of them is replaced.
+        value: of every element, converted to dtype.
+
+    Returns:
+        Out: shape, but for axis output_dim_idx, which has the size of axis input_dim_idx of Input.
+
+    Raises:
+        PeError: an axis that is not there, a negative size elsewhere, or an unknown dtype.
+
+    Source:
+        fluid.layers.fill_constant_batch_size_like.
+    """
+    if not 0 <= input_dim_idx < len(input.shape) or not 0 <= output_dim_idx < len(shape):
+        raise PeError(f"there is no axis {input_dim_idx} of {input}, or no axis {output_dim_idx} of {shape}")
+    sizes = [*shape[:output_dim_idx], input.shape[input_dim_idx], *shape[output_dim_idx + 1 :]]
+    if any(s < 0 for i, s in enumerate(sizes) if i != output_dim_idx):
+        raise PeError(f"fill_constant_batch_size_like needs sizes of at least 0, got shape {shape}")
+    return TensorType(tuple(sizes), check_dtype(dtype))
+
+
 @fill_constant.sequences()
 def fill_constant_known(s: LodRequest) -> None:
     """Whole numbers are known before the step."""
@@ -79,6 +122,7 @@ def fill_constant_known(s: LodRequest) -> None:
 
 @fill_constant.lower("cpu")
 @fill_like.lower("cpu")
+@fill_constant_batch_size_like.lower("cpu")
 def fill_cpu(o: Lowering) -> None:
     """One loop."""
     out = o.output("Out")
@@ -88,4 +132,4 @@ def fill_cpu(o: Lowering) -> None:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-also_on_cuda(fill_constant, fill_like)
+also_on_cuda(fill_constant, fill_like, fill_constant_batch_size_like)

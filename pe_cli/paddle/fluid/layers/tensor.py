@@ -178,13 +178,9 @@ def fill_constant_batch_size_like(
     force_cpu: bool = False,
 ) -> Any:
     """Make a tensor of one value whose batch axis is another tensor's."""
-    sizes = _like("fill_constant_batch_size_like", input, shape, input_dim_idx, output_dim_idx)
-    if -1 not in sizes:
-        return full(sizes, value, None, dtype)
-    rows = find("reduce_max").fn(input, [a for a, _ in enumerate(input.shape) if a != input_dim_idx] or None)
-    rows = find("reshape").fn(rows, [-1 if i == output_dim_idx else 1 for i, _ in enumerate(sizes)])
-    made = find("expand").fn(full_like(rows, value), [1 if s == -1 else s for s in sizes])
-    return made if made.dtype == as_dtype(dtype) else find("cast").fn(made, as_dtype(dtype))
+    ensure_defaults()
+    sizes = [-1 if i == output_dim_idx else s for i, s in enumerate(sizes_of("fill_constant_batch_size_like", "shape", shape))]
+    return find("fill_constant_batch_size_like").fn(input, sizes, as_dtype(dtype), float(value), input_dim_idx, output_dim_idx)
 
 
 def uniform_random_batch_size_like(
