@@ -7,13 +7,13 @@ again instead, those that its gradient needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
-from pe_cli.ops.define.registry import forward_name, grad_name
-from pe_cli.ops.define.traits import HasRegions, Runs
+from pe_cli.ops.define.registry import find, forward_name, grad_name
+from pe_cli.ops.define.traits import HasRegions, Runs, SumsRows
 from pe_cli.program.ir import EMPTY, Block, Operator, Program, Role, Variable
 from pe_cli.program.outline import copied
 from pe_cli.program.region import Region
@@ -111,6 +111,28 @@ def _only(block: Block, ops: Sequence[Operator], args: Sequence[str]) -> None:
         v.is_data = name in args
 
 
+@dataclass(frozen=True)
+class _Joint:
+    """The gradient of what all rounds get alike, made of the rows of all of them at once.
+
+    Args:
+        type, attrs: of the gradient op.
+        rows: input slot -> variable of a round.
+        sizes: input slot -> sizes of its rows, one behind the other.
+        shared: input slot -> what all rounds get alike.
+        slot: of its output.
+        constant: whose gradient it is.
+    """
+
+    type: str
+    attrs: Mapping[str, Any]
+    rows: Mapping[str, str]
+    sizes: Mapping[str, Sequence[int]]
+    shared: Mapping[str, str]
+    slot: str
+    constant: str
+
+
 class _Loop(_Gradient):
     """The gradient of a scan or a while: a scan the other way round."""
 
@@ -195,8 +217,13 @@ class _Loop(_Gradient):
         given = [*self.state_grads.values(), *(a for a, _ in self.out_grads)]
         updates = [_own(self.inner, found.get(s), s, given) for s in self.state_grads]
         self.sums: dict[str, str] = {}
+        self.joint: list[_Joint] = []
         for c in self.constants:
             if c not in active:
+                continue
+            joint = self._joint_of(c, found.get(c))
+            if joint is not None:
+                self.joint.append(joint)
                 continue
             total = self.inner.create_var(self.made.unique(f"{grad_name(c)}@TOTAL"), self.inner.vars[c].type, is_data=True).name
             self.sums[c] = total
@@ -213,6 +240,46 @@ class _Loop(_Gradient):
                 outs.append(copied(self.inner, own) if own in updates or own in outs else own)
         return updates, outs
 
+    def _joint_of(self, constant: str, gradient: str | None) -> _Joint | None:
+        """Take the gradient of what all rounds get alike out of the rounds, where it can be made of all their rows at once."""
+        ops = self.inner.ops
+        makers = [o for o in ops if gradient in o.output_names()]
+        counted = "Count" in self.op.inputs or "Count" in self.op.outputs  # rows beyond are not written
+        if counted or len(makers) != 1 or any(gradient in o.input_names() for o in ops):
+            return None
+        (maker,) = makers
+        joint = self._joint(maker, next(s for s, names in maker.outputs.items() if gradient in names), constant)
+        if joint is not None:
+            maker.outputs = {s: names for s, names in maker.outputs.items() if s != joint.slot}
+            if not maker.output_names():
+                ops.remove(maker)
+        return joint
+
+    def _joint(self, maker: Operator, slot: str, constant: str) -> _Joint | None:
+        """Return what an op is for all rounds at once, None where it is no such op."""
+        trait = find(maker.definition.is_grad_of).get(SumsRows) if maker.definition.is_grad_of else None
+        single = {s: names[0] for s, names in maker.inputs.items() if len(names) == 1}
+        if trait is None or forward_name(slot) not in trait.slots or len(single) < len(maker.inputs) or len(maker.outputs[slot]) > 1:
+            return None
+        shapes = {forward_name(s): self.inner.vars[n].type.shape for s, n in single.items()}
+        shapes[forward_name(slot)] = self.inner.vars[constant].type.shape
+        rows = {s: n for s, n in single.items() if s not in trait.slots}
+        shared = {s: n for s, n in single.items() if s in trait.slots}
+        sizes = {s: shapes[forward_name(s)] for s in rows}
+        fits = set(shared.values()) <= set(self.constants) and not set(rows.values()) & set(self.constants)
+        if not fits or not trait.applies(maker.attrs, shapes) or any(not row or -1 in row[1:] for row in sizes.values()):
+            return None
+        return _Joint(maker.type, maker.attrs, rows, {s: [-1, *row[1:]] for s, row in sizes.items()}, shared, slot, constant)
+
+    def _append_joint(self, joint: _Joint, rows: Mapping[str, str], outer_of: Mapping[str, str]) -> None:
+        """Append the gradient of what all rounds get alike, of all their rows at once."""
+        ins: dict[str, str] = {slot: outer_of[name] for slot, name in joint.shared.items()}
+        for slot, name in joint.rows.items():
+            flat = self.block.program.unique(f"{rows[name]}@FLAT")
+            self.block.append_op("reshape", {"X": rows[name]}, {"Out": flat}, {"shape": list(joint.sizes[slot])}, at=self.op.at)
+            ins[slot] = flat
+        self.block.append_op(joint.type, ins, {joint.slot: self.part(outer_of[joint.constant])}, joint.attrs, at=self.op.at)
+
     def _append(
         self,
         active: set[str],
@@ -227,13 +294,21 @@ class _Loop(_Gradient):
         outer_of = dict(zip(self.region.args, [*self.xs, *self.inits, *self.captured], strict=True))
         rows: dict[str, str] = {a: outer_of[a] for a in self.x_args if a in reads}
         kept = [n for n in reads if n not in rows and n not in fixed and n not in inner_grads]
-        rows |= self._keep(kept)
+        every = {a: outer_of[a] for a in self.x_args} | dict(self.out_grads)
+        made = {n for o in backward for n in o.output_names()}
+        wanted = dict.fromkeys(n for joint in self.joint for n in joint.rows.values() if n not in every)
+        collected = {n: n if n in made else copied(self.inner, n) for n in wanted if n in made or n in inner_grads}
+        backward = self.inner.ops[self.inner.ops.index(backward[0]) :] if backward else ()
+        found = self._keep([*kept, *(n for n in wanted if n not in collected and n not in kept)])
+        rows |= {n: found[n] for n in kept}
+        every |= found
         final = dict(zip(self.states, op.outputs.get("Final", []), strict=False))
         first = [self.grads.get(final.get(s, EMPTY)) or self.zeros(outer_of[s]) for s in self.state_grads]
         first += [self.zeros(outer_of[c]) for c in self.sums]
         args = [*rows, *(a for a, _ in self.out_grads), *self.state_grads.values(), *self.sums.values(), *fixed]
         _only(self.inner, backward, args)
-        region = Region(self.made, tuple(args), (*updates, *outs), self.region, len(self.xs))
+        more = {n: inner for n, inner in collected.items() if inner not in outs}
+        region = Region(self.made, tuple(args), (*updates, *outs, *more.values()), self.region, len(self.xs))
         ins = {
             "X": [*rows.values(), *(name for _, name in self.out_grads)],
             "Init": first,
@@ -241,8 +316,12 @@ class _Loop(_Gradient):
             "Count": op.inputs.get("Count") or op.outputs.get("Count", []),
             "Like": [*self.xs, *self.inits, *self.captured, *op.inputs.get("Like", [])],
         }
-        made = {
-            "Out": [self.part(outer_of[a]) for a in self.x_args if a in active],
+        x_grads = [self.part(outer_of[a]) for a in self.x_args if a in active]
+        names = {n: block.program.unique(f"{n}@ROWS") for n in more}
+        made_rows = dict(zip(outs, x_grads, strict=True)) | {more[n]: name for n, name in names.items()}
+        every |= {n: made_rows[inner] for n, inner in collected.items()}
+        results = {
+            "Out": [*x_grads, *names.values()],
             "Final": [self.part(outer_of[a]) for a in (*self.state_grads, *self.sums)],
         }
         attrs = {
@@ -251,7 +330,10 @@ class _Loop(_Gradient):
             "steps": op.attrs.get("steps", 0) or op.attrs.get("bound", 0),
         }
         given = {slot: names for slot, names in ins.items() if names}
-        block.append_op("scan", given, {slot: names for slot, names in made.items() if names}, attrs, at=op.at)
+        if any(results.values()):
+            block.append_op("scan", given, {slot: names for slot, names in results.items() if names}, attrs, at=op.at)
+        for joint in self.joint:
+            self._append_joint(joint, every, outer_of)
 
     def _keep(self, names: Sequence[str]) -> dict[str, str]:
         """Let the op collect variables of every round; return them with their rows."""

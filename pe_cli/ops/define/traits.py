@@ -287,6 +287,24 @@ class AddsUp(Trait):
 
 
 @dataclass(frozen=True)
+class SumsRows(Trait):
+    """What the op makes of a row, along axis 0, depends on that row alone, and gradients of some inputs add up over the rows.
+
+    So the gradients of several batches add up to that of one batch of all their rows.
+
+    Args:
+        slots: the inputs that all rows share.
+        applies: attributes and shapes by slot -> whether that is so.
+    """
+
+    slots: tuple[str, ...]
+    applies: Callable[[Mapping[str, Any], Mapping[str, Sequence[int]]], bool] = lambda attrs, shapes: True
+
+    def verify(self, op: Named) -> None:
+        _need(op, self.slots)
+
+
+@dataclass(frozen=True)
 class Sequenced(Trait):
     """What the op does with sequences, see `pe_cli.ops.define.lod`; an op without it hands on the LoD of inputs whose rows it keeps.
 

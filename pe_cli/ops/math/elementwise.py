@@ -18,7 +18,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy, fill
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
-from pe_cli.ops.define.traits import InPlace, Layout, Pointwise, Scalar
+from pe_cli.ops.define.traits import InPlace, Layout, Pointwise, Scalar, SumsRows
 from pe_cli.ops.math.broadcast import aligned, back_kernel, binary_kernel, broadcast, call_binary, expanded
 from pe_cli.ops.math.reduction import sum_axes
 from pe_cli.ops.math.scale import scale
@@ -87,7 +87,14 @@ def declare(name: str, title: str, formula: str, dtypes: Sequence[str], note: st
 
     infer.__doc__ = _DOC.format(title=title, formula=formula, dtypes=" or ".join(dtypes), name=name, note=note)
     infer.__module__ = __name__
-    return op(name, inputs="X Y", attrs=AXIS, traits=[Layout(), *([InPlace({"Out": "X"})] if in_place else [])], **facts)(infer)
+    traits = [Layout(), SumsRows(("Y",), _of_columns), *([InPlace({"Out": "X"})] if in_place else [])]
+    return op(name, inputs="X Y", attrs=AXIS, traits=traits, **facts)(infer)
+
+
+def _of_columns(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether all rows have the same Y."""
+    first = attrs["axis"] if attrs["axis"] >= 0 else len(shapes["Out"]) - len(shapes["Y"])
+    return first > 0
 
 
 def check_dtypes(name: str, x: TensorType, y: TensorType, dtypes: Sequence[str]) -> None:

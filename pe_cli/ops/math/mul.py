@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pe_cli.core.errors import PeError
@@ -10,7 +11,7 @@ from pe_cli.core.types import TensorType, product
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Divisible
+from pe_cli.ops.define.traits import Divisible, SumsRows
 from pe_cli.ops.math.matrix_product import Matrices, broadcast, multiply, multiply_back
 
 # --- mul ------------------------------------------------------------------------------------------------------------
@@ -18,7 +19,7 @@ from pe_cli.ops.math.matrix_product import Matrices, broadcast, multiply, multip
 
 @op(
     "mul",
-    traits=[Divisible()],
+    traits=[Divisible(), SumsRows(("Y",))],
     inputs="X Y",
     attrs={
         "x_num_col_dims": Attr(1, "leading axes of X that become rows, at least 1"),
@@ -95,9 +96,14 @@ def mul_flops(x: TensorType, y: TensorType, *, x_num_col_dims: int, y_num_col_di
 # --- matmul ---------------------------------------------------------------------------------------------------------
 
 
+def _of_matrices(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether the rows of X are those of Out."""
+    return len(shapes["X"]) == len(shapes["Y"]) == 2 and not attrs["transpose_X"]
+
+
 @op(
     "matmul",
-    traits=[Divisible()],
+    traits=[Divisible(), SumsRows(("Y",), _of_matrices)],
     inputs="X Y",
     attrs={
         "transpose_X": Attr(False, "transpose the last two axes of X"),

@@ -14,7 +14,7 @@ from pe_cli.ops.define.addto import beside, preload
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Divisible, Layout
+from pe_cli.ops.define.traits import Divisible, Layout, SumsRows
 from pe_cli.ops.nn.conv_images import Images
 from pe_cli.ops.nn.conv_kernels import (
     backward_data,
@@ -82,7 +82,7 @@ def conv_size(size: int, taps: int, stride: int, padding: int, dilation: int) ->
     return -1 if size < 0 else (size + 2 * padding - ((taps - 1) * dilation + 1)) // stride + 1
 
 
-@op("conv2d", traits=[Divisible(), IMAGES], inputs="Input Filter", outputs="Output", attrs=ATTRS, samples=SAMPLES)
+@op("conv2d", traits=[Divisible(), IMAGES, SumsRows(("Filter",))], inputs="Input Filter", outputs="Output", attrs=ATTRS, samples=SAMPLES)
 def conv2d(
     x: TensorType,
     w: TensorType,

@@ -65,6 +65,8 @@ _WIDER = {
     "scale",
     "create_parameter",
     "lstm",
+    "fill_constant_batch_size_like",
+    *ops.__all__,
 }
 
 
