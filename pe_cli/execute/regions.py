@@ -16,6 +16,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.devices.memory import aligned
 from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.memory import MemoryPlan, plan_memory
+from pe_cli.execute.rowwise import is_rowwise
 from pe_cli.execute.tasks import Task
 from pe_cli.graph.final import copy_aliases
 from pe_cli.graph.replicate import replicate
@@ -23,10 +24,13 @@ from pe_cli.graph.ssa import Compute, Copy, Graph, rebuilt
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Nested, Offset, Place, Table
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.rounds import MOST_ROUNDS, run_branch, run_rounds, run_while
+from pe_cli.ops.define.areas import pairs
 from pe_cli.ops.define.moves import copy, fill
 from pe_cli.ops.define.traits import HasRegions, Runs, View
 from pe_cli.program.region import Region
 
+#: Samples of a share of a loop at least: products of fewer rows are done otherwise.
+MIN_SAMPLES = 8
 #: Turns the nodes of a graph into tasks, see `lower.lower`.
 Lower = Callable[[GraphLowering], list[Task]]
 
@@ -63,6 +67,28 @@ class _Lowered:
     places: Mapping[str, Place]
 
 
+@dataclass(frozen=True)
+class Share:
+    """Samples from begin to end, of so many; all of them where there are none.
+
+    What has a batch axis, by its declaration, has them along axis 0.
+    """
+
+    begin: int = 0
+    end: int = 0
+    rows: int = 0
+
+    def of(self, region: Region, name: str, kind: TensorType) -> TensorType:
+        """Return the type of a share of a variable."""
+        batched = self.rows and region.block.vars[name].shape[:1] == (-1,)
+        return kind.with_shape(self.end - self.begin, *kind.shape[1:]) if batched else kind
+
+    def begins(self, region: Region, name: str, kind: TensorType) -> int:
+        """Return the bytes of a variable before its share."""
+        batched = self.rows and region.block.vars[name].shape[:1] == (-1,)
+        return self.begin * (kind.nbytes // self.rows) if batched else 0
+
+
 class _Op:
     """An op with regions, about to become a task."""
 
@@ -88,7 +114,8 @@ class _Op:
         return [b for b in self.ins.get(slot, ()) if b is not None]
 
     def region(
-        self, region: Region, where: Mapping[str, Place], types: Mapping[str, TensorType], states: Sequence[str], loops: int
+        self, region: Region, where: Mapping[str, Place], types: Mapping[str, TensorType], states: Sequence[str], loops: int,
+        before: int = 0,
     ) -> _Lowered:
         """Lower a region.
 
@@ -98,10 +125,11 @@ class _Op:
             types: of all its variables.
             states: arguments that lie in memory of the region, each the result of its number after the region has run.
             loops: that are around its ops.
+            before: samples before those that it is about.
         """
         graph = _copying(replicate(region.program, [self.g.graph.places[self.node.device]], BuildStrategy()), region)
         inner = GraphLowering(graph, [types], [1], self.g.seed, cuts=False)
-        inner.labels, inner.loops, inner.before = self.g.labels, loops, self.offset
+        inner.labels, inner.loops, inner.before = self.g.labels, loops, self.offset + before
         tasks = self.lower(inner)
         for name in (*where, *states, *region.results):
             inner.buffer(name, 0)
@@ -186,26 +214,53 @@ def _copy(source: Buffer | Place, target: Buffer | Place, kind: TensorType) -> C
 class _Loop(_Op):
     """A loop: rows of what it goes through and collects, states, and what does not change."""
 
-    def prepare(self, rounds: int) -> tuple[Region, dict[str, TensorType], dict[str, Place]]:
-        """Return the body, the types of its variables, and where those are that lie outside; states apart."""
+    def prepare(self, rounds: int, share: Share = Share()) -> tuple[Region, dict[str, TensorType], dict[str, Place]]:
+        """Return the body, the types of its variables, and where those are that lie outside; states apart.
+
+        Args:
+            rounds: of the loop.
+            share: of the samples that it is about.
+        """
         region: Region = self.op.attrs["body"]
         xs, inits, captured = (self.given(slot) for slot in ("X", "Init", "Captured"))
         kinds = [*(b.type.with_shape(*b.shape[1:]) for b in xs), *(b.type for b in (*inits, *captured))]
-        types = region.types(kinds, [b.type for b in self.given("Like")])
         self.states = region.args[len(xs) : len(xs) + len(inits)]
+        args = [share.of(region, n, kind) for n, kind in zip(region.args, kinds, strict=True)]
+        types = region.types(args, self._like(region, share))
         outs = [(n, b) for n, b in zip(region.results[len(inits) :], self.outs.get("Out", ()), strict=False) if b is not None]
-        rows = [*zip(region.args, xs, strict=False), *outs]
         ahead = (0,) * self.g.loops
-        where = {n: Place(b, 0, (*ahead, b.type.nbytes // max(1, rounds))) for n, b in rows}
-        where |= {n: Place(b) for n, b in zip(region.args[len(xs) + len(inits) :], captured, strict=True)}
+        where = {}
+        for n, b in [*zip(region.args, xs, strict=False), *outs]:
+            row = b.type.nbytes // max(1, rounds)
+            where[n] = Place(b, share.begins(region, n, b.type.with_shape(*b.shape[1:])), (*ahead, row))
+        for n, b in zip(region.args[len(xs) + len(inits) :], captured, strict=True):
+            where[n] = Place(b, share.begins(region, n, b.type))
         return region, types, where
 
-    def around(self, body: _Lowered, calls: Sequence[Call]) -> list[Call]:
+    def _like(self, region: Region, share: Share) -> list[TensorType]:
+        """Return the types of what the region that this is the gradient of is given."""
+        found, of = [b.type for b in self.given("Like")], region
+        begin = 0
+        while of.like is not None:
+            for i, name in enumerate(of.like.args, begin):
+                row = i - begin < of.like_steps
+                kind = found[i].with_shape(*found[i].shape[1:]) if row else found[i]
+                shared = share.of(of.like, name, kind)
+                found[i] = shared.with_shape(found[i].shape[0], *shared.shape) if row else shared
+            begin, of = begin + len(of.like.args), of.like
+        return found
+
+    def around(self, body: _Lowered, calls: Sequence[Call], region: Region, share: Share = Share()) -> list[Call]:
         """Return calls with the states copied in before and out after them."""
-        inits = self.given("Init")
-        first = [_copy(b, body.places[n], b.type) for n, b in zip(self.states, inits, strict=True)]
-        finals = zip(self.states, self.outs.get("Final", ()), strict=False)
-        return [*first, *calls, *(_copy(body.places[n], b, b.type) for n, b in finals if b is not None)]
+        inits, finals = self.given("Init"), self.outs.get("Final", ())
+        first = [self._moved(b, n, body, region, share, into=True) for n, b in zip(self.states, inits, strict=True)]
+        last = [self._moved(b, n, body, region, share) for n, b in zip(self.states, finals, strict=False) if b is not None]
+        return [*first, *calls, *last]
+
+    def _moved(self, b: Buffer, state: str, body: _Lowered, region: Region, share: Share, *, into: bool = False) -> Call:
+        kind = share.of(region, state, b.type)
+        outside, inside = Place(b, share.begins(region, state, b.type)), body.places[state]
+        return _copy(outside, inside, kind) if into else _copy(inside, outside, kind)
 
 
 class _Rounds(_Loop):
@@ -214,14 +269,29 @@ class _Rounds(_Loop):
     def calls(self) -> list[Call]:
         xs, count = self.given("X"), self.given("Count")
         rounds = xs[0].shape[0] if xs else int(self.op.attrs["steps"])
-        region, types, where = self.prepare(rounds)
-        body = self.region(region, where, types, self.states, self.g.loops + 1)
-        nested = Nested(tuple(body.calls), tuple(body.labels), self.g.loops)
-        limit: Any = count[0] if count else 0
-        args = (nested, rounds, limit, int(self.op.attrs["backwards"]), STATUS, STEP)
         blank = [b for b in self.outs.get("Out", ()) if b is not None and count]
-        empty = [Call(fill, (b, b.size, 0.0), b.dtype, "float32") for b in blank]
-        return self.around(body, [*empty, Call(run_rounds, args, "float32", "float32")])
+        found = [Call(fill, (b, b.size, 0.0), b.dtype, "float32") for b in blank]
+        shares = self._shares(rounds)
+        for number, share in enumerate(shares):
+            region, types, where = self.prepare(rounds, share)
+            body = self.region(region, where, types, self.states, self.g.loops + 1, share.begin)
+            nested = Nested(tuple(body.calls), tuple(body.labels), self.g.loops)
+            limit: Any = count[0] if count else 0
+            args = (nested, rounds, limit, int(self.op.attrs["backwards"]), STATUS, STEP)
+            row = self.around(body, [Call(run_rounds, args, "float32", "float32")], region, share)
+            found += [replace(call, part=number) for call in row] if len(shares) > 1 else row
+        return found
+
+    def _shares(self, rounds: int) -> list[Share]:
+        """Return the shares of the samples that threads take, one where rounds go over all samples alike."""
+        threads = self.g.threads if self.g.native[self.node.device] else 1
+        region, types, _ = self.prepare(rounds)
+        given = [n for n in region.args if region.block.vars[n].shape[:1] == (-1,)]
+        rows = types[given[0]].shape[0] if given else 0
+        parts = min(threads, rows // MIN_SAMPLES)
+        if parts < 2 or not is_rowwise(region, types, given, rows):
+            return [Share()]
+        return [Share(begin, end, rows) for begin, end in pairs(rows, parts)]
 
 
 class _While(_Loop):
@@ -242,7 +312,7 @@ class _While(_Loop):
         heads = [Nested(tuple(of.calls), tuple(of.labels), self.g.loops) for of in (tested, body)]
         (done,) = self.outs["Count"]
         args = (heads[0], flag, heads[1], bound or MOST_ROUNDS, done, STATUS, STEP)
-        return self.around(body, [Call(run_while, args, "float32", "float32")])
+        return self.around(body, [Call(run_while, args, "float32", "float32")], region)
 
 
 class _Branch(_Op):

@@ -13,6 +13,8 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
+from pe_cli.execute.regions import MIN_SAMPLES
+from pe_cli.kernels.rounds import run_rounds
 from pe_cli.layers.control import Scan, cond, scan, while_loop
 from pe_cli.layers.registry import find
 from pe_cli.program.backward import append_backward, gradients
@@ -21,6 +23,7 @@ from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.ir import Program, Variable
 from pe_cli.program.serialize import to_json
 from pe_cli.program.verify import verify
+from tests.execute.support import latest
 
 Array = np.ndarray[Any, Any]
 
@@ -162,6 +165,35 @@ def test_a_scan_is_the_ops_written_out_to_the_bit_and_threads_and_passes_change_
             again = scanned.run([every, loss, "w@GRAD", "u@GRAD", "start"], threads=threads, build=build)
             for a, b in zip(first, again, strict=True):
                 np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("samples", [15, 16, 33])
+def test_threads_share_the_samples_of_a_loop_and_change_no_bit(samples: int):
+    built = Built()
+    with program_guard(built.main, built.startup):
+        x = built.feed("x", numbers(6, samples, 8).astype("float32"), (6, -1, 8))
+        start = built.feed("start", numbers(samples, 16, seed=1).astype("float32"), (-1, 16))
+        w = built.parameter("w", numbers(24, 32, seed=2).astype("float32"))
+        b = built.parameter("b", numbers(32, seed=3).astype("float32"))
+
+        def step(each: list[Variable], states: list[Variable]) -> Any:
+            both = call("elementwise_add", call("mul", call("concat", [each[0], states[0]], 1), w), b)
+            gate, new = call("split", both, 2, 1)
+            kept = call("elementwise_mul", call("sigmoid", gate), states[0])
+            made = call("dropout", call("elementwise_add", kept, call("softmax", call("tanh", new))), 0.25)
+            return [made], [call("reduce_sum", made, [1])]
+
+        (sums,), (last,) = scan(step, [x], [start])
+        loss = call("elementwise_add", call("mean", call("square", last)), call("mean", sums))
+        append_backward(loss)
+    fetches = [loss, last, sums, "w@GRAD", "b@GRAD"]
+    first = built.run(fetches)
+    for threads in (2, 3, 4):
+        for a, c in zip(first, built.run(fetches, threads=threads), strict=True):
+            np.testing.assert_array_equal(a, c)
+        scans = [t for t in latest(built.executor).tasks if any(c.kernel is run_rounds for c in t.calls)]
+        shares = min(threads, samples // MIN_SAMPLES)
+        assert [sum(c.kernel is run_rounds for c in t.calls) for t in scans] == [shares, shares]
 
 
 def test_states_that_change_places():

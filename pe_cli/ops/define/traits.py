@@ -286,6 +286,21 @@ class AddsUp(Trait):
         return "adds", f"{', '.join(self.slots)} to the inputs that end in @ADDTO, where they are given"
 
 
+#: Attributes and shapes by slot, of a gradient op by the slots that its gradients are of -> whether something holds.
+Holds = Callable[[Mapping[str, Any], Mapping[str, Sequence[int]]], bool]
+
+
+@dataclass(frozen=True)
+class RowWise(Trait):
+    """What the op, and its gradient, makes of a row, along axis 0, depends on that row alone; rows stay rows.
+
+    Args:
+        applies: whether that is so.
+    """
+
+    applies: Holds = lambda attrs, shapes: True
+
+
 @dataclass(frozen=True)
 class SumsRows(Trait):
     """What the op makes of a row, along axis 0, depends on that row alone, and gradients of some inputs add up over the rows.
@@ -294,11 +309,11 @@ class SumsRows(Trait):
 
     Args:
         slots: the inputs that all rows share.
-        applies: attributes and shapes by slot -> whether that is so.
+        applies: whether that is so.
     """
 
     slots: tuple[str, ...]
-    applies: Callable[[Mapping[str, Any], Mapping[str, Sequence[int]]], bool] = lambda attrs, shapes: True
+    applies: Holds = lambda attrs, shapes: True
 
     def verify(self, op: Named) -> None:
         _need(op, self.slots)

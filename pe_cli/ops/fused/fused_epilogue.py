@@ -29,7 +29,7 @@ from pe_cli.kernels.winograd import winograd_images
 from pe_cli.ops.define.areas import areas
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
-from pe_cli.ops.define.traits import Divisible
+from pe_cli.ops.define.traits import Divisible, RowWise
 from pe_cli.ops.math.activation import relu
 from pe_cli.ops.math.broadcast import WIDE, call_binary
 from pe_cli.ops.math.elementwise import ADD
@@ -124,7 +124,7 @@ def _biased(kind: OpDef, out: TensorType, bias: TensorType, channels: int) -> Te
 
 @op(
     "fused_gemm_epilogue",
-    traits=[Divisible()],
+    traits=[Divisible(), RowWise()],
     inputs="X Y Bias",
     attrs={**mul.attrs, **ACTIVATION},
     differentiable="",

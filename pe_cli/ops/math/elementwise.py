@@ -92,7 +92,9 @@ def declare(name: str, title: str, formula: str, dtypes: Sequence[str], note: st
 
 
 def _of_columns(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> bool:
-    """Whether all rows have the same Y."""
+    """Whether all rows have the same Y; a gradient of X alone may not know it."""
+    if "Y" not in shapes:
+        return False
     first = attrs["axis"] if attrs["axis"] >= 0 else len(shapes["Out"]) - len(shapes["Y"])
     return first > 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.registry import OPS, Attr, OpDef, Sample, op
-from pe_cli.ops.define.traits import Divisible
+from pe_cli.ops.define.traits import Divisible, RowWise
 from pe_cli.ops.math.reduction import ADD, LARGEST, SMALLEST, TIMES, Reduction, reduce_with, spread, sum_axes
 from pe_cli.ops.math.scale import scale
 
@@ -124,7 +124,14 @@ def _declare(
         title=title, formula=formula, empty=empty, dtypes=" or ".join(dtypes), raises=raises, kind=kind, note=note
     )
     infer.__module__ = __name__
-    return op(name, inputs="X", attrs=_ATTRS, traits=[Divisible()] if kind in ("sum", "mean") else [], **facts)(infer)
+    traits = [RowWise(_beside_rows), *([Divisible()] if kind in ("sum", "mean") else [])]
+    return op(name, inputs="X", attrs=_ATTRS, traits=traits, **facts)(infer)
+
+
+def _beside_rows(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether axis 0, that of rows, stays."""
+    rank = len(shapes["X"])
+    return not attrs["reduce_all"] and rank > 1 and all(axis % rank for axis in attrs["dim"])
 
 
 def _gone(o: Lowering, shape: Sequence[int]) -> list[bool]:

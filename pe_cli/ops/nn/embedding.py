@@ -14,7 +14,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
-from pe_cli.ops.define.traits import Divisible, ReportsData, Table
+from pe_cli.ops.define.traits import Divisible, ReportsData, RowWise, Table
 
 
 @kernel
@@ -86,7 +86,7 @@ def _checked(name: str, w: TensorType, ids: TensorType, padding: int, distribute
 
 @op(
     "lookup_table",
-    traits=[Divisible(), ReportsData(), Table("W", "Ids", "Out")],
+    traits=[Divisible(), ReportsData(), Table("W", "Ids", "Out"), RowWise()],
     inputs="W Ids",
     attrs=_ATTRS,
     differentiable="W",
@@ -129,7 +129,7 @@ def lookup_table(
 
 @op(
     "lookup_table_v2",
-    traits=[Divisible(), ReportsData(), Table("W", "Ids", "Out")],
+    traits=[Divisible(), ReportsData(), Table("W", "Ids", "Out"), RowWise()],
     inputs="W Ids",
     attrs=_ATTRS,
     differentiable="W",

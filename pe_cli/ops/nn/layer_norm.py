@@ -14,6 +14,7 @@ from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import SumsRows
 
 #: Terms of one float32 partial sum.
 CHUNK = 1024
@@ -164,6 +165,7 @@ def normalise_back(
 
 @op(
     "layer_norm",
+    traits=[SumsRows(("Scale", "Bias"), lambda attrs, shapes: attrs["begin_norm_axis"] > 0)],
     inputs="X Scale? Bias?",
     outputs="Y Mean Variance",
     attrs={

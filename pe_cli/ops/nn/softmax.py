@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pe_cli.core.types import TensorType
@@ -15,7 +16,7 @@ from pe_cli.ops.define.axes import around, axis_with_elements
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import InPlace
+from pe_cli.ops.define.traits import InPlace, RowWise
 
 #: Terms of one float32 partial sum.
 CHUNK = 1024
@@ -192,7 +193,12 @@ _SAMPLES = [
 ]
 
 
-@op("softmax", inputs="X", attrs=_AXIS, traits=[InPlace({"Out": "X"})], samples=_SAMPLES)
+def _beside_rows(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether the axis is not that of rows."""
+    return bool(attrs["axis"] % max(1, len(shapes["Out"])))
+
+
+@op("softmax", inputs="X", attrs=_AXIS, traits=[InPlace({"Out": "X"}), RowWise(_beside_rows)], samples=_SAMPLES)
 def softmax(x: TensorType, *, axis: int) -> TensorType:
     """Turn logits along an axis into probabilities.
 
@@ -215,7 +221,7 @@ def softmax(x: TensorType, *, axis: int) -> TensorType:
     return x
 
 
-@op("log_softmax", inputs="X", attrs=_AXIS, samples=_SAMPLES)
+@op("log_softmax", inputs="X", attrs=_AXIS, traits=[RowWise(_beside_rows)], samples=_SAMPLES)
 def log_softmax(x: TensorType, *, axis: int) -> TensorType:
     """Turn logits along an axis into logarithms of probabilities.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
@@ -11,7 +12,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import copy_box, row_major
-from pe_cli.ops.define.traits import Divisible
+from pe_cli.ops.define.traits import Divisible, RowWise
 
 _AXIS = Attr(0, "from the front, or negative from the end")
 
@@ -60,9 +61,14 @@ def _parts(
 # --- concat and split -------------------------------------------------------------------------------------------------
 
 
+def beside_rows(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether the axis of an op is not that of rows."""
+    return bool(attrs["axis"] % max(1, len(next(iter(shapes.values())))))
+
+
 @op(
     "concat",
-    traits=[Divisible()],
+    traits=[Divisible(), RowWise(beside_rows)],
     inputs="X*",
     attrs={"axis": _AXIS},
     samples=[
@@ -138,6 +144,7 @@ def section_sizes(name: str, size: int, num: int, sections: Sequence[int]) -> li
 
 @op(
     "split",
+    traits=[RowWise(beside_rows)],
     inputs="X",
     outputs="Out*",
     attrs={

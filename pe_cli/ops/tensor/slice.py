@@ -14,6 +14,7 @@ from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import MOVED_AS, copy_box, row_major
+from pe_cli.ops.define.traits import RowWise
 
 
 def clamped(size: int, start: int, end: int) -> tuple[int, int]:
@@ -24,6 +25,7 @@ def clamped(size: int, start: int, end: int) -> tuple[int, int]:
 
 @op(
     "slice",
+    traits=[RowWise(lambda attrs, shapes: 0 not in attrs["axes"])],
     inputs="Input",
     attrs={
         "axes": Attr([], "which axes are cut"),

@@ -8,10 +8,12 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import copy_box, row_major
+from pe_cli.ops.define.traits import RowWise
 
 
 @op(
     "transpose",
+    traits=[RowWise(lambda attrs, shapes: attrs["axis"][0] == 0)],
     inputs="X",
     attrs={"axis": Attr([], "for every axis of Out the axis of X that it is")},
     samples=[
