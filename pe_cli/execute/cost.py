@@ -9,7 +9,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.execute.operations import most_parts, operations
 from pe_cli.ops.define.areas import ENOUGH, ENOUGH_BYTES
 from pe_cli.ops.define.registry import find
-from pe_cli.ops.define.traits import Divisible, View
+from pe_cli.ops.define.traits import Divisible, HasRegions, View
 from pe_cli.program.ir import Block, Operator, Role
 
 #: What one core does, roughly: operations and bytes a microsecond; bytes that another core has just written take longer.
@@ -71,7 +71,7 @@ def costs(ops: Iterable[Operator], block: Block, type_of: Callable[[str], Tensor
         of = find(op.definition.is_grad_of) if op.definition.is_grad_of else op.definition
         bias = of.name == "elementwise_add" and any(block.var(n).persistable for n in op.inputs.get("Y", ()))
         update = op.role is Role.OPTIMIZE and not op.inputs.get("Rows")
-        if of.has(Divisible):
+        if of.has(Divisible) or of.has(HasRegions):  # threads share the samples of a loop
             most = most_parts(op, type_of)  # type: ignore[arg-type]
             parts = min(counted // ENOUGH if counted else touched // ENOUGH_BYTES, MAX_PARTS if most is None else most)
         else:

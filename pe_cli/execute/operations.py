@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.registry import OpDef, find
-from pe_cli.ops.define.traits import Counted, Divisible
+from pe_cli.ops.define.traits import Counted, Divisible, HasRegions, Runs
 from pe_cli.program.ir import EMPTY, Operator
+from pe_cli.program.region import regions_of
 
 
 def operations(op: Operator, type_of: Callable[[str], TensorType]) -> int | None:
@@ -20,6 +21,8 @@ def operations(op: Operator, type_of: Callable[[str], TensorType]) -> int | None
         op: of a program.
         type_of: type of a variable, all sizes known.
     """
+    if regions_of(op):
+        return _inside(op, type_of)
     forward, times = op.definition, 1
     if not forward.has(Counted) and forward.is_grad_of:
         forward = find(forward.is_grad_of)
@@ -29,6 +32,21 @@ def operations(op: Operator, type_of: Callable[[str], TensorType]) -> int | None
         return None
     found = counted.flops(*args, **op.attrs)
     return None if found < 0 else found * times
+
+
+def _inside(op: Operator, type_of: Callable[[str], TensorType]) -> int:
+    """Return the operations of an op's regions: all rounds of a loop, one where only a step knows how many; the larger branch."""
+    found = []
+    xs, others, like = (op.inputs.get(slot, []) for slot in ("X", "Init", "Like"))
+    for region in regions_of(op).values():
+        kinds = [type_of(n) for n in (*xs, *others, *op.inputs.get("Captured", []))]
+        rows = [kind.with_shape(*kind.shape[1:]) if i < len(xs) else kind for i, kind in enumerate(kinds)]
+        types = region.types(rows, [type_of(n) for n in like])
+        found.append(sum(operations(inner, types.__getitem__) or 0 for inner in region.block.ops))
+    if op.definition.get(HasRegions).runs is Runs.BRANCH:  # type: ignore[union-attr]
+        return max(found)
+    rounds = type_of(xs[0]).shape[0] if xs else op.attrs.get("steps", 0)
+    return max(1, rounds) * sum(found)
 
 
 def most_parts(op: Operator, type_of: Callable[[str], TensorType]) -> int | None:

@@ -26,7 +26,9 @@ from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.rounds import MOST_ROUNDS, run_branch, run_rounds, run_while
 from pe_cli.ops.define.areas import pairs
 from pe_cli.ops.define.moves import copy, fill
-from pe_cli.ops.define.traits import HasRegions, Runs, View
+from pe_cli.ops.define.registry import find
+from pe_cli.ops.define.traits import HasRegions, Runs, Sequenced, View
+from pe_cli.program.ir import Operator
 from pe_cli.program.region import Region
 
 #: Samples of a share of a loop at least: products of fewer rows are done otherwise.
@@ -130,6 +132,8 @@ class _Op:
         graph = _copying(replicate(region.program, [self.g.graph.places[self.node.device]], BuildStrategy()), region)
         inner = GraphLowering(graph, [types], [1], self.g.seed, cuts=False)
         inner.labels, inner.loops, inner.before = self.g.labels, loops, self.offset + before
+        for op in region.block.ops:
+            _check_sequences(op)
         tasks = self.lower(inner)
         for name in (*where, *states, *region.results):
             inner.buffer(name, 0)
@@ -158,6 +162,16 @@ class _Op:
                 calls.append(_copy(spots[update], spots[state], state.type))
                 labels.append(0)
         return _Lowered(calls, labels, {n: spots[b] for (n, _), b in inner.buffers.items() if b in spots})
+
+
+def _check_sequences(op: Operator) -> None:
+    """Refuse an op that needs the offsets of sequences: regions are given tensors alone."""
+    forward = find(op.definition.is_grad_of) if op.definition.is_grad_of else op.definition
+    rule = forward.get(Sequenced)
+    known = op.definition.slot_names(outputs=False)
+    if rule is not None and any(s in known and not op.inputs.get(s) for s in rule.host_slots):
+        hint = "use it before or after the loop or the branch"
+        raise PeError(f"{op.type} works on sequences, and no loop or branch is given their offsets", at=op.at, hint=hint)
 
 
 def _copying(graph: Graph, region: Region) -> Graph:
