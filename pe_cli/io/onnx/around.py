@@ -174,7 +174,7 @@ class Surrounding:
         return self._add("Concat", [self._add("Sin", [angle]), self._add("Cos", [angle])], axis=-1)
 
     def _cast(self, x: str, step: Cast, dtype: str) -> str:
-        from pe_cli.io.onnx.elements import element_type
+        from pe_cli.ops.define.onnx import element_type
 
         return x if step.dtype == dtype else self._add("Cast", [x], to_=element_type(step.dtype))
 

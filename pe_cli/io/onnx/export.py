@@ -13,8 +13,8 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.graph.sequences import Sequences, resolve
 from pe_cli.io.onnx.around import ML, ML_OPSET, Surrounding
-from pe_cli.io.onnx.elements import element_type
-from pe_cli.io.onnx.writer import Lists, Writer, discover
+from pe_cli.io.onnx.writer import Lists, Writer
+from pe_cli.ops.define.onnx import OnnxForm, element_type
 from pe_cli.program.ir import Program, Variable
 from pe_cli.program.prune import prune
 
@@ -59,14 +59,14 @@ def export(
     part = sequences.program
     block = part.global_block()
     lists = Lists()
-    forms = discover()
     for op in block.ops:
-        if op.type not in forms:
+        form = op.definition.get(OnnxForm)
+        if form is None:
             raise PeError(
                 f"op '{op.type}' has no form in ONNX yet", at=op.at, hint="choose outputs that do not need it"
             )
         try:
-            forms[op.type](Writer(op, lambda n: block.var(n).type, lists))
+            form.write(Writer(op, lambda n: block.var(n).type, lists))
         except PeError as error:
             error.at = error.at or op.at
             raise

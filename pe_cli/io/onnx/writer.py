@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.types import TensorType
 from pe_cli.program.ir import Operator
-
-#: Writes one operator: `form(o)`.
-Form = Callable[["Writer"], None]
-#: How an op is written, by its name. Filled by `discover`.
-FORMS: dict[str, Form] = {}
-
-
-def form(*names: str) -> Callable[[Form], Form]:
-    """Register how ops of these names are written."""
-
-    def keep(fn: Form) -> Form:
-        for name in names:
-            assert FORMS.setdefault(name, fn) is fn, f"{name} has two ONNX forms"
-        return fn
-
-    return keep
-
-
-def discover() -> dict[str, Form]:
-    """Import every module of forms once and return them."""
-    package = importlib.import_module("pe_cli.io.onnx.forms")
-    for info in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{info.name}")
-    return FORMS
 
 
 class Writer:
@@ -48,7 +22,7 @@ class Writer:
 
     def __init__(self, op: Operator, types: Callable[[str], TensorType], graph: Lists) -> None:
         self.op = op
-        self.attrs = op.attrs
+        self.attrs: Mapping[str, Any] = op.attrs
         self._types = types
         self._graph = graph
 

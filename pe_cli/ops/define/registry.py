@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import TensorType
+from pe_cli.ops.define.onnx import FORMS, OnnxForm
 from pe_cli.ops.define.traits import AddsUp, Counted, Divisible, InPlace, Layout, NamesOnly, OnHost, Sequenced, Trait
 
 AnyTrait = TypeVar("AnyTrait", bound=Trait)
@@ -416,6 +417,8 @@ def discover() -> dict[str, OpDef]:
     for info in pkgutil.walk_packages(package.__path__, "pe_cli.ops."):
         importlib.import_module(info.name)
     if not _VERIFIED:
+        for name, write in FORMS.items():
+            OPS[name].give(OnnxForm(write))
         for found in OPS.values():
             for trait in found.traits.values():
                 trait.verify(found)

@@ -15,8 +15,10 @@ from pe_cli.ops.define.axes import around, axis_with_elements, same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import ReportsData
+from pe_cli.ops.loss.labels_onnx import picked
 from pe_cli.ops.nn.softmax import CHUNK
 
 #: The loss of a probability of 0, as fluid has it: finite, so that one sample does not make the mean infinite.
@@ -209,3 +211,17 @@ def pick_loss_back_cuda(x: Ptr, label: PtrI64, g: Ptr, dx: Ptr, rows: Int, n: In
 
 
 also_on_cuda(cross_entropy)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("cross_entropy")
+def cross_entropy_onnx(o: Writer) -> None:
+    """-log of the probability at the label."""
+    logs = o.node("Log", [o.x("X")])
+    if o.attrs["soft_label"]:
+        product = o.node("Mul", [o.x("Label"), logs])
+        o.node("Neg", [o.node("ReduceSum", [product, o.const([-1])], keepdims=1)], to="Y")
+    else:
+        o.node("Identity", [picked(o, logs, o.x("Label"), -1)], to="Y")

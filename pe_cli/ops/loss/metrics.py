@@ -12,6 +12,7 @@ from pe_cli.ops.define.axes import around, axis_with_elements, same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Lowering
+from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import FedSizes, ReportsData
 
@@ -369,3 +370,49 @@ def mark_cuda(x: PtrI64, out: Ptr, count: Int, depth: Int, lenient: Int, per: In
 
 
 also_on_cuda(top_k, arg_max, arg_min, one_hot, accuracy)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("accuracy")
+def accuracy_onnx(o: Writer) -> None:
+    """The share of rows whose label is among the indices."""
+    equal = o.node("Equal", [o.x("Indices"), o.x("Label")])
+    kind = o.out_type("Accuracy").dtype
+    hits = o.node("ReduceMax", [o.node("Cast", [equal], to_=element_type(kind)), o.const([1])], keepdims=0)
+    if o.wanted("Accuracy"):
+        o.node("Reshape", [o.node("ReduceMean", [hits], keepdims=0), o.const([1])], to="Accuracy")
+    if o.wanted("Correct"):
+        right = o.node("ReduceSum", [hits], keepdims=0)
+        whole = o.node("Cast", [right], to_=element_type(o.out_type("Correct").dtype))
+        o.node("Reshape", [whole, o.const([1])], to="Correct")
+    if o.wanted("Total"):
+        rows = o.node("Slice", [o.node("Shape", [o.x("Indices")]), o.const([0]), o.const([1])])
+        o.node("Cast", [rows], to="Total", to_=element_type(o.out_type("Total").dtype))
+
+
+@in_onnx("arg_max", "arg_min")
+def arg_onnx(o: Writer) -> None:
+    """The place of the first extreme."""
+    kind = {"arg_max": "ArgMax", "arg_min": "ArgMin"}[o.op.type]
+    made = o.node(kind, [o.x()], axis=o.attrs["axis"], keepdims=int(o.attrs["keepdims"]))
+    if len(o.type().shape) == 1:  # fluid has no scalars: a vector of one
+        made = o.node("Reshape", [made, o.const([1])])
+    o.node("Cast", [made], to="Out", to_=element_type(o.out_type().dtype))
+
+
+@in_onnx("top_k")
+def top_k_onnx(o: Writer) -> None:
+    """The largest of the last axis, with their places."""
+    o.nodes("TopK", [o.x(), o.const([o.attrs["k"]])], [o.op.outputs[s][0] for s in ("Out", "Indices")], axis=-1)
+
+
+@in_onnx("one_hot")
+def one_hot_onnx(o: Writer) -> None:
+    """Rows with a single one."""
+    x, name = o.type(), o.x()
+    if len(x.shape) == 1 or x.shape[-1] != 1:
+        name = o.node("Unsqueeze", [name, o.const([-1])])
+    found = o.node("Equal", [name, o.const(np.arange(o.attrs["depth"]))])
+    o.node("Cast", [found], to="Out", to_=element_type(o.attrs["dtype"]))

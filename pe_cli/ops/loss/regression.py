@@ -10,6 +10,7 @@ from pe_cli.kernels.vecmath import absolute
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 
 #: Terms of one float32 partial sum.
@@ -352,3 +353,21 @@ def mean_square_cuda(x: Ptr, y: Ptr, out: Ptr, n: Int):
 
 
 also_on_cuda(square_error_cost, mse_loss, huber_loss, smooth_l1_loss)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("square_error_cost")
+def square_error_cost_onnx(o: Writer) -> None:
+    """The square of the difference."""
+    gap = o.node("Sub", [o.x("X"), o.x("Y")])
+    o.node("Mul", [gap, gap], to="Out")
+
+
+@in_onnx("mse_loss")
+def mse_loss_onnx(o: Writer) -> None:
+    """The mean of squared differences."""
+    gap = o.node("Sub", [o.x("X"), o.x("Y")])
+    mean = o.node("ReduceMean", [o.node("Mul", [gap, gap])], keepdims=0)
+    o.node("Reshape", [mean, o.const([*o.out_type().shape])], to="Out")

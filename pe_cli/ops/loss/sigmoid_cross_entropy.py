@@ -12,6 +12,7 @@ from pe_cli.kernels.vecmath import log, sigmoid, softplus
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import InPlace
 
@@ -260,3 +261,22 @@ def log_loss_grad_cpu(o: Lowering) -> None:
 
 deal(bce, bce_back, log_loss_forward, log_loss_back, sigmoid_loss, sigmoid_loss_back)
 also_on_cuda(sigmoid_cross_entropy_with_logits, bce_loss, log_loss)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("sigmoid_cross_entropy_with_logits")
+def sigmoid_cross_entropy_onnx(o: Writer) -> None:
+    """max(X, 0) - X Label + log(1 + exp(-|X|)); 0 where ignored."""
+    x, label = o.x("X"), o.x("Label")
+    high = o.node("Relu", [x])
+    tail = o.node("Softplus", [o.node("Neg", [o.node("Abs", [x])])])
+    found = o.node("Add", [o.node("Sub", [high, o.node("Mul", [x, label])]), tail])
+    ignored = o.node("Equal", [label, o.const(o.attrs["ignore_index"], "Label")])
+    if not o.attrs["normalize"]:
+        o.node("Where", [ignored, o.const(0.0, "X"), found], to="Out")
+        return
+    kept = o.node("Cast", [o.node("Not", [ignored])], to_=element_type(o.type().dtype))
+    count = o.node("Max", [o.node("ReduceSum", [kept], keepdims=0), o.const(1.0, "X")])
+    o.node("Div", [o.node("Where", [ignored, o.const(0.0, "X"), found]), count], to="Out")

@@ -11,9 +11,11 @@ from pe_cli.ops.define.axes import around
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import InPlace, ReportsData
 from pe_cli.ops.loss.cross_entropy import IGNORE, SOFT, label_rows, probabilities, some_ignored
+from pe_cli.ops.loss.labels_onnx import picked
 from pe_cli.ops.nn.softmax import larger, lower_softmax_back, row_exp, row_max
 
 
@@ -212,3 +214,20 @@ def softmax_with_cross_entropy_grad_cpu(o: Lowering) -> None:
 
 deal(softmax_loss, softmax_loss_back, softmax_loss_strided, softmax_loss_strided_back, add_to)
 also_on_cuda(softmax_with_cross_entropy)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("softmax_with_cross_entropy")
+def softmax_with_cross_entropy_onnx(o: Writer) -> None:
+    """By the logarithm of softmax."""
+    axis = o.attrs["axis"]
+    logs = o.node("LogSoftmax", [o.x("Logits")], axis=axis)
+    if o.wanted("Softmax"):
+        o.node("Softmax", [o.x("Logits")], to="Softmax", axis=axis)
+    if o.attrs["soft_label"]:
+        product = o.node("Mul", [o.x("Label"), logs])
+        o.node("Neg", [o.node("ReduceSum", [product, o.const([axis])], keepdims=1)], to="Loss")
+    else:
+        o.node("Identity", [picked(o, logs, o.x("Label"), axis)], to="Loss")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pe_cli.kernels.lang import T
 from pe_cli.kernels.vecmath import absolute
+from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr
 from pe_cli.ops.math.pointwise import away_from, pointwise, shapes
 
@@ -276,3 +277,51 @@ def hard_swish_back(g, x, threshold, scale, offset):
     gate = x + offset
     inside = g * (x + gate) / scale if gate < threshold else g * threshold / scale
     return T(0) if gate <= T(0) else inside
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+same_in_onnx({"relu": "Relu"})
+
+
+@in_onnx("relu6", "brelu")
+def limited_onnx(o: Writer) -> None:
+    """Limits on both sides."""
+    limits = {"relu6": (0.0, "threshold"), "brelu": ("t_min", "t_max")}[o.op.type]
+    low, high = (o.attrs[v] if isinstance(v, str) else v for v in limits)
+    o.node("Clip", [o.x(), o.const(low, "X"), o.const(high, "X")], to="Out")
+
+
+@in_onnx("leaky_relu")
+def leaky_relu_onnx(o: Writer) -> None:
+    """ONNX's own."""
+    o.node("LeakyRelu", [o.x()], to="Out", alpha=o.attrs["alpha"])
+
+
+@in_onnx("thresholded_relu")
+def thresholded_relu_onnx(o: Writer) -> None:
+    """ONNX's own."""
+    o.node("ThresholdedRelu", [o.x()], to="Out", alpha=o.attrs["threshold"])
+
+
+@in_onnx("softshrink", "hard_shrink")
+def shrink_onnx(o: Writer) -> None:
+    """ONNX's Shrink, whose bias is what X moves towards 0; X just at the border stays 0 for both."""
+    soft = o.op.type == "softshrink"
+    width = o.attrs["lambda" if soft else "threshold"]
+    o.node("Shrink", [o.x()], to="Out", lambd=width, bias=width if soft else 0.0)
+
+
+@in_onnx("hard_sigmoid")
+def hard_sigmoid_onnx(o: Writer) -> None:
+    """ONNX's own."""
+    o.node("HardSigmoid", [o.x()], to="Out", alpha=o.attrs["slope"], beta=o.attrs["offset"])
+
+
+@in_onnx("hard_swish")
+def hard_swish_onnx(o: Writer) -> None:
+    """X min(max(0, X + offset), threshold) / scale."""
+    moved = o.node("Add", [o.x(), o.const(o.attrs["offset"], "X")])
+    gate = o.node("Clip", [moved, o.const(0.0, "X"), o.const(o.attrs["threshold"], "X")])
+    o.node("Div", [o.node("Mul", [o.x(), gate]), o.const(o.attrs["scale"], "X")], to="Out")

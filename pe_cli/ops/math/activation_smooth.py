@@ -6,6 +6,7 @@ import math
 
 from pe_cli.kernels.lang import T
 from pe_cli.kernels.vecmath import absolute, erf, exp, expm1, sigmoid, softplus, tanh
+from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr
 from pe_cli.ops.math.pointwise import away_from, backward_kernel, forward_kernel, pointwise, shapes
 
@@ -305,3 +306,62 @@ def gelu(x):
 def gelu_back(g, x):
     below = T(0.5) * (T(1) + erf(x * T(INV_SQRT_2)))
     return g * (below + x * T(INV_SQRT_TAU) * exp(T(-0.5) * x * x))
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+same_in_onnx({"sigmoid": "Sigmoid", "softplus": "Softplus", "softsign": "Softsign", "tanh": "Tanh"})
+
+
+@in_onnx("soft_relu")
+def soft_relu_onnx(o: Writer) -> None:
+    """log(1 + exp(X within +-threshold))."""
+    t = o.attrs["threshold"]
+    o.node("Softplus", [o.node("Clip", [o.x(), o.const(-t, "X"), o.const(t, "X")])], to="Out")
+
+
+@in_onnx("elu")
+def elu_onnx(o: Writer) -> None:
+    """ONNX's own."""
+    o.node("Elu", [o.x()], to="Out", alpha=o.attrs["alpha"])
+
+
+@in_onnx("swish")
+def swish_onnx(o: Writer) -> None:
+    """X times the sigmoid of beta X."""
+    inner = o.x() if o.attrs["beta"] == 1.0 else o.node("Mul", [o.x(), o.const(o.attrs["beta"], "X")])
+    o.node("Mul", [o.x(), o.node("Sigmoid", [inner])], to="Out")
+
+
+@in_onnx("gelu")
+def gelu_onnx(o: Writer) -> None:
+    """By erf, or by tanh where it is approximate."""
+    x = o.x()
+    if o.attrs["approximate"]:
+        cube = o.node("Mul", [o.node("Mul", [o.node("Mul", [x, x]), x]), o.const(0.044715, "X")])
+        inner = o.node("Mul", [o.node("Add", [x, cube]), o.const(math.sqrt(2 / math.pi), "X")])
+        gate = o.node("Tanh", [inner])
+    else:
+        gate = o.node("Erf", [o.node("Mul", [x, o.const(math.sqrt(0.5), "X")])])
+    half = o.node("Mul", [x, o.const(0.5, "X")])
+    o.node("Mul", [half, o.node("Add", [gate, o.const(1.0, "X")])], to="Out")
+
+
+@in_onnx("logsigmoid")
+def logsigmoid_onnx(o: Writer) -> None:
+    """-softplus(-X)."""
+    o.node("Neg", [o.node("Softplus", [o.node("Neg", [o.x()])])], to="Out")
+
+
+@in_onnx("stanh")
+def stanh_onnx(o: Writer) -> None:
+    """scale_b tanh(scale_a X)."""
+    inner = o.node("Tanh", [o.node("Mul", [o.x(), o.const(o.attrs["scale_a"], "X")])])
+    o.node("Mul", [inner, o.const(o.attrs["scale_b"], "X")], to="Out")
+
+
+@in_onnx("tanh_shrink")
+def tanh_shrink_onnx(o: Writer) -> None:
+    """X - tanh(X)."""
+    o.node("Sub", [o.x(), o.node("Tanh", [o.x()])], to="Out")

@@ -10,6 +10,7 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Kernel, Ptr, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import Writer, aligned, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import OPS, Sample, op
 from pe_cli.ops.define.traits import InPlace, Layout
 from pe_cli.ops.math.broadcast import broadcast, call_binary, truth_kernel
@@ -154,3 +155,28 @@ def logical_not_cpu(o: Lowering) -> None:
 
 deal(invert)
 also_on_cuda(*(found for found in OPS.values() if found.module == __name__))
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+same_in_onnx({"logical_not": "Not"})
+same_in_onnx(
+    {
+        "equal": "Equal",
+        "greater_equal": "GreaterOrEqual",
+        "greater_than": "Greater",
+        "less_equal": "LessOrEqual",
+        "less_than": "Less",
+        "logical_and": "And",
+        "logical_or": "Or",
+        "logical_xor": "Xor",
+    },
+    axes=True,
+)
+
+
+@in_onnx("not_equal")
+def not_equal_onnx(o: Writer) -> None:
+    """Not equal."""
+    o.node("Not", [o.node("Equal", aligned(o))], to="Out")

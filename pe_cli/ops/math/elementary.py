@@ -7,6 +7,7 @@ from typing import Any
 
 from pe_cli.kernels.lang import T
 from pe_cli.kernels.vecmath import exp, log, rsqrt, square_root
+from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample
 from pe_cli.ops.math.pointwise import away_from, pointwise, shapes
 
@@ -280,3 +281,38 @@ def pow_op(x, factor):
 @pow_op.back
 def pow_back(g, x, factor):
     return g * factor * x ** (factor - T(1)) if factor != T(0) else T(0)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+same_in_onnx(
+    {
+        "abs": "Abs",
+        "cos": "Cos",
+        "exp": "Exp",
+        "log": "Log",
+        "reciprocal": "Reciprocal",
+        "sign": "Sign",
+        "sin": "Sin",
+        "sqrt": "Sqrt",
+    },
+)
+
+
+@in_onnx("rsqrt")
+def rsqrt_onnx(o: Writer) -> None:
+    """1 / sqrt(X)."""
+    o.node("Reciprocal", [o.node("Sqrt", [o.x()])], to="Out")
+
+
+@in_onnx("square")
+def square_onnx(o: Writer) -> None:
+    """X times X."""
+    o.node("Mul", [o.x(), o.x()], to="Out")
+
+
+@in_onnx("pow")
+def power_onnx(o: Writer) -> None:
+    """X to a constant."""
+    o.node("Pow", [o.x(), o.const(o.attrs["factor"], "X")], to="Out")

@@ -17,6 +17,7 @@ from pe_cli.ops.define.addto import added, beside
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy, fill
+from pe_cli.ops.define.onnx import same_in_onnx
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
 from pe_cli.ops.define.traits import InPlace, Layout, Pointwise, Scalar, SumsRows
 from pe_cli.ops.math.broadcast import aligned, back_kernel, binary_kernel, broadcast, call_binary, expanded
@@ -380,3 +381,20 @@ lower_binary(_floordiv, binary_kernel(quotient))
 
 
 also_on_cuda(_add, _sub, _mul, _div, _max, _min, _pow, _mod, _floordiv)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+same_in_onnx(
+    {
+        "elementwise_add": "Add",
+        "elementwise_sub": "Sub",
+        "elementwise_mul": "Mul",
+        "elementwise_div": "Div",
+        "elementwise_max": "Max",
+        "elementwise_min": "Min",
+        "elementwise_pow": "Pow",
+    },
+    axes=True,
+)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.kernels.lang import T
+from pe_cli.ops.define.onnx import same_in_onnx
 from pe_cli.ops.math.pointwise import pointwise, shapes
 
 
@@ -82,3 +83,9 @@ def atan(x):
 @atan.back
 def atan_back(g, x):
     return g / (T(1) + x * x)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+same_in_onnx({"acos": "Acos", "asin": "Asin", "atan": "Atan"})

@@ -9,6 +9,7 @@ from pe_cli.kernels.cuda import cuda_kernel, deal
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Sample, op
 
 #: Terms of one partial sum: short enough that float32 keeps its digits, long enough to vectorise.
@@ -124,3 +125,12 @@ def mean_cuda(o: Lowering) -> None:
 
 deal(mean_back)
 also_on_cuda(mean)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("mean")
+def mean_onnx(o: Writer) -> None:
+    """Over all elements, as fluid's vector of one."""
+    o.node("Reshape", [o.node("ReduceMean", [o.x()], keepdims=0), o.const(o.out_type().shape)], to="Out")

@@ -10,6 +10,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Divisible, SumsRows
 from pe_cli.ops.math.matrix_product import Matrices, broadcast, multiply, multiply_back
@@ -201,3 +202,46 @@ def matmul_flops(x: TensorType, y: TensorType, **attrs: Any) -> int:
 
 
 also_on_cuda(mul, matmul)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("mul")
+def mul_onnx(o: Writer) -> None:
+    """A product of matrices; further axes are flattened before and come back after."""
+    x, y = o.type("X"), o.type("Y")
+    rows, columns = o.attrs["x_num_col_dims"], o.attrs["y_num_col_dims"]
+    left = o.x("X")
+    if len(x.shape) != 2 or rows != 1:
+        left = o.node("Reshape", [left, o.const([-1, product(x.shape[rows:])])])
+    right = o.x("Y")
+    if len(y.shape) != 2 or columns != 1:
+        right = o.node("Reshape", [right, o.const([product(y.shape[:columns]), -1])])
+    out = o.out_type()
+    if len(out.shape) == 2:
+        o.node("MatMul", [left, right], to="Out")
+    else:
+        o.node("Reshape", [o.node("MatMul", [left, right]), o.const(out.shape)], to="Out")
+
+
+@in_onnx("matmul")
+def matmul_onnx(o: Writer) -> None:
+    """Products of matrices with transposition and a factor; of vectors as fluid takes them."""
+    names = []
+    for slot in ("X", "Y"):
+        kind, name = o.type(slot), o.x(slot)
+        turned = o.attrs[f"transpose_{slot}"]
+        rank = len(kind.shape)
+        if turned and rank > 1:
+            name = o.node("Transpose", [name], perm=[*range(rank - 2), rank - 1, rank - 2])
+        elif rank == 1:  # a row on the left, a column on the right; with transposition the other way
+            name = o.node("Unsqueeze", [name, o.const([int((slot == "X") == turned)])])
+        names.append(name)
+    made = o.node("MatMul", names)
+    if o.attrs["alpha"] != 1.0:
+        made = o.node("Mul", [made, o.const(o.attrs["alpha"], "X")])
+    if 1 in (len(o.type("X").shape), len(o.type("Y").shape)):
+        o.node("Reshape", [made, o.const(o.out_type().shape)], to="Out")
+    else:
+        o.node("Identity", [made], to="Out")

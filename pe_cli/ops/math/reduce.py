@@ -15,6 +15,7 @@ from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import fill
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import OPS, Attr, OpDef, Sample, op
 from pe_cli.ops.define.traits import Divisible, RowWise
 from pe_cli.ops.math.reduction import ADD, LARGEST, SMALLEST, TIMES, Reduction, reduce_with, spread, sum_axes
@@ -315,3 +316,22 @@ def prod_grad_cpu(o: Lowering) -> None:
 
 deal(keep_equal, split_zeros, product_back)
 also_on_cuda(*(found for found in list(OPS.values()) if found.module == __name__))
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+#: Nodes of ONNX.
+_REDUCE = {f"reduce_{name}": f"Reduce{name.title()}" for name in ("max", "mean", "min", "prod", "sum")}
+
+
+@in_onnx(*_REDUCE)
+def reduce_onnx(o: Writer) -> None:
+    """Over some axes, or all."""
+    inputs = [o.x()] if o.attrs["reduce_all"] else [o.x(), o.const(o.attrs["dim"])]
+    made = o.node(_REDUCE[o.op.type], inputs, keepdims=int(o.attrs["keep_dim"]))
+    out = o.out_type()
+    if out.shape == (1,) and not o.attrs["keep_dim"]:
+        o.node("Reshape", [made, o.const([1])], to="Out")
+    else:
+        o.node("Identity", [made], to="Out")

@@ -8,6 +8,7 @@ from typing import Any
 from pe_cli.kernels.cuda_math import replaces
 from pe_cli.kernels.lang import T, intrinsic
 from pe_cli.kernels.vecmath import absolute, copysign
+from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.math.pointwise import away_from, pointwise
 
 
@@ -113,3 +114,16 @@ def _round_away(x):
     size = absolute(x)
     low = round_down(size)
     return copysign(low + T(1) if size - low >= T(0.5) else low, x)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+same_in_onnx({"ceil": "Ceil", "floor": "Floor"})
+
+
+@in_onnx("round")
+def away_from_zero_onnx(o: Writer) -> None:
+    """Halves go away from 0; ONNX's own Round takes them to the even number."""
+    size = o.node("Floor", [o.node("Add", [o.node("Abs", [o.x()]), o.const(0.5, "X")])])
+    o.node("Mul", [o.node("Sign", [o.x()]), size], to="Out")

@@ -8,6 +8,7 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, Real, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, op
 from pe_cli.ops.define.traits import ByValue, InPlace
 from pe_cli.ops.math.pointwise import Attrs, away_from, pointwise, shapes
@@ -158,3 +159,31 @@ def increment_grad(request: GradRequest) -> list[OpDesc]:
 
 deal(add_number)
 also_on_cuda(increment)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("clip")
+def clip_onnx(o: Writer) -> None:
+    """Limits on both sides."""
+    o.node("Clip", [o.x(), o.const(o.attrs["min"], "X"), o.const(o.attrs["max"], "X")], to="Out")
+
+
+@in_onnx("scale")
+def scale_onnx(o: Writer) -> None:
+    """Times a constant, plus another."""
+    x, kind = o.x(), o.type().dtype
+    by, plus = (o.const(o.attrs[k], dtype=kind) for k in ("scale", "bias"))
+    if o.attrs["bias"] == 0.0:
+        o.node("Mul", [x, by], to="Out")
+    elif o.attrs["bias_after_scale"]:
+        o.node("Add", [o.node("Mul", [x, by]), plus], to="Out")
+    else:
+        o.node("Mul", [o.node("Add", [x, plus]), by], to="Out")
+
+
+@in_onnx("increment")
+def increment_onnx(o: Writer) -> None:
+    """X + step."""
+    o.node("Add", [o.x(), o.const(o.attrs["step"], "X")], to="Out")

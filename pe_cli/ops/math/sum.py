@@ -11,6 +11,7 @@ from pe_cli.kernels.cuda import cuda_kernel
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, kernel, pointer
 from pe_cli.ops.define.lowering import Lowering, Table
 from pe_cli.ops.define.moves import copy
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import GradRequest, OpDesc, Sample, op
 from pe_cli.ops.define.traits import InPlace, Layout, Pointwise, Scalar
 from pe_cli.ops.math.elementwise import ADD
@@ -126,3 +127,12 @@ def sum_cuda(o: Lowering) -> None:
     for other in others:
         o.call(add_two, first, other, out, out.size)
         first = out
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("sum")
+def total_onnx(o: Writer) -> None:
+    """All inputs added."""
+    o.node("Sum", o.ins("X"), to="Out")

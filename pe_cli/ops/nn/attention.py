@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.gemm import gemm_scratch
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Divisible
 from pe_cli.ops.nn.attention_kernels import attend, attend_back
@@ -213,3 +216,41 @@ def attention_flops(
     del mask, attrs
     s = _Shapes.of(q, k, v, num_heads)
     return 2 * s.batch * num_heads * s.queries * s.keys * (s.width + s.wide)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("attention")
+def attention_onnx(o: Writer) -> None:
+    """Heads apart, products, softmax, products, heads side by side.
+
+    Raises:
+        PeError: causal attention over a number of steps that is not known.
+    """
+    heads, rank = o.attrs["num_heads"], o.type("Q").shape
+    if o.has("K"):
+        names = [o.x(slot) for slot in ("Q", "K", "V")]
+        widths = [o.type(slot).shape[2] for slot in ("Q", "K", "V")]
+        keys = o.type("K").shape[1]
+    else:
+        names = [o.fresh() for _ in range(3)]
+        o.nodes("Split", [o.x("Q")], names, axis=2, num_outputs=3)
+        widths, keys = [rank[2] // 3] * 3, rank[1]
+    split = [
+        o.node("Transpose", [o.node("Reshape", [n, o.const([0, 0, heads, w // heads])])], perm=[0, 2, 1, 3])
+        for n, w in zip(names, widths, strict=True)
+    ]
+    scale = o.attrs["scale"] or (widths[0] // heads) ** -0.5
+    turned = o.node("Transpose", [split[1]], perm=[0, 1, 3, 2])
+    scores = o.node("Mul", [o.node("MatMul", [split[0], turned]), o.const(scale, "Q")])
+    if o.has("Mask"):
+        scores = o.node("Add", [scores, o.x("Mask")])
+    if o.attrs["causal"]:
+        if rank[1] < 0 or keys < 0:
+            raise PeError("causal attention over an unknown number of steps cannot be exported")
+        ahead = np.triu(np.full((rank[1], keys), -np.inf), 1)
+        scores = o.node("Add", [scores, o.const(ahead, "Q")])
+    mixed = o.node("MatMul", [o.node("Softmax", [scores], axis=-1), split[2]])
+    beside = o.node("Transpose", [mixed], perm=[0, 2, 1, 3])
+    o.node("Reshape", [beside, o.const([0, 0, widths[2]])], to="Out")

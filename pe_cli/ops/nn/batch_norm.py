@@ -25,6 +25,7 @@ from pe_cli.kernels.moments import NEAR
 from pe_cli.ops.define.areas import column_pairs, thread_parts, worth
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import BatchStatistics, Divisible, InPlace, Layout
 
@@ -230,3 +231,26 @@ def batch_norm_grad_cpu(o: Lowering) -> None:
             o.call(gradient_last, from_x, from_g, saved, inverse, scale, *own, part=part)
     else:
         o.call(gradient_first, x, g, saved, inverse, scale, dscale, dbias, dx, n, channels, size, batch)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("batch_norm")
+def batch_norm_onnx(o: Writer) -> None:
+    """With running statistics; those of the batch have no use outside training.
+
+    Raises:
+        PeError: the op takes statistics of the batch.
+    """
+    if not (o.attrs["is_test"] or o.attrs["use_global_stats"]):
+        raise PeError("batch_norm in training cannot be exported", hint="export the evaluation program")
+    rank = len(o.type().shape)
+    last = o.attrs["data_layout"] != "NCHW" and rank > 2
+    x = o.node("Transpose", [o.x()], perm=[0, rank - 1, *range(1, rank - 1)]) if last else o.x()
+    names = [x, *(o.x(slot) for slot in ("Scale", "Bias", "Mean", "Variance"))]
+    made = o.node("BatchNormalization", names, epsilon=o.attrs["epsilon"])
+    if last:
+        o.node("Transpose", [made], to="Y", perm=[0, *range(2, rank), 1])
+    else:
+        o.node("Identity", [made], to="Y")

@@ -13,6 +13,7 @@ from pe_cli.kernels.gemm import adds_at_once
 from pe_cli.ops.define.addto import beside, preload
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
+from pe_cli.ops.define.onnx import Writer, as_written, first_channels, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Divisible, Layout, SumsRows
 from pe_cli.ops.nn.conv_images import Images
@@ -245,3 +246,21 @@ depthwise_conv2d.grad(uses="Input Filter").lower("cpu")(conv2d_grad_cpu)
 
 
 also_on_cuda(conv2d, depthwise_conv2d)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("conv2d", "depthwise_conv2d")
+def conv2d_onnx(o: Writer) -> None:
+    """ONNX's own, padded alike on both sides."""
+    a = o.attrs
+    made = o.node(
+        "Conv",
+        [first_channels(o, o.x("Input"), "data_format"), o.x("Filter")],
+        strides=a["strides"],
+        pads=[*a["paddings"], *a["paddings"]],
+        dilations=a["dilations"],
+        group=a["groups"],
+    )
+    as_written(o, made, "data_format", "Output")

@@ -13,6 +13,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, PtrU8, Real, T, helper
 from pe_cli.kernels.random import WORD_BLOCKS, fill_words, philox_7
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STEP, Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import InPlace, Pointwise, Random, RowWise, Scalar
 
@@ -174,3 +175,15 @@ def drop_cuda(
 
 deal(keep_all, drop_back)
 also_on_cuda(dropout)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("dropout")
+def dropout_onnx(o: Writer) -> None:
+    """What inference does: nothing, or the scale of the chance to stay."""
+    if o.attrs["dropout_implementation"] == "upscale_in_train":
+        o.node("Identity", [o.x()], to="Out")
+    else:
+        o.node("Mul", [o.x(), o.const(1.0 - o.attrs["dropout_prob"], "X")], to="Out")

@@ -13,6 +13,7 @@ from pe_cli.ops.define.areas import thread_parts
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
 from pe_cli.ops.define.traits import Divisible, ReportsData, RowWise, Table
 
@@ -219,3 +220,21 @@ def add_rows_cuda(g: Ptr, ids: PtrI64, dtable: Ptr, count: Int, begin: Int, end:
 
 
 also_on_cuda(lookup_table, lookup_table_v2)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("lookup_table", "lookup_table_v2")
+def lookup_table_onnx(o: Writer) -> None:
+    """Rows of the table; the row of padding_idx is 0."""
+    ids = o.x("Ids")
+    if o.op.type == "lookup_table":
+        ids = o.node("Squeeze", [ids, o.const([-1])])
+    padding = o.attrs["padding_idx"]
+    if padding == -1:
+        o.node("Gather", [o.x("W"), ids], to="Out")
+        return
+    rows = o.node("Gather", [o.x("W"), ids])
+    empty = o.node("Unsqueeze", [o.node("Equal", [ids, o.const(padding)]), o.const([-1])])
+    o.node("Where", [empty, o.const(0.0, "W"), rows], to="Out")

@@ -13,6 +13,7 @@ from pe_cli.kernels.vecmath import rsqrt
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import SumsRows
 
@@ -303,3 +304,21 @@ def position_sums_cuda(
 
 layer_norm.grad_op.lower("cuda")(layer_norm_grad_apart)  # type: ignore[union-attr]
 also_on_cuda(layer_norm)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("layer_norm")
+def layer_norm_onnx(o: Writer) -> None:
+    """ONNX's own; scale and bias get the shape of the axes."""
+    begin, shape = o.attrs["begin_norm_axis"], o.type().shape
+    inner = shape[begin:]
+    ones = o.const(1.0, "X")
+    names = [o.x()]
+    for slot, absent in (("Scale", ones), ("Bias", "")):
+        if o.has(slot):
+            names.append(o.node("Reshape", [o.x(slot), o.const(inner)]))
+        else:
+            names.append(o.node("Expand", [absent, o.const(inner)]) if absent else "")
+    o.node("LayerNormalization", names, to="Y", axis=begin, epsilon=o.attrs["epsilon"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+import numpy as np
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.gemm import gemm_scratch, strips_size
@@ -13,6 +15,7 @@ from pe_cli.kernels.lstm import GIVEN, TOLD, backward_steps, forward_steps, noth
 from pe_cli.kernels.lstm_weights import narrow_gradients, pack_weights, wide_of, widen_biases, widen_weights
 from pe_cli.ops.define.labels import classes, report
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering, Numbers
+from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Divisible, ReportsData
 
@@ -270,3 +273,45 @@ def padded_lstm_grad_cpu(o: Lowering) -> None:
         if o.has(f"{slot}@GRAD") and slot not in direct:
             out = o.output(f"{slot}@GRAD")
             o.call(narrow_gradients, parts[found], count, rows, all_rows, s.units, s.wide, out, part=part)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+def _gates(o: Writer, name: str, axis: int) -> str:
+    """Return blocks of gates i, f, g, o in ONNX's order: i, o, f, g."""
+    parts = [o.fresh() for _ in range(4)]
+    o.nodes("Split", [name], parts, axis=axis, num_outputs=4)
+    return o.node("Concat", [parts[0], parts[3], parts[1], parts[2]], axis=axis)
+
+
+@in_onnx("padded_lstm")
+def padded_lstm_onnx(o: Writer) -> None:
+    """ONNX's own, with the axis of directions that it wants."""
+    first = o.const([0])
+    units = o.type("WeightHh").shape[0]
+    x = o.x("Input") if o.attrs["time_major"] else o.node("Transpose", [o.x("Input")], perm=[1, 0, 2])
+    names = [x]
+    for slot in ("WeightIh", "WeightHh"):
+        turned = _gates(o, o.node("Transpose", [o.x(slot)], perm=[1, 0]), 0)
+        names.append(o.node("Unsqueeze", [turned, first]))
+    zero = o.const(np.zeros(4 * units), "Input")
+    biases = [_gates(o, o.x(slot), 0) if o.has(slot) else zero for slot in ("BiasIh", "BiasHh")]
+    names.append(o.node("Unsqueeze", [o.node("Concat", biases, axis=0), first]))
+    lengths = ""
+    if o.has("Lengths"):
+        flat = o.node("Reshape", [o.x("Lengths"), o.const([-1])])
+        lengths = o.node("Cast", [flat], to_=element_type("int32"))
+    names.append(lengths)
+    names += [o.node("Unsqueeze", [o.x(slot), first]) if o.has(slot) else "" for slot in ("InitH", "InitC")]
+    y, h, c = (o.fresh() for _ in range(3))
+    direction = "reverse" if o.attrs["is_reverse"] else "forward"
+    o.nodes("LSTM", names, [y, h, c], hidden_size=units, direction=direction)
+    all_steps = o.node("Squeeze", [y, o.const([1])])
+    if o.attrs["time_major"]:
+        o.node("Identity", [all_steps], to="Out")
+    else:
+        o.node("Transpose", [all_steps], to="Out", perm=[1, 0, 2])
+    for slot, name in (("LastH", h), ("LastC", c)):
+        if o.wanted(slot):
+            o.node("Squeeze", [name, first], to=slot)

@@ -6,6 +6,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import LANES, SIZE, Int, Ptr, PtrI64, T, address, apart, helper, kernel, pointer
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
+from pe_cli.ops.define.onnx import Writer, as_written, first_channels, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Layout
 
@@ -341,3 +342,22 @@ def pool2d_grad_cpu(o: Lowering) -> None:
         o.call(max_backward, x, y, dy, dx, o.scratch(sizes.values[2], x.dtype), sizes, n)
     else:
         o.call(average_backward, dy, dx, sizes, n)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("pool2d")
+def pool2d_onnx(o: Writer) -> None:
+    """Windows, or all of the image."""
+    a = o.attrs
+    x = first_channels(o, o.x(), "data_format")
+    kind = "MaxPool" if a["pooling_type"] == "max" else "AveragePool"
+    if a["global_pooling"]:
+        made = o.node(f"Global{kind}", [x])
+    else:
+        facts = {"kernel_shape": a["ksize"], "strides": a["strides"], "pads": [*a["paddings"], *a["paddings"]]}
+        if kind == "AveragePool":
+            facts["count_include_pad"] = int(not a["exclusive"])
+        made = o.node(kind, [x], ceil_mode=int(a["ceil_mode"]), **facts)
+    as_written(o, made, "data_format", "Out")

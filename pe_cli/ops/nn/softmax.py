@@ -15,6 +15,7 @@ from pe_cli.kernels.vecmath import exp, log
 from pe_cli.ops.define.axes import around, axis_with_elements
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import InPlace, RowWise
 
@@ -344,3 +345,18 @@ def softmax_back_across_cuda(out: Ptr, g: Ptr, dx: Ptr, total: Ptr, outer: Int, 
 
 
 also_on_cuda(softmax, log_softmax)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("softmax")
+def softmax_onnx(o: Writer) -> None:
+    """ONNX's own."""
+    o.node("Softmax", [o.x()], to="Out", axis=o.attrs["axis"])
+
+
+@in_onnx("log_softmax")
+def log_softmax_onnx(o: Writer) -> None:
+    """ONNX's own."""
+    o.node("LogSoftmax", [o.x()], to="Out", axis=o.attrs["axis"])

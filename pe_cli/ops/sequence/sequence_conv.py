@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal
@@ -9,6 +11,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 
 
@@ -110,3 +113,36 @@ def sequence_context_grad_cpu(o: Lowering) -> None:
 
 deal(context, context_back)
 also_on_cuda(sequence_context)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+def _rows(o: Writer) -> str:
+    """Return the numbers of X's rows, int64 [rows]."""
+    count = o.node("Squeeze", [o.node("Shape", [o.x()], end=1), o.const([0])])
+    return o.node("Range", [o.const(0), count, o.const(1)])
+
+
+def _bounds(o: Writer) -> tuple[str, str]:
+    """Return the first row of every sequence and the one behind its last, int64 [sequences] each."""
+    limit = o.const([np.iinfo(np.int64).max])
+    begins = o.node("Slice", [o.x("Offsets"), o.const([0]), o.const([-1])])
+    return begins, o.node("Slice", [o.x("Offsets"), o.const([1]), limit])
+
+
+@in_onnx("sequence_context")
+def sequence_context_onnx(o: Writer) -> None:
+    """Neighbours by number, 0 where they belong to another sequence."""
+    rows = _rows(o)
+    begins, ends = _bounds(o)
+    behind = o.node("GreaterOrEqual", [o.node("Unsqueeze", [rows, o.const([1])]), o.node("Unsqueeze", [ends, o.const([0])])])
+    sequence = o.node("ReduceSum", [o.node("Cast", [behind], to_=element_type("int64")), o.const([1])], keepdims=0)
+    low, high = (o.node("Gather", [bound, sequence]) for bound in (begins, ends))
+    parts = []
+    for step in range(o.attrs["start"], o.attrs["start"] + o.attrs["length"]):
+        near = o.node("Add", [rows, o.const(step)])
+        inside = o.node("And", [o.node("GreaterOrEqual", [near, low]), o.node("Less", [near, high])])
+        taken = o.node("Gather", [o.x(), o.node("Where", [inside, near, rows])])
+        parts.append(o.node("Where", [o.node("Unsqueeze", [inside, o.const([1])]), taken, o.const(0.0, "X")]))
+    o.node("Concat", parts, to="Out", axis=1)

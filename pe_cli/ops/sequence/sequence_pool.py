@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal
@@ -11,6 +13,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed, offsets_of, sequence_count
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 
 #: By number, as the kernels have them.
@@ -167,3 +170,48 @@ def sequence_pool_grad_cpu(o: Lowering) -> None:
 
 deal(pool_sums, spread_sums, pool_picks, spread_picks)
 also_on_cuda(sequence_pool)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+def _rows(o: Writer) -> str:
+    """Return the numbers of X's rows, int64 [rows]."""
+    count = o.node("Squeeze", [o.node("Shape", [o.x()], end=1), o.const([0])])
+    return o.node("Range", [o.const(0), count, o.const(1)])
+
+
+def _bounds(o: Writer) -> tuple[str, str]:
+    """Return the first row of every sequence and the one behind its last, int64 [sequences] each."""
+    limit = o.const([np.iinfo(np.int64).max])
+    begins = o.node("Slice", [o.x("Offsets"), o.const([0]), o.const([-1])])
+    return begins, o.node("Slice", [o.x("Offsets"), o.const([1]), limit])
+
+
+@in_onnx("sequence_pool")
+def sequence_pool_onnx(o: Writer) -> None:
+    """Each sequence picks its rows by comparing their numbers with its bounds: [sequences, rows, ...]."""
+    begins, ends = (o.node("Unsqueeze", [bound, o.const([1])]) for bound in _bounds(o))
+    rows = o.node("Unsqueeze", [_rows(o), o.const([0])])
+    mine = o.node("And", [o.node("GreaterOrEqual", [rows, begins]), o.node("Less", [rows, ends])])
+    count = o.node("Sub", [ends, begins])
+    inner = len(o.type().shape) - 1
+    kind, wide = o.attrs["pooltype"], o.const(list(range(2, 2 + inner)))
+    if kind in ("FIRST", "LAST"):
+        last = o.node("Sub", [o.node("Shape", [o.x()], end=1), o.const([1])])
+        at = begins if kind == "FIRST" else o.node("Sub", [ends, o.const(1)])
+        found = o.node("Gather", [o.x(), o.node("Squeeze", [o.node("Min", [o.node("Max", [at, o.const([0])]), last]), o.const([1])])])
+    else:
+        extreme = kind in ("MAX", "MIN")
+        outside = {"MAX": -np.inf, "MIN": np.inf}.get(kind, 0.0)
+        every = o.node("Where", [o.node("Unsqueeze", [mine, wide]), o.node("Unsqueeze", [o.x(), o.const([0])]), o.const(outside, "X")])
+        reducer = {"MAX": "ReduceMax", "MIN": "ReduceMin"}.get(kind, "ReduceSum")
+        found = o.node(reducer, [every, o.const([1])], keepdims=0)
+        if not extreme and kind != "SUM":
+            n = o.node("Cast", [count], to_=element_type(o.type().dtype))
+            n = o.node("Sqrt", [n]) if kind == "SQRT" else n
+            shaped = n if inner == 1 else o.node("Unsqueeze", [n, o.const(list(range(2, 1 + inner)))])
+            found = o.node("Div", [found, shaped])
+    empty = o.node("Equal", [count, o.const(0)])
+    empty = empty if inner == 1 else o.node("Unsqueeze", [empty, o.const(list(range(2, 1 + inner)))])
+    o.node("Where", [empty, o.const(o.attrs["pad_value"], "X"), found], to="Out")

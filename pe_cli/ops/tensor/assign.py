@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType, check_dtype, product
 from pe_cli.kernels.cuda import deal
@@ -12,6 +14,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import MAX_KNOWN, LodRequest, constant
 from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.moves import copy
+from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, op
 from pe_cli.ops.define.traits import Layout, View
 
@@ -132,3 +135,16 @@ deal(write_reals, write_integers)
 
 
 also_on_cuda(assign, assign_value)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+same_in_onnx({"assign": "Identity"})
+
+
+@in_onnx("assign_value")
+def assign_value_onnx(o: Writer) -> None:
+    """A constant."""
+    kind = o.attrs["dtype"]
+    o.node("Identity", [o.const(np.asarray(o.attrs["values"]).reshape(o.attrs["shape"]), dtype=kind)], to="Out")

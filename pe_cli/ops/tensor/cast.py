@@ -12,6 +12,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy
+from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Layout
 
@@ -122,3 +123,12 @@ def cast_grad_cpu(o: Lowering) -> None:
 
 deal(convert, convert_to_byte, convert_to_bool)
 also_on_cuda(cast)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("cast")
+def cast_onnx(o: Writer) -> None:
+    """ONNX's own."""
+    o.node("Cast", [o.x()], to="Out", to_=element_type(o.attrs["out_dtype"]))

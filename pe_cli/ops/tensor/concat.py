@@ -10,6 +10,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.ops.define.axes import normal_axis
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import copy_box, row_major
 from pe_cli.ops.define.traits import Divisible, RowWise
@@ -309,3 +310,41 @@ def unstack_grad_cpu(o: Lowering) -> None:
 
 
 also_on_cuda(concat, split, stack, unstack)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("concat")
+def concat_onnx(o: Writer) -> None:
+    """ONNX's own."""
+    o.node("Concat", o.ins("X"), to="Out", axis=o.attrs["axis"])
+
+
+@in_onnx("split")
+def split_onnx(o: Writer) -> None:
+    """ONNX's own, with the size of every part."""
+    outs = o.op.outputs["Out"]
+    axis = o.attrs["axis"]
+    if o.attrs["sections"]:
+        sizes = [o.type_of(name).shape[axis] for name in outs]
+        o.nodes("Split", [o.x(), o.const(sizes)], outs, axis=axis)
+    else:
+        o.nodes("Split", [o.x()], outs, axis=axis, num_outputs=len(outs))
+
+
+@in_onnx("stack")
+def stack_onnx(o: Writer) -> None:
+    """A new axis for each, then joined."""
+    axis = o.const([o.attrs["axis"]])
+    o.node("Concat", [o.node("Unsqueeze", [name, axis]) for name in o.ins("X")], to="Y", axis=o.attrs["axis"])
+
+
+@in_onnx("unstack")
+def unstack_onnx(o: Writer) -> None:
+    """Cut into single slices, whose axis goes."""
+    outs = o.op.outputs["Y"]
+    parts = [o.fresh() for _ in outs]
+    o.nodes("Split", [o.x()], parts, axis=o.attrs["axis"], num_outputs=len(outs))
+    for part, out in zip(parts, outs, strict=True):
+        o.nodes("Squeeze", [part, o.const([o.attrs["axis"]])], [out])

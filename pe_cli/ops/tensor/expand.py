@@ -9,6 +9,7 @@ from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.define.moves import copy
+from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import copy_box, row_major
 from pe_cli.ops.tensor.assign import write_integers
@@ -159,3 +160,18 @@ def add_copies_cuda(x: Ptr, out: Ptr, outer: Int, count: Int, chunk: Int, n: Int
 
 
 also_on_cuda(expand, shape_op)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("shape")
+def shape_onnx(o: Writer) -> None:
+    """The sizes as numbers."""
+    o.node("Cast", [o.node("Shape", [o.x("Input")])], to="Out", to_=element_type(o.out_type().dtype))
+
+
+@in_onnx("expand")
+def expand_onnx(o: Writer) -> None:
+    """Repeats along every axis."""
+    o.node("Tile", [o.x(), o.const(o.attrs["expand_times"])], to="Out")

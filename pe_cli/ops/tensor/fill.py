@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, check_dtype, product
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import MAX_KNOWN, LodRequest, constant
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import fill
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 
 
@@ -133,3 +136,19 @@ def fill_cpu(o: Lowering) -> None:
 
 
 also_on_cuda(fill_constant, fill_like, fill_constant_batch_size_like)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("fill_constant")
+def fill_constant_onnx(o: Writer) -> None:
+    """A constant."""
+    kind = o.attrs["dtype"]
+    o.node("Identity", [o.const(np.full(o.attrs["shape"], o.attrs["value"]), dtype=kind)], to="Out")
+
+
+@in_onnx("fill_like")
+def fill_like_onnx(o: Writer) -> None:
+    """A constant of X's shape."""
+    o.node("Expand", [o.const(o.attrs["value"], "X"), o.node("Shape", [o.x()])], to="Out")

@@ -11,6 +11,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.moves import fill
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import MOVED_AS
 from pe_cli.ops.define.traits import ReportsData
@@ -137,3 +138,13 @@ def add_rows_cuda(gradient: Ptr, index: PtrU, out: Ptr, rows: Int, count: Int, n
 
 
 also_on_cuda(gather)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("gather")
+def gather_onnx(o: Writer) -> None:
+    """Rows by number."""
+    index = o.x("Index") if len(o.type("Index").shape) == 1 else o.node("Squeeze", [o.x("Index"), o.const([1])])
+    o.node("Gather", [o.x(), index], to="Out")

@@ -13,6 +13,7 @@ from pe_cli.ops.define.axes import normal_axis
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import copy
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
 from pe_cli.ops.define.traits import RowWise, View
 
@@ -197,3 +198,20 @@ for _op in _FAMILY:
 
 
 also_on_cuda(*_FAMILY)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("reshape", "squeeze", "unsqueeze")
+def reshape_onnx(o: Writer) -> None:
+    """The inferred shape, with what is left for the batch."""
+    given = o.attrs["shape"] if o.op.type == "reshape" else [0]
+    shape = list(o.out_type().shape) if 0 in given else given
+    o.node("Reshape", [o.x(), o.const(shape)], to="Out", allowzero=int(0 in shape))
+
+
+@in_onnx("flatten")
+def flatten_onnx(o: Writer) -> None:
+    """ONNX's own."""
+    o.node("Flatten", [o.x()], to="Out", axis=o.attrs["axis"])

@@ -8,6 +8,7 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrU8, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Sample, op
 
 
@@ -92,3 +93,12 @@ def select_grad_cpu(o: Lowering) -> None:
 
 deal(choose, pass_where)
 also_on_cuda(select)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("select")
+def select_onnx(o: Writer) -> None:
+    """X where the condition holds, else Y."""
+    o.node("Where", [o.x("Condition"), o.x("X"), o.x("Y")], to="Out")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, TensorType
 from pe_cli.kernels.cuda import cuda_kernel
@@ -12,6 +14,7 @@ from pe_cli.ops.define.axes import normal_axis
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.moves import fill
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import MOVED_AS, copy_box, row_major
 from pe_cli.ops.define.traits import RowWise
@@ -248,3 +251,28 @@ def reverse_grad_cuda(o: Lowering) -> None:
 
 
 also_on_cuda(slice_op, pad)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("slice")
+def box_onnx(o: Writer) -> None:
+    """ONNX's own."""
+    o.node("Slice", [o.x("Input"), *(o.const(o.attrs[k]) for k in ("starts", "ends", "axes"))], to="Out")
+
+
+@in_onnx("reverse")
+def reverse_onnx(o: Writer) -> None:
+    """A slice with steps of -1."""
+    axes = o.attrs["axis"]
+    ones = [-1] * len(axes)
+    lowest = [np.iinfo(np.int64).min] * len(axes)
+    o.node("Slice", [o.x(), o.const(ones), o.const(lowest), o.const(axes), o.const(ones)], to="Out")
+
+
+@in_onnx("pad")
+def pad_onnx(o: Writer) -> None:
+    """ONNX lists what goes before every axis, then what goes after."""
+    pairs = o.attrs["paddings"]
+    o.node("Pad", [o.x(), o.const([*pairs[::2], *pairs[1::2]]), o.const(o.attrs["pad_value"], "X")], to="Out")

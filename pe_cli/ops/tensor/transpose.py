@@ -6,6 +6,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import copy_box, row_major
 from pe_cli.ops.define.traits import RowWise
@@ -74,3 +75,12 @@ def transpose_grad_cpu(o: Lowering) -> None:
 
 
 also_on_cuda(transpose)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("transpose")
+def transpose_onnx(o: Writer) -> None:
+    """ONNX's own."""
+    o.node("Transpose", [o.x()], to="Out", perm=o.attrs["axis"])

@@ -8,6 +8,7 @@ from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import InPlace
 
@@ -96,3 +97,12 @@ def keep_triangle_cuda(x: Ptr, out: Ptr, matrices: Int, rows: Int, columns: Int,
 
 
 also_on_cuda(tril_triu)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("tril_triu")
+def triangle_onnx(o: Writer) -> None:
+    """ONNX's own."""
+    o.node("Trilu", [o.x(), o.const(o.attrs["diagonal"])], to="Out", upper=int(not o.attrs["lower"]))

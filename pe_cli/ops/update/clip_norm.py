@@ -10,6 +10,7 @@ from pe_cli.kernels.cuda import cuda_kernel, deal
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import ByValue, InPlace, Pointwise, Scalar
 from pe_cli.ops.math.mean import parts_of
@@ -292,3 +293,18 @@ def clip_by_norm_cuda(o: Lowering) -> None:
 
 deal(squared_norm_back, multiply_one)
 also_on_cuda(squared_l2_norm, global_norm_scale, scale_by)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("squared_l2_norm")
+def squared_l2_norm_onnx(o: Writer) -> None:
+    """The sum of squares."""
+    o.node("Reshape", [o.node("ReduceSumSquare", [o.x()], keepdims=0), o.const(o.out_type().shape)], to="Out")
+
+
+@in_onnx("scale_by")
+def scale_by_onnx(o: Writer) -> None:
+    """X times one number."""
+    o.node("Mul", [o.x(), o.x("Scale")], to="Out")

@@ -1,1 +1,0 @@
-"""How ops are written in ONNX, a file a family."""

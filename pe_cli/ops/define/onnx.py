@@ -1,0 +1,135 @@
+"""How ops are written in ONNX: a form stands in the op's own file and knows ONNX by the names of its nodes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pe_cli.core.types import TensorType
+from pe_cli.ops.define.traits import Trait
+
+#: Numbers of element types in ONNX's files.
+ELEMENTS = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7, "string": 8, "bool": 9, "float64": 11}
+
+
+def element_type(dtype: str) -> int:
+    """Return ONNX's number of an element type."""
+    return ELEMENTS[dtype]
+
+
+class Writer(Protocol):
+    """Appends the nodes of one operator to a graph; see `pe_cli.io.onnx.writer`."""
+
+    op: Any
+    attrs: Mapping[str, Any]
+
+    def has(self, slot: str) -> bool:
+        """Whether an input is there."""
+
+    def wanted(self, slot: str) -> bool:
+        """Whether an output is there."""
+
+    def ins(self, slot: str) -> list[str]:
+        """Return the names of a list slot."""
+
+    def x(self, slot: str = "X") -> str:
+        """Return the name of an input."""
+
+    def type_of(self, name: str) -> TensorType:
+        """Return the type of a variable."""
+
+    def type(self, slot: str = "X") -> TensorType:
+        """Return the type of an input."""
+
+    def out_type(self, slot: str = "Out") -> TensorType:
+        """Return the type of an output."""
+
+    def node(self, kind: str, inputs: Sequence[str], *, to: str | None = None, **attrs: Any) -> str:
+        """Append a node and return the name of its output."""
+
+    def nodes(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: Any) -> None:
+        """Append a node with several outputs, whose names are given."""
+
+    def fresh(self) -> str:
+        """Return a name for a value in between."""
+
+    def const(self, value: Any, like: str | None = None, dtype: str | None = None) -> str:
+        """Return the name of a constant."""
+
+
+#: Writes one operator: `form(o)`.
+Form = Callable[[Writer], None]
+
+
+@dataclass(frozen=True)
+class OnnxForm(Trait):
+    """The op can be exported.
+
+    Args:
+        write: writes one operator.
+    """
+
+    write: Form
+
+    def says(self) -> tuple[str, str]:
+        return "ONNX", "exported"
+
+
+#: Forms of ops, by name; `discover` makes traits of them.
+FORMS: dict[str, Form] = {}
+
+
+def in_onnx(*names: str) -> Callable[[Form], Form]:
+    """Register how ops of these names are written."""
+
+    def keep(fn: Form) -> Form:
+        for name in names:
+            assert FORMS.setdefault(name, fn) is fn, f"{name} has two ONNX forms"
+        return fn
+
+    return keep
+
+
+def same_in_onnx(kinds: Mapping[str, str], *, axes: bool = False) -> None:
+    """Register ops that are one node of ONNX, without attributes.
+
+    Args:
+        kinds: op -> kind of node.
+        axes: of X and Y, where the attribute `axis` says which axes of the one are those of the other.
+    """
+    for name, kind in kinds.items():
+
+        def write(o: Writer, kind: str = kind) -> None:
+            o.node(kind, aligned(o) if axes else [o.x()], to="Out")
+
+        in_onnx(name)(write)
+
+
+def aligned(o: Writer) -> list[str]:
+    """Return X and Y, the one with fewer axes reshaped so that its axes stand where the attribute `axis` says."""
+    x, y = o.type("X"), o.type("Y")
+    axis = o.attrs["axis"]
+    names = [o.x("X"), o.x("Y")]
+    if axis < 0 or len(x.shape) == len(y.shape):
+        return names
+    small = int(len(x.shape) > len(y.shape))
+    wide, narrow = (x, y) if small else (y, x)
+    behind = len(wide.shape) - axis - len(narrow.shape)
+    if behind > 0:
+        added = list(range(len(narrow.shape), len(narrow.shape) + behind))
+        names[small] = o.node("Unsqueeze", [names[small], o.const(added)])
+    return names
+
+
+def first_channels(o: Writer, name: str, attribute: str) -> str:
+    """Return an image with channels first, as ONNX has it."""
+    return name if o.attrs[attribute] == "NCHW" else o.node("Transpose", [name], perm=[0, 3, 1, 2])
+
+
+def as_written(o: Writer, name: str, attribute: str, to: str) -> None:
+    """Write an image with channels first in the op's own order."""
+    if o.attrs[attribute] == "NCHW":
+        o.node("Identity", [name], to=to)
+    else:
+        o.node("Transpose", [name], to=to, perm=[0, 2, 3, 1])
