@@ -8,17 +8,12 @@ from pe_cli.config.nodes import ScalarNode
 from pe_cli.config.spec import LayerSpec, ModelSpec
 from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType
-from pe_cli.program.ir import Block, Program, Variable
+from pe_cli.ops.define.registry import discover
+from pe_cli.ops.define.traits import Compares
+from pe_cli.program.ir import Block, Operator, Program, Variable
 
 #: Feed of the training program, [classes, 1]: a factor for the loss of the samples of each class.
 CLASS_WEIGHTS = "@CLASS_WEIGHTS@"
-#: Layers that compare scores with class numbers, sample by sample, and the argument that has the scores.
-_LOSSES = {
-    "softmax_with_cross_entropy": "logits",
-    "cross_entropy": "input",
-    "sigmoid_cross_entropy_with_logits": "x",
-    "bce_loss": "input",
-}
 
 
 def weigh_classes(program: Program, model: ModelSpec, at: Span | None) -> None:
@@ -33,12 +28,12 @@ def weigh_classes(program: Program, model: ModelSpec, at: Span | None) -> None:
         PeError: USAGE; no layer compares scores with the numbers of classes, or several of different classes do.
     """
     block = program.global_block()
-    found = [layer for layer in model.layers if layer.type in _LOSSES and _is_hard(block, layer)]
+    found = [layer for layer in model.layers if _loss(block, layer) and _is_hard(block, layer)]
     if not found:
         raise PeError(
             "data.class_weights: no layer of the model compares scores with class numbers",
             at=at,
-            hint=f"it acts on layers of type {', '.join(_LOSSES)} with a label of shape [1]",
+            hint=f"it acts on layers of type {', '.join(d.name for d in discover().values() if d.has(Compares))} with a label of shape [1]",
         )
     widths = {_classes(block, layer) for layer in found}
     if len(widths) > 1:
@@ -68,13 +63,20 @@ def _is_hard(block: Block, layer: LayerSpec) -> bool:
     return block.var(layer.key).shape == (-1, 1) and label in block.vars and block.var(label).shape == (-1, 1)
 
 
+def _loss(block: Block, layer: LayerSpec) -> tuple[Operator, Compares] | None:
+    """Return the op of a layer that compares scores with class numbers, sample by sample."""
+    for op in block.ops:
+        loss = op.definition.get(Compares)
+        if loss is not None and layer.key in op.output_names():
+            return op, loss
+    return None
+
+
 def _classes(block: Block, layer: LayerSpec) -> int:
-    name = _LOSSES[layer.type]
-    value = layer.args[name].value if name in layer.args else None
-    given = (value.scope or layer.scope).find(value.value) if isinstance(value, ScalarNode) and isinstance(value.value, str) else None
-    scores = given or layer.previous
-    width = block.var(scores).shape[-1] if scores in block.vars else 1
-    return max(2, width)
+    found = _loss(block, layer)
+    assert found is not None
+    op, loss = found
+    return max(2, block.var(op.inputs[loss.scores][0]).shape[-1])
 
 
 def _weigh(block: Block, layer: LayerSpec, table: Variable) -> None:

@@ -9,7 +9,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.execute.operations import most_parts, operations
 from pe_cli.ops.define.areas import ENOUGH, ENOUGH_BYTES
 from pe_cli.ops.define.registry import find
-from pe_cli.ops.define.traits import Divisible, HasRegions, View
+from pe_cli.ops.define.traits import Absorbed, Divisible, HasRegions, View
 from pe_cli.program.ir import Block, Operator, Role
 
 #: What one core does, roughly: operations and bytes a microsecond; bytes that another core has just written take longer.
@@ -69,13 +69,14 @@ def costs(ops: Iterable[Operator], block: Block, type_of: Callable[[str], Tensor
         reads, writes = (tuple(n for n in names if type_of(n)) for names in (op.input_names(), op.output_names()))
         touched = sum(kind.nbytes for n in (*reads, *writes) if (kind := type_of(n)))
         of = find(op.definition.is_grad_of) if op.definition.is_grad_of else op.definition
-        bias = of.name == "elementwise_add" and any(block.var(n).persistable for n in op.inputs.get("Y", ()))
+        absorbed = of.get(Absorbed)
+        part = absorbed and (not absorbed.parameter or any(block.var(n).persistable for n in op.inputs.get(absorbed.parameter, ())))
         update = op.role is Role.OPTIMIZE and not op.inputs.get("Rows")
         if of.has(Divisible) or of.has(HasRegions):  # threads share the samples of a loop
             most = most_parts(op, type_of)  # type: ignore[arg-type]
             parts = min(counted // ENOUGH if counted else touched // ENOUGH_BYTES, MAX_PARTS if most is None else most)
         else:
-            parts = MAX_PARTS if update or bias or of.name == "relu" else 1
+            parts = MAX_PARTS if update or part else 1
         found.append(Cost((counted or 0) / OPERATIONS + touched / BYTES, touched, parts, reads, writes))
     return found
 

@@ -17,7 +17,7 @@ from pe_cli.execute.operations import operations
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.tasks import Task
 from pe_cli.graph.ssa import Check, Compute, Gather, Node
-from pe_cli.ops.define.traits import Table
+from pe_cli.ops.define.traits import ByRows, Table
 from pe_cli.program.ir import Operator, Role
 
 #: [n, 2] begins and ends in ns.
@@ -185,7 +185,7 @@ def _touched(task: Task, op: Operator) -> dict[str, int]:
     lookup = op.definition.get(Table)
     if lookup is not None:
         names, by = set(op.inputs[lookup.table]), op.outputs[lookup.out][0]
-    elif "Rows" in op.inputs and op.attrs.get("lazy_mode", op.type != "momentum"):
+    elif "Rows" in op.inputs and op.attrs.get("lazy_mode", op.definition.has(ByRows)):
         names, by = set(op.input_names()) - {n for s in ("Grad", "Rows") for n in op.inputs[s]}, op.inputs["Grad"][0]
     else:
         return {}

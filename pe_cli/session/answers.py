@@ -12,6 +12,7 @@ from pe_cli.config.nodes import ScalarNode
 from pe_cli.config.spec import LayerSpec
 from pe_cli.core.errors import PeError
 from pe_cli.data.fitted import FittedColumn
+from pe_cli.ops.define.traits import Compares, Says, ToProbabilities
 from pe_cli.session.job import Job
 from pe_cli.session.targets import is_label, labels
 
@@ -168,9 +169,10 @@ def _known(job: Job) -> dict[str, Answer]:
         softmax = [
             op.outputs["Out"][0]
             for op in block.ops
-            if op.type in ("softmax", "sigmoid") and op.inputs["X"][0] == link.scores
+            if (made := op.definition.get(ToProbabilities)) and not made.logarithms and op.inputs["X"][0] == link.scores
         ]
-        logits = link.layer in ("softmax_with_cross_entropy", "sigmoid_cross_entropy_with_logits")
+        losses = ((op, op.definition.get(Compares)) for op in job.built.eval.global_block().ops)
+        logits = any(loss and loss.are is Says.LOGITS and op.inputs[loss.scores][0] == link.scores for op, loss in losses)
         if classes:
             found |= {variable: Answer(variable, name, column, classes) for variable in softmax}
             found[link.scores] = Answer(link.scores, name, column, classes, logits)

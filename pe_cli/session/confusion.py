@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.ops.define.traits import Best, Compares, Judges
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 
@@ -107,14 +108,15 @@ def classifier(program: Program) -> tuple[str, str]:
     ops = program.global_block().ops
     made_by = {name: op for op in ops for name in op.output_names()}
     for op in ops:
-        if op.type == "accuracy":
-            maker = made_by.get(op.inputs["Indices"][0])
-            if maker is not None and maker.type == "top_k":
-                return maker.inputs["X"][0], op.inputs["Label"][0]
+        judges = op.definition.get(Judges)
+        maker = made_by.get(op.inputs[judges.found][0]) if judges else None
+        best = maker.definition.get(Best) if maker else None
+        if judges and maker and best:
+            return maker.inputs[best.scores][0], op.inputs[judges.labels][0]
     for op in ops:
-        if op.type in ("softmax_with_cross_entropy", "cross_entropy") and not op.attrs["soft_label"]:
-            slot = "Logits" if op.type == "softmax_with_cross_entropy" else "X"
-            return op.inputs[slot][0], op.inputs["Label"][0]
+        loss = op.definition.get(Compares)
+        if loss is not None and loss.several and not op.attrs["soft_label"]:
+            return op.inputs[loss.scores][0], op.inputs[loss.labels][0]
     raise PeError("the model has no accuracy and no loss of class numbers", hint="a confusion matrix needs either")
 
 

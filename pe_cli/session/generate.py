@@ -19,14 +19,13 @@ from pe_cli.data.tokens.base import Tokenizer
 from pe_cli.data.tokens.kinds import open_tokens
 from pe_cli.data.tokens.texts import BadTextError
 from pe_cli.graph.sequences import declared_levels
+from pe_cli.ops.define.traits import Compares, Says, ToProbabilities
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.job import Job
 
 #: Column types whose state holds a tokenizer.
 TYPES = ("blocks", "text")
-#: Losses of ops, with the input that says how probable each token is, and whether it is logits.
-_LOSSES = {"softmax_with_cross_entropy": ("Logits", True), "cross_entropy": ("X", False)}
 
 
 @dataclass(frozen=True)
@@ -215,11 +214,12 @@ def _candidates(program: Program) -> Iterator[tuple[str, bool]]:
     """Yield variables that may say how probable tokens are, the best first, and whether they are logits."""
     ops = program.global_block().ops
     for op in ops:
-        if op.type in _LOSSES:
-            slot, logits = _LOSSES[op.type]
-            yield op.inputs[slot][0], logits
+        loss = op.definition.get(Compares)
+        if loss is not None and loss.several:
+            yield op.inputs[loss.scores][0], loss.are is Says.LOGITS
     for op in reversed(ops):
-        if op.type in ("softmax", "log_softmax"):
+        made = op.definition.get(ToProbabilities)
+        if made is not None and made.several:
             yield op.inputs["X"][0], True
 
 

@@ -9,12 +9,8 @@ from pe_cli.core.errors import PeError, PeErrors, Span
 from pe_cli.data.feed import INTEGERS
 from pe_cli.data.fitted import FittedColumn
 from pe_cli.data.prepare import Wanted
+from pe_cli.ops.define.traits import Compares, SameNumbers, Table
 from pe_cli.program.ir import Block, Operator, Program
-
-#: Ops whose result holds the same indices as what they read.
-_SAME = ("reshape", "flatten", "squeeze", "unsqueeze", "cast", "assign", "transpose")
-#: Ops that compare class indices with as many numbers, and the slot that these are in.
-_CLASSIFIERS = {"softmax_with_cross_entropy": "Logits", "cross_entropy": "X"}
 
 
 def check_sizes(
@@ -68,21 +64,20 @@ def _readers(block: Block, feed: str, column: FittedColumn, count: int) -> Itera
     """Yield what is too small for a feed's indices."""
     same = {feed}
     for op in block.ops:
-        if op.type in _SAME and same.intersection(op.input_names()):
+        if op.definition.has(SameNumbers) and same.intersection(op.input_names()):
             same.update(op.output_names())
-        elif (
-            op.type.startswith("lookup_table")
-            and not op.type.endswith("_grad")
-            and same.intersection(op.inputs.get("Ids", ()))
-        ):
-            table = block.var(op.inputs["W"][0])
+        elif (lookup := op.definition.get(Table)) is not None and same.intersection(op.inputs.get(lookup.ids, ())):
+            table = block.var(op.inputs[lookup.table][0])
             if 0 <= table.shape[0] < count:
                 hint = f"set size: [{count}, {table.shape[1]}]"
                 yield _small(f"the embedding has {table.shape[0]:,} rows", column, count, _at(block, op), hint)
         elif (
-            op.type in _CLASSIFIERS and same.intersection(op.inputs.get("Label", ())) and not op.attrs.get("soft_label")
+            (loss := op.definition.get(Compares)) is not None
+            and loss.several
+            and same.intersection(op.inputs.get(loss.labels, ()))
+            and not op.attrs.get("soft_label")
         ):
-            logits = block.var(op.inputs[_CLASSIFIERS[op.type]][0])
+            logits = block.var(op.inputs[loss.scores][0])
             if 0 <= logits.shape[-1] < count:
                 yield _small(
                     f"{op.type} tells {logits.shape[-1]:,} classes apart", column, count, _at(block, op),

@@ -5,46 +5,18 @@ Results are computed with the rounding of the kernels: one IEEE operation after 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.graph.rewrite import Rewriter
+from pe_cli.ops.define.traits import Folds
 from pe_cli.program.ir import Operator, Program, Role
 
 NAME = "fold_constants"
 Number = Any  # a NumPy scalar
-
-
-def _scale(values: Sequence[Number], attrs: dict[str, Any]) -> Number:
-    (x,) = values
-    bias = attrs["bias"] if attrs["bias_after_scale"] else attrs["bias"] * attrs["scale"]
-    kind = type(x)
-    return kind(attrs["scale"]) * x + kind(bias)
-
-
-def _sum(values: Sequence[Number], attrs: dict[str, Any]) -> Number:
-    del attrs
-    total = values[0]
-    for value in values[1:]:
-        total = total + value
-    return total
-
-
-RULES: dict[str, Callable[[Sequence[Number], dict[str, Any]], Number]] = {
-    "scale": _scale,
-    "sum": _sum,
-    "assign": lambda values, attrs: values[0],
-    "elementwise_add": lambda values, attrs: values[0] + values[1],
-    "elementwise_sub": lambda values, attrs: values[0] - values[1],
-    "elementwise_mul": lambda values, attrs: values[0] * values[1],
-    "elementwise_div": lambda values, attrs: values[0] / values[1],
-    "sqrt": lambda values, attrs: np.sqrt(values[0]),
-    "square": lambda values, attrs: values[0] * values[0],
-    "relu": lambda values, attrs: type(values[0])(0) if values[0] <= 0 else values[0],
-}
 
 
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
@@ -59,7 +31,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
             continue
         name, value = found
         known[name] = value
-        if op.type != "fill_constant":
+        if op.inputs:
             kind = r.block.var(name).type
             attrs = {"shape": list(kind.shape), "dtype": kind.dtype, "value": float(value)}
             made = Operator("fill_constant", {}, {"Out": [name]}, attrs, op.role, op.role_vars, op.at, op.scope)
@@ -76,11 +48,9 @@ def _value(r: Rewriter, op: Operator, known: dict[str, Number]) -> tuple[str, Nu
     if not kind.known or kind.dtype not in FLOATS:
         return None
     make = np.dtype(kind.dtype).type
-    if op.type in ("fill_constant", "fill_like"):
-        value = make(op.attrs["value"])
-    elif op.type in RULES and all(type(known.get(n)) is make for n in op.input_names()):
-        with np.errstate(all="ignore"):
-            value = RULES[op.type]([known[n] for n in op.input_names()], op.attrs)
-    else:
+    folds = op.definition.get(Folds)
+    if folds is None or not (folds.alone or all(type(known.get(n)) is make for n in op.input_names())):
         return None
+    with np.errstate(all="ignore"):
+        value = folds.value((make,) if folds.alone else [known[n] for n in op.input_names()], op.attrs)
     return (names[0], value) if np.isfinite(value) else None

@@ -170,6 +170,106 @@ class Pointwise(Trait):
 
 
 @dataclass(frozen=True)
+class Folds(Trait):
+    """Where all elements of every input are one number, those of the output are, too.
+
+    Args:
+        value: `f(numbers of the inputs, attributes)` -> the number of the output, computed as the kernel does, in the inputs' type.
+        alone: the attributes say the number, whatever the inputs are: `f((type,), attributes)`.
+    """
+
+    value: Callable[[Sequence[Any], Mapping[str, Any]], Any]
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class SameNumbers(Trait):
+    """The output has the numbers of the input, in another order, shape or element type."""
+
+
+@dataclass(frozen=True)
+class Absorbed(Trait):
+    """Passes make the op a part of the one before it, whose threads share it.
+
+    Args:
+        parameter: input slot that has to be a parameter; empty for any.
+    """
+
+    parameter: str = ""
+
+
+class Says(enum.Enum):
+    """What a model says of a sample."""
+
+    LOGITS = "logits"
+    PROBABILITIES = "probabilities"
+
+
+@dataclass(frozen=True)
+class Compares(Trait):
+    """A loss: what the model says of each class against the class that it is.
+
+    Args:
+        scores, labels: input slots.
+        are: what the scores are.
+        several: scores of several classes, of which labels are numbers; else of one, which labels say yes or no to.
+    """
+
+    scores: str
+    labels: str
+    are: Says
+    several: bool = True
+
+    def verify(self, op: Named) -> None:
+        _need(op, [self.scores, self.labels])
+
+
+@dataclass(frozen=True)
+class ToProbabilities(Trait):
+    """The op makes probabilities of logits, or their logarithms.
+
+    Args:
+        several: of the classes that an axis lists; else of each element by itself.
+        logarithms: whether it gives those.
+    """
+
+    several: bool = True
+    logarithms: bool = False
+
+
+@dataclass(frozen=True)
+class Best(Trait):
+    """The op finds the classes with the highest scores.
+
+    Args:
+        scores: input slot.
+        places: output slot: their numbers.
+    """
+
+    scores: str
+    places: str
+
+    def verify(self, op: Named) -> None:
+        _need(op, [self.scores])
+        _need(op, [self.places], outputs=True)
+
+
+@dataclass(frozen=True)
+class Judges(Trait):
+    """The op compares the numbers of classes that were found with those of labels.
+
+    Args:
+        found, labels: input slots.
+    """
+
+    found: str
+    labels: str
+
+    def verify(self, op: Named) -> None:
+        _need(op, [self.found, self.labels])
+
+
+@dataclass(frozen=True)
 class Table(Trait):
     """The op takes rows of a table: where its attribute is_sparse is set, the table's gradient is these rows alone.
 

@@ -17,7 +17,7 @@ from pe_cli.ops.define.labels import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import ReportsData
+from pe_cli.ops.define.traits import Compares, ReportsData, Says
 from pe_cli.ops.loss.labels_onnx import picked
 from pe_cli.ops.nn.softmax import CHUNK
 
@@ -130,7 +130,7 @@ def label_rows(name: str, x: TensorType, label: TensorType, axis: int, soft: boo
 
 @op(
     "cross_entropy",
-    traits=[ReportsData()],
+    traits=[Compares("X", "Label", Says.PROBABILITIES), ReportsData()],
     inputs="X Label",
     outputs="Y",
     attrs={"soft_label": SOFT, "ignore_index": IGNORE},

@@ -14,7 +14,7 @@ from pe_cli.ops.define.labels import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import FedSizes, ReportsData
+from pe_cli.ops.define.traits import Best, FedSizes, Judges, ReportsData
 
 # --- top_k ------------------------------------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ def best_back(g: Ptr, indices: PtrI64, dx: Ptr, rows: Int, n: Int, k: Int):
     "top_k",
     inputs="X K?",
     differentiable="X",
-    traits=[FedSizes({"K": "k"})],
+    traits=[FedSizes({"K": "k"}), Best("X", "Indices")],
     outputs="Out Indices",
     attrs={"k": Attr(1, "how many")},
     samples=[
@@ -294,6 +294,7 @@ def _orders(rows: int, k: int, n: int):
 
 @op(
     "accuracy",
+    traits=[Judges("Indices", "Label")],
     inputs="Out Indices Label",
     outputs="Accuracy Correct Total",
     differentiable="",

@@ -14,7 +14,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import InPlace
+from pe_cli.ops.define.traits import Compares, InPlace, Says
 
 #: The least logarithm of bce_loss, so that a wrong certainty costs 100 nats and not infinitely many.
 LEAST_LOG = -100.0
@@ -107,6 +107,7 @@ def _some_ignored(rng: np.random.Generator) -> np.ndarray:
 
 @op(
     "sigmoid_cross_entropy_with_logits",
+    traits=[Compares("X", "Label", Says.LOGITS, several=False)],
     inputs="X Label",
     attrs={
         "ignore_index": Attr(-100, "label whose elements have loss 0 and gradient 0"),
@@ -165,6 +166,7 @@ def sigmoid_cross_entropy_with_logits_grad_cpu(o: Lowering) -> None:
 
 @op(
     "bce_loss",
+    traits=[Compares("X", "Label", Says.PROBABILITIES, several=False)],
     inputs="X Label",
     differentiable="X",
     samples=[

@@ -13,7 +13,7 @@ from pe_cli.ops.define.labels import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import InPlace, ReportsData
+from pe_cli.ops.define.traits import Compares, InPlace, ReportsData, Says
 from pe_cli.ops.loss.cross_entropy import IGNORE, SOFT, label_rows, probabilities, some_ignored
 from pe_cli.ops.loss.labels_onnx import picked
 from pe_cli.ops.nn.softmax import larger, lower_softmax_back, row_exp, row_max
@@ -118,7 +118,7 @@ def add_to(x: Ptr, out: Ptr, n: Int):
 
 @op(
     "softmax_with_cross_entropy",
-    traits=[ReportsData(), InPlace({"Softmax": "Logits"})],
+    traits=[ReportsData(), InPlace({"Softmax": "Logits"}), Compares("Logits", "Label", Says.LOGITS)],
     inputs="Logits Label",
     outputs="Loss Softmax",
     attrs={

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from pe_cli.kernels.lang import T
 from pe_cli.kernels.vecmath import absolute
 from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr
+from pe_cli.ops.define.traits import Absorbed, Folds
 from pe_cli.ops.math.pointwise import away_from, pointwise, shapes
 
 
-@pointwise("relu", uses="Out", kinks=away_from(0.0))
+def _positive_part(numbers: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    """Return what the kernel makes of one number."""
+    (x,) = numbers
+    return type(x)(0) if x <= 0 else x
+
+
+@pointwise("relu", uses="Out", kinks=away_from(0.0), traits=[Absorbed(), Folds(_positive_part)])
 def relu(x):
     """Cut negative numbers off.
 

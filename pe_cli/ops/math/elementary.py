@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from pe_cli.kernels.lang import T
 from pe_cli.kernels.vecmath import exp, log, rsqrt, square_root
 from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample
+from pe_cli.ops.define.traits import Folds
 from pe_cli.ops.math.pointwise import away_from, pointwise, shapes
 
 
@@ -66,7 +69,7 @@ def log_back(g, x):
     return g / x
 
 
-@pointwise("sqrt", uses="Out", samples=shapes(_positive))
+@pointwise("sqrt", uses="Out", samples=shapes(_positive), traits=[Folds(lambda numbers, attrs: np.sqrt(numbers[0]))])
 def sqrt_op(x):
     """Square root.
 
@@ -112,7 +115,7 @@ def rsqrt_back(g, out):
     return T(-0.5) * g * out * out * out
 
 
-@pointwise("square", integers=True)
+@pointwise("square", integers=True, traits=[Folds(lambda numbers, attrs: numbers[0] * numbers[0])])
 def square(x):
     """Multiply by itself.
 

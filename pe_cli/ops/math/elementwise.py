@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy, fill
 from pe_cli.ops.define.onnx import same_in_onnx
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
-from pe_cli.ops.define.traits import InPlace, Layout, Pointwise, Scalar, SumsRows
+from pe_cli.ops.define.traits import Absorbed, Folds, InPlace, Layout, Pointwise, Scalar, SumsRows
 from pe_cli.ops.math.broadcast import aligned, back_kernel, binary_kernel, broadcast, call_binary, expanded
 from pe_cli.ops.math.reduction import sum_axes
 from pe_cli.ops.math.scale import scale
@@ -126,6 +127,10 @@ def lower_binary(definition: OpDef, kernel: Kernel) -> None:
 def each_is(definition: OpDef, *scalars: Scalar) -> None:
     """Say what an element of each output is."""
     definition.give(Pointwise(lambda attrs, inputs: list(scalars)))
+
+
+def _folds(definition: OpDef, value: Callable[[Any, Any], Any]) -> None:
+    definition.give(Folds(lambda numbers, attrs: value(*numbers)))
 
 
 def _gradients_are(definition: OpDef, x: Scalar, y: Scalar) -> None:
@@ -271,6 +276,13 @@ def div_grad_cpu(o: Lowering) -> None:
 
 _gradients_are(_mul, Scalar("X@GRAD", MUL, ("Out@GRAD", "Y")), Scalar("Y@GRAD", MUL, ("Out@GRAD", "X")))
 _gradients_are(_div, Scalar("X@GRAD", DIV, ("Out@GRAD", "Y")), Scalar("Y@GRAD", DIV_BACK_Y, ("Out@GRAD", "Y", "Out")))
+
+
+_folds(_add, operator.add)
+_folds(_sub, operator.sub)
+_folds(_mul, operator.mul)
+_folds(_div, operator.truediv)
+_add.give(Absorbed("Y"))
 
 
 # --- max, min, pow ----------------------------------------------------------------------------------------------------

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal
@@ -10,7 +13,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, op
-from pe_cli.ops.define.traits import ByValue, InPlace
+from pe_cli.ops.define.traits import ByValue, Folds, InPlace
 from pe_cli.ops.math.pointwise import Attrs, away_from, pointwise, shapes
 
 
@@ -62,6 +65,13 @@ def _line(attrs: Attrs) -> tuple[float, float]:
     return attrs["scale"], bias
 
 
+def _folded(numbers: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    """Return what the kernel makes of one number."""
+    (x,) = numbers
+    factor, bias = _line(attrs)
+    return type(x)(factor) * x + type(x)(bias)
+
+
 @pointwise(
     "scale",
     attrs={
@@ -70,6 +80,7 @@ def _line(attrs: Attrs) -> tuple[float, float]:
         "bias_after_scale": Attr(True, "scale X + bias, else scale (X + bias)"),
     },
     values=_line,
+    traits=[Folds(_folded)],
     samples=(
         *shapes(scale=-2.0, bias=0.5),
         Sample({"X": (2, 3)}, {"scale": 3.0, "bias": 1.0, "bias_after_scale": False}, "bias first"),

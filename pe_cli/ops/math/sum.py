@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +15,7 @@ from pe_cli.ops.define.lowering import Lowering, Table
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import GradRequest, OpDesc, Sample, op
-from pe_cli.ops.define.traits import InPlace, Layout, Pointwise, Scalar
+from pe_cli.ops.define.traits import Folds, InPlace, Layout, Pointwise, Scalar
 from pe_cli.ops.math.elementwise import ADD
 
 #: Elements added at a time: 8 KiB of float32 stays in the first cache while the other inputs pass.
@@ -91,7 +93,7 @@ def _scalars(attrs: Mapping[str, Any], inputs: Mapping[str, Sequence[Any]]) -> l
     return [Scalar(names[k], ADD, (names[k - 1], f"X {k}")) for k in range(1, count)]
 
 
-sum_op.give(Pointwise(_scalars))
+sum_op.give(Pointwise(_scalars), Folds(lambda numbers, attrs: functools.reduce(operator.add, numbers)))
 
 
 @sum_op.make_grad

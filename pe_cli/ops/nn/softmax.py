@@ -17,7 +17,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import InPlace, RowWise
+from pe_cli.ops.define.traits import InPlace, RowWise, ToProbabilities
 
 #: Terms of one float32 partial sum.
 CHUNK = 1024
@@ -199,7 +199,7 @@ def _beside_rows(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) 
     return bool(attrs["axis"] % max(1, len(shapes["Out"])))
 
 
-@op("softmax", inputs="X", attrs=_AXIS, traits=[InPlace({"Out": "X"}), RowWise(_beside_rows)], samples=_SAMPLES)
+@op("softmax", inputs="X", attrs=_AXIS, traits=[InPlace({"Out": "X"}), RowWise(_beside_rows), ToProbabilities()], samples=_SAMPLES)
 def softmax(x: TensorType, *, axis: int) -> TensorType:
     """Turn logits along an axis into probabilities.
 
@@ -222,7 +222,7 @@ def softmax(x: TensorType, *, axis: int) -> TensorType:
     return x
 
 
-@op("log_softmax", inputs="X", attrs=_AXIS, traits=[RowWise(_beside_rows)], samples=_SAMPLES)
+@op("log_softmax", inputs="X", attrs=_AXIS, traits=[RowWise(_beside_rows), ToProbabilities(logarithms=True)], samples=_SAMPLES)
 def log_softmax(x: TensorType, *, axis: int) -> TensorType:
     """Turn logits along an axis into logarithms of probabilities.
 

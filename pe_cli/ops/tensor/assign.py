@@ -16,13 +16,13 @@ from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, op
-from pe_cli.ops.define.traits import Layout, View
+from pe_cli.ops.define.traits import Folds, Layout, SameNumbers, View
 
 
 @op(
     "assign",
     inputs="X",
-    traits=[Layout(), View({"Out": "X"})],
+    traits=[Layout(), View({"Out": "X"}), SameNumbers(), Folds(lambda numbers, attrs: numbers[0])],
     samples=[Sample({"X": (3, 4)}), Sample({"X": (0,)}, name="empty")],
 )
 def assign(x: TensorType) -> TensorType:

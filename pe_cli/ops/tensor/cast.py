@@ -14,7 +14,7 @@ from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Layout
+from pe_cli.ops.define.traits import Layout, SameNumbers
 
 
 @kernel
@@ -53,7 +53,7 @@ _OTHERS = [Sample({"X": _mixed}, {"out_dtype": kind}, f"to {kind}", grad=False) 
         "in_dtype": Attr("", "element type of X; empty for whatever it is"),
         "out_dtype": Attr("float32", "element type of Out"),
     },
-    traits=[Layout()],
+    traits=[Layout(), SameNumbers()],
     samples=[
         Sample({"X": (3, 4)}, {"out_dtype": "float64"}, "to float64"),
         *_OTHERS,

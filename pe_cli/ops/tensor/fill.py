@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
 from pe_cli.core.errors import PeError
@@ -12,10 +15,17 @@ from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import Folds
+
+
+def _given(numbers: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    """Return the value in the element type."""
+    return numbers[0](attrs["value"])
 
 
 @op(
     "fill_constant",
+    traits=[Folds(_given, alone=True)],
     outputs="Out",
     attrs={
         "shape": Attr([1], "sizes; no batch axis"),
@@ -51,6 +61,7 @@ def fill_constant(*, shape: list[int], dtype: str, value: float) -> TensorType:
 
 @op(
     "fill_like",
+    traits=[Folds(_given, alone=True)],
     inputs="X",
     attrs={"value": Attr(0.0, "every element, no unit")},
     differentiable="",

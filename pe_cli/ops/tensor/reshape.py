@@ -15,7 +15,7 @@ from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
-from pe_cli.ops.define.traits import RowWise, View
+from pe_cli.ops.define.traits import RowWise, SameNumbers, View
 
 SHARED = {"Out": "X"}
 SHARED_BACK = {"X@GRAD": "Out@GRAD"}
@@ -25,7 +25,7 @@ SHARED_BACK = {"X@GRAD": "Out@GRAD"}
     "reshape",
     inputs="X",
     attrs={"shape": Attr([-1], "sizes; 0 keeps X's size of that axis, one -1 is worked out")},
-    traits=[View(SHARED), RowWise()],
+    traits=[View(SHARED), RowWise(), SameNumbers()],
     samples=[
         Sample({"X": (2, 3, 4)}, {"shape": [0, -1]}, "the first axis stays, the others join"),
         Sample({"X": (6, 1)}, {"shape": [2, 3]}, "a column becomes a matrix"),
@@ -77,7 +77,7 @@ def reshape(x: TensorType, *, shape: list[int]) -> TensorType:
     "flatten",
     inputs="X",
     attrs={"axis": Attr(1, "axes before it become rows, the others columns")},
-    traits=[View(SHARED), RowWise()],
+    traits=[View(SHARED), RowWise(), SameNumbers()],
     samples=[
         Sample({"X": (2, 3, 4)}, name="all but the batch"),
         Sample({"X": (2, 3, 4)}, {"axis": 0}, "one row"),
@@ -110,7 +110,7 @@ def flatten(x: TensorType, *, axis: int) -> TensorType:
     "squeeze",
     inputs="X",
     attrs={"axes": Attr([], "axes of size 1; none: all of them")},
-    traits=[View(SHARED), RowWise()],
+    traits=[View(SHARED), RowWise(), SameNumbers()],
     samples=[
         Sample({"X": (2, 1, 3, 1)}, {"axes": [1]}, "one axis"),
         Sample({"X": (2, 1, 3, 1)}, {"axes": [-1, 1]}, "two axes, one from the end"),
@@ -147,7 +147,7 @@ def squeeze(x: TensorType, *, axes: list[int]) -> TensorType:
     "unsqueeze",
     inputs="X",
     attrs={"axes": Attr([0], "places of the new axes in the result")},
-    traits=[View(SHARED), RowWise()],
+    traits=[View(SHARED), RowWise(), SameNumbers()],
     samples=[
         Sample({"X": (2, 3)}, {"axes": [1]}, "in the middle"),
         Sample({"X": (2, 3)}, {"axes": [0, 3]}, "at both ends"),

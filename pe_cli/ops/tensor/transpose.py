@@ -9,12 +9,12 @@ from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import copy_box, row_major
-from pe_cli.ops.define.traits import RowWise
+from pe_cli.ops.define.traits import RowWise, SameNumbers
 
 
 @op(
     "transpose",
-    traits=[RowWise(lambda attrs, shapes: attrs["axis"][0] == 0)],
+    traits=[RowWise(lambda attrs, shapes: attrs["axis"][0] == 0), SameNumbers()],
     inputs="X",
     attrs={"axis": Attr([], "for every axis of Out the axis of X that it is")},
     samples=[
