@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
 from pe_cli.ops.define.registry import GradRequest, OpDef, OpDesc, grad_name
-from pe_cli.ops.define.traits import HasRegions, Table
+from pe_cli.ops.define.traits import HasRegions, PassesGradient, Table
 from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Role, Variable
 from pe_cli.program.region_gradients import append_region_gradient
 from pe_cli.program.sparse import MERGE, rows_name
@@ -172,10 +172,23 @@ class _Walk:
         for name in grads:  # an op that overwrites its input: later parts belong to the earlier value
             if name in sources:
                 del self.parts[name]
+        if self.inside and definition.has(PassesGradient):
+            sources = self._passed(op, grads, sources)
+        if not sources:
+            return
         if definition.grad_maker or not definition.grad_op:
             self._made(op, grads, sources)
         else:
             self._default(op, grads, sources)
+
+    def _passed(self, op: Operator, grads: dict[str, str], sources: set[str]) -> set[str]:
+        """Pass an output's gradient on without an op, which would copy it in every round; return the inputs that need one."""
+        (out,) = op.output_names()
+        passed = {n for n in sources if self.block.vars[n].type == self.block.vars[out].type}
+        for name in op.input_names():
+            if name in passed:
+                self.parts.setdefault(name, []).append(grads[out])
+        return sources - passed
 
     def _made(self, op: Operator, grads: dict[str, str], sources: set[str]) -> None:
         """Append the gradient of an op that has no gradient op of its own."""

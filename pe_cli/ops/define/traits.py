@@ -391,6 +391,11 @@ Holds = Callable[[Mapping[str, Any], Mapping[str, Sequence[int]]], bool]
 
 
 @dataclass(frozen=True)
+class PassesGradient(Trait):
+    """The gradient of an input that has the shape of the output is the gradient of that."""
+
+
+@dataclass(frozen=True)
 class RowWise(Trait):
     """What the op, and its gradient, makes of a row, along axis 0, depends on that row alone; rows stay rows.
 

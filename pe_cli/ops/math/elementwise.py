@@ -20,7 +20,7 @@ from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy, fill
 from pe_cli.ops.define.onnx import same_in_onnx
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
-from pe_cli.ops.define.traits import Absorbed, Folds, InPlace, Layout, Pointwise, Scalar, SumsRows
+from pe_cli.ops.define.traits import Absorbed, Folds, InPlace, Layout, PassesGradient, Pointwise, Scalar, SumsRows
 from pe_cli.ops.math.broadcast import aligned, back_kernel, binary_kernel, broadcast, call_binary, expanded
 from pe_cli.ops.math.reduction import sum_axes
 from pe_cli.ops.math.scale import scale
@@ -282,7 +282,7 @@ _folds(_add, operator.add)
 _folds(_sub, operator.sub)
 _folds(_mul, operator.mul)
 _folds(_div, operator.truediv)
-_add.give(Absorbed("Y"))
+_add.give(Absorbed("Y"), PassesGradient())
 
 
 # --- max, min, pow ----------------------------------------------------------------------------------------------------
