@@ -342,14 +342,24 @@ class Executor:
         for name in fetches:
             self.program.global_block().var(name)
         parts, sizes = self.split(feed)
-        types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in part.items()} for part in parts]
-        plan = self.plan(types, sizes, fetches)
-        mine = self._mine(parts)
+        made = self.batch_of(parts, sizes, fetches)
         if not self.sequences.feeds and not self.sequences.recipes:
             first = len(self.places) * self.peers.rank if self.peers else 0
-            made = Shortcut(plan, sizes, self._batched, slice(first, first + len(self.places)))
-            self._shortcuts.keep(feed, fetches, made, mine)
-        return Batch(plan, plan.request, mine, samples_of(plan, self._mine(sizes)))
+            shortcut = Shortcut(made.plan, sizes, self._batched, slice(first, first + len(self.places)))
+            self._shortcuts.keep(feed, fetches, shortcut, made.parts)
+        return made
+
+    def batch_of(self, parts: Sequence[Mapping[str, Array]], sizes: Sequence[int], fetches: Sequence[str]) -> Batch:
+        """Find or make the plan of a batch that has been checked and split.
+
+        Args:
+            parts: per device, of all processes, what it is fed, with the arrays of `sequences.complete`.
+            sizes: samples of each.
+            fetches: names of variables that are read after the step.
+        """
+        types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in part.items()} for part in parts]
+        plan = self.plan(types, sizes, fetches)
+        return Batch(plan, plan.request, self._mine(parts), samples_of(plan, self._mine(sizes)))
 
     def step(self, batch: Batch, number: int = 0) -> StepResult:
         """Run a batch.

@@ -199,12 +199,11 @@ def _run_once(
     sequences, used = ready.executor.sequences, ready.executor.read.union(fetches)
     whole = sequences.complete([feeding.arrays_of(part) for part in parts])
     arrays = [{name: a for name, a in part.items() if name in used} for part in whole]
-    types = [{name: TensorType(a.shape, str(a.dtype)) for name, a in part.items()} for part in arrays]
     sizes = step.sizes if step else [feeding.samples_of(program, part) for part in parts]
     with _PREPARING:
-        plan = ready.executor.plan(types, sizes, fetches)
+        batch = ready.executor.batch_of(arrays, sizes, fetches)
     with RECORDER.step(program.name or "program"):
-        values = plan.run(arrays, step.number if step else _step(ready, program))
+        values = ready.executor.step(batch, step.number if step else _step(ready, program)).values
     ready.steps += 1
     every = setting.execution.num_iteration_per_drop_scope
     if every > 0 and ready.steps % every == 0:
