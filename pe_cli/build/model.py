@@ -17,7 +17,7 @@ from pe_cli.config.nodes import ListNode, Lookup, Node, ScalarNode, describe, or
 from pe_cli.config.spec import ArgSpec, LayerSpec, ModelSpec, RegionSpec
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import TensorType
-from pe_cli.layers.registry import LayerArg, LayerDef, find
+from pe_cli.layers.define.registry import LayerArg, LayerDef, find
 from pe_cli.program.ir import Program, Variable
 
 

@@ -11,7 +11,7 @@ from pe_cli.build.values import WORDS, convert, meant
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import Entry, MapNode, Node, ScalarNode, describe, to_data
 from pe_cli.core.errors import PeError, Span, did_you_mean
-from pe_cli.layers.registry import KINDS
+from pe_cli.layers.define.registry import KINDS
 from pe_cli.optim.clip import CLIPS
 from pe_cli.optim.regularizer import REGULARIZERS
 from pe_cli.optim.rules import OPTIMIZERS

@@ -10,8 +10,8 @@ from pe_cli.config.nodes import MapNode, Node, ScalarNode, describe
 from pe_cli.config.spec import BodySpec, LayerSpec, RegionSpec
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import FLOATS, check_dtype
-from pe_cli.layers.control import Scan, append_while, branch
-from pe_cli.layers.registry import find
+from pe_cli.layers.control.loops import Scan, append_while, branch
+from pe_cli.layers.define.registry import find
 from pe_cli.program.ir import Block, Variable
 from pe_cli.program.outline import Outline
 

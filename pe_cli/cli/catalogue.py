@@ -10,7 +10,7 @@ from pe_cli.cli.columns import columns
 from pe_cli.ops.define.traits import View
 
 if TYPE_CHECKING:
-    from pe_cli.layers.registry import LayerArg, LayerDef
+    from pe_cli.layers.define.registry import LayerArg, LayerDef
     from pe_cli.ops.define.registry import Attr, OpDef, Slot
 
 #: What a value of a layer's argument is called.
@@ -36,7 +36,7 @@ SECTIONS = ("Args:", "Returns:", "Raises:", "Source:")
 
 def layers() -> dict[str, LayerDef]:
     """Return the layers, sorted by name."""
-    from pe_cli.layers.registry import discover
+    from pe_cli.layers.define.registry import discover
 
     return dict(sorted(discover().items()))
 

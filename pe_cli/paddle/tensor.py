@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pe_cli.layers.helper import LayerHelper
+from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.fluid.layers.selection import select
 

@@ -17,7 +17,7 @@ from pe_cli.execute.describe import describe_plan
 from pe_cli.execute.executor import Executor
 from pe_cli.kernels.calls import Call
 from pe_cli.kernels.gemm import NARROW
-from pe_cli.layers.registry import find
+from pe_cli.layers.define.registry import find
 from pe_cli.ops.define.areas import HELP, HIGH, WIDE, areas, pairs, quarters
 from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.backward import gradients

@@ -77,7 +77,7 @@ def test_the_worked_example_of_an_op_passes_its_tests(tmp_path: Path) -> None:
         for package in ("ops.loss", "layers")
     )
     (tmp_path / "conftest.py").write_text(f"{places}\nfrom tests.conftest import rng\n")
-    check = "from pe_cli.layers.registry import find\n\n\ndef test_its_layer_is_found():\n    assert find('log_cosh_cost').doc\n"
+    check = "from pe_cli.layers.define.registry import find\n\n\ndef test_its_layer_is_found():\n    assert find('log_cosh_cost').doc\n"
     (tmp_path / "test_layer.py").write_text(check)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

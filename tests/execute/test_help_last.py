@@ -12,7 +12,7 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.help_last import LEAST, SHARE
 from pe_cli.execute.operations import operations
-from pe_cli.layers.registry import find
+from pe_cli.layers.define.registry import find
 from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program, Role

@@ -15,8 +15,8 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.regions import MIN_SAMPLES
 from pe_cli.kernels.rounds import run_rounds
-from pe_cli.layers.control import Scan, cond, scan, while_loop
-from pe_cli.layers.registry import find
+from pe_cli.layers.control.loops import Scan, cond, scan, while_loop
+from pe_cli.layers.define.registry import find
 from pe_cli.program.backward import append_backward, gradients
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.forms import from_string, to_string

@@ -11,7 +11,7 @@ from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.split import cut_sequences
-from pe_cli.layers.registry import find
+from pe_cli.layers.define.registry import find
 from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program

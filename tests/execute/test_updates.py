@@ -11,7 +11,7 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.merge import merge
 from pe_cli.graph.ssa import Update
-from pe_cli.layers.registry import find
+from pe_cli.layers.define.registry import find
 from pe_cli.ops.fused.fused_optimizer import LINE, MIN_SHARE, shares_of
 from pe_cli.optim.regularizer import L2Decay
 from pe_cli.optim.rules import OPTIMIZERS

@@ -14,7 +14,7 @@ from pe_cli.execute.cost import BARRIER, OPERATIONS, UNEVEN, Cost, costs, on_thr
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.operations import operations
 from pe_cli.execute.work import Layout, best_layout, step_costs
-from pe_cli.layers.registry import find
+from pe_cli.layers.define.registry import find
 from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program

@@ -7,7 +7,7 @@ import pytest
 
 from pe_cli.core.errors import PeError, Span
 from pe_cli.graph.sequences import resolve
-from pe_cli.layers.registry import find
+from pe_cli.layers.define.registry import find
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.ir import Program

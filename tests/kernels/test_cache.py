@@ -63,7 +63,7 @@ import numpy as np
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.layers.registry import find
+from pe_cli.layers.define.registry import find
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program
 program = Program("products")

@@ -12,7 +12,7 @@ from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.startup import run_startup
-from pe_cli.layers.registry import discover
+from pe_cli.layers.define.registry import discover
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program, Variable
 

@@ -7,8 +7,8 @@ import inspect
 import numpy as np
 import pytest
 
-from pe_cli.layers.helper import ACTIVATIONS
-from pe_cli.layers.registry import LAYERS, discover
+from pe_cli.layers.define.helper import ACTIVATIONS
+from pe_cli.layers.define.registry import LAYERS, discover
 from pe_cli.program.ir import Variable
 from pe_cli.program.verify import verify
 from tests.layers import sequence_calls

@@ -7,7 +7,7 @@ import pytest
 
 from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType
-from pe_cli.layers.helper import attr_for_each, pair
+from pe_cli.layers.define.helper import attr_for_each, pair
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Program

@@ -6,7 +6,7 @@ import numbers
 from typing import Any
 
 from pe_cli.core.types import FLOATS
-from pe_cli.layers.helper import LayerHelper
+from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Variable

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import did_you_mean
-from pe_cli.layers.helper import LayerHelper
+from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.arithmetic import Arithmetic
 from pe_cli.program import defaults, ir

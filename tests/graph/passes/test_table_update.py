@@ -11,7 +11,7 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.startup import run_startup
 from pe_cli.graph.passes import fuse_grad_update
-from pe_cli.layers.registry import find
+from pe_cli.layers.define.registry import find
 from pe_cli.optim.clip import GradientClipByGlobalNorm
 from pe_cli.optim.regularizer import L2Decay
 from pe_cli.optim.rules import OPTIMIZERS

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pe_cli.layers.registry import discover
+from pe_cli.layers.define.registry import discover
 from pe_cli.optim.schedule import (
     cosine_decay,
     exponential_decay,

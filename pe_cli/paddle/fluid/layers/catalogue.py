@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.layers.registry import LayerDef, find
+from pe_cli.layers.define.registry import LayerDef, find
 from pe_cli.paddle.errors import FluidTypeError, NotThereYet
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.constants import sizes_of

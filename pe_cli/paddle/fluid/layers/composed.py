@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pe_cli.layers.helper import LayerHelper
-from pe_cli.layers.registry import find
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.define.registry import find
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Variable

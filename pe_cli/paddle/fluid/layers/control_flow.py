@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.layers import control
+from pe_cli.layers.control import loops
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
@@ -79,7 +79,7 @@ def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None 
         parts[-1].cut()
     rows = [[v for v in _flat(m) if v is not None] for m in made]
     with raised_as(FluidValueError):
-        outs = control.branch(pred, parts[0], parts[1], (rows[0], rows[1]))
+        outs = loops.branch(pred, parts[0], parts[1], (rows[0], rows[1]))
     return _like(made[0], iter(outs))
 
 
@@ -171,7 +171,7 @@ def _repeated(cond: Any, body: Any, state: list[Any], bound: int) -> list[Any]:
             raise FluidTypeError(f"while_loop: a condition is a bool variable, got {type(found).__name__}")
         return found
 
-    found = control.while_loop(holds, again, _flat(state), bound=bound)
+    found = loops.while_loop(holds, again, _flat(state), bound=bound)
     return list(_like(state, iter(found)))
 
 
@@ -229,7 +229,7 @@ class While:
         with raised_as(FluidValueError):
             test = Outline(block)
             test.cut()
-            control.append_while(block, test, self.cond, [], rounds, [], [], [], self.bound)
+            loops.append_while(block, test, self.cond, [], rounds, [], [], [], self.bound)
 
 
 class TensorArray:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pe_cli.layers.helper import LayerHelper
-from pe_cli.layers.registry import find
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call

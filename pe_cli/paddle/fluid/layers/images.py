@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.layers.helper import LayerHelper
+from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, NotThereYet
 from pe_cli.paddle.fluid.layers.composed import call, crop_tensor, strided_slice
 from pe_cli.paddle.fluid.layers.constants import sizes_of

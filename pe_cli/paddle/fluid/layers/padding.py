@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pe_cli.layers.registry import find
+from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.layers.catalogue import adapt
 from pe_cli.paddle.fluid.layers.composed import call

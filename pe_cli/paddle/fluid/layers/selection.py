@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pe_cli.layers.control import branch
-from pe_cli.layers.helper import LayerHelper
+from pe_cli.layers.control.loops import branch
+from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.types import TensorType
-from pe_cli.layers.helper import LayerHelper
-from pe_cli.layers.registry import find
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidTypeError
 from pe_cli.paddle.fluid.framework import (
     as_dtype,

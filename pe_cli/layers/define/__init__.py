@@ -1,0 +1,1 @@
+"""What layers are written with: their catalogue, helper and shared parts."""

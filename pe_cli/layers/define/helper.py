@@ -1,0 +1,271 @@
+"""LayerHelper: what layer functions share: names, parameters and their first values, outputs, bias and activation."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.types import FLOATS, TensorType
+from pe_cli.layers.define.weight_norm import weight_norm
+from pe_cli.program.defaults import default_main_program, default_startup_program
+from pe_cli.program.initializer import Constant, Initializer, Xavier
+from pe_cli.program.ir import Block, Parameter, Program, Variable
+from pe_cli.program.param_attr import ParamAttr, WeightNormParamAttr
+
+#: Ops that are activations: `act` takes their names, and `activations.py` makes a layer of each.
+ACTIVATIONS = (
+    "abs", "brelu", "ceil", "cos", "elu", "exp", "floor", "gelu", "hard_shrink",
+    "hard_sigmoid", "hard_swish", "leaky_relu", "log", "logsigmoid", "pow", "reciprocal", "relu", "relu6", "round",
+    "rsqrt", "sigmoid", "sign", "sin", "soft_relu", "softplus", "softshrink", "softsign", "sqrt", "square",
+    "stanh", "swish", "tanh", "tanh_shrink", "thresholded_relu", "softmax", "log_softmax",
+)  # fmt: skip
+
+
+class LayerHelper:
+    """One call of a layer function.
+
+    Args:
+        layer_type: name of the layer; unnamed calls become `fc_0`, `fc_1`, ...
+        name: given by the user, or None; prefix of every variable that the call makes.
+    """
+
+    def __init__(self, layer_type: str, name: str | None = None) -> None:
+        self.layer_type = layer_type
+        self.program = default_main_program()
+        self.startup = default_startup_program()
+        self.name = name or _unused(self.program, layer_type)
+
+    @property
+    def block(self) -> Block:
+        """The block that ops are appended to."""
+        return self.program.global_block()
+
+    # --- ops ---------------------------------------------------------------------------------------------------------
+
+    def op(
+        self,
+        type: str,
+        inputs: Mapping[str, Any],
+        attrs: Mapping[str, Any] | None = None,
+        outputs: Sequence[str] = ("Out",),
+        existing: Mapping[str, Any] | None = None,
+    ) -> list[Variable]:
+        """Append an op.
+
+        Args:
+            type: its name.
+            inputs: slot -> variable, list of variables, or None for an absent slot.
+            attrs: those that differ from the defaults.
+            outputs: slots that get a new variable each, called `<name>.tmp_<i>`.
+            existing: output slot -> variable(s) that are there already.
+
+        Returns:
+            The new variables, in the order of `outputs`.
+        """
+        names = {slot: self.program.unique(f"{self.name}.tmp") for slot in outputs}
+        given = {slot: value for slot, value in inputs.items() if value is not None}
+        self.block.append_op(type, given, {**names, **(existing or {})}, attrs)
+        return [self.block.var(n) for n in names.values()]
+
+    def one(
+        self,
+        type: str,
+        inputs: Mapping[str, Any],
+        attrs: Mapping[str, Any] | None = None,
+        output: str = "Out",
+    ) -> Variable:
+        """Append an op with one new output and return that."""
+        return self.op(type, inputs, attrs, (output,))[0]
+
+    def activate(self, x: Variable, act: str | None) -> Variable:
+        """Append an activation; None appends nothing.
+
+        Raises:
+            PeError: there is no activation of that name.
+        """
+        if act is None:
+            return x
+        if act not in ACTIVATIONS:
+            hint = did_you_mean(act, ACTIVATIONS) or f"one of {', '.join(ACTIVATIONS)}"
+            raise self.error(f"{self.layer_type}: there is no activation '{act}'", hint=hint)
+        return self.one(act, {"X": x})
+
+    def add_bias(self, x: Variable, attr: ParamAttr | bool | None, *, axis: int, end: int | None = None) -> Variable:
+        """Append `x + bias`, where the bias has the sizes of x from axis up to end; `attr=False` appends nothing."""
+        if attr is False:
+            return x
+        bias = self.parameter(attr, x.shape[axis:end], x.dtype, is_bias=True)
+        return self.one("elementwise_add", {"X": x, "Y": bias}, {"axis": axis})
+
+    # --- parameters --------------------------------------------------------------------------------------------------
+
+    def parameter(
+        self,
+        attr: ParamAttr | bool | None,
+        shape: Sequence[int],
+        dtype: str,
+        *,
+        is_bias: bool = False,
+        default: Initializer | None = None,
+    ) -> Variable:
+        """Return a parameter: new in the main program and initialised in the startup program, or shared by its name.
+
+        With `WeightNormParamAttr` it is a weight that is computed of two.
+
+        Args:
+            attr: the user's wishes; None or True for defaults.
+            shape: sizes, all known.
+            dtype: element type.
+            is_bias: is called `<name>.b_<i>` and starts at 0, instead of `<name>.w_<i>` and Xavier.
+            default: initializer where the user gives none.
+
+        Raises:
+            PeError: a size that is not known, or a name that belongs to a variable of another kind or shape.
+        """
+        wishes = as_attr(attr)
+        suffix = "b" if is_bias else "w"
+        name = wishes.name or self.program.unique(f"{self.name}.{suffix}")
+        kind = TensorType(tuple(int(s) for s in shape), dtype)
+        if not kind.known or kind.size == 0:
+            raise self.error(
+                f"{self.layer_type}: parameter '{name}' would be {kind}",
+                hint="give the input a shape that is known but for the batch axis",
+            )
+        if dtype not in FLOATS and not (wishes.initializer or default or is_bias):
+            raise self.error(
+                f"{self.layer_type}: parameter '{name}' would be {kind}, as its input is {dtype}",
+                hint="put a layer of type cast or embedding before it, or declare the feed with dtype: float32",
+            )
+        initializer = wishes.initializer or default or (Constant(0.0) if is_bias else Xavier())
+        if isinstance(wishes, WeightNormParamAttr):
+            return weight_norm(self, wishes, name, kind, initializer)
+        return self.create(wishes, name, kind, initializer)
+
+    def create(self, wishes: ParamAttr, name: str, kind: TensorType, initializer: Initializer | None) -> Parameter:
+        """Return the parameter of a name, made and initialised unless it is there.
+
+        Args:
+            wishes: facts about it, but its name and initializer.
+            name: of the parameter.
+            kind: its type.
+            initializer: of its first value; None where the caller initialises it.
+
+        Raises:
+            PeError: the name belongs to a variable of another kind or shape.
+        """
+        block = self.block
+        if name in block.vars:
+            return self._shared(name, kind)
+        facts: dict[str, Any] = {
+            "trainable": wishes.trainable,
+            "learning_rate": wishes.learning_rate,
+            "regularizer": wishes.regularizer,
+            "gradient_clip": wishes.gradient_clip,
+            "do_model_average": wishes.do_model_average,
+        }
+        made = block.create_parameter(name, kind, stop_gradient=not wishes.trainable, **facts)
+        if initializer is not None:
+            self._initialize(made, initializer)
+        return made
+
+    def _initialize(self, made: Parameter, initializer: Initializer) -> None:
+        """Append the initialiser to the startup program, unless another main program of it did."""
+        start = self.startup.global_block()
+        found = start.vars.get(made.name)
+        if found is None:
+            initializer(made, start)
+        elif found.type != made.type:
+            raise self.error(
+                f"{self.layer_type}: the startup program makes '{made.name}' {found.type}, but it is {made.type} here",
+                hint="give one of them another name, or use another startup program",
+            )
+
+    def _shared(self, name: str, kind: TensorType) -> Parameter:
+        found = self.block.vars[name]
+        if not isinstance(found, Parameter):
+            what = f"{self.layer_type}: '{name}' is a variable, not a parameter"
+            raise self.error(what, hint="give the parameter another name")
+        if found.type != kind:
+            error = self.error(
+                f"{self.layer_type}: parameter '{name}' is shared, but is {found.type} there and should be {kind} here",
+                hint="give one of them another name, or make the shapes equal",
+            )
+            if found.at:
+                error.notes.append((found.at, f"'{name}' is made here"))
+            raise error
+        return found
+
+    # --- checks ------------------------------------------------------------------------------------------------------
+
+    def error(self, message: str, hint: str | None = None) -> PeError:
+        """Return an error at the place of this layer."""
+        return PeError(message, at=self.program.place_now, hint=hint)
+
+    def check_rank(self, x: Variable, what: str, rank: int, axes: str) -> None:
+        """Raise unless x has this many axes.
+
+        Raises:
+            PeError: says which axes are expected and what x is.
+        """
+        if len(x.shape) != rank:
+            raise self.error(f"{self.layer_type}: {what} should be {axes}, got {x}", hint="reshape it")
+
+
+def _unused(program: Program, layer_type: str) -> str:
+    """Return `fc_0`, `fc_1`, ...: the first that is no variable's prefix."""
+    taken = program.global_block().vars
+    while True:
+        name = program.unique(layer_type)
+        if not any(f"{name}.{part}_0" in taken for part in ("w", "b", "tmp")):
+            return name
+
+
+def as_attr(attr: Any) -> ParamAttr:
+    """Return a ParamAttr for what users may write: None, True, a name, an initializer or a ParamAttr.
+
+    Raises:
+        PeError: anything else.
+    """
+    if attr is None or attr is True:
+        return ParamAttr()
+    if isinstance(attr, ParamAttr):
+        return attr
+    if isinstance(attr, str):
+        return ParamAttr(name=attr)
+    if isinstance(attr, Initializer):
+        return ParamAttr(initializer=attr)
+    raise PeError(f"a parameter attribute must be a ParamAttr, a name or an initializer, got {attr!r}")
+
+
+def attr_for_each(attr: Any, count: int) -> list[Any]:
+    """Return one parameter attribute for each of several inputs: a list as given, or one for all.
+
+    Raises:
+        PeError: a list of another length.
+    """
+    if isinstance(attr, (list, tuple)):
+        if len(attr) != count:
+            raise PeError(
+                f"there are {count} inputs, but param_attr has {len(attr)} entries", hint="give one for each input"
+            )
+        return list(attr)
+    return [copy.copy(attr) for _ in range(count)]
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list or tuple as a list, anything else as a list of one."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def pair(layer_type: str, what: str, value: int | Sequence[int], least: int) -> list[int]:
+    """Return [value, value] for a number and [height, width] for two.
+
+    Raises:
+        PeError: another count, or a number below least.
+    """
+    numbers = [value, value] if isinstance(value, int) else list(value)
+    if len(numbers) != 2 or any(not isinstance(v, int) or v < least for v in numbers):
+        raise PeError(f"{layer_type}: {what} must be a number of at least {least}, or two of them, got {value!r}")
+    return numbers

@@ -1,0 +1,116 @@
+"""The catalogue of layers. A layer is a function; its signature and annotations say what a config may write."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pe_cli.core.errors import PeError, did_you_mean
+
+#: Annotation of a parameter (as written) -> kind of value that a config gives for it.
+KINDS = {
+    "Variable": "variable",
+    "list[Variable]": "variables",
+    "int": "int",
+    "list[int]": "ints",
+    "int | list[int]": "int_or_ints",
+    "float": "float",
+    "list[float]": "floats",
+    "bool": "bool",
+    "str": "str",
+    "list[str]": "strs",
+    "ParamAttr": "param_attr",
+    "ParamAttr | bool": "param_attr",
+    "Initializer": "initializer",
+}
+
+
+@dataclass(frozen=True)
+class LayerArg:
+    """One argument of a layer.
+
+    Args:
+        name: as in Python and YAML.
+        kind: a value of `KINDS`.
+        default: the default, None where required.
+        required: has no default.
+        optional: may be null.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    required: bool
+    optional: bool
+
+
+@dataclass(frozen=True)
+class LayerDef:
+    """One layer: its function, and its arguments in order. The first variable argument is the implied input."""
+
+    name: str
+    fn: Callable[..., Any]
+    args: dict[str, LayerArg]
+    doc: str
+
+    @property
+    def implied(self) -> str | None:
+        """The argument that takes the previous layer's output when nothing is written."""
+        return next((a.name for a in self.args.values() if a.kind in ("variable", "variables") and a.required), None)
+
+
+#: Layers that only Python can make -> where.
+PYTHON_ONLY = {"py_func": "fluid.layers.py_func"}
+#: Every layer by name. Filled by `discover`.
+LAYERS: dict[str, LayerDef] = {}
+
+
+def layer(fn: Any = None, *, name: str | None = None) -> Any:
+    """Register a layer function under its own or another name. Arguments called `name` are not offered to configs."""
+    if fn is None:
+        return functools.partial(layer, name=name)
+    args = {}
+    for parameter in inspect.signature(fn).parameters.values():
+        if parameter.name == "name":
+            continue
+        text = str(parameter.annotation)
+        optional = text.endswith(" | None")
+        kind = KINDS.get(text.removesuffix(" | None"))
+        assert kind, f"layer {fn.__name__}: argument {parameter.name} has annotation {text!r}, which no config can give"
+        required = parameter.default is inspect.Parameter.empty
+        args[parameter.name] = LayerArg(
+            parameter.name, kind, None if required else parameter.default, required, optional
+        )
+    key = name or fn.__name__
+    assert key not in LAYERS, f"layer {key} is registered twice"
+    LAYERS[key] = LayerDef(key, fn, args, inspect.getdoc(fn) or "")
+    return fn
+
+
+def discover() -> dict[str, LayerDef]:
+    """Import every module of this package once and return the catalogue."""
+    package = importlib.import_module("pe_cli.layers")
+    for info in pkgutil.walk_packages(package.__path__, "pe_cli.layers."):
+        importlib.import_module(info.name)
+    return LAYERS
+
+
+def find(name: str) -> LayerDef:
+    """Return a layer by name.
+
+    Raises:
+        PeError: there is none, with the closest name as a hint.
+    """
+    catalogue = LAYERS if name in LAYERS else discover()
+    if name in PYTHON_ONLY:
+        raise PeError(f"layer '{name}' runs a Python function, which no file can give", hint=f"use it from Python: {PYTHON_ONLY[name]}")
+    if name not in catalogue:
+        raise PeError(
+            f"there is no layer type '{name}'", hint=did_you_mean(name, catalogue) or "pe ops lists all layers"
+        )
+    return catalogue[name]

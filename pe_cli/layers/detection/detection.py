@@ -1,0 +1,315 @@
+"""Layers of detectors: boxes to start from, boxes as differences from others, overlaps, the head of YOLOv3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.define.registry import layer
+from pe_cli.program.ir import Variable
+
+_TENTHS = (0.1, 0.1, 0.2, 0.2)
+
+
+def _both(helper: LayerHelper, boxes: str, inputs: dict[str, Variable], attrs: dict[str, Any]) -> tuple[Variable, Variable]:
+    first, second = helper.op(helper.layer_type, inputs, attrs, (boxes, "Variances"))
+    return first, second
+
+
+def _steps(helper: LayerHelper, steps: list[float]) -> dict[str, float]:
+    if len(steps) != 2:
+        raise helper.error(f"{helper.layer_type}: steps must be two numbers, width and height, got {steps}")
+    return {"step_w": float(steps[0]), "step_h": float(steps[1])}
+
+
+@layer
+def prior_box(
+    input: Variable,
+    image: Variable,
+    min_sizes: list[float],
+    max_sizes: list[float] | None = None,
+    aspect_ratios: list[float] = [1.0],  # noqa: B006 (never changed)
+    variance: list[float] = list(_TENTHS),  # noqa: B006
+    flip: bool = False,
+    clip: bool = False,
+    steps: list[float] = [0.0, 0.0],  # noqa: B006
+    offset: float = 0.5,
+    name: str | None = None,
+    min_max_aspect_ratios_order: bool = False,
+) -> tuple[Variable, Variable]:
+    """Put boxes of several sizes and shapes at every pixel of a feature map.
+
+    A box of size s and aspect ratio r is s sqrt(r) wide and s / sqrt(r) high, around ((column + offset) step, (row + offset) step).
+
+    Args:
+        input: [batch, channels, height, width]: the feature map, of which only the sizes count.
+        image: [batch, channels, height, width]: only the sizes count.
+        min_sizes: sides of boxes, in pixels of the image.
+        max_sizes: for each of them a larger one: a box of their geometric mean; none by default.
+        aspect_ratios: width by height; 1 is always there.
+        variance: four numbers that come with every box.
+        flip: the reciprocals of aspect_ratios too.
+        clip: keep boxes within the image.
+        steps: image columns and rows between pixels; 0: image size by map size.
+        offset: centre of the first box, in steps.
+        name: prefix of the outputs' names.
+        min_max_aspect_ratios_order: the box of max_sizes second instead of last.
+
+    Returns:
+        Boxes [height, width, boxes, 4], left, top, right, bottom as parts of the image, and their variances.
+
+    Raises:
+        PeError: sizes that are not known or do not fit.
+
+    Source:
+        fluid.layers.prior_box.
+    """
+    helper = LayerHelper("prior_box", name)
+    attrs = {
+        "min_sizes": [float(s) for s in min_sizes],
+        "max_sizes": [float(s) for s in max_sizes or []],
+        "aspect_ratios": [float(r) for r in aspect_ratios],
+        "variances": [float(v) for v in variance],
+        "flip": flip,
+        "clip": clip,
+        "offset": float(offset),
+        "min_max_aspect_ratios_order": min_max_aspect_ratios_order,
+        **_steps(helper, steps),
+    }
+    return _both(helper, "Boxes", {"Input": input, "Image": image}, attrs)
+
+
+@layer
+def density_prior_box(
+    input: Variable,
+    image: Variable,
+    densities: list[int],
+    fixed_sizes: list[float],
+    fixed_ratios: list[float],
+    variance: list[float] = list(_TENTHS),  # noqa: B006 (never changed)
+    clip: bool = True,
+    steps: list[float] = [0.0, 0.0],  # noqa: B006
+    offset: float = 0.5,
+    flatten_to_2d: bool = False,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Put boxes at every pixel of a feature map, small ones more densely.
+
+    Args:
+        input: [batch, channels, height, width]: the feature map, of which only the sizes count.
+        image: [batch, channels, height, width]: only the sizes count.
+        densities: boxes along each side of a step, for each of fixed_sizes.
+        fixed_sizes: sides of boxes, in pixels of the image.
+        fixed_ratios: width by height.
+        variance: four numbers that come with every box.
+        clip: keep boxes within the image; they always are, with false as in the original too.
+        steps: image columns and rows between pixels; 0: image size by map size.
+        offset: centre of the first box, in steps.
+        flatten_to_2d: [boxes, 4] instead of four axes.
+        name: prefix of the outputs' names.
+
+    Returns:
+        Boxes [height, width, boxes, 4], left, top, right, bottom as parts of the image, and their variances.
+
+    Raises:
+        PeError: sizes that are not known or do not fit.
+
+    Source:
+        fluid.layers.density_prior_box.
+    """
+    helper = LayerHelper("density_prior_box", name)
+    attrs = {
+        "densities": densities,
+        "fixed_sizes": [float(s) for s in fixed_sizes],
+        "fixed_ratios": [float(r) for r in fixed_ratios],
+        "variances": [float(v) for v in variance],
+        "offset": float(offset),
+        **_steps(helper, steps),
+    }
+    boxes, variances = _both(helper, "Boxes", {"Input": input, "Image": image}, attrs)
+    if not flatten_to_2d:
+        return boxes, variances
+    flat = [helper.one("reshape", {"X": v}, {"shape": [-1, 4]}) for v in (boxes, variances)]
+    return flat[0], flat[1]
+
+
+@layer
+def anchor_generator(
+    input: Variable,
+    anchor_sizes: list[float],
+    aspect_ratios: list[float],
+    variance: list[float] = list(_TENTHS),  # noqa: B006 (never changed)
+    stride: list[float] = [16.0, 16.0],  # noqa: B006
+    offset: float = 0.5,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Put boxes of several sizes and shapes at every pixel of a feature map, in pixels of the image.
+
+    Args:
+        input: [batch, channels, height, width]: the feature map, of which only the sizes count.
+        anchor_sizes: sides of boxes, in pixels of the image.
+        aspect_ratios: height by width.
+        variance: four numbers that come with every box.
+        stride: image columns and rows between pixels.
+        offset: centre of the first box, in steps less one pixel.
+        name: prefix of the outputs' names.
+
+    Returns:
+        Anchors [height, width, boxes, 4], left, top, right, bottom, and their variances.
+
+    Raises:
+        PeError: sizes that are not known or do not fit.
+
+    Source:
+        fluid.layers.anchor_generator.
+    """
+    attrs = {
+        "anchor_sizes": [float(s) for s in anchor_sizes],
+        "aspect_ratios": [float(r) for r in aspect_ratios],
+        "variances": [float(v) for v in variance],
+        "stride": [float(s) for s in stride],
+        "offset": float(offset),
+    }
+    return _both(LayerHelper("anchor_generator", name), "Anchors", {"Input": input}, attrs)
+
+
+@layer
+def box_coder(
+    prior_box: Variable,
+    prior_box_var: Variable | None,
+    target_box: Variable,
+    code_type: str = "encode_center_size",
+    box_normalized: bool = True,
+    name: str | None = None,
+    axis: int = 0,
+    variance: list[float] | None = None,
+) -> Variable:
+    """Describe boxes as seen from others, or find the boxes of such descriptions.
+
+    Args:
+        prior_box: [priors, 4]: left, top, right, bottom.
+        prior_box_var: [priors, 4]: variances, or null.
+        target_box: [targets, 4] boxes to encode, or [rows, columns, 4] codes to decode.
+        code_type: encode_center_size or decode_center_size.
+        box_normalized: boxes are parts of the image; else pixels, the last one inside.
+        name: prefix of the output's name.
+        axis: decode: 0, a prior for each column; 1, for each row.
+        variance: four numbers instead of prior_box_var; 1 by default.
+
+    Returns:
+        [targets, priors, 4] codes, or boxes in the shape of target_box.
+
+    Raises:
+        PeError: shapes that do not fit, or both kinds of variances.
+
+    Source:
+        fluid.layers.box_coder.
+    """
+    inputs = {"PriorBox": prior_box, "PriorBoxVar": prior_box_var, "TargetBox": target_box}
+    attrs = {"code_type": code_type, "box_normalized": box_normalized, "axis": axis, "variance": variance or []}
+    return LayerHelper("box_coder", name).one("box_coder", inputs, attrs, "OutputBox")
+
+
+@layer
+def box_decoder_and_assign(
+    prior_box: Variable,
+    prior_box_var: Variable,
+    target_box: Variable,
+    box_score: Variable,
+    box_clip: float,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Find the box of every class, and take that of the best class other than 0.
+
+    Args:
+        prior_box: [boxes, 4]: left, top, right, bottom, in pixels, the last ones inside.
+        prior_box_var: [4]: variances.
+        target_box: [boxes, classes * 4]: differences, as box_coder has them.
+        box_score: [boxes, classes].
+        box_clip: largest logarithm of a size.
+        name: prefix of the outputs' names.
+
+    Returns:
+        Boxes of all classes [boxes, classes * 4], and those of the best ones [boxes, 4].
+
+    Raises:
+        PeError: shapes that do not fit.
+
+    Source:
+        fluid.layers.box_decoder_and_assign.
+    """
+    helper = LayerHelper("box_decoder_and_assign", name)
+    inputs = {"PriorBox": prior_box, "PriorBoxVar": prior_box_var, "TargetBox": target_box, "BoxScore": box_score}
+    all_, best = helper.op(
+        "box_decoder_and_assign", inputs, {"box_clip": float(box_clip)}, ("DecodeBox", "OutputAssignBox")
+    )
+    return all_, best
+
+
+@layer
+def iou_similarity(x: Variable, y: Variable, box_normalized: bool = True, name: str | None = None) -> Variable:
+    """Measure how much boxes overlap: the area of both by the area of either.
+
+    Args:
+        x: [n, 4]: left, top, right, bottom.
+        y: [m, 4].
+        box_normalized: boxes are parts of the image; else pixels, the last one inside.
+        name: prefix of the output's name.
+
+    Returns:
+        [n, m], from 0 to 1.
+
+    Raises:
+        PeError: shapes that do not fit.
+
+    Source:
+        fluid.layers.iou_similarity.
+    """
+    return LayerHelper("iou_similarity", name).one("iou_similarity", {"X": x, "Y": y}, {"box_normalized": box_normalized})
+
+
+@layer
+def yolo_box(
+    x: Variable,
+    img_size: Variable,
+    anchors: list[int],
+    class_num: int,
+    conf_thresh: float,
+    downsample_ratio: int,
+    clip_bbox: bool = True,
+    name: str | None = None,
+    scale_x_y: float = 1.0,
+) -> tuple[Variable, Variable]:
+    """Read boxes and scores off the grid of a YOLOv3 head.
+
+    Args:
+        x: [batch, anchors * (5 + classes), rows, columns].
+        img_size: [batch, 2] int32 or int64: height and width of each image, in pixels.
+        anchors: width and height of each anchor, in pixels of the network's input.
+        class_num: classes.
+        conf_thresh: confidence below which box and scores are 0.
+        downsample_ratio: pixels of the network's input to a cell.
+        clip_bbox: keep boxes within the image.
+        name: prefix of the outputs' names.
+        scale_x_y: how far centres may leave their cell: 1 not at all.
+
+    Returns:
+        Boxes [batch, anchors * rows * columns, 4], left, top, right, bottom in pixels, and scores [batch, .., classes].
+
+    Raises:
+        PeError: shapes that do not fit.
+
+    Source:
+        fluid.layers.yolo_box.
+    """
+    helper = LayerHelper("yolo_box", name)
+    attrs = {
+        "anchors": anchors,
+        "class_num": class_num,
+        "conf_thresh": float(conf_thresh),
+        "downsample_ratio": downsample_ratio,
+        "clip_bbox": clip_bbox,
+        "scale_x_y": float(scale_x_y),
+    }
+    boxes, scores = helper.op("yolo_box", {"X": x, "ImgSize": img_size}, attrs, ("Boxes", "Scores"))
+    return boxes, scores

@@ -1,0 +1,118 @@
+"""Layers that look at regions of images: prroi_pool, roi_align, roi_pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.define.registry import layer
+from pe_cli.program.ir import Variable
+
+
+def _pooled(kind: str, name: str | None, inputs: tuple[Variable, Variable, Variable | None], **attrs: Any) -> Variable:
+    x, rois, counts = inputs
+    helper = LayerHelper(kind, name)
+    outs = ("Out", "Argmax") if kind == "roi_pool" else ("Out",)
+    return helper.op(kind, {"X": x, "ROIs": rois, "BatchRoINums": counts}, attrs, outs)[0]
+
+
+@layer
+def prroi_pool(
+    input: Variable,
+    rois: Variable,
+    spatial_scale: float = 1.0,
+    pooled_height: int = 1,
+    pooled_width: int = 1,
+    batch_roi_nums: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Average an image over the parts of regions, exactly: the image is linear between its pixels and 0 outside.
+
+    Args:
+        input: [images, channels, height, width].
+        rois: [regions, 4]: left, top, right, bottom; gradients flow to them too.
+        spatial_scale: pixels of input to one of the regions' units.
+        pooled_height: rows of a region's output.
+        pooled_width: columns of a region's output.
+        batch_roi_nums: [images] int64: how many regions in a row belong to each image; may be null for one image.
+        name: prefix of the output's name.
+
+    Returns:
+        [regions, channels, pooled_height, pooled_width].
+
+    Raises:
+        PeError: shapes that do not fit; several images without batch_roi_nums.
+
+    Source:
+        fluid.layers.prroi_pool; Jiang et al. 2018, eq. 5.
+    """
+    sizes = {"pooled_height": pooled_height, "pooled_width": pooled_width}
+    return _pooled("prroi_pool", name, (input, rois, batch_roi_nums), spatial_scale=float(spatial_scale), **sizes)
+
+
+@layer
+def roi_align(
+    input: Variable,
+    rois: Variable,
+    pooled_height: int = 1,
+    pooled_width: int = 1,
+    spatial_scale: float = 1.0,
+    sampling_ratio: int = -1,
+    name: str | None = None,
+    batch_roi_nums: Variable | None = None,
+) -> Variable:
+    """Average an image over points of the parts of regions; between pixels it is linear.
+
+    Args:
+        input: [images, channels, height, width].
+        rois: [regions, 4]: left, top, right, bottom.
+        pooled_height: rows of a region's output.
+        pooled_width: columns of a region's output.
+        spatial_scale: pixels of input to one of the regions' units.
+        sampling_ratio: points along each side of a part; -1: one a pixel, rounded up.
+        name: prefix of the output's name.
+        batch_roi_nums: [images] int64: how many regions in a row belong to each image; may be null for one image.
+
+    Returns:
+        [regions, channels, pooled_height, pooled_width].
+
+    Raises:
+        PeError: shapes that do not fit; several images without batch_roi_nums.
+
+    Source:
+        fluid.layers.roi_align.
+    """
+    sizes = {"pooled_height": pooled_height, "pooled_width": pooled_width, "sampling_ratio": sampling_ratio}
+    return _pooled("roi_align", name, (input, rois, batch_roi_nums), spatial_scale=float(spatial_scale), **sizes)
+
+
+@layer
+def roi_pool(
+    input: Variable,
+    rois: Variable,
+    pooled_height: int = 1,
+    pooled_width: int = 1,
+    spatial_scale: float = 1.0,
+    batch_roi_nums: Variable | None = None,
+) -> Variable:
+    """Take the largest pixel of each part of regions, whose edges are rounded to pixels.
+
+    Args:
+        input: [images, channels, height, width].
+        rois: [regions, 4]: left, top, right, bottom, the last ones inside.
+        pooled_height: rows of a region's output.
+        pooled_width: columns of a region's output.
+        spatial_scale: pixels of input to one of the regions' units.
+        batch_roi_nums: [images] int64: how many regions in a row belong to each image; may be null for one image.
+
+    Returns:
+        [regions, channels, pooled_height, pooled_width].
+
+    Raises:
+        PeError: shapes that do not fit; several images without batch_roi_nums.
+
+    Source:
+        fluid.layers.roi_pool.
+    """
+    sizes = {"pooled_height": pooled_height, "pooled_width": pooled_width}
+    return _pooled("roi_pool", None, (input, rois, batch_roi_nums), spatial_scale=float(spatial_scale), **sizes)

@@ -1,0 +1,1 @@
+"""Layers of arithmetic, comparison and functions of numbers."""

@@ -1,0 +1,112 @@
+"""Arithmetic on whole tensors: scale, sum, sums, clip."""
+
+from __future__ import annotations
+
+from pe_cli.layers.define.helper import LayerHelper, as_list
+from pe_cli.layers.define.registry import layer
+from pe_cli.program.ir import Variable
+
+
+@layer
+def scale(
+    x: Variable,
+    scale: float = 1.0,
+    bias: float = 0.0,
+    bias_after_scale: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Multiply by a number and add one.
+
+    Out = act(scale x + bias), or act(scale (x + bias)) when bias_after_scale is false
+
+    Args:
+        x: any shape.
+        scale: factor, no unit.
+        bias: in the unit of x.
+        bias_after_scale: add after multiplying.
+        act: name of an activation, or None.
+        name: prefix of the output's name.
+
+    Returns:
+        Shape and dtype of x.
+
+    Source:
+        fluid.layers.scale.
+    """
+    helper = LayerHelper("scale", name)
+    attrs = {"scale": scale, "bias": bias, "bias_after_scale": bias_after_scale}
+    return helper.activate(helper.one("scale", {"X": x}, attrs), act)
+
+
+@layer
+def sums(input: list[Variable], out: Variable | None = None) -> Variable:
+    """Add tensors of one type.
+
+    Out = input[0] + input[1] + ...
+
+    Args:
+        input: tensors of one shape and dtype.
+        out: a variable to write to; None makes one.
+
+    Returns:
+        Their sum.
+
+    Raises:
+        PeError: types differ.
+
+    Source:
+        fluid.layers.sums.
+    """
+    helper = LayerHelper("sums")
+    if out is None:
+        return helper.one("sum", {"X": as_list(input)})
+    helper.op("sum", {"X": as_list(input)}, outputs=(), existing={"Out": out})
+    return out
+
+
+def sum_(x: list[Variable]) -> Variable:
+    """Add tensors of one type.
+
+    Out = x[0] + x[1] + ...
+
+    Args:
+        x: tensors of one shape and dtype.
+
+    Returns:
+        Their sum.
+
+    Raises:
+        PeError: types differ.
+
+    Source:
+        fluid.layers.sum.
+    """
+    return LayerHelper("sum").one("sum", {"X": as_list(x)})
+
+
+layer(sum_, name="sum")
+
+
+@layer
+def clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
+    """Limit values to a range.
+
+    Out = min(max(x, min), max)
+
+    Args:
+        x: any shape.
+        min: smallest value, in the unit of x.
+        max: largest value, in the unit of x.
+        name: prefix of the output's name.
+
+    Returns:
+        Shape and dtype of x.
+
+    Raises:
+        PeError: min is above max.
+
+    Source:
+        fluid.layers.clip.
+    """
+    return LayerHelper("clip", name).one("clip", {"X": x}, {"min": min, "max": max})

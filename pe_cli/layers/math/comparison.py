@@ -1,0 +1,107 @@
+"""Layers that compare, combine truths and count: less_than, equal, ..., logical_and, ..., increment, generated from their ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.define.registry import layer
+from pe_cli.program.ir import Variable
+
+COMPARISONS = {
+    "less_than": "less",
+    "less_equal": "less, or the same",
+    "greater_than": "greater",
+    "greater_equal": "greater, or the same",
+    "equal": "the same",
+    "not_equal": "another",
+}
+_COMPARISON_DOC = """Tell where the first of two tensors is {what}.
+
+Args:
+    x: any shape, numbers.
+    y: shape and dtype of x, or sizes of 1.
+    name: prefix of the output's name.
+
+Returns:
+    Shape of x, bool; gradients stop there.
+
+Raises:
+    PeError: shapes or dtypes do not fit.
+
+Source:
+    fluid.layers.{name}.
+"""
+LOGIC = {"logical_and": "both are true", "logical_or": "one is true, or both", "logical_xor": "exactly one is true"}
+_LOGIC_DOC = """Tell where {what} of two tensors.
+
+Args:
+    x: any shape, bool.
+    y: shape of x, bool.
+    name: prefix of the output's name.
+
+Returns:
+    Shape of x, bool.
+
+Raises:
+    PeError: shapes do not fit, or an input is not bool.
+
+Source:
+    fluid.layers.{name}.
+"""
+
+
+def _make(op: str, doc: str, what: str) -> Callable[..., Variable]:
+    def made(x: Variable, y: Variable, name: str | None = None) -> Variable:
+        return LayerHelper(op, name).one(op, {"X": x, "Y": y})
+
+    made.__name__ = made.__qualname__ = op
+    made.__doc__ = doc.format(what=what, name=op)
+    return made
+
+
+for _name, _what in COMPARISONS.items():
+    layer(_make(_name, _COMPARISON_DOC, _what))
+for _name, _what in LOGIC.items():
+    layer(_make(_name, _LOGIC_DOC, _what))
+
+
+@layer
+def logical_not(x: Variable, name: str | None = None) -> Variable:
+    """Turn true into false and false into true.
+
+    Args:
+        x: any shape, bool.
+        name: prefix of the output's name.
+
+    Returns:
+        Shape of x, bool.
+
+    Raises:
+        PeError: x is not bool.
+
+    Source:
+        fluid.layers.logical_not.
+    """
+    return LayerHelper("logical_not", name).one("logical_not", {"X": x})
+
+
+@layer
+def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Variable:
+    """Add a number to a single element.
+
+    Args:
+        x: one element.
+        value: what is added.
+        name: prefix of the output's name.
+
+    Returns:
+        x + value, a variable of its own.
+
+    Raises:
+        PeError: x has several elements.
+
+    Source:
+        fluid.layers.increment with in_place=False.
+    """
+    return LayerHelper("increment", name).one("increment", {"X": x}, {"step": value})

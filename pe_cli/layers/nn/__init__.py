@@ -1,0 +1,1 @@
+"""Layers of networks: products, convolutions, norms, embeddings, attention."""

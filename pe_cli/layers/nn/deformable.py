@@ -1,0 +1,205 @@
+"""Layers whose taps or pixels are moved: affine_grid, deformable_conv; and random_crop, randperm."""
+
+from __future__ import annotations
+
+import math
+
+from pe_cli.layers.define.helper import LayerHelper, pair
+from pe_cli.layers.define.registry import layer
+from pe_cli.program.initializer import Normal
+from pe_cli.program.ir import Variable
+from pe_cli.program.param_attr import ParamAttr
+
+
+@layer
+def affine_grid(theta: Variable, out_shape: list[int], name: str | None = None) -> Variable:
+    """Compute the place that every pixel of an output image is taken from under an affine map.
+
+    Out[n, h, w] = theta[n] (x, y, 1), x and y from -1 to 1.
+
+    Args:
+        theta: [batch, 2, 3].
+        out_shape: [batch, channels, height, width] of the image; the batch is theta's.
+        name: prefix of the output's name.
+
+    Returns:
+        [batch, height, width, 2]: x and y.
+
+    Raises:
+        PeError: shapes that do not fit.
+
+    Source:
+        fluid.layers.affine_grid.
+    """
+    return LayerHelper("affine_grid", name).one("affine_grid", {"Theta": theta}, {"output_shape": out_shape}, "Output")
+
+
+@layer
+def deformable_conv(
+    input: Variable,
+    offset: Variable,
+    mask: Variable | None,
+    num_filters: int,
+    filter_size: int | list[int],
+    stride: int | list[int] = 1,
+    padding: int | list[int] = 0,
+    dilation: int | list[int] = 1,
+    groups: int | None = None,
+    deformable_groups: int | None = None,
+    param_attr: ParamAttr | None = None,
+    bias_attr: ParamAttr | bool | None = None,
+    modulated: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Convolve images with learned filters whose taps are moved by given offsets, at every place of their own.
+
+    Out[b, f, place] = bias[f] + sum_{c, tap} mask[tap, place] input[b, c] at (place + tap + offset[tap, place]) W[f, c, tap]
+
+    Args:
+        input: [batch, channels, height, width].
+        offset: [batch, deformable_groups * taps * 2, out height, out width], in pixels: down and right.
+        mask: [batch, deformable_groups * taps, out height, out width], or null where modulated is false.
+        num_filters: output channels.
+        filter_size: pixels, one number or [height, width].
+        stride: pixels between outputs.
+        padding: zeros on every side, pixels.
+        dilation: pixels between filter taps.
+        groups: parts that channels are split into; 1 by default.
+        deformable_groups: parts of the channels with offsets of their own; 1 by default.
+        param_attr: of W, [num_filters, channels / groups, height, width]; by default normal with variance
+            2 / (channels * height * width).
+        bias_attr: of the bias, [num_filters]; 0 by default; False for none.
+        modulated: with mask.
+        name: prefix of the names of the parameters.
+
+    Returns:
+        Images of num_filters channels.
+
+    Raises:
+        PeError: sizes that do not fit, or a mask where there should be none.
+
+    Source:
+        fluid.layers.deformable_conv; Zhu et al. 2018, eq. 1.
+    """
+    helper = LayerHelper("deformable_conv", name)
+    helper.check_rank(input, "the input", 4, "[batch, channels, height, width]")
+    channels, parts = input.shape[1], groups or 1
+    if channels < 1 or channels % parts or num_filters % parts:
+        raise helper.error(f"deformable_conv: {channels} channels and {num_filters} filters, which {parts} groups do not divide")
+    if (mask is not None) != modulated:
+        raise helper.error("deformable_conv: a mask goes with modulated, and only with it", hint="give both or neither")
+    taps = pair("deformable_conv", "filter_size", filter_size, 1)
+    default = Normal(0.0, math.sqrt(2.0 / (taps[0] * taps[1] * channels)))
+    weight = helper.parameter(param_attr, (num_filters, channels // parts, *taps), input.dtype, default=default)
+    attrs = {
+        "ksize": taps,
+        "strides": pair("deformable_conv", "stride", stride, 1),
+        "paddings": pair("deformable_conv", "padding", padding, 0),
+        "dilations": pair("deformable_conv", "dilation", dilation, 1),
+        "deformable_groups": deformable_groups or 1,
+    }
+    columns = helper.one("deformable_im2col", {"X": input, "Offset": offset, "Mask": mask}, attrs)
+    each, depth = num_filters // parts, channels // parts * taps[0] * taps[1]
+    rows = helper.one("reshape", {"X": weight}, {"shape": [num_filters, depth]})
+    outs = []
+    for part in range(parts):
+        cut = {"axes": [0], "starts": [part * each], "ends": [(part + 1) * each]}
+        own = helper.one("slice", {"Input": rows}, cut) if parts > 1 else rows
+        cut = {"axes": [1], "starts": [part * depth], "ends": [(part + 1) * depth]}
+        seen = helper.one("slice", {"Input": columns}, cut) if parts > 1 else columns
+        outs.append(helper.one("matmul", {"X": own, "Y": seen}))
+    flat = helper.one("concat", {"X": outs}, {"axis": 1}) if parts > 1 else outs[0]
+    height, width = offset.shape[2:]
+    out = helper.one("reshape", {"X": flat}, {"shape": [-1, num_filters, height, width]})
+    return helper.add_bias(out, bias_attr, axis=1, end=2)
+
+
+@layer
+def random_crop(x: Variable, shape: list[int], seed: int | None = None) -> Variable:
+    """Cut a box out of every sample: in training each at a random place, in evaluation the middle.
+
+    `clone(for_test=True)` switches to evaluation.
+
+    Args:
+        x: [batch, ..., sizes].
+        shape: sizes of the box along the last axes.
+        seed: the same places at every step of training; null takes the program's, with new ones at every step.
+
+    Returns:
+        [batch, ..., shape].
+
+    Raises:
+        PeError: sizes that do not fit.
+
+    Source:
+        fluid.layers.random_crop.
+    """
+    return LayerHelper("random_crop").one("random_crop", {"X": x}, {"shape": shape, "seed": seed or 0})
+
+
+@layer
+def randperm(n: int, dtype: str = "int64", seed: int = 0, name: str | None = None) -> Variable:
+    """Put the integers from 0 to n - 1 in a random order.
+
+    Args:
+        n: how many.
+        dtype: int64 or int32.
+        seed: the same order at every step; 0 takes the program's, with a new one at every step.
+        name: prefix of the output's name.
+
+    Returns:
+        [n].
+
+    Raises:
+        PeError: n is below 1.
+
+    Source:
+        fluid.layers.randperm.
+    """
+    return LayerHelper("randperm", name).one("randperm", {}, {"n": n, "dtype": dtype, "seed": seed})
+
+
+@layer
+def hsigmoid(
+    input: Variable,
+    label: Variable,
+    num_classes: int,
+    param_attr: ParamAttr | None = None,
+    bias_attr: ParamAttr | bool | None = None,
+    name: str | None = None,
+    path_table: Variable | None = None,
+    path_code: Variable | None = None,
+    is_custom: bool = False,
+) -> Variable:
+    """Measure classes by the yes-or-no questions on the way to them in a binary tree.
+
+    Args:
+        input: [batch, width].
+        label: [batch, 1] int64.
+        num_classes: classes of the complete tree; with is_custom, nodes of one's own.
+        param_attr: of the questions, [num_classes - 1, width], or [num_classes, width] with is_custom; Xavier by default.
+        bias_attr: of their bias, one a question; 0 by default; False for none.
+        name: prefix of the names of the parameters.
+        path_table: [batch, depth] int64: with is_custom, the nodes from the root on, -1 after the end.
+        path_code: [batch, depth] int64: the answers.
+        is_custom: paths are given.
+
+    Returns:
+        [batch, 1], in nats.
+
+    Raises:
+        PeError: shapes that do not fit, or paths without is_custom, or the other way round.
+
+    Source:
+        fluid.layers.hsigmoid.
+    """
+    helper = LayerHelper("hsigmoid", name)
+    if is_custom != (path_table is not None) or is_custom != (path_code is not None):
+        raise helper.error("hsigmoid: path_table and path_code go with is_custom, and only with it")
+    nodes = num_classes if is_custom else num_classes - 1
+    if nodes < 1:
+        raise helper.error(f"hsigmoid: num_classes must be at least {2 - is_custom}, got {num_classes}")
+    w = helper.parameter(param_attr, (nodes, input.shape[-1]), input.dtype)
+    bias = None if bias_attr is False else helper.parameter(bias_attr, (nodes, 1), input.dtype, is_bias=True)
+    inputs = {"X": input, "W": w, "Label": label, "PathTable": path_table, "PathCode": path_code, "Bias": bias}
+    return helper.op("hierarchical_sigmoid", inputs, {"num_classes": max(2, num_classes)}, ("Out", "PreOut"))[0]

@@ -1,0 +1,256 @@
+"""Layers that group rows anew: repeated, joined, padded, reversed or cut sequences."""
+
+from __future__ import annotations
+
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.define.registry import layer
+from pe_cli.program.ir import Variable
+
+
+@layer
+def sequence_expand(x: Variable, y: Variable, ref_level: int = -1, name: str | None = None) -> Variable:
+    """Repeat every sequence of x, or every row where x has plain rows, as often as y's sequence at its place is long.
+
+    Args:
+        x: [rows, ...] plain or with one level of sequences.
+        y: with sequences; its values do not count.
+        ref_level: which level of y: 0 the outermost, -1 the innermost.
+        name: prefix of the output's name.
+
+    Returns:
+        [new rows, ...], dtype of x; with sequences where x has.
+
+    Raises:
+        PeError: y has no sequences, or not as many as x.
+
+    Source:
+        fluid.layers.sequence_expand.
+    """
+    helper = LayerHelper("sequence_expand", name)
+    return helper.one("sequence_expand", {"X": x, "Y": y}, {"ref_level": ref_level})
+
+
+@layer
+def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """Repeat every row of x as often as the sequence of y at its place is long.
+
+    Args:
+        x: [sequences of y, ...].
+        y: with sequences; its values do not count.
+        name: prefix of the output's name.
+
+    Returns:
+        [rows of y, ...], dtype of x, sequences of y.
+
+    Raises:
+        PeError: y has no sequences, or x not one row for each.
+
+    Source:
+        fluid.layers.sequence_expand_as.
+    """
+    return LayerHelper("sequence_expand_as", name).one("sequence_expand_as", {"X": x, "Y": y})
+
+
+@layer
+def sequence_concat(input: list[Variable], name: str | None = None) -> Variable:
+    """Join sequence i of every input to sequence i of the output.
+
+    Args:
+        input: [rows, ...] each, with as many sequences.
+        name: prefix of the output's name.
+
+    Returns:
+        [all rows, ...], dtype of the inputs, with sequences.
+
+    Raises:
+        PeError: inputs whose rows differ in type, or in their number of sequences.
+
+    Source:
+        fluid.layers.sequence_concat.
+    """
+    return LayerHelper("sequence_concat", name).one("sequence_concat", {"X": list(input)})
+
+
+@layer
+def sequence_pad(
+    x: Variable, pad_value: Variable, maxlen: int | None = None, name: str | None = None
+) -> list[Variable]:
+    """Write every sequence into its row of a block, and a value behind its end.
+
+    Args:
+        x: [rows, ...] with sequences.
+        pad_value: one number, or one for every element of a row; dtype of x.
+        maxlen: rows of each sequence in the block; null for those of the longest of a batch.
+        name: prefix of the outputs' names.
+
+    Returns:
+        [sequences, maxlen, ...], dtype of x; and the lengths, int64 [sequences].
+
+    Raises:
+        PeError: pad_value does not fit; in a step, a sequence is longer than maxlen.
+
+    Source:
+        fluid.layers.sequence_pad.
+    """
+    helper = LayerHelper("sequence_pad", name)
+    attrs = {"padded_length": -1 if maxlen is None else maxlen}
+    return helper.op("sequence_pad", {"X": x, "PadValue": pad_value}, attrs, ("Out", "Length"))
+
+
+@layer
+def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Variable:
+    """Take the first rows of every sequence out of a block.
+
+    Args:
+        x: [sequences, time, ...].
+        length: rows of each, int64; a feed, or the lengths of sequence_pad.
+        name: prefix of the output's name.
+
+    Returns:
+        [rows, ...], dtype of x, with sequences.
+
+    Raises:
+        PeError: length is computed in the step; in a step, a length above time.
+
+    Source:
+        fluid.layers.sequence_unpad.
+    """
+    return LayerHelper("sequence_unpad", name).one("sequence_unpad", {"X": x, "Length": length})
+
+
+@layer
+def sequence_mask(x: Variable, maxlen: int | None = None, dtype: str = "int64", name: str | None = None) -> Variable:
+    """Mark the steps that sequences of given lengths have.
+
+    out[..., t] = 1 where t < x[...], else 0
+
+    Args:
+        x: [...] lengths.
+        maxlen: steps of the mask; null for the largest length of a batch, which must then be fed.
+        dtype: of the mask.
+        name: prefix of the output's name.
+
+    Returns:
+        [..., maxlen] of dtype.
+
+    Raises:
+        PeError: maxlen below 1; without maxlen, x is computed in the step.
+
+    Source:
+        fluid.layers.sequence_mask.
+    """
+    helper = LayerHelper("sequence_mask", name)
+    if x.dtype in ("float32", "float64"):
+        x = helper.one("ceil", {"X": x})
+    if x.dtype != "int64":
+        x = helper.one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": "int64"})
+    attrs = {"maxlen": -1 if maxlen is None else maxlen, "out_dtype": dtype}
+    return helper.one("sequence_mask", {"X": x}, attrs, "Y")
+
+
+@layer
+def sequence_reverse(x: Variable, name: str | None = None) -> Variable:
+    """Reverse the rows of every sequence.
+
+    Args:
+        x: [rows, ...] with sequences.
+        name: prefix of the output's name.
+
+    Returns:
+        Shape, dtype and sequences of x.
+
+    Source:
+        fluid.layers.sequence_reverse.
+    """
+    return LayerHelper("sequence_reverse", name).one("sequence_reverse", {"X": x}, output="Y")
+
+
+@layer
+def sequence_slice(input: Variable, offset: Variable, length: Variable, name: str | None = None) -> Variable:
+    """Take some neighbouring rows of every sequence.
+
+    Args:
+        input: [rows, ...] with sequences.
+        offset: first row of each, from 0; integers, fed or constant, one a sequence.
+        length: rows of each; integers, fed or constant, one a sequence.
+        name: prefix of the output's name.
+
+    Returns:
+        [rows taken, ...], dtype of input, with sequences.
+
+    Raises:
+        PeError: a slice leaves its sequence; offset or length is computed in the step.
+
+    Source:
+        fluid.layers.sequence_slice.
+    """
+    helper = LayerHelper("sequence_slice", name)
+    return helper.one("sequence_slice", {"X": input, "Offset": offset, "Length": length})
+
+
+@layer
+def sequence_reshape(input: Variable, new_dim: int) -> Variable:
+    """Cut the numbers of every sequence into rows of another size.
+
+    Args:
+        input: [rows, width] with sequences.
+        new_dim: size of the new rows.
+
+    Returns:
+        [rows width / new_dim, new_dim], dtype of input, with sequences.
+
+    Raises:
+        PeError: a sequence's numbers do not make whole rows.
+
+    Source:
+        fluid.layers.sequence_reshape.
+    """
+    return LayerHelper("sequence_reshape").one("sequence_reshape", {"X": input}, {"new_dim": new_dim})
+
+
+@layer
+def lod_reset(x: Variable, y: Variable | None = None, target_lod: list[int] | None = None) -> Variable:
+    """Group the rows of a tensor into other sequences.
+
+    Args:
+        x: [rows, ...].
+        y: its sequences are taken; where it has none, its values are offsets.
+        target_lod: offsets, where there is no y: 0, ..., rows.
+
+    Returns:
+        Shape, dtype and values of x.
+
+    Raises:
+        PeError: neither y nor target_lod; before a step, offsets that do not fit.
+
+    Source:
+        fluid.layers.lod_reset.
+    """
+    helper = LayerHelper("lod_reset")
+    if y is None and not target_lod:
+        raise helper.error(
+            "lod_reset needs y or target_lod", hint="target_lod: [0, 2, 5] makes sequences of 2 and 3 rows"
+        )
+    return helper.one("lod_reset", {"X": x, "Y": y}, {"target_lod": list(target_lod or [])})
+
+
+@layer
+def lod_append(x: Variable, level: list[int]) -> Variable:
+    """Add a level of sequences inside those that a tensor has.
+
+    Args:
+        x: [rows, ...] with sequences, whose last level counts the new ones.
+        level: offsets of the new level: 0, ..., rows.
+
+    Returns:
+        Shape, dtype and values of x.
+
+    Raises:
+        PeError: before a step, offsets that do not fit.
+
+    Source:
+        fluid.layers.lod_append.
+    """
+    if isinstance(level, Variable):
+        return LayerHelper("lod_append").one("lod_reset", {"X": x, "Y": level}, {"append": True})
+    return LayerHelper("lod_append").one("lod_reset", {"X": x}, {"target_lod": list(level), "append": True})

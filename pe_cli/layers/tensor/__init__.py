@@ -1,0 +1,1 @@
+"""Layers of shapes, constants, indices and data."""

@@ -1,0 +1,329 @@
+"""Layers that rearrange, join, cut or repeat: the same elements in another order or shape."""
+
+from __future__ import annotations
+
+from pe_cli.layers.define.helper import LayerHelper, as_list
+from pe_cli.layers.define.registry import layer
+from pe_cli.program.ir import Variable
+
+
+@layer
+def reshape(x: Variable, shape: list[int], act: str | None = None, name: str | None = None) -> Variable:
+    """Give the same elements another shape.
+
+    Args:
+        x: any shape.
+        shape: new sizes; 0 keeps the size of x at that axis, one -1 takes what is left.
+        act: name of an activation, or None.
+        name: prefix of the output's name.
+
+    Returns:
+        The elements of x in shape.
+
+    Raises:
+        PeError: the numbers of elements differ.
+
+    Source:
+        fluid.layers.reshape.
+    """
+    helper = LayerHelper("reshape", name)
+    return helper.activate(helper.one("reshape", {"X": x}, {"shape": shape}), act)
+
+
+@layer
+def transpose(x: Variable, perm: list[int], name: str | None = None) -> Variable:
+    """Reorder axes.
+
+    Args:
+        x: any shape.
+        perm: axis of x that becomes axis i.
+        name: prefix of the output's name.
+
+    Returns:
+        Sizes of x in the order perm.
+
+    Raises:
+        PeError: perm is no order of the axes.
+
+    Source:
+        fluid.layers.transpose.
+    """
+    return LayerHelper("transpose", name).one("transpose", {"X": x}, {"axis": perm})
+
+
+@layer
+def concat(input: list[Variable], axis: int = 0, name: str | None = None) -> Variable:
+    """Join tensors along an axis.
+
+    Args:
+        input: tensors of one dtype whose sizes agree but at axis.
+        axis: to join along.
+        name: prefix of the output's name.
+
+    Returns:
+        Sizes of the inputs, summed at axis.
+
+    Raises:
+        PeError: sizes differ elsewhere.
+
+    Source:
+        fluid.layers.concat.
+    """
+    return LayerHelper("concat", name).one("concat", {"X": as_list(input)}, {"axis": axis})
+
+
+@layer
+def split(
+    input: Variable,
+    num_or_sections: int | list[int],
+    dim: int = -1,
+    name: str | None = None,
+) -> list[Variable]:
+    """Cut a tensor into parts along an axis.
+
+    Args:
+        input: any shape.
+        num_or_sections: number of equal parts, or the size of every part.
+        dim: axis to cut.
+        name: prefix of the outputs' names.
+
+    Returns:
+        The parts, in order.
+
+    Raises:
+        PeError: the parts do not fill the axis.
+
+    Source:
+        fluid.layers.split.
+    """
+    helper = LayerHelper("split", name)
+    equal = isinstance(num_or_sections, int)
+    sections = [] if isinstance(num_or_sections, int) else list(num_or_sections)
+    count = num_or_sections if isinstance(num_or_sections, int) else len(sections)
+    if count < 1:
+        raise helper.error(f"split: num_or_sections is {num_or_sections}", hint="at least one part")
+    names = [helper.program.unique(f"{helper.name}.tmp") for _ in range(count)]
+    attrs = {"num": count if equal else 0, "sections": sections, "axis": dim}
+    helper.op("split", {"X": input}, attrs, (), {"Out": names})
+    return [helper.block.var(n) for n in names]
+
+
+@layer
+def squeeze(input: Variable, axes: list[int], name: str | None = None) -> Variable:
+    """Leave out axes of size 1.
+
+    Args:
+        input: any shape.
+        axes: to leave out; empty for all of size 1.
+        name: prefix of the output's name.
+
+    Returns:
+        The elements of input without those axes.
+
+    Raises:
+        PeError: an axis is not of size 1.
+
+    Source:
+        fluid.layers.squeeze.
+    """
+    return LayerHelper("squeeze", name).one("squeeze", {"X": input}, {"axes": axes})
+
+
+@layer
+def unsqueeze(input: Variable, axes: list[int], name: str | None = None) -> Variable:
+    """Insert axes of size 1.
+
+    Args:
+        input: any shape.
+        axes: where the new axes are in the result.
+        name: prefix of the output's name.
+
+    Returns:
+        The elements of input with those axes.
+
+    Raises:
+        PeError: an axis is out of range.
+
+    Source:
+        fluid.layers.unsqueeze.
+    """
+    return LayerHelper("unsqueeze", name).one("unsqueeze", {"X": input}, {"axes": axes})
+
+
+@layer
+def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
+    """Make a matrix.
+
+    Args:
+        x: any shape.
+        axis: axes before it become rows, the others columns; 0 makes one row.
+        name: prefix of the output's name.
+
+    Returns:
+        [rows, columns].
+
+    Raises:
+        PeError: axis is out of range.
+
+    Source:
+        fluid.layers.flatten.
+    """
+    return LayerHelper("flatten", name).one("flatten", {"X": x}, {"axis": axis})
+
+
+def slice_(input: Variable, axes: list[int], starts: list[int], ends: list[int]) -> Variable:
+    """Take a range of some axes.
+
+    Args:
+        input: any shape.
+        axes: that are cut.
+        starts: first index of each; negative ones count from the end.
+        ends: index after the last of each; may be beyond the end.
+
+    Returns:
+        The elements in range.
+
+    Raises:
+        PeError: lists of different lengths, or no such axis.
+
+    Source:
+        fluid.layers.slice.
+    """
+    attrs = {"axes": axes, "starts": starts, "ends": ends}
+    return LayerHelper("slice").one("slice", {"Input": input}, attrs)
+
+
+layer(slice_, name="slice")
+
+
+@layer
+def stack(x: list[Variable], axis: int = 0) -> Variable:
+    """Join tensors of one type along a new axis.
+
+    Args:
+        x: tensors of one shape and dtype.
+        axis: where the new axis is.
+
+    Returns:
+        Their shape with an axis of as many as there are.
+
+    Raises:
+        PeError: types differ.
+
+    Source:
+        fluid.layers.stack.
+    """
+    return LayerHelper("stack").one("stack", {"X": as_list(x)}, {"axis": axis}, "Y")
+
+
+@layer
+def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
+    """Cut a tensor into one part for each index of an axis, and leave the axis out.
+
+    Args:
+        x: any shape.
+        axis: to cut; its size is known.
+        num: size of the axis, checked when given.
+
+    Returns:
+        As many tensors as the axis has indices.
+
+    Raises:
+        PeError: the size of the axis is not known, or is not num.
+
+    Source:
+        fluid.layers.unstack.
+    """
+    helper = LayerHelper("unstack")
+    size = x.shape[axis] if -len(x.shape) <= axis < len(x.shape) else num
+    count = size if num is None else num
+    if count is None or count < 1:
+        raise helper.error(f"unstack: axis {axis} of {x} has no known size", hint="give num")
+    names = [helper.program.unique(f"{helper.name}.tmp") for _ in range(count)]
+    helper.op("unstack", {"X": x}, {"axis": axis, "num": count}, (), {"Y": names})
+    return [helper.block.var(n) for n in names]
+
+
+@layer
+def reverse(x: Variable, axis: int | list[int]) -> Variable:
+    """Reverse the order of elements along axes.
+
+    Args:
+        x: any shape.
+        axis: axis or axes.
+
+    Returns:
+        Shape and dtype of x.
+
+    Raises:
+        PeError: there is no such axis.
+
+    Source:
+        fluid.layers.reverse.
+    """
+    return LayerHelper("reverse").one("reverse", {"X": x}, {"axis": as_list(axis)})
+
+
+@layer
+def expand(x: Variable, expand_times: list[int], name: str | None = None) -> Variable:
+    """Repeat a tensor along its axes.
+
+    Args:
+        x: any shape.
+        expand_times: copies along each axis.
+        name: prefix of the output's name.
+
+    Returns:
+        Sizes of x times expand_times.
+
+    Raises:
+        PeError: not one number for each axis.
+
+    Source:
+        fluid.layers.expand.
+    """
+    return LayerHelper("expand", name).one("expand", {"X": x}, {"expand_times": expand_times})
+
+
+@layer
+def pad(x: Variable, paddings: list[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
+    """Put a border around a tensor.
+
+    Args:
+        x: any shape.
+        paddings: elements before and after, for every axis in a row.
+        pad_value: of the border, in the unit of x.
+        name: prefix of the output's name.
+
+    Returns:
+        Sizes of x plus the borders.
+
+    Raises:
+        PeError: not two numbers for each axis.
+
+    Source:
+        fluid.layers.pad.
+    """
+    return LayerHelper("pad", name).one("pad", {"X": x}, {"paddings": paddings, "pad_value": pad_value})
+
+
+@layer
+def gather(input: Variable, index: Variable) -> Variable:
+    """Take rows by number.
+
+    Out[i] = input[index[i]]
+
+    Args:
+        input: [rows, ...].
+        index: [count] or [count, 1] int64 or int32.
+
+    Returns:
+        [count, ...].
+
+    Raises:
+        PeError: index has more axes or is not of integers; in a step, a row that does not exist.
+
+    Source:
+        fluid.layers.gather.
+    """
+    return LayerHelper("gather").one("gather", {"X": input, "Index": index})

@@ -1,0 +1,278 @@
+"""Layers that make or convert tensors: constants, random numbers, cast, assign."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pe_cli.layers.define.helper import LayerHelper, as_attr
+from pe_cli.layers.define.registry import layer
+from pe_cli.program.initializer import Initializer
+from pe_cli.program.ir import Variable
+from pe_cli.program.param_attr import ParamAttr
+
+
+def _into(
+    helper: LayerHelper, op: str, inputs: dict[str, Variable], attrs: dict[str, object], out: Variable | None
+) -> Variable:
+    if out is None:
+        return helper.one(op, inputs, attrs)
+    helper.op(op, inputs, attrs, (), {"Out": out})
+    return out
+
+
+@layer
+def create_parameter(
+    shape: list[int],
+    dtype: str,
+    name: str | None = None,
+    attr: ParamAttr | None = None,
+    is_bias: bool = False,
+    default_initializer: Initializer | None = None,
+) -> Variable:
+    """Make a parameter that no layer brings along, such as a table of positions.
+
+    Args:
+        shape: sizes, all known.
+        dtype: element type.
+        name: of the parameter, where attr has none.
+        attr: its wishes; Xavier by default.
+        is_bias: starts at 0 by default.
+        default_initializer: where attr has none.
+
+    Returns:
+        Of that shape and dtype.
+
+    Raises:
+        PeError: a size that is not known, or a name that is taken by something else.
+
+    Source:
+        fluid.layers.create_parameter.
+    """
+    wishes = as_attr(attr)
+    wishes = replace(wishes, name=wishes.name or name)
+    helper = LayerHelper("create_parameter")
+    return helper.parameter(wishes, shape, dtype, is_bias=is_bias, default=default_initializer)
+
+
+@layer
+def fill_constant(shape: list[int], dtype: str, value: float, out: Variable | None = None) -> Variable:
+    """Make a tensor whose elements all have one value.
+
+    Args:
+        shape: sizes.
+        dtype: element type.
+        value: of every element.
+        out: a variable to write to; None makes one.
+
+    Returns:
+        Of that shape and dtype; gradients stop there.
+
+    Raises:
+        PeError: a negative size or an unknown dtype.
+
+    Source:
+        fluid.layers.fill_constant.
+    """
+    attrs: dict[str, object] = {"shape": shape, "dtype": dtype, "value": value}
+    return _into(LayerHelper("fill_constant"), "fill_constant", {}, attrs, out)
+
+
+@layer
+def fill_constant_batch_size_like(
+    input: Variable, shape: list[int], dtype: str = "float32", value: float = 0.0, input_dim_idx: int = 0, output_dim_idx: int = 0
+) -> Variable:
+    """Make a tensor whose elements all have one value, with as many rows as another has.
+
+    Args:
+        input: any; only the size of one axis counts.
+        shape: sizes; that of axis output_dim_idx is replaced.
+        dtype: element type.
+        value: of every element.
+        input_dim_idx: axis of input whose size is taken.
+        output_dim_idx: axis of the result that gets it.
+
+    Returns:
+        Of that shape and dtype; gradients stop there.
+
+    Raises:
+        PeError: an axis that is not there, a negative size elsewhere, or an unknown dtype.
+
+    Source:
+        fluid.layers.fill_constant_batch_size_like.
+    """
+    attrs = {"shape": shape, "dtype": dtype, "value": value, "input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx}
+    return LayerHelper("fill_constant_batch_size_like").one("fill_constant_batch_size_like", {"Input": input}, attrs)
+
+
+@layer
+def zeros(shape: list[int], dtype: str) -> Variable:
+    """Make a tensor of zeros.
+
+    Args:
+        shape: sizes.
+        dtype: element type.
+
+    Returns:
+        Of that shape and dtype; gradients stop there.
+
+    Raises:
+        PeError: a negative size or an unknown dtype.
+
+    Source:
+        fluid.layers.zeros.
+    """
+    return _into(
+        LayerHelper("fill_constant"), "fill_constant", {}, {"shape": shape, "dtype": dtype, "value": 0.0}, None
+    )
+
+
+@layer
+def ones(shape: list[int], dtype: str) -> Variable:
+    """Make a tensor of ones.
+
+    Args:
+        shape: sizes.
+        dtype: element type.
+
+    Returns:
+        Of that shape and dtype; gradients stop there.
+
+    Raises:
+        PeError: a negative size or an unknown dtype.
+
+    Source:
+        fluid.layers.ones.
+    """
+    return _into(
+        LayerHelper("fill_constant"), "fill_constant", {}, {"shape": shape, "dtype": dtype, "value": 1.0}, None
+    )
+
+
+@layer
+def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
+    """Make zeros in the shape of another tensor.
+
+    Args:
+        x: any; only its type counts.
+        out: a variable to write to; None makes one.
+
+    Returns:
+        Shape and dtype of x.
+
+    Source:
+        fluid.layers.zeros_like.
+    """
+    return _into(LayerHelper("zeros_like"), "fill_like", {"X": x}, {"value": 0.0}, out)
+
+
+@layer
+def ones_like(x: Variable, out: Variable | None = None) -> Variable:
+    """Make ones in the shape of another tensor.
+
+    Args:
+        x: any; only its type counts.
+        out: a variable to write to; None makes one.
+
+    Returns:
+        Shape and dtype of x.
+
+    Source:
+        fluid.layers.ones_like.
+    """
+    return _into(LayerHelper("ones_like"), "fill_like", {"X": x}, {"value": 1.0}, out)
+
+
+@layer
+def assign(input: Variable, output: Variable | None = None) -> Variable:
+    """Copy a tensor.
+
+    Args:
+        input: any.
+        output: a variable to write to; None makes one.
+
+    Returns:
+        Type and values of input.
+
+    Raises:
+        PeError: output is of another type.
+
+    Source:
+        fluid.layers.assign.
+    """
+    return _into(LayerHelper("assign"), "assign", {"X": input}, {}, output)
+
+
+@layer
+def cast(x: Variable, dtype: str) -> Variable:
+    """Convert elements to another type.
+
+    Args:
+        x: any.
+        dtype: the new element type.
+
+    Returns:
+        Shape of x.
+
+    Raises:
+        PeError: an unknown dtype.
+
+    Source:
+        fluid.layers.cast.
+    """
+    return LayerHelper("cast").one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": dtype})
+
+
+@layer
+def uniform_random(
+    shape: list[int],
+    dtype: str = "float32",
+    min: float = -1.0,
+    max: float = 1.0,
+    seed: int = 0,
+) -> Variable:
+    """Draw numbers from [min, max) at every step.
+
+    Args:
+        shape: sizes.
+        dtype: float32 or float64.
+        min: smallest value.
+        max: limit that is not reached.
+        seed: own seed; 0 for the program's.
+
+    Returns:
+        Of that shape and dtype.
+
+    Raises:
+        PeError: a bad shape or dtype.
+
+    Source:
+        fluid.layers.uniform_random.
+    """
+    attrs = {"shape": shape, "dtype": dtype, "min": min, "max": max, "seed": seed}
+    return LayerHelper("uniform_random").one("uniform_random", {}, attrs)
+
+
+@layer
+def gaussian_random(
+    shape: list[int], mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: str = "float32"
+) -> Variable:
+    """Draw normal numbers at every step.
+
+    Args:
+        shape: sizes.
+        mean: of the distribution.
+        std: standard deviation.
+        seed: own seed; 0 for the program's.
+        dtype: float32 or float64.
+
+    Returns:
+        Of that shape and dtype.
+
+    Raises:
+        PeError: a bad shape or dtype.
+
+    Source:
+        fluid.layers.gaussian_random.
+    """
+    attrs = {"shape": shape, "mean": mean, "std": std, "seed": seed, "dtype": dtype}
+    return LayerHelper("gaussian_random").one("gaussian_random", {}, attrs)
