@@ -18,7 +18,7 @@ from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import TensorType
 from pe_cli.graph.processes import check_operators
 from pe_cli.graph.sequences import resolve
-from pe_cli.optim.accumulate import Parts, add_up
+from pe_cli.optim.accumulate import PartPrograms, add_up
 from pe_cli.optim.average import MovingAverage, append_moving_average
 from pe_cli.optim.norms import gradient_norms
 from pe_cli.optim.optimizer import Optimizer
@@ -55,7 +55,7 @@ class Built:
     recorded: Mapping[str, str] = field(default_factory=dict)
     norms: tuple[str, ...] = ()
     norms_name: str = ""
-    parts: Parts | None = None
+    parts: PartPrograms | None = None
     average: MovingAverage | None = None
 
 
@@ -132,7 +132,7 @@ class _Training:
     recorded: Mapping[str, str] = field(default_factory=dict)
     norms: tuple[str, ...] = ()
     norms_name: str = ""
-    parts: Parts | None = None
+    parts: PartPrograms | None = None
     average: MovingAverage | None = None
 
 

@@ -48,8 +48,8 @@ def async_mistakes(
     if train is not None:
         parts = train.accumulate > 1
         checks.append((parts, "has no parts of batches", train.at_of("accumulate"), "leave accumulate out"))
-        late = train.eval_every.unit == "step"
-        checks.append((late, "evaluates between epochs", train.at_of("eval_every"), "eval_every: 1 epoch"))
+        by_step = train.eval_every.unit == "step"
+        checks.append((by_step, "evaluates between epochs", train.at_of("eval_every"), "eval_every: 1 epoch"))
     if saving is not None:
         checks.append((saving.every.unit != "epoch", "saves between epochs", saving.at_of("every"), "every: 1 epoch"))
     if source is not None:

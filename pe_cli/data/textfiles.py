@@ -20,7 +20,7 @@ from pe_cli.data.tokens.texts import call, in_order
 from pe_cli.kernels.tokens import SLACK
 
 #: Bytes of a piece of a long text: at least, and where no line ends, at most.
-LEAST, MOST = 512, 4096
+MIN_PIECE, MAX_PIECE = 512, 4096
 #: Bytes that are checked at a time.
 STEP = 1 << 20
 
@@ -166,8 +166,8 @@ class TextFiles:
         found = [np.zeros(1, np.int64)]
         out = np.zeros(1, np.int64)
         for _, start, part in self._files():
-            offsets = np.zeros(len(part) // LEAST + 2, np.int64)
+            offsets = np.zeros(len(part) // MIN_PIECE + 2, np.int64)
             offsets[0] = start
-            call("cut_pieces", part, len(part), LEAST, MOST, offsets, out)
+            call("cut_pieces", part, len(part), MIN_PIECE, MAX_PIECE, offsets, out)
             found.append(offsets[1 : int(out[0]) + 1])
         return np.concatenate(found)

@@ -15,7 +15,7 @@ from pe_cli.program.ir import Role
 #: How much of its operations a device offers to others: cores of one machine differ by less, for the time of a step.
 SHARE = 0.3
 #: Operations of a device, about half a millisecond, below which the step is over before help comes.
-LEAST = 50_000_000
+WORTH_HELP = 50_000_000
 
 
 def run(graph: Graph, types: Sequence[Mapping[str, TensorType]]) -> Graph:
@@ -34,7 +34,7 @@ def run(graph: Graph, types: Sequence[Mapping[str, TensorType]]) -> Graph:
             (node, operations(node.op, types[d].__getitem__) or 0) for node in ours if node.role in (Role.FORWARD, Role.BACKWARD)
         ]
         total = sum(n for _, n in counted)
-        left = SHARE * total if total >= LEAST else 0.0
+        left = SHARE * total if total >= WORTH_HELP else 0.0
         for node, n in reversed(counted):
             if left <= 0 or node.role is not Role.BACKWARD:
                 break

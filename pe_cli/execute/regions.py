@@ -31,7 +31,7 @@ from pe_cli.ops.define.traits import HasRegions, Runs, Sequenced, View
 from pe_cli.program.ir import Operator
 from pe_cli.program.region import Region
 
-#: Samples of a share of a loop at least: products of fewer rows are done otherwise.
+#: Samples of a part of a loop at least: products of fewer rows are done otherwise.
 MIN_SAMPLES = 8
 #: Turns the nodes of a graph into tasks, see `lower.lower`.
 Lower = Callable[[GraphLowering], list[Task]]
@@ -70,7 +70,7 @@ class _Lowered:
 
 
 @dataclass(frozen=True)
-class Share:
+class Part:
     """Samples from begin to end, of so many; all of them where there are none.
 
     What has a batch axis, by its declaration, has them along axis 0.
@@ -81,12 +81,12 @@ class Share:
     rows: int = 0
 
     def of(self, region: Region, name: str, kind: TensorType) -> TensorType:
-        """Return the type of a share of a variable."""
+        """Return the type of a part of a variable."""
         batched = self.rows and region.block.vars[name].shape[:1] == (-1,)
         return kind.with_shape(self.end - self.begin, *kind.shape[1:]) if batched else kind
 
     def begins(self, region: Region, name: str, kind: TensorType) -> int:
-        """Return the bytes of a variable before its share."""
+        """Return the bytes of a variable before its part."""
         batched = self.rows and region.block.vars[name].shape[:1] == (-1,)
         return self.begin * (kind.nbytes // self.rows) if batched else 0
 
@@ -228,30 +228,30 @@ def _copy(source: Buffer | Place, target: Buffer | Place, kind: TensorType) -> C
 class _Loop(_Op):
     """A loop: rows of what it goes through and collects, states, and what does not change."""
 
-    def prepare(self, rounds: int, share: Share = Share()) -> tuple[Region, dict[str, TensorType], dict[str, Place]]:
+    def prepare(self, rounds: int, part: Part = Part()) -> tuple[Region, dict[str, TensorType], dict[str, Place]]:
         """Return the body, the types of its variables, and where those are that lie outside; states apart.
 
         Args:
             rounds: of the loop.
-            share: of the samples that it is about.
+            part: of the samples that it is about.
         """
         region: Region = self.op.attrs["body"]
         xs, inits, captured = (self.given(slot) for slot in ("X", "Init", "Captured"))
         kinds = [*(b.type.with_shape(*b.shape[1:]) for b in xs), *(b.type for b in (*inits, *captured))]
         self.states = region.args[len(xs) : len(xs) + len(inits)]
-        args = [share.of(region, n, kind) for n, kind in zip(region.args, kinds, strict=True)]
-        types = region.types(args, self._like(region, share))
+        args = [part.of(region, n, kind) for n, kind in zip(region.args, kinds, strict=True)]
+        types = region.types(args, self._like(region, part))
         outs = [(n, b) for n, b in zip(region.results[len(inits) :], self.outs.get("Out", ()), strict=False) if b is not None]
         ahead = (0,) * self.g.loops
         where = {}
         for n, b in [*zip(region.args, xs, strict=False), *outs]:
             row = b.type.nbytes // max(1, rounds)
-            where[n] = Place(b, share.begins(region, n, b.type.with_shape(*b.shape[1:])), (*ahead, row))
+            where[n] = Place(b, part.begins(region, n, b.type.with_shape(*b.shape[1:])), (*ahead, row))
         for n, b in zip(region.args[len(xs) + len(inits) :], captured, strict=True):
-            where[n] = Place(b, share.begins(region, n, b.type))
+            where[n] = Place(b, part.begins(region, n, b.type))
         return region, types, where
 
-    def _like(self, region: Region, share: Share) -> list[TensorType]:
+    def _like(self, region: Region, part: Part) -> list[TensorType]:
         """Return the types of what the region that this is the gradient of is given."""
         found, of = [b.type for b in self.given("Like")], region
         begin = 0
@@ -259,21 +259,21 @@ class _Loop(_Op):
             for i, name in enumerate(of.like.args, begin):
                 row = i - begin < of.like_steps
                 kind = found[i].with_shape(*found[i].shape[1:]) if row else found[i]
-                shared = share.of(of.like, name, kind)
+                shared = part.of(of.like, name, kind)
                 found[i] = shared.with_shape(found[i].shape[0], *shared.shape) if row else shared
             begin, of = begin + len(of.like.args), of.like
         return found
 
-    def around(self, body: _Lowered, calls: Sequence[Call], region: Region, share: Share = Share()) -> list[Call]:
+    def around(self, body: _Lowered, calls: Sequence[Call], region: Region, part: Part = Part()) -> list[Call]:
         """Return calls with the states copied in before and out after them."""
         inits, finals = self.given("Init"), self.outs.get("Final", ())
-        first = [self._moved(b, n, body, region, share, into=True) for n, b in zip(self.states, inits, strict=True)]
-        last = [self._moved(b, n, body, region, share) for n, b in zip(self.states, finals, strict=False) if b is not None]
+        first = [self._moved(b, n, body, region, part, into=True) for n, b in zip(self.states, inits, strict=True)]
+        last = [self._moved(b, n, body, region, part) for n, b in zip(self.states, finals, strict=False) if b is not None]
         return [*first, *calls, *last]
 
-    def _moved(self, b: Buffer, state: str, body: _Lowered, region: Region, share: Share, *, into: bool = False) -> Call:
-        kind = share.of(region, state, b.type)
-        outside, inside = Place(b, share.begins(region, state, b.type)), body.places[state]
+    def _moved(self, b: Buffer, state: str, body: _Lowered, region: Region, part: Part, *, into: bool = False) -> Call:
+        kind = part.of(region, state, b.type)
+        outside, inside = Place(b, part.begins(region, state, b.type)), body.places[state]
         return _copy(outside, inside, kind) if into else _copy(inside, outside, kind)
 
 
@@ -285,27 +285,27 @@ class _Rounds(_Loop):
         rounds = xs[0].shape[0] if xs else int(self.op.attrs["steps"])
         blank = [b for b in self.outs.get("Out", ()) if b is not None and count]
         found = [Call(fill, (b, b.size, 0.0), b.dtype, "float32") for b in blank]
-        shares = self._shares(rounds)
-        for number, share in enumerate(shares):
-            region, types, where = self.prepare(rounds, share)
-            body = self.region(region, where, types, self.states, self.g.loops + 1, share.begin)
+        parts = self._parts(rounds)
+        for number, part in enumerate(parts):
+            region, types, where = self.prepare(rounds, part)
+            body = self.region(region, where, types, self.states, self.g.loops + 1, part.begin)
             nested = Nested(tuple(body.calls), tuple(body.labels), self.g.loops)
             limit: Any = count[0] if count else 0
             args = (nested, rounds, limit, int(self.op.attrs["backwards"]), STATUS, STEP)
-            row = self.around(body, [Call(run_rounds, args, "float32", "float32")], region, share)
-            found += [replace(call, part=number) for call in row] if len(shares) > 1 else row
+            row = self.around(body, [Call(run_rounds, args, "float32", "float32")], region, part)
+            found += [replace(call, part=number) for call in row] if len(parts) > 1 else row
         return found
 
-    def _shares(self, rounds: int) -> list[Share]:
-        """Return the shares of the samples that threads take, one where rounds go over all samples alike."""
+    def _parts(self, rounds: int) -> list[Part]:
+        """Return the parts of the samples that threads take, one where rounds go over all samples alike."""
         threads = self.g.threads if self.g.native[self.node.device] else 1
         region, types, _ = self.prepare(rounds)
         given = [n for n in region.args if region.block.vars[n].shape[:1] == (-1,)]
         rows = types[given[0]].shape[0] if given else 0
         parts = min(threads, rows // MIN_SAMPLES)
         if parts < 2 or not is_rowwise(region, types, given, rows):
-            return [Share()]
-        return [Share(begin, end, rows) for begin, end in pairs(rows, parts)]
+            return [Part()]
+        return [Part(begin, end, rows) for begin, end in pairs(rows, parts)]
 
 
 class _While(_Loop):

@@ -15,7 +15,7 @@ from pe_cli.program.ir import Operator, Program, Role
 #: Microseconds that a step takes longer for every further thread: to wake it, wait for it, and feed its device.
 THREAD = 60
 #: Samples that a device has at least where a layer takes statistics of its batch: of fewer they are too rough to train with.
-LEAST = 4
+MIN_SAMPLES = 4
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def best_layout(program: Program, samples: int, most: int) -> Layout:
         return on_threads(ops, n) + THREAD * (n - 1) + weights * (n - 1) / n
 
     own = any(_own_statistics(op) for op in block.ops)
-    devices = min(range(1, min(most, max(1, samples // LEAST) if own else samples) + 1), key=data)
+    devices = min(range(1, min(most, max(1, samples // MIN_SAMPLES) if own else samples) + 1), key=data)
     threads = min(range(1, most + 1), key=shared)
     if shared(threads) < data(devices):
         return Layout(1, threads)

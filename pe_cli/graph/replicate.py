@@ -21,7 +21,7 @@ from pe_cli.graph.ssa import (
     SumProcesses,
     Sync,
 )
-from pe_cli.ops.define.traits import MergesRows, ReadsAllDevices
+from pe_cli.ops.define.traits import Folds, MergesRows, ReadsAllDevices
 from pe_cli.program.ir import Operator, Parameter, Program, Role
 
 UPDATES = (Role.OPTIMIZE, Role.LR_SCHED)
@@ -125,7 +125,8 @@ class _Replication:
 
     def _compute(self, op: Operator) -> None:
         of: type[Compute] = Compute
-        if self.several and op.role is Role.LOSS and op.type == "fill_like" and self.strategy.gradient_scale_strategy != "One":
+        first = op.definition.get(Folds) if self.several and op.role is Role.LOSS else None
+        if first is not None and first.alone and self.strategy.gradient_scale_strategy != "One":
             of = ScaleLossGrad
         everywhere = op.definition.get(ReadsAllDevices)
         for d in self.running:

@@ -31,7 +31,7 @@ BLOCK_COLUMNS = 48
 #: Channels from which on transforms take little time beside the products; most of both that transformed taps may have.
 CHANNELS, MOST = 32, 256 * 256
 #: Least height and width of outputs: of smaller images much of the tiles is padding.
-LEAST = 6
+MIN_SIDE = 6
 
 
 def suits(
@@ -47,7 +47,7 @@ def suits(
     """
     outputs, inputs, *taps = filters
     plain = taps == [3, 3] and strides == [1, 1] and dilations == [1, 1] and groups == 1
-    large = min(outputs, inputs) >= CHANNELS and outputs * inputs <= MOST and min(out[:2]) >= LEAST
+    large = min(outputs, inputs) >= CHANNELS and outputs * inputs <= MOST and min(out[:2]) >= MIN_SIDE
     return plain and max(paddings) <= 2 and large
 
 

@@ -15,7 +15,7 @@ SHARE = "@SHARE_OF_BATCH@"
 
 
 @dataclass(frozen=True)
-class Parts:
+class PartPrograms:
     """What a step does with all parts of its batch but the last.
 
     Args:
@@ -27,7 +27,7 @@ class Parts:
     sums: frozenset[str]
 
 
-def add_up(pairs: Pairs, loss: Variable, startup: Program | None = None) -> tuple[Parts, Pairs]:
+def add_up(pairs: Pairs, loss: Variable, startup: Program | None = None) -> tuple[PartPrograms, Pairs]:
     """Append what adds up the gradients of the parts of a batch, each weighed by its samples.
 
     Each device keeps its own sums of gradients, so that devices exchange them once a step, for the last part.
@@ -54,7 +54,7 @@ def add_up(pairs: Pairs, loss: Variable, startup: Program | None = None) -> tupl
         for (parameter, gradient), kept in zip(pairs, sums, strict=True):
             names = {"X": [kept.name, gradient.name]}
             block.append_op("sum", names, {"Out": kept.name}, at=parameter.at)
-    return Parts(others, frozenset(v.name for v in sums)), _totals(pairs, sums)
+    return PartPrograms(others, frozenset(v.name for v in sums)), _totals(pairs, sums)
 
 
 def _weigh(loss: Variable) -> None:

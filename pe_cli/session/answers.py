@@ -12,6 +12,7 @@ from pe_cli.config.nodes import ScalarNode
 from pe_cli.config.spec import LayerSpec
 from pe_cli.core.errors import PeError
 from pe_cli.data.fitted import FittedColumn
+from pe_cli.layers.define.registry import discover, find
 from pe_cli.ops.define.traits import Compares, Says, ToProbabilities
 from pe_cli.session.job import Job
 from pe_cli.session.targets import is_label, labels
@@ -107,7 +108,7 @@ def taught(job: Job) -> list[Taught]:
     known = job.built.eval.global_block().vars
     found: list[Taught] = []
     for layer in job.run.model.layers:
-        if layer.type in ("accuracy", "auc", "edit_distance"):
+        if layer.type in discover() and find(layer.type).judges:
             continue
         feed = next((_variable(layer, name) for name in layer.args if is_label(layer.type, name)), None)
         if feed is None or feed not in labels(job.run.model):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pe_cli.session.planned import Planned
 
 #: Seconds between two pieces of news, and how many times longer than making one takes: making it holds the interpreter.
-LEAST, REST = 1.0, 50.0
+MIN_REST, REST_FACTOR = 1.0, 50.0
 #: Seconds after which a silent browser is written to, a request must be whole, and those who watch must have taken the end.
 ALIVE, REQUEST, PARTING = 15.0, 10.0, 2.0
 #: Steps after the start or an earlier look before how one runs is looked at: the first make plans and touch new memory.
@@ -61,7 +61,7 @@ class Live(Observer):
         self._path: Path | None = None
         self._making = threading.Lock()
         self._made: tuple[int, bytes] = -1, b""
-        self.rest = LEAST
+        self.rest = MIN_REST
         live = self
 
         class Bound(_Handler):
@@ -145,7 +145,7 @@ class Live(Observer):
             if self._made[0] != version:
                 begin = time.perf_counter()
                 self._made = version, strict_json.dumps(parts([read_run(self._path)])).encode()
-                self.rest = max(LEAST, REST * (time.perf_counter() - begin))
+                self.rest = max(MIN_REST, REST_FACTOR * (time.perf_counter() - begin))
             return self._made
 
     def look(self) -> bytes:

@@ -13,7 +13,7 @@ from pe_cli.io.run_folder import RunFolder
 from pe_cli.session.observer import Observer, Start
 
 #: Seconds between two lines of speed.jsonl: so many at least, and a part of the time that has gone, so that a long run leaves few.
-LEAST = 0.1
+MIN_WAIT = 0.1
 PART = 0.005
 
 
@@ -56,7 +56,7 @@ class Recorder(Observer):
         self._samples += samples
         now = self._seconds = time.perf_counter() - self._begin
         if now >= self._due:
-            self._due = now + max(LEAST, PART * now)
+            self._due = now + max(MIN_WAIT, PART * now)
             self._tell(now)
 
     def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:

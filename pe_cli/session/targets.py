@@ -8,15 +8,12 @@ from pe_cli.config.nodes import ScalarNode
 from pe_cli.config.spec import ModelSpec, RunSpec
 from pe_cli.core.types import TensorType
 from pe_cli.data.prepare import ColumnUse, Wanted
-
-#: Arguments that take what a layer's other input is compared with; by layer type where that is not `label`.
-_LABELS = ("label", "labels")
-_OTHERS = {"smooth_l1": "y", "kldiv_loss": "target", "dice_loss": "label"}
+from pe_cli.layers.define.registry import discover, find
 
 
 def is_label(layer: str, argument: str) -> bool:
     """Return whether an argument of a layer type takes what its other input is compared with."""
-    return argument in _LABELS or argument == _OTHERS.get(layer)
+    return layer in discover() and argument in find(layer).labels
 
 
 def labels(model: ModelSpec) -> frozenset[str]:

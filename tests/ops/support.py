@@ -10,8 +10,8 @@ import numpy as np
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import FLOATS, Place, TensorType
 from pe_cli.devices.scope import Scope
+from pe_cli.execute.cut import CutProgram, is_cut
 from pe_cli.execute.executor import Executor
-from pe_cli.execute.parts import Parts, is_cut
 from pe_cli.ops.define.registry import OpDef, Sample, find
 from pe_cli.program.backward import gradients
 from pe_cli.program.ir import Program
@@ -67,7 +67,7 @@ def execute(
             v.is_data = v.name in feeds[0]
         return Executor(part, scope, seed=7).run(feeds[0], names, step).values
 
-    return Parts(program).run([{}], fetches, once, scope.get)[0]
+    return CutProgram(program).run([{}], fetches, once, scope.get)[0]
 
 
 def run_op(

@@ -21,7 +21,7 @@ from pe_cli.data.room import room
 Count = Annotated[int, Field(strict=True, ge=1)]
 #: Ids of words and pairs where nothing is said, and training texts that a token must occur in.
 SIZES: dict[str, int | None] = {"words": 10_000, "bpe": 4096, "characters": None}
-LEAST = {"words": 2, "bpe": 2, "characters": 1}
+MIN_COUNT = {"words": 2, "bpe": 2, "characters": 1}
 #: Fewest ids of byte pairs: padding and all bytes.
 BYTES = 257
 #: Rows whose ids are written at a time.
@@ -222,7 +222,7 @@ def fit_tokens(options: TokenOptions, context: Context, source: str, rows: Rows 
         return read(origin.find(options.tokens.file), origin.error)
     kind = options.tokens
     size = SIZES[kind] if options.size is None else options.size
-    least = LEAST[kind] if options.min_count is None else options.min_count
+    least = MIN_COUNT[kind] if options.min_count is None else options.min_count
     try:
         state = learn(Wanted(kind, size, least, options.lower), context.table.cells(source).strings(), rows)
     except BadTextError as error:

@@ -42,8 +42,8 @@ def _parts(block: Block, op: Operator) -> list[Operator]:
     known = find(first)
     taken = {s.name for s in (*known.inputs, *known.outputs)}
     early = {s: n for s, n in op.outputs.items() if s in taken}
-    late = {s: n for s, n in op.outputs.items() if s not in taken}
+    left = {s: n for s, n in op.outputs.items() if s not in taken}
     inputs = {s: n for s, n in op.inputs.items() if s in taken}
     sums = Operator(first, inputs, {"Sums": [partial], **early}, dict(op.attrs), op.role, op.role_vars, op.at, op.scope)
-    rest = Operator(second, {**op.inputs, "Sums": [partial]}, late, dict(op.attrs), op.role, [], op.at, op.scope)
-    return [sums, rest] if late else [sums]
+    rest = Operator(second, {**op.inputs, "Sums": [partial]}, left, dict(op.attrs), op.role, [], op.at, op.scope)
+    return [sums, rest] if left else [sums]

@@ -8,9 +8,11 @@ import inspect
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from pe_cli.core.errors import PeError, did_you_mean
+
+Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 #: Annotation of a parameter (as written) -> kind of value that a config gives for it.
 KINDS = {
@@ -51,12 +53,23 @@ class LayerArg:
 
 @dataclass(frozen=True)
 class LayerDef:
-    """One layer: its function, and its arguments in order. The first variable argument is the implied input."""
+    """One layer: its function, and its arguments in order. The first variable argument is the implied input.
+
+    Args:
+        name: in configs.
+        fn: appends ops.
+        args: by name.
+        doc: of the function.
+        labels: arguments that take what the layer's other input is compared with.
+        judges: it measures and is no loss.
+    """
 
     name: str
     fn: Callable[..., Any]
     args: dict[str, LayerArg]
     doc: str
+    labels: tuple[str, ...] = ("label", "labels")
+    judges: bool = False
 
     @property
     def implied(self) -> str | None:
@@ -70,10 +83,21 @@ PYTHON_ONLY = {"py_func": "fluid.layers.py_func"}
 LAYERS: dict[str, LayerDef] = {}
 
 
-def layer(fn: Any = None, *, name: str | None = None) -> Any:
-    """Register a layer function under its own or another name. Arguments called `name` are not offered to configs."""
+@overload
+def layer(fn: Fn) -> Fn: ...
+@overload
+def layer(*, name: str | None = None, label: str = "", judges: bool = False) -> Callable[[Fn], Fn]: ...
+def layer(fn: Any = None, *, name: str | None = None, label: str = "", judges: bool = False) -> Any:
+    """Register a layer function under its own or another name. Arguments called `name` are not offered to configs.
+
+    Args:
+        fn: the function.
+        name: of the layer.
+        label: argument that takes what the other input is compared with, where it is called neither label nor labels.
+        judges: see `LayerDef`.
+    """
     if fn is None:
-        return functools.partial(layer, name=name)
+        return functools.partial(layer, name=name, label=label, judges=judges)
     args = {}
     for parameter in inspect.signature(fn).parameters.values():
         if parameter.name == "name":
@@ -88,7 +112,8 @@ def layer(fn: Any = None, *, name: str | None = None) -> Any:
         )
     key = name or fn.__name__
     assert key not in LAYERS, f"layer {key} is registered twice"
-    LAYERS[key] = LayerDef(key, fn, args, inspect.getdoc(fn) or "")
+    labels = (label,) if label else LayerDef.labels
+    LAYERS[key] = LayerDef(key, fn, args, inspect.getdoc(fn) or "", labels, judges)
     return fn
 
 

@@ -147,7 +147,7 @@ def mse_loss(input: Variable, label: Variable) -> Variable:
     return LayerHelper("mse_loss").one("mse_loss", {"X": input, "Y": label})
 
 
-@layer
+@layer(label="y")
 def smooth_l1(
     x: Variable,
     y: Variable,
@@ -229,7 +229,7 @@ def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str 
     return LayerHelper("log_loss", name).one("log_loss", inputs, {"epsilon": epsilon}, "Loss")
 
 
-@layer
+@layer(label="target")
 def kldiv_loss(x: Variable, target: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
     """Measure how far a distribution is from another.
 

@@ -7,7 +7,7 @@ from pe_cli.layers.define.registry import layer
 from pe_cli.program.ir import Variable
 
 
-@layer
+@layer(judges=True)
 def accuracy(
     input: Variable,
     label: Variable,

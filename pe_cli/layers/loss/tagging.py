@@ -67,7 +67,7 @@ def crf_decoding(
     return helper.one("crf_decoding", inputs, output="ViterbiPath")
 
 
-@layer
+@layer(judges=True)
 def edit_distance(
     input: Variable,
     label: Variable,

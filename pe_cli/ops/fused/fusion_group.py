@@ -287,7 +287,7 @@ def separate(o: Lowering, kind: str) -> None:
     for value, b in zip(o.attrs["outs"], outs, strict=True):
         wanted.setdefault(value, b)
     free: list[Buffer] = []
-    late: list[tuple[Buffer, Buffer]] = []
+    copies: list[tuple[Buffer, Buffer]] = []
     for i, (name, inputs, outputs, attrs) in enumerate(members):
         for row in outputs.values():
             (value,) = row
@@ -297,14 +297,14 @@ def separate(o: Lowering, kind: str) -> None:
                 where[value] = wanted[value]
             else:
                 where[value] = free.pop() if free and value not in wanted else _shaped(o, full)
-                late += [(where[value], wanted[value])] if value in wanted else []
+                copies += [(where[value], wanted[value])] if value in wanted else []
         _append(o, kind, find(name), (inputs, outputs), attrs, where)
         for row in inputs.values():
             for v in dict.fromkeys(row):
                 if v >= len(reads) and last[v] == i and v not in wanted:
                     free.append(where[v])
-    late += [(where[v], b) for v, b in zip(o.attrs["outs"], outs, strict=True) if wanted[v] is not b]
-    for source, target in late:
+    copies += [(where[v], b) for v, b in zip(o.attrs["outs"], outs, strict=True) if wanted[v] is not b]
+    for source, target in copies:
         o.call(copy, source, target, target.size)
 
 

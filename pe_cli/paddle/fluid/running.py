@@ -14,8 +14,8 @@ import numpy as np
 from pe_cli.core.errors import did_you_mean
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
+from pe_cli.execute.cut import CutProgram, is_cut
 from pe_cli.execute.executor import Executor as CoreExecutor
-from pe_cli.execute.parts import Parts, is_cut
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import feeding
 from pe_cli.paddle.fluid.flags import get_flags
@@ -149,19 +149,19 @@ class Step:
 
 
 #: Program -> its version, and its parts where sizes that only values tell cut it.
-_CUT: WeakKeyDictionary[Program, tuple[int, Parts | None]] = WeakKeyDictionary()
+_CUT: WeakKeyDictionary[Program, tuple[int, CutProgram | None]] = WeakKeyDictionary()
 
 
-def _cut(program: Program) -> Parts | None:
+def _cut(program: Program) -> CutProgram | None:
     """Return the parts of a program, None for one that runs as a whole."""
     version = getattr(program, "version", len(program.global_block().ops))
     if program not in _CUT or _CUT[program][0] != version:
-        _CUT[program] = version, Parts(program.clone()) if is_cut(program) else None
+        _CUT[program] = version, CutProgram(program.clone()) if is_cut(program) else None
     return _CUT[program][1]
 
 
 def _run_parts(
-    cut: Parts, root: Scope, setting: Setting, parts: Sequence[Mapping[str, LoDTensor]], fetches: Sequence[str]
+    cut: CutProgram, root: Scope, setting: Setting, parts: Sequence[Mapping[str, LoDTensor]], fetches: Sequence[str]
 ) -> list[dict[str, Array]]:
     """Run one step of a program that is cut."""
     step = Step([feeding.samples_of(cut.program, part) for part in parts], cut.steps)

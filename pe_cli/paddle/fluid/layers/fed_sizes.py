@@ -31,8 +31,8 @@ def _known(layer: str, argument: str, value: Any, *, single: bool = False) -> tu
 def topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Variable]:
     """Find the k largest elements of every row, and their places; k is a number or an integer variable."""
     ensure_defaults()
-    number, late = _known("topk", "k", k, single=True)
-    inputs, attrs = {"X": input, "K": late}, {"k": -1 if late is not None else number}
+    number, fed = _known("topk", "k", k, single=True)
+    inputs, attrs = {"X": input, "K": fed}, {"k": -1 if fed is not None else number}
     values, places = LayerHelper("topk", name).op("top_k", inputs, attrs, ("Out", "Indices"))
     return values, places
 
@@ -44,26 +44,26 @@ def gaussian_random(shape: Any, mean: float = 0.0, std: float = 1.0, seed: int =
         FluidValueError: shape is a variable whose length is not known.
     """
     ensure_defaults()
-    sizes, late = _known("gaussian_random", "shape", shape)
-    if late is not None and late.type.known is False:
-        raise FluidValueError(f"gaussian_random: shape is {late}, whose length is not known", hint="declare its length")
+    sizes, fed = _known("gaussian_random", "shape", shape)
+    if fed is not None and fed.type.known is False:
+        raise FluidValueError(f"gaussian_random: shape is {fed}, whose length is not known", hint="declare its length")
     attrs = {
-        "shape": sizes if late is None else [-1] * late.shape[0],
+        "shape": sizes if fed is None else [-1] * fed.shape[0],
         "mean": float(mean),
         "std": float(std),
         "seed": seed,
         "dtype": as_dtype(dtype),
     }
     with raised_as(FluidValueError):
-        return LayerHelper("gaussian_random").one("gaussian_random", {"ShapeTensor": late}, attrs)
+        return LayerHelper("gaussian_random").one("gaussian_random", {"ShapeTensor": fed}, attrs)
 
 
 def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Variable:
     """Compute the place that every pixel of an image is taken from; out_shape is four numbers or an integer variable [4]."""
     ensure_defaults()
-    sizes, late = _known("affine_grid", "out_shape", out_shape)
-    attrs = {"output_shape": list(sizes) if late is None else [-1] * 4}
-    return LayerHelper("affine_grid", name).one("affine_grid", {"Theta": theta, "OutputShape": late}, attrs, "Output")
+    sizes, fed = _known("affine_grid", "out_shape", out_shape)
+    attrs = {"output_shape": list(sizes) if fed is None else [-1] * 4}
+    return LayerHelper("affine_grid", name).one("affine_grid", {"Theta": theta, "OutputShape": fed}, attrs, "Output")
 
 
 def where(condition: Variable) -> Variable:

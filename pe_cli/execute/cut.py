@@ -1,6 +1,6 @@
 """Programs with sizes that only values tell: they are cut before what needs a value, and every part has plans for the sizes it meets.
 
-An op that runs on the host (`OnHost`) is a part of its own. An op with a late attribute (`FedSizes`) begins a part, unless
+An op that runs on the host (`OnHost`) is a part of its own. An op with a fed size (`FedSizes`) begins a part, unless
 what it waits for is fed; it is lowered with the attribute's value of that step. What parts hand on is copied out and in again.
 """
 
@@ -21,16 +21,16 @@ from pe_cli.program.ir import Operator, Program
 Values = dict[str, Any]
 #: Runs a program once: (program, values of what it reads for each device, names) -> values of those for each device.
 Once = Callable[[Program, list[Values], list[str]], list[Values]]
-#: Forms of a part that are kept, one for each value of its late attributes.
+#: Forms of a part that are kept, one for each value of its fed sizes.
 MOST = 8
 
 
 def is_cut(program: Program) -> bool:
     """Return whether a program has sizes that only values tell."""
-    return any(op.definition.has(OnHost) or _late(op) for op in program.global_block().ops)
+    return any(op.definition.has(OnHost) or _size_inputs(op) for op in program.global_block().ops)
 
 
-def _late(op: Operator) -> list[str]:
+def _size_inputs(op: Operator) -> list[str]:
     """Return the variables whose values are attributes of an op."""
     return [name for slot in _fed(op) for name in op.inputs.get(slot, ())]
 
@@ -58,7 +58,7 @@ class _Part:
 
     @property
     def reads(self) -> list[str]:
-        """What is read before it is written here, late attributes too."""
+        """What is read before it is written here, fed sizes too."""
         made: set[str] = set()
         found: dict[str, None] = {}
         for op in self.ops:
@@ -72,7 +72,7 @@ class _Part:
         return list(dict.fromkeys(n for op in self.ops for n in op.output_names()))
 
 
-class Parts:
+class CutProgram:
     """A program in parts.
 
     Args:
@@ -89,7 +89,7 @@ class Parts:
                 self._parts += [_Part([op], i, host=True), _Part([], i + 1)]
                 written = set()
                 continue
-            if not self._parts or written & set(_late(op)):
+            if not self._parts or written & set(_size_inputs(op)):
                 self._parts.append(_Part([], i))
                 written = set()
             self._parts[-1].ops.append(op)
@@ -138,18 +138,18 @@ class Parts:
         return [{n: v[n] if n in v else kept(n) for n in fetches} for v in values]
 
     def _form(self, part: _Part, values: Callable[[str], list[Any]]) -> Program:
-        """Return a part as a program, with the values of late attributes."""
-        late: list[tuple[int, str, Any]] = []
+        """Return a part as a program, with the values of fed sizes."""
+        sizes_now: list[tuple[int, str, Any]] = []
         for i, op in enumerate(part.ops):
             for slot, attr in _fed(op).items():
                 for name in op.inputs.get(slot, ()):
-                    late.append((i, slot, _attribute(op, attr, name, values(name))))
-        key = tuple((i, slot, tuple(v) if isinstance(v, list) else v) for i, slot, v in late)
+                    sizes_now.append((i, slot, _attribute(op, attr, name, values(name))))
+        key = tuple((i, slot, tuple(v) if isinstance(v, list) else v) for i, slot, v in sizes_now)
         if key not in part.forms:
             made = self.program.clone()
             block = made.global_block()
             block.ops = block.ops[part.begin : part.begin + len(part.ops)]
-            for i, slot, v in late:
+            for i, slot, v in sizes_now:
                 op = block.ops[i]
                 del op.inputs[slot]
                 op.attrs[_fed(op)[slot]] = v

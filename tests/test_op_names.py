@@ -1,0 +1,61 @@
+"""Passes, plans, sessions and files ask ops what they can do; they know none by its name."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from pe_cli.ops.define.registry import discover
+
+PACKAGE = Path(__file__).parents[1] / "pe_cli"
+#: Where ops and the layers that append them are declared, under either front's names.
+FAMILIES = ("ops", "layers", "paddle")
+#: Names that are words, too.
+WORDS = {
+    "abs", "accuracy", "assign", "attention", "auc", "cast", "ceil", "clip", "concat", "cond", "cos", "dropout", "equal", "exp",
+    "expand", "flatten", "floor", "gather", "increment", "log", "mean", "momentum", "one_hot", "pad", "pow", "reciprocal", "reshape",
+    "reverse", "round", "scale", "scan", "scatter", "select", "shape", "sign", "sin", "slice", "split", "sqrt", "square", "stack",
+    "sum", "transpose", "unique", "weight_norm", "while", "greater_than", "less_than",
+}  # fmt: skip
+NAMES = set(discover()) - WORDS
+
+
+def known(node: ast.AST) -> list[str]:
+    return [c.value for c in ast.walk(node) if isinstance(c, ast.Constant) and isinstance(c.value, str) and c.value in NAMES]
+
+
+def decided_by(tree: ast.AST) -> list[str]:
+    """Return the ops whose names decide something: what is compared, looked up, or listed in a constant."""
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            found += known(node)
+        elif isinstance(node, ast.Dict):
+            found += [name for key in node.keys if key is not None for name in known(key)]
+        elif isinstance(node, ast.Assign) and isinstance(node.value, (ast.Tuple, ast.List, ast.Set)):
+            found += known(node.value)
+        elif isinstance(node, ast.match_case):
+            found += known(node.pattern)
+    return found
+
+
+def modules() -> list[Path]:
+    """Return what is looked at: all but passes, each of which is about the ops of one pattern."""
+    every = (p for p in PACKAGE.rglob("*.py") if p.relative_to(PACKAGE).parts[0] not in FAMILIES)
+    return sorted(p for p in every if p.parent.name != "passes")
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_op_is_known_by_its_name(path: Path):
+    found = decided_by(ast.parse(path.read_text(encoding="utf-8")))
+    assert not found, f"{path.name} decides by {', '.join(found)}: ask for a trait"
+
+
+def test_the_check_sees():
+    assert decided_by(ast.parse('if op.type == "conv2d": pass')) == ["conv2d"]
+    assert decided_by(ast.parse('if op.type in ("relu", "tanh"): pass')) == ["relu", "tanh"]
+    assert decided_by(ast.parse('RULES = {"sgd": 1}')) == ["sgd"]
+    assert decided_by(ast.parse('SAME = ("lookup_table", "x")')) == ["lookup_table"]
+    assert decided_by(ast.parse('block.append_op("fill_constant", {}, {})')) == []
