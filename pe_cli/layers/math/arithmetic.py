@@ -85,7 +85,7 @@ def sum_(x: list[Variable]) -> Variable:
     return LayerHelper("sum").one("sum", {"X": as_list(x)})
 
 
-layer(sum_, name="sum")
+layer(name="sum")(sum_)
 
 
 @layer

@@ -193,7 +193,7 @@ def slice_(input: Variable, axes: list[int], starts: list[int], ends: list[int])
     return LayerHelper("slice").one("slice", {"Input": input}, attrs)
 
 
-layer(slice_, name="slice")
+layer(name="slice")(slice_)
 
 
 @layer
