@@ -85,9 +85,11 @@ def _head(name: str) -> str:
 
 
 def _runs(incomplete: str) -> list[str]:
+    from pe_cli.io.run_folder import is_run
+
     parent = Path(incomplete).parent if "/" in incomplete else Path("runs")
     try:
-        entries = [e for e in os.scandir(parent) if Path(e.path, "status.json").is_file()]
+        entries = [e for e in os.scandir(parent) if is_run(Path(e.path))]
         newest = sorted(entries, key=lambda e: -e.stat().st_mtime)
     except OSError:
         return []

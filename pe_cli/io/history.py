@@ -23,7 +23,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.io import strict_json
 from pe_cli.io.lock import is_free
 from pe_cli.io.metric_files import KEYS
-from pe_cli.io.run_folder import RunFolder
+from pe_cli.io.run_folder import RunFolder, is_run
 from pe_cli.io.tensors import data_error
 
 #: Bytes that are read of a file, but for metrics, which are read line by line.
@@ -149,7 +149,7 @@ def read_run(path: Path) -> Run:
         PeError: DATA, there is no run in this folder.
     """
     folder = RunFolder(path)
-    if not folder.status_path.is_file():
+    if not is_run(path):
         what = "not the folder of a run: it has no status.json" if path.is_dir() else "no such folder"
         raise data_error(f"{path}: {what}", newest_in(path) or "name a folder that pe train wrote; pe runs lists them")
     text = read_limited(folder.resolved_path)
@@ -169,7 +169,7 @@ def read_run(path: Path) -> Run:
 def newest_in(folder: Path) -> str | None:
     """Return a hint that names the newest run in a folder of runs; None where there is none."""
     try:
-        newest = max((path.parent for path in folder.glob("*/status.json")), key=lambda path: path.stat().st_mtime)
+        newest = max(filter(is_run, folder.iterdir()), key=lambda path: path.stat().st_mtime)
     except (OSError, ValueError):
         return None
     return f"it holds runs; the newest is {newest}"
@@ -183,13 +183,9 @@ def find_runs(parent: Path) -> list[Path]:
     """
     if not parent.is_dir():
         raise data_error(f"{parent}: no such folder", "name the folder that holds runs; output.dir of the config")
-    if (parent / "status.json").is_file():
+    if is_run(parent):
         return [parent]
-    found = []
-    for path in parent.iterdir():
-        with contextlib.suppress(PeError):
-            if (path / "status.json").is_file():
-                found.append((str(RunFolder(path).read_status().get("started")), path))
+    found = [(str(RunFolder(path).known_status().get("started")), path) for path in parent.iterdir() if is_run(path)]
     return [path for _, path in sorted(found)]
 
 
@@ -290,7 +286,7 @@ def _time(text: object) -> datetime | None:
 
 def _status(folder: RunFolder) -> tuple[dict[str, object], bool]:
     """Return a run's status, and whether it says that the run is running though its process is no more."""
-    status = folder.read_status()
+    status = folder.known_status()
     if status.get("state") != "running":
         return status, False
     free = is_free(folder.path, status.get("lock"))
@@ -298,7 +294,7 @@ def _status(folder: RunFolder) -> tuple[dict[str, object], bool]:
         return status, _is_silent(status)
     if not free:
         return status, False
-    now = folder.read_status()  # the run may have come to its end, or gone on elsewhere, since the status was read
+    now = folder.known_status()  # the run may have come to its end, or gone on elsewhere, since the status was read
     return now, all(now.get(key) == status.get(key) for key in ("state", "lock"))
 
 

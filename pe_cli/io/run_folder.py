@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from pe_cli.core.errors import PeError, did_you_mean
-from pe_cli.io import append, atomic, lock, strict_json
+from pe_cli.io import append, atomic, checkpoint, lock, strict_json
 from pe_cli.io.environment import environment
 from pe_cli.io.tensors import data_error
 
@@ -21,6 +21,11 @@ __all__ = ["RunFolder", "State", "environment"]
 State = Literal["running", "done", "failed", "stopped"]
 #: What stands behind a run's name in that of its folder.
 _STAMP = re.compile(r"-\d{8}-\d{6}(-\d+)?")
+
+
+def is_run(path: Path) -> bool:
+    """Return whether a folder is that of a run: it has a status, whole or not, or what a run writes before it and after it."""
+    return (path / "status.json").is_file() or ((path / "resolved.yaml").is_file() and (path / "checkpoints").is_dir())
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ class RunFolder:
             PeError: DATA; there is no run folder under this path.
         """
         folder = cls(path)
-        if not folder.status_path.is_file():
+        if not is_run(path):
             around = [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
             what = "not the folder of a run: it has no status.json" if path.is_dir() else "no such folder"
             raise data_error(f"{path}: {what}", did_you_mean(path.name, set(around) - {path.name}))
@@ -111,8 +116,8 @@ class RunFolder:
         for path in parent.iterdir() if parent.is_dir() else ():
             if name is not None and not _STAMP.fullmatch(path.name.removeprefix(_safe(name))):
                 continue
-            with contextlib.suppress(PeError):
-                found.append((str(cls(path).read_status().get("started")), path.name))
+            if is_run(path):
+                found.append((str(cls(path).known_status().get("started")), path.name))
         if not found:
             raise data_error(f"{parent}: no run {f'of {name} ' if name else ''}in it", "start one with pe train CONFIG")
         return cls.open(parent / max(found)[1])
@@ -290,8 +295,6 @@ class RunFolder:
     ) -> None:
         """Replace status.json; what isn't given stays as it was, `updated` and `pid` are filled in.
 
-        Only a new state is flushed to the disk: progress is written often and may be lost with the power.
-
         Args:
             state: running, done, failed or stopped.
             step: steps done.
@@ -305,8 +308,9 @@ class RunFolder:
         """
         now = _now()
         before: dict[str, object] = {"state": "running", "step": 0, "epoch": 0, "started": now, "best": None}
-        with contextlib.suppress(PeError):
-            before |= self.read_status()
+        if is_run(self.path):
+            before |= self.known_status()
+        before.pop("damaged", None)
         given = {"state": state, "step": step, "epoch": epoch, "best": best, "warning": warning, "error": error}
         after = before | {key: value for key, value in given.items() if value is not None}
         if state not in (None, "failed"):
@@ -314,7 +318,27 @@ class RunFolder:
         if not after.get("warning"):
             after.pop("warning", None)
         after |= {"updated": now, "pid": os.getpid()}
-        atomic.write_text(self.status_path, strict_json.dumps(after, indent=1) + "\n", sync=state is not None)
+        atomic.write_text(self.status_path, strict_json.dumps(after, indent=1) + "\n")
+
+    def known_status(self) -> dict[str, object]:
+        """Return what status.json holds; where it is damaged, what the rest of the folder says, and `damaged`: why.
+
+        Power that is lost may leave the file empty; the run is as whole as its checkpoints are.
+        """
+        try:
+            return self.read_status()
+        except PeError as error:
+            steps = checkpoint.steps(self.checkpoints) if self.checkpoints.is_dir() else []
+            begun = datetime.fromtimestamp(self._begun(), UTC).isoformat(timespec="milliseconds")
+            return {"state": "unknown", "step": max(steps, default=0), "epoch": 0, "started": begun, "best": None, "damaged": error.message}
+
+    def _begun(self) -> float:
+        """Return when the run began, as its oldest file tells."""
+        times = []
+        for path in (self.env_path, self.resolved_path, self.checkpoints):
+            with contextlib.suppress(OSError):
+                times.append(path.stat().st_mtime)
+        return min(times, default=0.0)
 
     def read_status(self) -> dict[str, object]:
         """Return what status.json holds.

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from pe_cli.config.nodes import to_data
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.io.run_folder import is_run
 from pe_cli.session.targets import labels, sources
 
 #: Ends of the names of tables, and of pictures.
@@ -41,7 +42,7 @@ def override(run: RunSpec, files: Sequence[Path], use: str, *, unlabelled: bool 
     absent = next((file for file in files if not file.exists()), None)
     if absent is not None:
         raise PeError(f"no such file or folder: {absent}", hint=f"paths start at {Path.cwd()}", code=ExitCode.DATA)
-    run_folder = next((file for file in files if (file / "status.json").is_file()), None)
+    run_folder = next((file for file in files if is_run(file)), None)
     if run_folder is not None:
         raise PeError(
             f"{run_folder} is a run, and data is expected behind the first one",

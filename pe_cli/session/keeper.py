@@ -106,6 +106,9 @@ class Keeper:
             atomic.clean_temporaries(place, older_than=0.0)  # nobody else writes here now
         for text in (*check_config(resume, self._run), *environment_changes(self.folder)):
             self.tell(text)
+        damaged = self.folder.known_status().get("damaged")
+        if damaged:
+            self.tell(f"{damaged}; the checkpoints say how far the run is")
         found = restore(resume)
         if found.arrays:
             self._job.values.restore(found.arrays, partial=resume.allow_changes)

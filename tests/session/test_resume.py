@@ -252,6 +252,25 @@ def test_a_refused_resume_leaves_the_status_alone(bench: Bench) -> None:
     assert (folder / "status.json").read_text() == before
 
 
+@pytest.mark.parametrize("text", [None, "", "{", '{"state": "running"', "[]", "\0" * 100])
+def test_a_run_whose_status_was_lost_goes_on_from_its_checkpoint(bench: Bench, text: str | None) -> None:
+    whole = bench.seen(bench.train("whole"))
+    folder = bench.train("runs", "--max-steps", 7, code=STOPPED)
+    (folder / "status.json").unlink()
+    if text is not None:
+        (folder / "status.json").write_text(text)
+    assert bench.run("runs", bench.base / "runs") == 0
+    assert folder.name in bench.out
+    assert bench.run("train", bench.base / "run.yaml", "--resume", "-o", f"output.dir={bench.base / 'runs'}") == 0, bench.err
+    assert "status.json" in bench.err
+    assert "the checkpoints say how far the run is" in bench.err
+    assert "goes on after step" in bench.err
+    assert [p.name for p in (bench.base / "runs").iterdir()] == [folder.name]
+    assert bench.seen(folder) == whole
+    assert json.loads((folder / "status.json").read_text())["state"] == "done"
+    assert "damaged" not in (folder / "status.json").read_text()
+
+
 def test_another_processor_or_version_is_told(bench: Bench) -> None:
     folder = bench.train("runs", "--max-steps", 2, code=STOPPED)
     path = folder / "env.json"
