@@ -36,14 +36,26 @@ def concrete_types(
     block = program.global_block()
     types = {name: v.type for name, v in block.vars.items() if v.type.known and (v.persistable or not v.is_data)}
     types |= feeds
+    fixed = set(types)
+
+    def known(name: str) -> TensorType:
+        if name not in types:
+            raise PeError(f"'{name}' is read before anything gives it a value", hint="feed it, or let an op write it first")
+        return types[name]
+
     for op in block.ops:
         try:
-            found = block.infer(op, types.__getitem__)
+            found = block.infer(op, known)
         except PeError as error:
             error.at = error.at or op.at
             raise
         for slot, names in op.outputs.items():
             for name, kind in zip(names, found.get(slot, ()), strict=False):
-                if name != EMPTY:
-                    types[name] = kind if joined is None else joined.get(name, kind)
+                if name == EMPTY:
+                    continue
+                made = kind if joined is None else joined.get(name, kind)
+                if name in fixed and types[name] != made:
+                    raise PeError(f"op '{op.type}' writes {made} to '{name}', which is {types[name]} elsewhere in the step", at=op.at)
+                types[name] = made
+                fixed.add(name)
     return types

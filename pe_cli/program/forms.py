@@ -27,12 +27,14 @@ def to_string(program: Program, throw_on_error: bool = False, with_details: bool
 
 
 def from_string(text: str | bytes) -> Program:
-    """Return the program of a text or of JSON (`pe_cli.program.serialize.to_json`).
+    """Return the program of a text or of JSON (`pe_cli.program.serialize.to_json`), verified: its ops write what it declares.
 
     Raises:
-        PeError: it is neither, or holds half of a surrogate pair, which no file can hold.
+        PeError: it is neither, holds half of a surrogate pair, which no file can hold, or is not valid; with the place in the text.
     """
     plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     if any("\ud800" <= c <= "\udfff" for c in set(plain)):
         raise PeError("the program holds half of a surrogate pair, which is no text", hint="write it as UTF-8")
-    return from_json(plain) if plain.lstrip().startswith("{") else parse_program(plain)
+    made = from_json(plain) if plain.lstrip().startswith("{") else parse_program(plain)
+    verify(made, read=True)
+    return made

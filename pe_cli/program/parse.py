@@ -185,6 +185,7 @@ def _statement(block: Block, line: Line, first: str = "") -> None:
 
 def _operator(block: Block, line: Line, role: Role) -> Operator:
     definition = find(line.word())
+    at = line.span()
     line.expect("(")
     ins = _slots(block, line, ")")
     line.expect(")")
@@ -211,7 +212,7 @@ def _operator(block: Block, line: Line, role: Role) -> Operator:
     for name in (n for names in ins.values() for n in names):
         if name != EMPTY:
             block.var(name)
-    return Operator(definition.name, ins, outs, attrs, role, role_vars, None, scope)
+    return Operator(definition.name, ins, outs, attrs, role, role_vars, at, scope)
 
 
 def _slots(block: Block, line: Line, end: str) -> dict[str, list[str]]:

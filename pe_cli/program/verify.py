@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from pe_cli.core.errors import PeError, PeErrors, did_you_mean
+from pe_cli.core.types import TensorType
+from pe_cli.ops.define.registry import GRAD, MAX_BYTES, MAX_SIZE, find, forward_name, grad_name, infer_types
 from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Role, agrees
-from pe_cli.program.region import blocks_of, regions_of
+from pe_cli.program.region import regions_of
 from pe_cli.program.sparse import rows_of
 
 
-def verify(program: Program) -> None:
+def verify(program: Program, *, read: bool = False) -> None:
     """Check that a program can be run.
 
     Every input is defined before it is used (or is fed, or persistable), no op writes what is fed, every op has the
@@ -18,28 +20,93 @@ def verify(program: Program) -> None:
 
     Args:
         program: any.
+        read: it comes from a text or a file: gradient ops are compared with the ops that they are of, as their kernels trust them; and any
+            variable may be fed, so that one that is read before it is written is no mistake.
 
     Raises:
         PeError: the mistake, with the op's place; `PeErrors` for several.
     """
-    errors = [error for block in blocks_of(program) for error in _block_errors(block)]
+    errors = [error for block in program.blocks for error in _block_errors(block, read, ())]
     if len(errors) == 1:
         raise errors[0]
     if errors:
         raise PeErrors(errors)
 
 
-def _block_errors(block: Block) -> Iterator[PeError]:
-    defined = {name for name, v in block.vars.items() if v.persistable or v.is_data}
+def _block_errors(block: Block, read: bool, like: Sequence[Operator]) -> Iterator[PeError]:
+    """Yield the mistakes of a block; like: ops elsewhere that gradients in it are of."""
+    defined = {name for name, v in block.vars.items() if v.persistable or v.is_data or read}
+    for v in block.vars.values():
+        if any(size < -1 or size > MAX_SIZE for size in v.shape) or v.type.nbytes > MAX_BYTES:
+            yield PeError(f"variable '{v.name}' is {v.type}, which no memory holds", at=v.at)
+    makers = {n: op for op in (*like, *block.ops) if not op.definition.is_grad_of for n in op.output_names()}
     for op in block.ops:
-        for error in (*_check(block, op, defined), *_check_regions(op)):
+        found = list(_check(block, op, defined))
+        if read and op.definition.is_grad_of and not found:
+            found += _gradient_errors(block, op, makers)
+        for error in (*found, *_check_regions(op, read)):
             error.at = error.at or op.at
             yield error
         defined.update(op.output_names())
 
 
-def _check_regions(op: Operator) -> Iterator[PeError]:
+def _gradient_errors(block: Block, op: Operator, makers: Mapping[str, Operator]) -> list[PeError]:
+    try:
+        return list(_check_gradient(block, op, makers))
+    except PeError as error:
+        return [error]
+
+
+def _check_gradient(block: Block, op: Operator, makers: Mapping[str, Operator]) -> Iterator[PeError]:
+    """Compare a gradient op with the op that it is the gradient of: its kernels trust that they agree."""
+    outs = [n for s, names in op.inputs.items() if s.endswith(GRAD) for n in names if n != EMPTY]
+    forward = next((makers[forward_name(n)] for n in outs if forward_name(n) in makers), None)
+    if forward is None or forward.type != op.definition.is_grad_of:
+        yield from _check_alone(block, op, outs)
+        return
+    if any(op.attrs.get(name) != value for name, value in forward.attrs.items() if name in op.attrs):
+        yield PeError(f"op '{op.type}' has other attributes than the {forward.type} that it is the gradient of")
+    mine = {**forward.inputs, **forward.outputs}
+    for slot, names in (*op.inputs.items(), *op.outputs.items()):
+        of = mine.get(forward_name(slot))
+        if of is None or len(names) != len(of):
+            yield PeError(f"op '{op.type}': {slot} is {names}, but its {forward.type} has {of} there")
+            continue
+        for name, other in zip(names, of, strict=True):
+            if slot == forward_name(slot) and name != other:
+                yield PeError(f"op '{op.type}' reads '{name}' as {slot}, but its {forward.type} has '{other}' there")
+            elif name != EMPTY and other in block.vars and not agrees(block.vars[name].type, block.vars[other].type):
+                yield PeError(f"op '{op.type}': {slot} '{name}' is {block.vars[name].type}, but '{other}' is {block.vars[other].type}")
+
+
+def _check_alone(block: Block, op: Operator, outs: Sequence[str]) -> Iterator[PeError]:
+    """Check a gradient op whose forward op is elsewhere: what that would make of the same inputs has the types that the gradients have."""
+    forward = find(op.definition.is_grad_of or "")
+    if not outs:
+        yield PeError(f"op '{op.type}' is given no gradient")
+        return
+    first = block.vars[outs[0]].type
+    given: dict[str, list[TensorType]] = {}
+    for slot in forward.inputs:
+        names: list[str] = op.inputs.get(slot.name) or [n for n in op.outputs.get(grad_name(slot.name), ()) if n != EMPTY]
+        if names or not slot.optional:
+            given[slot.name] = [block.vars[n].type for n in names] or [first]
+    found = infer_types(forward, given, op.attrs)
+    for slot_name, kinds in found.items():
+        for names in (op.inputs.get(slot_name, []), op.inputs.get(grad_name(slot_name), [])):
+            for name, kind in zip(names, kinds, strict=False):
+                if name != EMPTY and not agrees(block.vars[name].type, kind):
+                    yield PeError(f"op '{op.type}' reads {block.vars[name].type} as '{name}', but its {forward.name} makes {kind}")
+
+
+def _check_regions(op: Operator, read: bool) -> Iterator[PeError]:
     for attr, region in regions_of(op).items():
+        like: list[Operator] = []
+        of = region.like
+        while of is not None:
+            like += of.block.ops
+            of = of.like
+        yield from _block_errors(region.block, read, like)
         written = {n for inner in region.block.ops for n in inner.output_names()}
         for name in region.args:
             if name in written or not region.block.var(name).is_data:
@@ -61,6 +128,9 @@ def _check(block: Block, op: Operator, defined: set[str]) -> Iterator[PeError]:
         types = block.infer(op, lambda name: block.var(name).type)
     except PeError as error:
         yield error
+        return
+    except (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError) as error:
+        yield PeError(f"op '{op.type}' does not fit: {error or type(error).__name__}")
         return
     for slot, names in op.outputs.items():
         found = types.get(slot, [])

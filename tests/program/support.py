@@ -9,8 +9,8 @@ import numpy as np
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.program.forms import from_string
 from pe_cli.program.ir import Program
+from pe_cli.program.parse import parse_program
 
 TWO_LAYERS = """\
 program "net" seed 7
@@ -27,7 +27,7 @@ block 0
 
 def program_of(*lines: str) -> Program:
     """Return the program of these lines of block 0."""
-    return from_string("\n".join(['program ""', "block 0", *lines]))
+    return parse_program("\n".join(['program ""', "block 0", *lines]))
 
 
 def run(program: Program, values: dict[str, Any], fetches: list[str], feed: dict[str, Any] | None = None) -> list[Any]:

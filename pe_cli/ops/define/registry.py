@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import operator
 import pkgutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -306,12 +307,30 @@ def _convert(op_name: str, name: str, value: Any, attr: Attr) -> Any:
     wanted = type(default)
     if default is not None and (not isinstance(value, wanted) or (wanted is int and isinstance(value, bool))):
         raise PeError(f"op '{op_name}': attribute {name} must be {wanted.__name__}, got {value!r}")
+    if isinstance(default, list):
+        value = [_element(op_name, name, item, default) for item in value]
     if attr.choices and value not in attr.choices:
         listed = ", ".join(map(repr, attr.choices))
         raise PeError(f"op '{op_name}': attribute {name} is {value!r}", hint=f"one of {listed}")
     return value
 
 
+def _element(op_name: str, name: str, item: Any, default: list[Any]) -> Any:
+    """Return an element of a list, converted to the type of the default's."""
+    if not default:
+        return item
+    wanted = type(default[0])
+    if wanted is float and isinstance(item, int) and not isinstance(item, bool):
+        return float(item)
+    if wanted is int and not isinstance(item, (bool, float)) and hasattr(item, "__index__"):
+        return operator.index(item)
+    if not isinstance(item, wanted) or (wanted is int and isinstance(item, bool)):
+        raise PeError(f"op '{op_name}': attribute {name} holds {item!r:.40}, which is no {wanted.__name__}")
+    return item
+
+
+#: Sizes of an axis, and bytes of a variable, that no machine has; so sizes multiply without overflow.
+MAX_SIZE, MAX_BYTES = 1 << 40, 1 << 46
 #: How many ops had their traits verified; empty before.
 _VERIFIED: list[int] = []
 #: Every op by name, gradients included. Filled by `discover`.
@@ -401,14 +420,21 @@ def infer_types(
         if not given and not slot.optional and not slot.variadic:
             raise PeError(f"op '{definition.name}' needs an input {slot.name}")
         args.append(given if slot.variadic else (given[0] if given else None))
-    result = definition.infer(*args, **attrs)
+    try:
+        result = definition.infer(*args, **attrs)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # values that no layer gives
+        raise PeError(f"op '{definition.name}' cannot take {dict(attrs)!r:.200} with {args!r:.200}: {error}") from error
     if not isinstance(result, tuple):
         result = (result,)
     assert len(result) == len(definition.outputs), f"{definition.name}: inference returned {len(result)} outputs"
-    return {
+    found = {
         slot.name: [] if got is None else (list(got) if isinstance(got, list) else [got])
         for slot, got in zip(definition.outputs, result, strict=True)
     }
+    for kind in (k for kinds in found.values() for k in kinds):
+        if any(size > MAX_SIZE for size in kind.shape) or kind.nbytes > MAX_BYTES:
+            raise PeError(f"op '{definition.name}' would make {kind}, which no memory holds", hint="look at its sizes")
+    return found
 
 
 def discover() -> dict[str, OpDef]:

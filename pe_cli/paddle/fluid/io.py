@@ -32,6 +32,7 @@ from pe_cli.paddle.names import missing
 from pe_cli.program.ir import Parameter, Program, Variable
 from pe_cli.program.prune import prune
 from pe_cli.program.serialize import from_dict, to_dict
+from pe_cli.program.verify import verify
 
 Array = np.ndarray[Any, Any]
 
@@ -244,8 +245,11 @@ def load_inference_model(
     try:
         model = json.loads(path.read_text(encoding="utf-8"))
         program = adopt(from_dict(model["program"]))
+        verify(program, read=True)
         feeds, fetches = list(model["feeds"]), list(model["fetches"])
-    except (ValueError, KeyError, TypeError, PeError) as error:
+        for name in (*feeds, *fetches):
+            program.global_block().var(name)
+    except (ValueError, KeyError, TypeError, RecursionError, PeError) as error:
         raise FluidValueError(f"{path} is no inference model: {error}") from None
     load_persistables(executor, dirname, program, params_filename)
     return [program, feeds, [program.global_block().var(name) for name in fetches]]
