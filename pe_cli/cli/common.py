@@ -226,9 +226,12 @@ def config_of(target: Path) -> Path:
     checkpoint = target.name in ("best", "last") or target.name.startswith("step-")
     if not target.is_dir() and not checkpoint:
         return target
+    from pe_cli.io.run_folder import RunFolder
+
     whole = Path(os.path.abspath(target))  # noqa: PTH100 - Path has nothing that removes `..` but follows no links
     for folder in (whole, *list(whole.parents)[:2]):
         if (folder / "resolved.yaml").is_file():
+            RunFolder(folder).check_files()
             return folder / "resolved.yaml"
     from pe_cli.io.history import newest_in
 

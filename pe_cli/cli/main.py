@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -177,6 +178,16 @@ def _about(what: click.Parameter) -> str:
     }.get(str(what.name), "")
 
 
+def _out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one that led to it, says that the system had no memory to give, as the loader of libraries does."""
+    texts = ("cannot allocate memory", "failed to map segment", "can't start new thread")
+    while error is not None:
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM or any(t in str(error).lower() for t in texts):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def _bug(error: Exception) -> int:
     import traceback
 
@@ -184,6 +195,10 @@ def _bug(error: Exception) -> int:
         said = PeError(f"the package '{error.name}' is not installed", hint="pip install pe-cli, or in a checkout: pip install .")
         click.echo(said.render(), err=True)
         return ExitCode.USAGE
+    if _out_of_memory(error):
+        said = PeError("there is too little memory to begin: a library could not be mapped", hint="raise ulimit -v, or free memory")
+        click.echo(said.render(), err=True)
+        return ExitCode.DEVICE
     if os.environ.get("PE_DEBUG"):
         traceback.print_exception(error)
     else:

@@ -24,10 +24,16 @@ def command(folder: Path, as_json: bool) -> None:
     """
     from pe_cli.cli.columns import columns
     from pe_cli.cli.common import print_json
+    from pe_cli.core.errors import PeError
     from pe_cli.graph.dot import plain
     from pe_cli.io.history import find_runs, read_run
 
-    found = [read_run(path) for path in find_runs(folder)]
+    found: list[Run] = []
+    for path in find_runs(folder):
+        try:
+            found.append(read_run(path))
+        except PeError as error:  # the others are still to be seen
+            click.echo(f"warning: {plain(error.message)}", err=True)
     if as_json:
         print_json([_json(run) for run in found])
     elif not found:

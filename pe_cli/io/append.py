@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from pe_cli.io import atomic
+from pe_cli.io.regular import open_to_append
 
 
 def append_line(path: Path, text: str, *, shown: Path | None = None) -> None:
@@ -35,7 +36,7 @@ def append_bytes(path: Path, data: bytes, *, shown: Path) -> None:
 
 def _append(path: Path, data: bytes, shown: Path, kept: str, *, lines: bool) -> None:
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        descriptor = open_to_append(path)
         try:
             size = os.fstat(descriptor).st_size
             if lines and size and os.pread(descriptor, 1, size - 1) != b"\n":

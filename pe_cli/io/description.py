@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pe_cli.io import strict_json
+from pe_cli.io.regular import open_regular
 from pe_cli.io.tensors import data_error, sha256
 
 FORMAT = 1
@@ -19,7 +20,7 @@ Meta = dict[str, object]
 def read_meta(folder: Path) -> tuple[Meta, dict[str, object]]:
     path = folder / META
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             text = stream.read(META_LIMIT + 1)
         meta = strict_json.loads(text) if len(text) <= META_LIMIT else None
     except OSError as error:

@@ -23,6 +23,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.io import strict_json
 from pe_cli.io.lock import is_free
 from pe_cli.io.metric_files import KEYS
+from pe_cli.io.regular import open_regular
 from pe_cli.io.run_folder import RunFolder, is_run
 from pe_cli.io.tensors import data_error
 
@@ -152,6 +153,7 @@ def read_run(path: Path) -> Run:
     if not is_run(path):
         what = "not the folder of a run: it has no status.json" if path.is_dir() else "no such folder"
         raise data_error(f"{path}: {what}", newest_in(path) or "name a folder that pe train wrote; pe runs lists them")
+    folder.check_files()
     text = read_limited(folder.resolved_path)
     status, gone = _status(folder)
     return Run(
@@ -249,7 +251,7 @@ def _number(value: object) -> float | None:
 def read_limited(path: Path) -> str:
     """Return the text of a file, at most LIMIT bytes of it; empty where it can't be read."""
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             return stream.read(LIMIT).decode(errors="replace")
     except OSError:
         return ""

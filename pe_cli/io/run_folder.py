@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from typing import Literal
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.io import append, atomic, checkpoint, lock, strict_json
 from pe_cli.io.environment import environment
+from pe_cli.io.regular import open_regular, read_regular
 from pe_cli.io.tensors import data_error
 
 __all__ = ["RunFolder", "State", "environment"]
@@ -97,9 +99,22 @@ class RunFolder:
             around = [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
             what = "not the folder of a run: it has no status.json" if path.is_dir() else "no such folder"
             raise data_error(f"{path}: {what}", did_you_mean(path.name, set(around) - {path.name}))
+        folder.check_files()
         for place in (path, folder.fetches):
             atomic.clean_temporaries(place)
         return folder
+
+    def check_files(self) -> None:
+        """Refuse pipes, sockets and devices in the place of files: who reads them would wait for ever.
+
+        Raises:
+            PeError: DATA; names one.
+        """
+        for path in (*self.path.iterdir(), *(self.fetches.iterdir() if self.fetches.is_dir() else ())):
+            with contextlib.suppress(OSError):
+                mode = path.stat().st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    raise data_error(f"{path}: neither a file nor a folder", "put the run's own file in its place")
 
     @classmethod
     def latest(cls, parent: Path, name: str | None = None) -> RunFolder:
@@ -274,7 +289,7 @@ class RunFolder:
             PeError: DATA; the file can't be read.
         """
         try:
-            with path.open("rb") as lines:
+            with open_regular(path) as lines:
                 for line in lines:
                     with contextlib.suppress(ValueError):
                         value = strict_json.loads(line)
@@ -347,7 +362,7 @@ class RunFolder:
             PeError: DATA; it is missing or damaged.
         """
         try:
-            value = strict_json.loads(self.status_path.read_bytes())
+            value = strict_json.loads(read_regular(self.status_path))
         except OSError as error:
             raise data_error(f"{self.status_path}: {(error.strerror or str(error)).lower()}") from None
         except ValueError as error:

@@ -15,6 +15,7 @@ import numpy as np
 from pe_cli.core.npy import UNREADABLE, read_array
 from pe_cli.io import append as growing
 from pe_cli.io import atomic, strict_json
+from pe_cli.io.regular import open_regular
 from pe_cli.io.tensors import data_error, read_npz
 
 #: Bytes of a record's first line, at most.
@@ -74,7 +75,7 @@ class Spool:
         if not path.exists():
             return
         try:
-            with path.open("rb") as stream:
+            with open_regular(path) as stream:
                 size = os.fstat(stream.fileno()).st_size
                 while line := stream.readline(_LINE_LIMIT):
                     names = strict_json.loads(line)

@@ -14,6 +14,7 @@ from typing import Literal
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.io import atomic
 from pe_cli.io.description import META, PARAMS, check_file, read_meta
+from pe_cli.io.regular import open_regular
 from pe_cli.io.tensors import data_error
 
 Mark = Literal["last", "best"]
@@ -58,7 +59,7 @@ def marked(root: Path, mark: Mark) -> int | None:
     """
     path = root / mark
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             text = stream.read(64)
     except (FileNotFoundError, NotADirectoryError):
         return None

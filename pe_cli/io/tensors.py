@@ -24,6 +24,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.npy import UNREADABLE, claims
 from pe_cli.core.types import DTYPES
 from pe_cli.io import atomic
+from pe_cli.io.regular import open_regular
 
 _CODES = {"float32": "F32", "float64": "F64", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 #: What NumPy and the zip reader raise for a damaged archive.
@@ -111,7 +112,7 @@ def sha256(path: Path) -> str:
     Raises:
         OSError: it can't be read.
     """
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -165,7 +166,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     try:
         # Opened here: np.load leaves the file of a damaged archive open.
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             archive = np.load(stream, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ValueError("one bare array, not an archive of named ones")

@@ -14,6 +14,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.data.fitted import NAME, Fitted
 from pe_cli.io import checkpoint, strict_json
 from pe_cli.io.description import Meta
+from pe_cli.io.regular import read_regular
 from pe_cli.io.run_folder import RunFolder, environment, is_run
 from pe_cli.io.tensors import data_error
 from pe_cli.session.averages import Averages
@@ -102,7 +103,7 @@ def check_config(resume: Resume, run: RunSpec) -> list[str]:
 def environment_changes(folder: RunFolder) -> list[str]:
     """Return what is otherwise than where the run was trained so far, of what can change the last digits."""
     try:
-        before = strict_json.loads(folder.env_path.read_bytes())
+        before = strict_json.loads(read_regular(folder.env_path))
     except (OSError, ValueError):
         return []
     now = environment()
@@ -117,7 +118,7 @@ def environment_changes(folder: RunFolder) -> list[str]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_regular(path).decode()
     except (OSError, ValueError) as error:
         reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
         raise data_error(f"{path}: {reason}", "the run's folder is damaged: start a new run") from None

@@ -133,3 +133,21 @@ def test_parameters_that_are_not_finite_are_never_saved(pe: Pe, config: Path) ->
 def test_stopping_is_over_when_the_request_is() -> None:
     with StopRequest() as stop:
         assert not stop.asked
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ImportError("libopenblas.so: failed to map segment from shared object"),
+        OSError(12, "Cannot allocate memory"),
+        RuntimeError("can't start new thread"),
+    ],
+)
+def test_too_little_memory_to_begin_is_no_bug(pe: Pe, config: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("while loading") from error
+
+    monkeypatch.setattr("pe_cli.session.train.Trainer._after_epoch", fails)
+    said = pe("train", config)
+    assert said.code == ExitCode.DEVICE
+    assert "too little memory" in said.err
