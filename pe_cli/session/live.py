@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from pe_cli.io.history import read_run
 from pe_cli.io.view.facts import Facts
 from pe_cli.io.view.page import build_page, parts
 from pe_cli.io.view.sections import memory
+from pe_cli.session.limited import LimitedServer
 from pe_cli.session.observer import Observer, Start
 
 if TYPE_CHECKING:
@@ -167,25 +168,24 @@ class Live(Observer):
             self.changed.wait_for(lambda: self.over, self.rest)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
+class _Server(LimitedServer):
     allow_reuse_address = False
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a browser that went away is no error of the run."""
+    most = 2 * MOST_WATCHERS
+    patience = REQUEST
 
 
 class _Handler(BaseHTTPRequestHandler):
     """Answers GET of two paths, and nothing else."""
 
     page: Live
+    server: _Server
     timeout = REQUEST
     server_version = "pe"
     sys_version = ""
 
     def do_GET(self) -> None:
         """Answer, if host and token are right; the path names no file."""
+        self.server.whole(self.connection)
         if not self._may():
             self.send_error(403)
         elif self._rest() == "":

@@ -8,12 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from importlib import resources
 from typing import Any
 
 from pe_cli.core.errors import PeError, PeErrors
 from pe_cli.io import strict_json
+from pe_cli.session.limited import LimitedServer
 from pe_cli.session.predictor import Predictor, Row
 
 Answers = list[dict[str, Any]]
@@ -133,7 +134,7 @@ class RequestError(Exception):
         self.status, self.headers = status, {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-class Server(ThreadingHTTPServer):
+class Server(LimitedServer):
     """Answers requests until it is closed.
 
     Args:
@@ -144,8 +145,8 @@ class Server(ThreadingHTTPServer):
         OSError: the port is taken, or the host is not this machine's.
     """
 
-    daemon_threads = True
-    block_on_close = False
+    most = 256
+    patience = 4 * REQUEST
 
     def __init__(self, address: tuple[str, int], service: Service) -> None:
         self.service = service
@@ -158,9 +159,6 @@ class Server(ThreadingHTTPServer):
         if not host.startswith("127.") and host != "::1":
             return None
         return tuple(f"{name}{end}" for name in (host, "localhost", "127.0.0.1") for end in ("", f":{port}"))
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client that went away is no error of the server."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -180,7 +178,14 @@ class Handler(BaseHTTPRequestHandler):
         """Answer rows, a text or a picture."""
         self._answer({"/predict": self._predict}, "POST")
 
+    def handle_one_request(self) -> None:
+        """Answer a request of a connection, which may bring others."""
+        self.server.again(self.connection)
+        super().handle_one_request()
+
     def _answer(self, known: dict[str, Callable[[], tuple[str, bytes]]], method: str) -> None:
+        if method == "GET":
+            self.server.whole(self.connection)
         path = self.path.partition("?")[0]
         try:
             self._check_host()
@@ -245,6 +250,7 @@ class Handler(BaseHTTPRequestHandler):
         if size > self.server.service.body:
             raise RequestError(413, f"a body has {self.server.service.body} bytes at most, got {size}", Connection="close")
         body = self.rfile.read(size)
+        self.server.whole(self.connection)
         if len(body) < size:
             raise RequestError(400, f"the body ended after {len(body)} bytes of {size}", Connection="close")
         return body

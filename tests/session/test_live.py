@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import os
 import socket
 import threading
 import time
@@ -252,3 +254,34 @@ def test_what_a_run_does_is_seen_and_not_changed(
         return
     assert f"step {WARM + 1}" in page["timeline"]["names"]
     assert {"step", "forward", "backward", "optimize"} <= set(page["timeline"]["roles"])
+
+
+def test_few_connections_are_open_at_a_time_and_those_that_drip_are_ended(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live._server, "patience", 0.5)
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count
+    held = []
+    for _ in range(100):
+        one = socket.create_connection(("127.0.0.1", live.port), timeout=5)
+        one.sendall(b"GET /")
+        held.append(one)
+    end = time.monotonic() + 5
+    while time.monotonic() < end and sum(map(_ended, held)) < len(held):
+        for one in held:
+            with contextlib.suppress(OSError):
+                one.send(b"x")  # a byte now and then is no request
+        time.sleep(0.05)
+        assert len(os.listdir("/proc/self/fd")) - before <= len(held) + 2 * MOST_WATCHERS + 8  # noqa: PTH208
+    assert all(map(_ended, held))
+    for one in held:
+        one.close()
+    assert ask(live, f"/{live.token}/").status == 200
+
+
+def _ended(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
