@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pe_cli.cli.common import json_option, override_option, path_argument, path_option
+from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
     from pe_cli.session.job import Job
@@ -72,7 +73,7 @@ def command(
         print_json(found)
     else:
         times = found["ms_per_step"]
-        click.echo(
+        echo(
             f"{found['model']}, batch {found['batch_size']}, {found['devices']} devices, {found['threads']} threads: "
             f"{times['median']} ms a step ({times['min']} to {times['max']}), {found['samples_per_s']:,} samples/s; "
             f"ready after {found['import_s']} s, first step {found['first_step_s']} s"
@@ -80,7 +81,7 @@ def command(
             f"loss {found['loss_first']:.6g} -> {found['loss_last']:.6g}"
         )
         if with_data:
-            click.echo(
+            echo(
                 f"data: ready after {found['data_opened_s']} s; the reader alone gives {found['data_samples_per_s']:,} "
                 f"samples/s; {found['ms_per_reading_step']} ms a step that reads, {found['beyond_step']:.0%} of it beyond the step"
             )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import Source, override_option, path_argument
+from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
     from pe_cli.config.mistakes import Mistakes
@@ -36,16 +37,16 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     warnings = _data(source, mistakes) if source.run else []
     mistakes.raise_all()
     rows = rows_of(source)
-    click.echo(f"model {source.model.name}")
+    echo(f"model {source.model.name}")
     feeds: list[tuple[object, ...]] = [(name, "feed", kind) for name, kind in source.built.feeds.items()]
-    click.echo(columns([*feeds, *((r.key, r.type, r.output or "-") for r in rows)], indent="  "))
-    click.echo(f"parameters: {parameters_text(rows)}")
+    echo(columns([*feeds, *((r.key, r.type, r.output or "-") for r in rows)], indent="  "))
+    echo(f"parameters: {parameters_text(rows)}")
     warnings += _memory(source)
     for line in notes(source.program()):
-        click.echo(f"note: {line}")
+        echo(f"note: {line}")
     for line in warnings:
-        click.echo(f"warning: {line}", err=True)
-    click.echo(f"{config}: no mistakes" + (f", {_count(warnings)}" if warnings else ""))
+        echo(f"warning: {line}", err=True)
+    echo(f"{config}: no mistakes" + (f", {_count(warnings)}" if warnings else ""))
 
 
 def _count(warnings: list[str]) -> str:
@@ -141,7 +142,7 @@ def _memory(source: Source) -> list[str]:
             raise
         return [f"memory is not planned: {error.message}"]
     for device in found:
-        click.echo(
+        echo(
             f"memory of {device.place}: {size_text(device.persistable + device.temporaries)}"
             f" = {size_text(device.persistable)} that stays + {size_text(device.temporaries)} a step"
             f" (without sharing {size_text(device.unshared)}), batch_size {source.batch_size}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pe_cli.cli.say import echo
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 
 if TYPE_CHECKING:
@@ -262,4 +263,4 @@ def print_json(value: object, *, indent: int | None = None) -> None:
     """Print JSON; NaN and infinities are strings."""
     from pe_cli.io import strict_json
 
-    click.echo(strict_json.dumps(value, indent=indent))
+    echo(strict_json.dumps(value, indent=indent))

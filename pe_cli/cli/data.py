@@ -10,6 +10,7 @@ import click
 
 from pe_cli.cli.columns import columns
 from pe_cli.cli.common import json_option, number, override_option, path_argument, path_option
+from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
     from pe_cli.core.survey import ClassShare, ColumnFacts, PartFacts, RowFacts, Survey
@@ -51,9 +52,9 @@ def command(config: Path, rows: int, html: Path | None, overrides: tuple[str, ..
     if as_json:
         print_json(found.to_json() | ({"error": error.message} if error else {}))
     else:
-        click.echo(text(found))
+        echo(text(found))
         if html is not None:
-            click.echo(f"\n-> {html}")
+            echo(f"\n-> {html}")
     if error is not None:
         raise error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from pe_cli.cli.common import json_option
+from pe_cli.cli.say import echo
 
 
 @click.command()
@@ -21,7 +22,7 @@ def command(as_json: bool) -> None:
     if as_json:
         print_json(facts)
     else:
-        click.echo(columns([(name.replace("_", " "), _shown(value)) for name, value in facts.items()]))
+        echo(columns([(name.replace("_", " "), _shown(value)) for name, value in facts.items()]))
 
 
 def _facts() -> dict[str, object]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pe_cli.cli.common import json_option, path_argument
+from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
     from pe_cli.io.history import Run
@@ -44,7 +45,7 @@ def command(first: Path, second: Path, as_json: bool) -> None:
         rows += [(title, "", ""), *((f"  {key}", *map(_cell, values)) for key, values in section.items())]
         if not section:
             rows.append(("  the same", "", ""))
-    click.echo(columns(rows))
+    echo(columns(rows))
 
 
 def _model(run: Run) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pe_cli.cli.common import json_option, override_option, path_argument, path_option
+from pe_cli.cli.say import echo
 
 
 @click.command()
@@ -60,6 +61,6 @@ def command(
         report = {"classes": found.per_class(), "confusion": found.counts.tolist()} if found else {}
         print_json({"checkpoint": values, "split": split, "samples": samples, **metrics, **report})
         return
-    click.echo(f"{' '.join(map(str, files)) or split}: {text_of(metrics)}  ({samples:,} samples, {values})")
+    echo(f"{' '.join(map(str, files)) or split}: {text_of(metrics)}  ({samples:,} samples, {values})")
     if found and classes:
-        click.echo(f"\n{found.text()}")
+        echo(f"\n{found.text()}")

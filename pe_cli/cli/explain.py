@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pe_cli.cli.common import json_option, override_option, path_argument
+from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
     from pe_cli.execute.explain import Parallelism
@@ -45,7 +46,7 @@ def command(config: Path, steps: int, overrides: tuple[str, ...], as_json: bool)
     if as_json:
         print_json(_json(said, found.plan, parallel, memory))
         return
-    click.echo(headline(job, found))
+    echo(headline(job, found))
     for title, lines in (
         ("passes", said or ["none: the build strategy asks for none"]),
         ("ops", _ops(found.plan)),
@@ -53,9 +54,9 @@ def command(config: Path, steps: int, overrides: tuple[str, ...], as_json: bool)
         ("threads", _threads(parallel)),
         *((f"memory of {m.place}", _memory(m)) for m in memory),
     ):
-        click.echo(f"\n{title}")
+        echo(f"\n{title}")
         for line in lines:
-            click.echo(f"  {line}")
+            echo(f"  {line}")
 
 
 def _counts(plan: Plan) -> dict[str, Counter[str]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pe_cli.cli.common import override_option, path_argument, path_option
+from pe_cli.cli.say import echo
 
 
 @click.command()
@@ -46,13 +47,13 @@ def command(
     data = export(job.built.eval, held, targets, job.run.model.name, around)
     write_bytes(out, data)
     outputs = targets if around is None else [one.name for one in around.outputs]
-    click.echo(f"{out}: {len(data):,} bytes, ONNX opset {OPSET}, outputs {', '.join(outputs)} ({values})")
+    echo(f"{out}: {len(data):,} bytes, ONNX opset {OPSET}, outputs {', '.join(outputs)} ({values})")
     if around is None:
-        click.echo(f"left out: {'; '.join(exporting.left_out()) or 'nothing, the model takes its data as it is'}")
+        echo(f"left out: {'; '.join(exporting.left_out()) or 'nothing, the model takes its data as it is'}")
         return
     beside = exporting.beside(around)
     if beside is not None:
         file = out.with_name(f"{out.name}.data.json")
         write_bytes(file, beside)
         made = dict.fromkeys(lane.source.name for fed in around.feeds.values() for lane in fed.lanes if not lane.source.raw)
-        click.echo(f"{file}: what is given for {', '.join(made)}")
+        echo(f"{file}: what is given for {', '.join(made)}")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pe_cli.cli.common import override_option, path_argument, path_option
+from pe_cli.cli.say import echo
 
 
 @click.command()
@@ -58,14 +59,14 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
     unknown = generator.unknown(seen)
     if unknown:
         of = f"{unknown:,} of the prompt's {len(seen):,} tokens"
-        click.echo(f"note: training never saw {of}", err=True)
+        echo(f"note: training never saw {of}", err=True)
     if generator.last_alone and len(seen) < generator.length:
         said = f"the model answers for blocks of {generator.length:,} tokens, and padding stands before the prompt's {len(seen):,}"
-        click.echo(f"note: {said}: a longer prompt is closer to what it learned", err=True)
-    click.echo(text, nl=False)
+        echo(f"note: {said}: a longer prompt is closer to what it learned", err=True)
+    echo(text, nl=False)
     for piece in generator.generate(seen, tokens, Sampling(temperature, top_k, top_p, seed)):
-        click.echo(piece, nl=False)
-    click.echo()
+        echo(piece, nl=False)
+    echo()
 
 
 def _standard_input() -> str:

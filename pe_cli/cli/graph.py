@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import Source, override_option, path_argument, path_option
+from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
     from pe_cli.core.types import TensorType
@@ -73,13 +74,13 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     if draws:
         _draw(picture_of_stage(source, stage, resources, evaluation=evaluation), (only, around, radius, full), dot, svg)
     elif stage == "program":
-        click.echo(print_program(source.program(evaluation)), nl=False)
+        echo(print_program(source.program(evaluation)), nl=False)
     elif stage == "plan":
         from pe_cli.execute.describe import describe_plan
 
-        click.echo(describe_plan(plan_of(source, resources, evaluation)[1]), nl=False)
+        echo(describe_plan(plan_of(source, resources, evaluation)[1]), nl=False)
     else:
-        click.echo(describe(_stages(source, resources, evaluation).stage(stage)), nl=False)
+        echo(describe(_stages(source, resources, evaluation).stage(stage)), nl=False)
 
 
 def _stages(source: Source, resources: Resources, evaluation: bool) -> Stages:
@@ -148,10 +149,10 @@ def _draw(
     said = ", ".join((f"{picture.ops()} boxes", *picture.notes))
     if dot is not None:
         atomic.write_text(dot, text)
-        click.echo(f"{said} -> {dot}")
+        echo(f"{said} -> {dot}")
     if svg is not None:
         atomic.write_bytes(svg, render_svg(text))
-        click.echo(f"{said} -> {svg}")
+        echo(f"{said} -> {svg}")
 
 
 def plan_of(source: Source, resources: Resources, evaluation: bool = False) -> tuple[Executor, Plan]:

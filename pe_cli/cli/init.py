@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import path_argument, path_option
+from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
     from pe_cli.session.starters.files import Starter
@@ -57,9 +58,9 @@ def command(file: Path, source: Path | None, target: str | None, task: str, forc
     atomic.write_text(model, made.model)
     atomic.write_text(file, made.config.replace("MODEL_FILE", json.dumps(model.name), 1))
     for note in made.notes:
-        click.echo(note)
+        echo(note)
     first = f"pe check {file}" if source is None else f"pe data {file}"
-    click.echo(f"{file} and {model} are written.\nNext: {first}, then pe train {file}")
+    echo(f"{file} and {model} are written.\nNext: {first}, then pe train {file}")
 
 
 def _plain() -> Starter:

@@ -13,10 +13,11 @@ import sys
 import click
 
 from pe_cli import __version__
+from pe_cli.cli.say import echo
 from pe_cli.core.errors import ExitCode, PeError
 
 #: Modules of this package that are no subcommands.
-PLUMBING = {"catalogue", "columns", "common", "completers", "layers_table", "main", "progress", "run_facts"}
+PLUMBING = {"catalogue", "columns", "common", "completers", "layers_table", "main", "progress", "run_facts", "say"}
 
 #: Commands in the order in which they are met; those that are in none are listed last.
 GROUPS = {
@@ -98,7 +99,7 @@ class Commands(click.Group):
 def cli(ctx: click.Context) -> None:
     """Train neural networks that are declared in YAML, on a parallel executor that you can look into."""
     if ctx.invoked_subcommand is None:
-        click.echo(WELCOME, nl=False)
+        echo(WELCOME, nl=False)
 
 
 def main() -> None:
@@ -125,27 +126,27 @@ def run(arguments: list[str]) -> int:  # noqa: C901, PLR0911 - one return an exi
         result = cli.main(arguments, prog_name="pe", standalone_mode=False)
         return int(result) if isinstance(result, int) else ExitCode.DONE
     except PeError as error:
-        click.echo(error.render(), err=True)
+        echo(error.render(), err=True)
         return error.code
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
-        click.echo(usage_error(error).render(), err=True)
+        echo(usage_error(error).render(), err=True)
         return ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - the reader went away; nothing more can be written
         return ExitCode.DONE
     except MemoryError:
-        click.echo("error: out of memory\nhint: use a smaller batch_size", err=True)
+        echo("error: out of memory\nhint: use a smaller batch_size", err=True)
         return ExitCode.DEVICE
     except OSError as error:
         if error.filename is None or os.environ.get("PE_DEBUG"):
             return _bug(error)
         said = PeError(f"{error.filename}: {(error.strerror or str(error)).lower()}", hint="check the path and its permissions")
-        click.echo(said.render(), err=True)
+        echo(said.render(), err=True)
         return said.code
     except Exception as error:  # noqa: BLE001 - the one place that turns our own bugs into a message and exit code 1
         return _bug(error)
@@ -193,19 +194,19 @@ def _bug(error: Exception) -> int:
 
     if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("pe_cli"):
         said = PeError(f"the package '{error.name}' is not installed", hint="pip install pe-cli, or in a checkout: pip install .")
-        click.echo(said.render(), err=True)
+        echo(said.render(), err=True)
         return ExitCode.USAGE
     if _out_of_memory(error):
         said = PeError("there is too little memory to begin: a library could not be mapped", hint="raise ulimit -v, or free memory")
-        click.echo(said.render(), err=True)
+        echo(said.render(), err=True)
         return ExitCode.DEVICE
     if os.environ.get("PE_DEBUG"):
         traceback.print_exception(error)
     else:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{last.filename.rpartition(os.sep)[2]}:{last.lineno}"
-        click.echo(f"error: this is a bug of pe: {type(error).__name__}: {error} ({where})", err=True)
-        click.echo("hint: run again with PE_DEBUG=1 for the whole story, and report it", err=True)
+        echo(f"error: this is a bug of pe: {type(error).__name__}: {error} ({where})", err=True)
+        echo("hint: run again with PE_DEBUG=1 for the whole story, and report it", err=True)
     return ExitCode.BUG
 
 

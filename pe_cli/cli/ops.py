@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pe_cli.cli.common import completer, path_option
+from pe_cli.cli.say import echo
 
 
 @click.command()
@@ -22,10 +23,10 @@ def command(name: str | None, folder: Path | None) -> None:
 
     if folder is not None:
         count = write_pages(folder)
-        click.echo(f"{count} pages -> {folder}")
+        echo(f"{count} pages -> {folder}")
     elif name is None:
-        click.echo(index())
+        echo(index())
     elif name in names():
-        click.echo(page(name))
+        echo(page(name))
     else:
         raise PeError(f"there is no layer or op '{name}'", hint=did_you_mean(name, names()) or "pe ops lists them all")

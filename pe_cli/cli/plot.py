@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import path_argument, path_option
+from pe_cli.cli.say import echo
 from pe_cli.core.errors import PeError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def command(runs: tuple[Path, ...], out: Path, metric: str | None, log: bool) ->
         atomic.write_text(out, standalone(chart, log=log))
     else:
         atomic.write_bytes(out, png(chart, log=log))
-    click.echo(f"{chart.title}: {len(chart.lines)} lines -> {out}")
+    echo(f"{chart.title}: {len(chart.lines)} lines -> {out}")
 
 
 def _check_log(chart: Chart) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import override_option, path_argument, path_option
+from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
     from pe_cli.session.job import Job
@@ -102,7 +103,7 @@ def _arrays(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, valu
         for step, batch in enumerate(job.predict(use, list(dict.fromkeys(fetches)))):
             writer.write(step, batch)
             rows += len(batch[by_sample[0]]) if by_sample else 1
-    click.echo(f"{rows:,} {'samples' if by_sample else 'batches'} of {use}, {values} -> {out}")
+    echo(f"{rows:,} {'samples' if by_sample else 'batches'} of {use}, {values} -> {out}")
 
 
 def _answers(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_column: str | None, values: str) -> None:
@@ -116,7 +117,7 @@ def _answers(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_
     spare = [name for name in superfluous(job, use) if name not in ids]
     if spare:
         listed = ", ".join(spare[:10]) + (f" and {len(spare) - 10} more" if len(spare) > 10 else "")
-        click.echo(f"note: the model does not read {listed}", err=True)
+        echo(f"note: the model does not read {listed}", err=True)
     rows = 0
     with row_writer(out) as write:
         for batch in job.predict(use, [answer.variable for answer in meant]):
@@ -125,4 +126,4 @@ def _answers(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_
             write({**{name: of(rows, rows + count) for name, of in ids.items()}, **found})
             rows += count
     if out is not None:
-        click.echo(f"{rows:,} rows, {values} -> {out}")
+        echo(f"{rows:,} rows, {values} -> {out}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pe_cli.cli.common import json_option, override_option, path_argument, path_option
+from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
     from pe_cli.execute.profile import Profile, Row, Use
@@ -53,13 +54,13 @@ def command(
     if as_json:
         print_json(_json(job, found, listed, threads) | {"data": reading})
         return
-    click.echo(headline(job, found))
-    click.echo(_table(listed, top))
+    echo(headline(job, found))
+    echo(_table(listed, top))
     for line in describe_use(threads, found):
-        click.echo(line)
-    click.echo(describe_reading(reading, job.batch_size))
+        echo(line)
+    echo(describe_reading(reading, job.batch_size))
     if trace_file is not None:
-        click.echo(f"timeline of {steps} steps -> {trace_file}")
+        echo(f"timeline of {steps} steps -> {trace_file}")
 
 
 def measure(config: Path, overrides: tuple[str, ...], steps: int) -> tuple[Job, Profile]:

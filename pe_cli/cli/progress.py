@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import click
-
+from pe_cli.cli.say import echo
+from pe_cli.core.errors import shown as shown_text
 from pe_cli.session.observer import NORM, Observer, Start
 
 #: Seconds between two updates of a bar.
@@ -61,7 +61,7 @@ class Quiet(Observer):
     def note(self, text: str) -> None:
         """Print a note."""
         if self.notes:
-            click.echo(f"note: {text}", err=True)
+            echo(f"note: {text}", err=True)
 
     def close(self) -> None:
         """Leave the terminal as it was."""
@@ -84,11 +84,11 @@ class Lines(Quiet):
         now = time.perf_counter()
         if now - self._said >= COMPILE_LINES:
             self._said = now
-            click.echo(f"compiling kernel {done + 1} of {total}: {name.split(':')[-1]}")
+            echo(f"compiling kernel {done + 1} of {total}: {name.split(':')[-1]}")
 
     def started(self, start: Start) -> None:
         """Print what starts."""
-        click.echo(headline(start))
+        echo(headline(start))
         self._steps = start.steps
         self._begin, self._samples = time.perf_counter(), 0
 
@@ -104,7 +104,7 @@ class Lines(Quiet):
         """Print the metrics in a line."""
         if shown := self._pace.due(values):
             of = f"/{self._steps}" if self._steps else ""
-            click.echo(f"step {step}{of} epoch {epoch}  {text_of(shown)}{self._speed()}")
+            echo(f"step {step}{of} epoch {epoch}  {text_of(shown)}{self._speed()}")
 
     def _speed(self) -> str:
         seconds = time.perf_counter() - self._begin
@@ -161,7 +161,7 @@ class Bar(Quiet):
     def started(self, start: Start) -> None:
         """Print what starts above the bar."""
         self._compiled()
-        self._bar.console.print(headline(start), markup=False, highlight=False)
+        self._bar.console.print(shown_text(headline(start)), markup=False, highlight=False)
         self._task = self._bar.add_task("training", total=start.steps, completed=start.done, facts="")
 
     def stepped(self, step: int, epoch: int, loss: float, samples: int) -> None:
@@ -183,11 +183,11 @@ class Bar(Quiet):
         """Print the metrics above the bar, and keep those of evaluation in it."""
         self._metrics |= {name: value for name, value in values.items() if name.startswith("eval/")}
         if shown := self._pace.due(values):
-            self._bar.console.print(f"step {step} epoch {epoch}  {text_of(shown)}", markup=False, highlight=False)
+            self._bar.console.print(shown_text(f"step {step} epoch {epoch}  {text_of(shown)}"), markup=False, highlight=False)
 
     def note(self, text: str) -> None:
         """Print a note above the bar."""
-        self._bar.console.print(f"note: {text}", markup=False, highlight=False)
+        self._bar.console.print(shown_text(f"note: {text}"), markup=False, highlight=False)
 
     def close(self) -> None:
         """Take the bar away."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pe_cli.cli.common import path_argument, path_option
+from pe_cli.cli.say import echo
 from pe_cli.core.errors import ExitCode, PeError
 
 
@@ -43,4 +44,4 @@ def command(runs: tuple[Path, ...], out: Path | None, profile: int | None) -> No
     target = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     atomic.write_text(target, page)
     what = f"{len(runs)} runs" if len(runs) > 1 else found[0].name
-    click.echo(f"{what}: {len(page.encode()) / 1024:,.0f} KiB -> {target}")
+    echo(f"{what}: {len(page.encode()) / 1024:,.0f} KiB -> {target}")

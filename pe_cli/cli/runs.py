@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import json_option
+from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
     from pe_cli.io.history import Run
@@ -33,15 +34,15 @@ def command(folder: Path, as_json: bool) -> None:
         try:
             found.append(read_run(path))
         except PeError as error:  # the others are still to be seen
-            click.echo(f"warning: {plain(error.message)}", err=True)
+            echo(f"warning: {plain(error.message)}", err=True)
     if as_json:
         print_json([_json(run) for run in found])
     elif not found:
-        click.echo(f"{folder}: no run in it")
+        echo(f"{folder}: no run in it")
     else:
         shown = columns([("run", "config", "state", "steps", "time", "best", "", "at step"), *map(_row, found)], right=(3, 4, 6, 7))
         warnings = [f"{run.name}: {plain(' '.join(run.warning.split()))}" for run in found if run.warning]
-        click.echo("\n".join([shown, *warnings]))
+        echo("\n".join([shown, *warnings]))
 
 
 def _row(run: Run) -> tuple[str, ...]:

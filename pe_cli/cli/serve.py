@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pe_cli.cli.common import override_option, path_argument, path_option
+from pe_cli.cli.say import echo
 
 
 @click.command()
@@ -54,7 +55,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
         reason = (error.strerror or str(error)).lower()
         raise PeError(f"can't listen at {host}:{port}: {reason}", hint="choose another --port, or 0 for a free one") from None
     shown = f"[{host}]" if ":" in host else host
-    click.echo(f"answers of {job.run.model.name} ({values}) at http://{shown}:{server.server_port}/, until Ctrl-C")
+    echo(f"answers of {job.run.model.name} ({values}) at http://{shown}:{server.server_port}/, until Ctrl-C")
     try:
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
@@ -63,4 +64,4 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
         server.server_close()
         service.batcher.close()
     found = service.health()
-    click.echo(f"{found['requests']:,} requests answered, {found['refused']:,} refused")
+    echo(f"{found['requests']:,} requests answered, {found['refused']:,} refused")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import json_option, override_option, path_argument
+from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
     from pe_cli.cli.layers_table import Row
@@ -51,11 +52,11 @@ def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
         counted = f"{row.flops:,}" if row.flops else "-"
         table.append((row.key, row.type, row.output or "-", f"{row.numbers:,}", counted, f"{row.nbytes:,}"))
     table.append(("total", "", "", f"{numbers:,}", f"{flops:,}", f"{output_bytes:,}"))
-    click.echo(f"{source.model.name}: one sample, forward")
-    click.echo(columns(table, right=(3, 4, 5)))
-    click.echo(f"parameters: {parameters_text(rows)}, {size_text(parameter_bytes)}")
+    echo(f"{source.model.name}: one sample, forward")
+    echo(columns(table, right=(3, 4, 5)))
+    echo(f"parameters: {parameters_text(rows)}, {size_text(parameter_bytes)}")
     if uncounted:
-        click.echo(f"FLOPs of these ops are not counted: {', '.join(uncounted)}")
+        echo(f"FLOPs of these ops are not counted: {', '.join(uncounted)}")
 
 
 def _json(row: Row) -> dict[str, object]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import override_option, path_argument, path_option
+from pe_cli.cli.say import echo
 from pe_cli.core.errors import ExitCode, PeError
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
     finally:
         watcher.close()
     if job.team.leads:
-        click.echo(last_line(result, smoke=smoke))
+        echo(last_line(result, smoke=smoke))
     elif result.stopped:
         job.team.linger()
     return ExitCode.STOPPED if result.stopped else ExitCode.DONE
@@ -137,11 +138,11 @@ def _folds(config: Path, overrides: tuple[str, ...], count: int, jobs: int, quie
     from pe_cli.session.folds import train_folds
 
     found = train_folds(load_run(config, overrides), overrides, count, jobs, (lambda text: None) if quiet else click.echo)
-    click.echo(columns(found.rows(), right=range(1, 100)))
-    click.echo(f"{len(found.good)} of {count} folds -> {found.folder}")
+    echo(columns(found.rows(), right=range(1, 100)))
+    echo(f"{len(found.good)} of {count} folds -> {found.folder}")
     for fold in found.folds:
         if fold.error:
-            click.echo(f"fold {fold.number} failed: {fold.error}", err=True)
+            echo(f"fold {fold.number} failed: {fold.error}", err=True)
     return next((fold.code for fold in found.folds if fold.error), ExitCode.DONE)
 
 
@@ -155,7 +156,7 @@ def _live(config: Path, overrides: tuple[str, ...], port: int | None, say: Calla
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    echo(text, err=True)
 
 
 def _check_options(
@@ -209,7 +210,7 @@ def _initialise(job: Job, file: Path, quiet: bool) -> None:
     matched = job.values.load(arrays, partial=True)
     if not quiet:
         total = sum(1 for _ in job.scope)
-        click.echo(f"--init: {matched} of {len(arrays)} names in {file} match; the model has {total}")
+        echo(f"--init: {matched} of {len(arrays)} names in {file} match; the model has {total}")
 
 
 def last_line(result: Result, *, smoke: bool = False) -> str:

@@ -244,3 +244,25 @@ def test_a_live_page_does_not_keep_its_port_when_the_run_fails(pe: Pe, config: P
     port = int(re.search(r"127\.0\.0\.1:(\d+)", said.err)[1])  # type: ignore[index]
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_texts_of_a_run_do_not_steer_the_terminal(pe: Pe, tmp_path: Path) -> None:
+    steer = "a\x1b]0;title\x07b\x9b31mc\u202ed"
+    evil = [{"step": 3, "epoch": 1, "split": "train", "loss": 1.0, steer: 1.0}]
+    runs = [
+        make_run(
+            tmp_path,
+            f"{steer}-20240229-12000{i}",
+            [*ordinary(), *evil],
+            env={"pe": steer, "cpu": f"{steer}{i}", "packages": {steer: f"{steer}{i}"}},
+            state=steer,
+            warning=steer,
+            error=steer,
+            best={"by": steer, "mode": steer, "value": 1.0, "step": 3},
+        )
+        for i in (1, 2)
+    ]
+    for arguments in (["runs", tmp_path], ["diff", *runs], ["report", *runs, "-o", tmp_path / "page.html"], ["plot", *runs]):
+        said = pe(*arguments)
+        for text in (said.out, said.err):
+            assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text), arguments[0]
