@@ -1,5 +1,30 @@
-"""python -m pe_cli is pe."""
+"""The command `pe`, which is `python -m pe_cli`: signals count from its first instruction on."""
 
-from pe_cli.cli.main import main
+from __future__ import annotations
 
-main()
+import os
+import signal
+from types import FrameType
+
+
+def main() -> None:
+    """Run the command line; until a command takes signals itself, SIGINT and SIGTERM end the process with exit code 130.
+
+    They do so at once and not by an exception, which a library that is being imported could swallow, and also where a shell that
+    started this in the background has SIGINT ignored.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
+    from pe_cli.cli.main import main as command
+
+    command()
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    os.write(2, b"interrupted\n")
+    os._exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -15,6 +15,7 @@ import click
 from pe_cli import __version__
 from pe_cli.cli.say import echo
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.signals import interruptible
 
 #: Modules of this package that are no subcommands.
 PLUMBING = {"catalogue", "columns", "common", "completers", "layers_table", "main", "progress", "run_facts", "say"}
@@ -103,8 +104,12 @@ def cli(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """Run the command line and exit with a documented code; SIGTERM interrupts as Ctrl-C does (training stops in its own way)."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Run the command line and exit with a documented code.
+
+    SIGINT and SIGTERM interrupt a command. Training takes them itself once it has begun, and until then they end the process.
+    """
+    if "train" not in sys.argv[1:2] or signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        interruptible()
     gc.set_threshold(GARBAGE, 10, 10)
     sys.exit(run(sys.argv[1:]))
 

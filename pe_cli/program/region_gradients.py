@@ -364,9 +364,9 @@ class _Branch(_Gradient):
     def append(self) -> None:
         """Append it."""
         op = self.op
-        self.captured = [self._before(n) for n in op.inputs.get("Captured", [])]
+        original = list(op.inputs.get("Captured", []))
+        self.captured = [self._before(n) for n in original]
         outs = [(i, n) for i, n in enumerate(op.outputs["Out"]) if n in self.grads]
-        original = op.inputs.get("Captured", [])
         places = [i for i, n in enumerate(original) if n in self.wanted]
         yes, no = (self._region(op.attrs[name], places, [i for i, _ in outs]) for name in ("yes", "no"))
         captured = [*self.captured, *(self.grads[n] for _, n in outs)]

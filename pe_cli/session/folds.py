@@ -17,6 +17,7 @@ from typing import Any
 
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.signals import interruptible
 from pe_cli.execute.executor import usable_cores
 from pe_cli.io import atomic, strict_json
 from pe_cli.io.history import Run, find_runs, read_run, value_at
@@ -125,6 +126,7 @@ def train_folds(
     waiting = list(range(1, count + 1))
     running: dict[int, subprocess.Popen[str]] = {}
     ended: dict[int, Fold] = {}
+    interruptible()  # the folds are to end, too
     try:
         while waiting or running:
             while waiting and len(running) < jobs:

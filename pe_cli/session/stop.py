@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.errors import ExitCode
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from pe_cli.core.signals import SIGNALS
 
 
 @dataclass(frozen=True)

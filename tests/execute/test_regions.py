@@ -332,6 +332,24 @@ def test_a_branch_and_its_gradients(taken: bool):
         check_gradients(built, call("mean", out), ["x", "w"])
 
 
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_branch_that_writes_outside_passes_gradients_on(taken: bool):
+    built = Built()
+    with program_guard(built.main, built.startup):
+        w = built.parameter("w", numbers(4))
+        y = call("scale", w, 2.0)
+        flag = built.feed("flag", np.array([taken]), gradient=False)
+
+        def squared() -> list[Variable]:
+            built.block.append_op("elementwise_mul", {"X": y, "Y": y}, {"Out": y})
+            return []
+
+        cond(flag, squared, list)
+        check_gradients(built, call("mean", call("scale", y, 3.0)), ["w"])
+    value = 2 * built.values["w"]
+    np.testing.assert_allclose(built.run([y])[0], value**2 if taken else value, rtol=1e-12)
+
+
 def test_a_branch_in_a_loop_with_gradients():
     built = Built()
     with program_guard(built.main, built.startup):
@@ -425,6 +443,17 @@ def test_several_batches_of_one_plan():
         built.feeds |= {"x": numbers(5, n, 3, seed=n), "start": numbers(n, 4, seed=n + 1)}
         found = built.executor.run(built.feeds, [every.name], 0).values[0][every.name]
         np.testing.assert_allclose(found, by_hand(built), rtol=1e-9)
+
+
+@pytest.mark.parametrize("steps", [8, 512])
+def test_a_loop_has_as_many_calls_however_many_steps_it_has(steps: int):
+    built = Built()
+    with program_guard(built.main, built.startup):
+        every, _ = recurrent(built, steps)
+        append_backward(call("mean", every))
+    built.run([every, "w@GRAD"])
+    nested = [c.args[0].calls for t in latest(built.executor).tasks for c in t.calls if c.kernel is run_rounds]
+    assert [len(calls) for calls in nested] == [6, 4]
 
 
 def test_types_that_do_not_fit():

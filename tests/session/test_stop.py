@@ -206,3 +206,23 @@ def test_a_clock_that_goes_backwards_harms_nothing(bench: Bench, monkeypatch: py
     assert bench.run("runs", bench.base / "runs", "--json") == 0, bench.err
     (run,) = json.loads(bench.out)
     assert (run["state"], run["seconds"]) == ("done", 0.0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("ignored", [False, True], ids=["in front", "in the background of a shell"])
+def test_a_signal_at_any_moment_of_the_start_ends_it(bench: Bench, number: signal.Signals, ignored: bool) -> None:
+    endless = ["train", bench.base / "run.yaml", "-o", "train.epochs=1000000", "-o", f"output.dir={bench.base / 'runs'}", "--quiet"]
+    before = signal.getsignal(signal.SIGINT)
+    for wait in (0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2):
+        if ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # what a process inherits
+        try:
+            process = subprocess.Popen([sys.executable, "-m", "pe_cli", *map(str, endless)], stderr=subprocess.PIPE, text=True)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        time.sleep(wait)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+        begun = wait < 0.15 and process.returncode in (-number, 1)  # Python itself had not come to the first instruction
+        assert begun or process.returncode in (130, 75), (wait, process.returncode, err)
+        assert begun or "Traceback" not in err
