@@ -10,7 +10,7 @@ from pe_cli.core.types import Place
 from pe_cli.devices.protocol import Takers
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.execute.help_last import LEAST, SHARE
+from pe_cli.execute.help_last import SHARE, WORTH_HELP
 from pe_cli.execute.operations import operations
 from pe_cli.layers.define.registry import find
 from pe_cli.optim.rules import OPTIMIZERS
@@ -68,7 +68,7 @@ def test_the_last_gradients_of_every_device_are_cut():
 
 @pytest.mark.parametrize(
     ("threads", "rows"),
-    [(1, 1024), (4, 1024), (2, LEAST // (16 * WIDTH * WIDTH) - 4)],
+    [(1, 1024), (4, 1024), (2, WORTH_HELP // (16 * WIDTH * WIDTH) - 4)],
     ids=["serial", "threads", "short"],
 )
 def test_nothing_is_cut_where_nobody_could_help(threads, rows):

@@ -169,7 +169,7 @@ def test_results_that_nobody_reads_are_not_checked():
 
 def test_the_last_products_are_offered_to_others():
     graph = graph_of(SHARED)
-    rows = help_last.LEAST // 6
+    rows = help_last.WORTH_HELP // 6
     types = [
         {
             n: v.type.with_shape(rows, *v.shape[1:]) if v.shape[:1] == (-1,) else v.type
@@ -204,7 +204,7 @@ block 0
 def test_nobody_helps_with_forward_work():
     """The little backward work of a net that is frozen in front is less than what may be offered; what is before it is forward."""
     graph = replicate(parse_program(FROZEN), PLACES, BuildStrategy())
-    rows = help_last.LEAST // 1000
+    rows = help_last.WORTH_HELP // 1000
     block = graph.program.global_block()
     types = [{n: v.type.with_shape(rows, *v.shape[1:]) if v.shape[:1] == (-1,) else v.type for n, v in block.vars.items()}] * 2
     helped = [node for node in help_last.run(graph, types).nodes if getattr(node, "helped", False)]

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.textfiles import LEAST, MOST, TextFiles
+from pe_cli.data.textfiles import MAX_PIECE, MIN_PIECE, TextFiles
 
 ALWAYS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -201,10 +201,10 @@ def test_pieces_make_up_the_text_and_cut_no_character(read, tmp_path, parts):
     assert bounds[0] == 0
     assert bounds[-1] == len(files.buffer)
     sizes = np.diff(bounds)
-    assert (sizes[:-1] >= LEAST).all()
-    assert (sizes <= MOST + 3).all()
+    assert (sizes[:-1] >= MIN_PIECE).all()
+    assert (sizes <= MAX_PIECE + 3).all()
     data = files.buffer.tobytes()
     for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         data[start:stop].decode()
-        if stop < len(data) and stop - start < MOST:
+        if stop < len(data) and stop - start < MAX_PIECE:
             assert data[stop - 1] == 10 or data[stop : stop + 1].isspace()
