@@ -20,6 +20,7 @@ from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.constants import OPEN, sizes_of, value_of
 from pe_cli.paddle.fluid.layers.ops import equal
 from pe_cli.paddle.fluid.layers.selection import Switch, multiplex
+from pe_cli.paddle.fluid.layers.structures import flat, like
 from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.paddle.names import missing
 from pe_cli.program.ir import Variable, agrees
@@ -48,17 +49,6 @@ def _known(layer: str, what: Any) -> bool | None:
     return bool(found.ravel()[0])
 
 
-def _flat(value: Any) -> list[Any]:
-    return [v for part in value for v in _flat(part)] if isinstance(value, (list, tuple)) else [value]
-
-
-def _like(structure: Any, values: Iterator[Any]) -> Any:
-    """Return values in the structure of others."""
-    if isinstance(structure, (list, tuple)):
-        return [_like(part, values) for part in structure]
-    return None if structure is None else next(values)
-
-
 def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None = None) -> Any:
     """Return what one of two functions returns; a step runs that one alone.
 
@@ -77,16 +67,16 @@ def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None 
         if len(made) == 2:
             _check_alike(*made)
         parts[-1].cut()
-    rows = [[v for v in _flat(m) if v is not None] for m in made]
+    rows = [[v for v in flat(m) if v is not None] for m in made]
     with raised_as(FluidValueError):
         outs = loops.branch(pred, parts[0], parts[1], (rows[0], rows[1]))
-    return _like(made[0], iter(outs))
+    return like(made[0], iter(outs))
 
 
 def _check_alike(yes: Any, no: Any) -> None:
     """Check that two branches return the same: called before the second is cut out, so that its variables are there."""
-    pairs = zip(_flat(yes), _flat(no), strict=False)
-    same = len(_flat(yes)) == len(_flat(no)) and all(
+    pairs = zip(flat(yes), flat(no), strict=False)
+    same = len(flat(yes)) == len(flat(no)) and all(
         (a is None and b is None) or (isinstance(a, Variable) and isinstance(b, Variable) and agrees(a.type, b.type))
         for a, b in pairs
     )
@@ -160,19 +150,19 @@ def _repeated(cond: Any, body: Any, state: list[Any], bound: int) -> list[Any]:
     """Append a loop that a step runs."""
 
     def again(states: list[Variable]) -> list[Variable]:
-        made = body(*_like(state, iter(states)))
-        return _flat(made)
+        made = body(*like(state, iter(states)))
+        return flat(made)
 
     def holds(states: list[Variable]) -> Variable:
-        found = cond(*_like(state, iter(states)))
+        found = cond(*like(state, iter(states)))
         if isinstance(found, bool):
             return call("fill_constant", [1], "bool", float(found))  # type: ignore[no-any-return]
         if not isinstance(found, Variable):
             raise FluidTypeError(f"while_loop: a condition is a bool variable, got {type(found).__name__}")
         return found
 
-    found = loops.while_loop(holds, again, _flat(state), bound=bound)
-    return list(_like(state, iter(found)))
+    found = loops.while_loop(holds, again, flat(state), bound=bound)
+    return list(like(state, iter(found)))
 
 
 def _written_out(cond: Any, body: Any, state: list[Any]) -> list[Any] | None:

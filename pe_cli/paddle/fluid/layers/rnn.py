@@ -12,6 +12,7 @@ from pe_cli.paddle.errors import EnforceNotMet, FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.constants import OPEN
+from pe_cli.paddle.fluid.layers.structures import flat, like
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
 from pe_cli.program.ir import Variable
 
@@ -265,9 +266,9 @@ def rnn(
     Returns:
         Outputs of all steps, and the last states.
     """
-    first = _flat(inputs)[0]
+    first = flat(inputs)[0]
     states = cell.get_initial_states(first, batch_dim_idx=1 if time_major else 0) if initial_states is None else initial_states
-    rows = [x if time_major else _swapped(x) for x in _flat(inputs)]
+    rows = [x if time_major else _swapped(x) for x in flat(inputs)]
     masks = []
     if sequence_length is not None:
         kept = call("sequence_mask", sequence_length, first.shape[0 if time_major else 1], "float32")
@@ -275,17 +276,17 @@ def rnn(
     shape: dict[str, Any] = {}
 
     def step(each: list[Variable], held: list[Variable]) -> tuple[list[Variable], list[Variable]]:
-        out, after = cell(_like(inputs, iter(each)), _like(states, iter(held)), **given)
+        out, after = cell(like(inputs, iter(each)), like(states, iter(held)), **given)
         shape["out"] = out
-        new = _flat(after)
+        new = flat(after)
         if masks:
             new = [_kept(a, b, each[-1]) for a, b in zip(new, held, strict=True)]
-        return new, _flat(out)
+        return new, flat(out)
 
     with raised_as(FluidValueError):
-        outs, finals = scan(step, [*rows, *masks], _flat(states), backwards=is_reverse)
+        outs, finals = scan(step, [*rows, *masks], flat(states), backwards=is_reverse)
     found = [x if time_major else _swapped(x) for x in outs]
-    return _like(shape["out"], iter(found)), _like(states, iter(finals))
+    return like(shape["out"], iter(found)), like(states, iter(finals))
 
 
 def _swapped(x: Variable) -> Variable:
@@ -300,17 +301,6 @@ def _kept(after: Variable, before: Variable, mask: Variable) -> Variable:
     old = call("elementwise_mul", before, call("scale", mask, -1.0, 1.0), 0)
     made: Variable = call("elementwise_add", new, old)
     return made
-
-
-def _flat(value: Any) -> list[Any]:
-    return [v for part in value for v in _flat(part)] if isinstance(value, (list, tuple)) else [value]
-
-
-def _like(structure: Any, values: Iterator[Any]) -> Any:
-    """Return values in the structure of others."""
-    if isinstance(structure, (list, tuple)):
-        return [_like(part, values) for part in structure]
-    return next(values)
 
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "StaticRNN", "rnn"]
