@@ -6,6 +6,7 @@ moves on by a row with every round; its states and temporaries lie in memory tha
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -91,7 +92,7 @@ class Part:
         return self.begin * (kind.nbytes // self.rows) if batched else 0
 
 
-class _Op:
+class _Op(ABC):
     """An op with regions, about to become a task."""
 
     def __init__(self, g: GraphLowering, node: Compute, lower: Lower) -> None:
@@ -100,9 +101,9 @@ class _Op:
         self.offset = g.offsets[node.index] = g.rows_before(node.op, node.device)
         self.scratch: list[Buffer] = []
 
+    @abstractmethod
     def calls(self) -> list[Call]:
         """Return the calls of the op."""
-        raise NotImplementedError
 
     def task(self) -> Task:
         """Return the task."""
