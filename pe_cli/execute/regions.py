@@ -51,7 +51,7 @@ def lower_regions(g: GraphLowering, node: Compute, lower: Lower) -> list[Task]:
     """
     found = node.op.definition.get(HasRegions)
     assert found is not None
-    runs: type[_Op] = {Runs.ROUNDS: _Rounds, Runs.WHILE: _While, Runs.BRANCH: _Branch}[found.runs]
+    runs: Callable[[GraphLowering, Compute, Lower], _Op] = {Runs.ROUNDS: _Rounds, Runs.WHILE: _While, Runs.BRANCH: _Branch}[found.runs]
     return [runs(g, node, lower).task()]
 
 
