@@ -21,7 +21,8 @@ def append_backward(
     """Append the ops that compute the gradient of a scalar loss.
 
     A variable that several ops read gets the sum of their gradients, in the order of those ops. `stop_gradient`,
-    `trainable=False` and `no_grad_set` cut the walk.
+    `trainable=False` and `no_grad_set` cut the walk. What is fed has gradients too, named `<name>@GRAD`, where its `stop_gradient` is
+    false.
 
     Args:
         loss: one element.
@@ -42,7 +43,8 @@ def append_backward(
             hint="put a layer of type mean after it",
         )
     wanted = [p for p in block.parameters() if p.trainable and (parameter_list is None or p.name in parameter_list)]
-    found = _Walk(block, {p.name for p in wanted}, set(no_grad_set or ())).run([loss.name], None)
+    targets = {p.name for p in wanted} | {v.name for v in block.vars.values() if _is_wanted_data(v)}
+    found = _Walk(block, targets, set(no_grad_set or ())).run([loss.name], None)
     pairs = [(p, block.vars[found[p.name]]) for p in wanted if p.name in found]
     if not pairs:
         raise PeError(
@@ -52,6 +54,10 @@ def append_backward(
         )
     _mark_role_vars(block.program, pairs)
     return pairs
+
+
+def _is_wanted_data(v: Variable) -> bool:
+    return v.is_data and not v.stop_gradient and v.dtype in FLOATS
 
 
 def gradients(
@@ -102,15 +108,11 @@ class _Walk:
             for i, name in enumerate(losses):
                 given = starts[i] if starts else None
                 self.parts.setdefault(name, []).append(given or self._ones(name, forward))
-            outside = program.scope_now
-            try:
-                for op in reversed(forward):
-                    program.scope_now = op.scope
+            for op in reversed(forward):
+                with program.marked(scope=op.scope):
                     self._differentiate(op, reach)
-                for table, lookups in self.rows.items():
-                    self._join_rows(table, lookups)
-            finally:
-                program.scope_now = outside
+            for table, lookups in self.rows.items():
+                self._join_rows(table, lookups)
             return {name: self._total(name) for name in list(self.parts)}
 
     def reachable(self, ops: list[Operator]) -> set[str]:
@@ -216,8 +218,8 @@ class _Walk:
         program = self.block.program
         if table in self.parts:
             for op, grads in lookups:
-                program.scope_now = op.scope
-                self._default(op, grads, {table})
+                with program.marked(scope=op.scope):
+                    self._default(op, grads, {table})
             return
         gradient = grad_name(table) if grad_name(table) not in self.block.vars else program.unique(f"{grad_name(table)}@SUM")
         first = lookups[0][0]
@@ -231,9 +233,9 @@ class _Walk:
         rows = rows_name(table) if rows_name(table) not in self.block.vars else program.unique(rows_name(table))
         outputs = {"Out": [gradient], "Rows": [rows]}
         paddings = [op.attrs["padding_idx"] for op, _ in lookups]
-        program.scope_now = first.scope
         height = self.block.var(table).shape[0]
-        self.block.append_op(MERGE, inputs, outputs, {"height": height, "padding_idx": paddings}, at=first.at)
+        with program.marked(scope=first.scope):
+            self.block.append_op(MERGE, inputs, outputs, {"height": height, "padding_idx": paddings}, at=first.at)
         self.parts[table] = [gradient]
 
     def _default(self, op: Operator, grads: dict[str, str], sources: set[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self, cast
 
@@ -136,11 +136,11 @@ class Block:
 
     def create_var(self, name: str, type: TensorType, **facts: Any) -> Variable:
         """Add a variable; facts are fields of `Variable`."""
-        return self._add(Variable(self, name, type, **{"at": self.program.place_now, **facts}))
+        return self._add(Variable(self, name, type, **{"at": self.program.mark.at, **facts}))
 
     def create_parameter(self, name: str, type: TensorType, **facts: Any) -> Parameter:
         """Add a persistable variable that is trained; facts are fields of `Parameter`."""
-        made = Parameter(self, name, type, **{"persistable": True, "at": self.program.place_now, **facts})
+        made = Parameter(self, name, type, **{"persistable": True, "at": self.program.mark.at, **facts})
         self._add(made)
         return made
 
@@ -196,7 +196,7 @@ class Block:
         Raises:
             PeError: unknown op, slot, attribute or variable, or types that do not fit; with the place of the layer.
         """
-        place = at or self.program.place_now
+        place = at or self.program.mark.at
         try:
             made = self._operator(type, inputs, outputs, attrs or {}, place)
             for rule in RULES:
@@ -231,10 +231,10 @@ class Block:
             ins,
             outs,
             definition.check_attrs(attrs),
-            program.role_now,
-            list(program.role_vars_now),
+            program.mark.role,
+            list(program.mark.role_vars),
             at,
-            program.scope_now,
+            program.mark.scope,
         )
 
     def _infer(self, op: Operator) -> None:
@@ -284,10 +284,28 @@ def _names(slots: Mapping[str, Any]) -> dict[str, list[str]]:
 RULES: list[Callable[[Block, Operator], None]] = []
 
 
+@dataclass(frozen=True)
+class Mark:
+    """What an op is given by where it is appended.
+
+    Args:
+        role: of the op.
+        role_vars: see `Operator`.
+        at: place in a file.
+        scope: for pictures.
+    """
+
+    role: Role = Role.FORWARD
+    role_vars: tuple[str, ...] = ()
+    at: Span | None = None
+    scope: str = ""
+
+
 class Program:
     """A list of blocks; block 0 is the global one.
 
     Attributes:
+        mark: of the ops that are appended next; see `marked`.
         random_seed: of every random op; 0 asks the executor for one.
         is_test: cloned for evaluation.
     """
@@ -297,10 +315,7 @@ class Program:
         self.blocks: list[Block] = [Block(self, 0)]
         self.random_seed = 0
         self.is_test = False
-        self.role_now = Role.FORWARD
-        self.role_vars_now: list[str] = []
-        self.place_now: Span | None = None
-        self.scope_now = ""
+        self.mark = Mark()
         self._counters: dict[str, int] = {}
 
     def global_block(self) -> Block:
@@ -331,34 +346,32 @@ class Program:
                 return name
 
     @contextlib.contextmanager
-    def role(self, role: Role, role_vars: Sequence[str] = ()) -> Iterator[None]:
-        """Give the ops appended inside a role and role variables ([param, grad, ...])."""
-        before = self.role_now, self.role_vars_now
-        self.role_now, self.role_vars_now = role, list(role_vars)
+    def marked(self, **facts: Any) -> Iterator[None]:
+        """Change facts of `mark` for the ops appended inside."""
+        before = self.mark
+        self.mark = replace(before, **facts)
         try:
             yield
         finally:
-            self.role_now, self.role_vars_now = before
+            self.mark = before
+
+    @contextlib.contextmanager
+    def role(self, role: Role, role_vars: Sequence[str] = ()) -> Iterator[None]:
+        """Give the ops appended inside a role and role variables ([param, grad, ...])."""
+        with self.marked(role=role, role_vars=tuple(role_vars)):
+            yield
 
     @contextlib.contextmanager
     def place(self, at: Span | None) -> Iterator[None]:
         """Give the ops appended inside a place in a file."""
-        before = self.place_now
-        self.place_now = at
-        try:
+        with self.marked(at=at):
             yield
-        finally:
-            self.place_now = before
 
     @contextlib.contextmanager
     def name_scope(self, prefix: str) -> Iterator[None]:
         """Give the ops appended inside a scope for pictures; names of variables do not change."""
-        before = self.scope_now
-        self.scope_now = f"{before}{prefix}/"
-        try:
+        with self.marked(scope=f"{self.mark.scope}{prefix}/"):
             yield
-        finally:
-            self.scope_now = before
 
     def clone(self, for_test: bool = False) -> Program:
         """Return a copy; for_test switches ops that have `is_test` to evaluation. Nothing is pruned.

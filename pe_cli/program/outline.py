@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pe_cli.core.types import TensorType
-from pe_cli.program.ir import EMPTY, Block, Operator, Program, Variable
+from pe_cli.program.ir import EMPTY, Block, Mark, Operator, Program, Variable
 from pe_cli.program.region import Region
 
 
@@ -30,7 +30,7 @@ class Outline:
         self._given: list[str] = []
         self._now: dict[str, str] = {}
         self._program = Program(f"{block.program.name}/region")
-        self._program.place_now = block.program.place_now
+        self._program.mark = Mark(at=block.program.mark.at)
 
     def outside(self, made: Callable[[], Variable]) -> Variable:
         """Return what a function makes with ops that belong before all that is collected."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -60,7 +61,9 @@ class AsyncTrainer(Trainer):
         opened = (open_reader(spec.reader, {**options, "files": [file]}, base, spec.reader_at) for file in files)
         return [self.job.prepared.of(data, "train") for data in opened]
 
-    def _loaders(self) -> list[Loader]:
+    @functools.cached_property
+    def files(self) -> list[Loader]:
+        """A loader for every file."""
         drop = self.section.drop_last
         return [
             self.job.loader("train", self.program, self.job.batch_size, drop_last=drop, dataset=d)
@@ -70,7 +73,6 @@ class AsyncTrainer(Trainer):
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def _loader(self) -> Loader:
-        self.files = self._loaders()
         text = f"{self.threads} threads over {len(self.files)} files, asynchronous"
         self.job.resources = replace(self.job.resources, text=text)
         return self.files[0]

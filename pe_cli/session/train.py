@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -135,7 +136,6 @@ class Trainer:
         """
         loader = self._loader()
         begin = time.monotonic()
-        self.keeper = self._keeper()
         with self.keeper.hold():
             self.keeper.open(self.resume)
             self.at, self.averages = self.keeper.at, self.keeper.averages
@@ -165,7 +165,9 @@ class Trainer:
         metrics = dict(sorted(self.at.newest.items(), key=lambda item: not item[0].startswith("train/")))
         return Result(self.keeper.folder.path, self.at.step, metrics, time.monotonic() - begin, stopped)
 
-    def _keeper(self) -> Keeper:
+    @functools.cached_property
+    def keeper(self) -> Keeper:
+        """What is written of the run; a new run's folder is made when this is first asked for."""
         if self.job.team.leads:
             return Keeper(self.job, folder_of(self.run, self.resume), self.arrays, self.observer)
         from pe_cli.session.follower import Follower

@@ -101,6 +101,7 @@ CALLS = {
     "gaussian_random": (lambda f: L.gaussian_random([2, 3], dtype="float64"), "gaussian_random", ["float64[2, 3]"]),
     "lstm": (lambda f: L.lstm(f.volume, 5), "padded_lstm stack stack",
              ["float32[b, 2, 5]", "float32[1, b, 5]", "float32[1, b, 5]"]),
+    "lstm_unit": (lambda f: L.lstm_unit(f.x, f.y, f.x), "concat mul elementwise_add lstm_unit", ["float32[b, 4]", "float32[b, 4]"]),
     "attention": (lambda f: L.attention(f.volume, f.volume, f.volume, num_heads=3), "attention", ["float32[b, 2, 3]"]),
     "multi_head_attention": (
         lambda f: L.multi_head_attention(f.volume, 3), "mul elementwise_add attention mul elementwise_add",

@@ -230,3 +230,19 @@ def test_a_changed_program_is_prepared_again():
     assert run(y, x=np.zeros(2, "float32"))[0].tolist() == [1, 1]
     z = y * 3
     assert run(z, x=np.zeros(2, "float32"))[0].tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("parameters", [False, True])
+def test_what_is_fed_has_a_gradient_where_gradients_flow_to_it(parameters):
+    x = fluid.data("x", [None, 2], "float32")
+    x.stop_gradient = False
+    hidden = fluid.layers.fc(x, 2, bias_attr=False) if parameters else x
+    pairs = fluid.backward.append_backward(fluid.layers.mean(fluid.layers.square(hidden)))
+    assert len(pairs) == parameters
+    fluid.Executor(fluid.CPUPlace()).run(fluid.default_startup_program())
+    value = np.array([[1.0, -2.0]], "float32")
+    w = np.eye(2)
+    if parameters:
+        w = np.array(fluid.global_scope().find_var(pairs[0][0].name).get_tensor())
+    (found,) = run("x@GRAD", x=value)
+    np.testing.assert_allclose(found, value @ w @ w.T, rtol=1e-6)

@@ -184,7 +184,7 @@ class _Walk:
         moved = _moved(kind, order)
         program = self.block.program
         place = op.at if op else self.block.var(target).at
-        role = op.role if op else program.role_now
+        role = op.role if op else program.mark.role
         with program.role(role):
             wide = [axis for axis in order if kind.shape[axis] != 1]
             if wide == sorted(wide):

@@ -201,7 +201,7 @@ class LayerHelper:
 
     def error(self, message: str, hint: str | None = None) -> PeError:
         """Return an error at the place of this layer."""
-        return PeError(message, at=self.program.place_now, hint=hint)
+        return PeError(message, at=self.program.mark.at, hint=hint)
 
     def check_rank(self, x: Variable, what: str, rank: int, axes: str) -> None:
         """Raise unless x has this many axes.

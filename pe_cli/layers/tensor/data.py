@@ -47,7 +47,7 @@ def data(
         facts = {"is_data": True, "stop_gradient": stop_gradient, "lod_level": lod_level}
         return program.global_block().create_var(name, kind, **facts)
     except PeError as error:
-        error.at = error.at or program.place_now
+        error.at = error.at or program.mark.at
         raise
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pe_cli.core.types import FLOATS
 from pe_cli.program import backward as core
 from pe_cli.program.ir import Variable
 
@@ -29,14 +30,18 @@ def append_backward(
         checkpoints: without effect: activations are kept.
 
     Returns:
-        (parameter, gradient) pairs; empty where every parameter is left out.
+        (parameter, gradient) pairs; empty where every parameter is left out. What is fed, and has no stop_gradient, has its gradient as
+        `<name>@GRAD`.
     """
     stop = _names(no_grad_set) or set()
     wanted = _names(parameter_list)
     block = loss.block
     trained = [p.name for p in block.parameters() if p.trainable and (wanted is None or p.name in wanted)]
     chosen = [name for name in trained if name not in stop]
-    if trained and not chosen:
+    fed = [v for v in block.vars.values() if v.is_data and not v.stop_gradient and v.dtype in FLOATS]
+    if not chosen and (trained or fed):
+        if fed:
+            core.gradients([loss], fed, None, stop)
         return []
     return list(core.append_backward(loss, chosen, stop))
 

@@ -61,7 +61,7 @@ class Block(ir.Block):
             if not undefined and not ir.agrees(found.type, kind):
                 raise FluidValueError(f"variable '{name}' is {found.type}, and declared again as {kind}")
             return found
-        return self._add(Variable(self, name, kind, **{"at": self.program.place_now, "undefined": undefined, **known}))
+        return self._add(Variable(self, name, kind, **{"at": self.program.mark.at, "undefined": undefined, **known}))
 
     def create_parameter(self, name: Any = None, type: Any = None, **facts: Any) -> Any:
         """Add a parameter; `shape`, `dtype` and `initializer` as the original's, or the core's type."""
@@ -69,7 +69,7 @@ class Block(ir.Block):
             type = TensorType(as_sizes(facts.pop("shape")), as_dtype(facts.pop("dtype", "float32")))
         initializer = facts.pop("initializer", None)
         facts.pop("optimize_attr", None)
-        made = Parameter(self, name, type, **{"persistable": True, "at": self.program.place_now, **facts})
+        made = Parameter(self, name, type, **{"persistable": True, "at": self.program.mark.at, **facts})
         self._add(made)
         if initializer is not None:
             initializer(made, default_startup_program().global_block())
@@ -182,20 +182,20 @@ class Program(ir.Program):
     @property
     def op_role(self) -> str:
         """The role of ops that are appended now."""
-        return self.role_now.value
+        return self.mark.role.value
 
     def set_op_role(self, role: str) -> None:
         """Give ops that are appended from now on a role."""
-        self.role_now = Role(role)
+        self.mark = replace(self.mark, role=Role(role))
 
     @property
     def op_role_var(self) -> list[str]:
         """The role variables of ops that are appended now."""
-        return self.role_vars_now
+        return list(self.mark.role_vars)
 
     def set_op_role_var(self, names: Sequence[str]) -> None:
         """Give ops that are appended from now on role variables."""
-        self.role_vars_now = list(names)
+        self.mark = replace(self.mark, role_vars=tuple(names))
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
         """Return the program as text, one op per line."""

@@ -174,16 +174,11 @@ class GRUCell(RNNCell):
     def _made(self, width: int) -> Any:
         if self._weights is None:
             param, bias, dtype, name = self._facts
-            default_main_program()
             helper = LayerHelper("gru_cell", default_main_program().unique(name))
             size = self.hidden_size
-            self._weights = tuple(
-                (
-                    helper.parameter(param, [width + size, columns], dtype),
-                    helper.parameter(bias, [columns], dtype, is_bias=True),
-                )
-                for columns in (2 * size, size)
-            )
+            weights = [helper.parameter(param, [width + size, columns], dtype) for columns in (2 * size, size)]
+            biases = [helper.parameter(bias, [columns], dtype, is_bias=True) for columns in (2 * size, size)]
+            self._weights = tuple(zip(weights, biases, strict=True))
         return self._weights
 
     def call(self, inputs: Variable, states: Any) -> tuple[Variable, Any]:
@@ -217,8 +212,7 @@ class LSTMCell(RNNCell):
     ) -> None:
         self.hidden_size = hidden_size
         self._facts = param_attr, bias_attr, dtype, name
-        self._gate = gate_activation or (lambda v: call("sigmoid", v))
-        self._act = activation or (lambda v: call("tanh", v))
+        self._gate, self._act = gate_activation, activation
         self._forget = forget_bias
         self._weights: Any = None
 
@@ -236,10 +230,16 @@ class LSTMCell(RNNCell):
             rows = inputs.shape[-1] + self.hidden_size
             weight = helper.parameter(param, [rows, 4 * self.hidden_size], dtype)
             self._weights = weight, helper.parameter(bias, [4 * self.hidden_size], dtype, is_bias=True)
-        i, j, f, o = call("split", _linear([inputs, hidden], *self._weights), 4, 1)
-        kept = call("elementwise_mul", cell, self._gate(call("scale", f, 1.0, self._forget)))
-        new_cell = call("elementwise_add", kept, call("elementwise_mul", self._gate(i), self._act(j)))
-        new_hidden = call("elementwise_mul", self._gate(o), self._act(new_cell))
+        gates = _linear([inputs, hidden], *self._weights)
+        if self._gate is None and self._act is None:
+            facts = {"forget_bias": self._forget, "order": "igfo"}
+            new_cell, new_hidden, _ = LayerHelper("lstm_cell").op("lstm_unit", {"X": gates, "C_prev": cell}, facts, ("C", "H", "Gates"))
+            return new_hidden, [new_hidden, new_cell]
+        gate, act = (f or (lambda v, name=name: call(name, v)) for f, name in ((self._gate, "sigmoid"), (self._act, "tanh")))
+        i, j, f, o = call("split", gates, 4, 1)
+        kept = call("elementwise_mul", cell, gate(call("scale", f, 1.0, self._forget)))
+        new_cell = call("elementwise_add", kept, call("elementwise_mul", gate(i), act(j)))
+        new_hidden = call("elementwise_mul", gate(o), act(new_cell))
         return new_hidden, [new_hidden, new_cell]
 
 
