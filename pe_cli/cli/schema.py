@@ -22,11 +22,11 @@ def command(model: bool) -> None:
 def config_schema() -> dict[str, Any]:
     """Return the schema of a config, with the optimizers and readers that there are."""
     from pe_cli.config.schema import run_schema
-    from pe_cli.data import READERS
+    from pe_cli.data import discover
     from pe_cli.optim.rules import OPTIMIZERS
 
     found = run_schema({name: made.__doc__ or "" for name, made in OPTIMIZERS.items()})
-    found["$defs"]["DataSection"]["properties"]["reader"]["enum"] = sorted(READERS)
+    found["$defs"]["DataSection"]["properties"]["reader"]["enum"] = sorted(discover())
     return found
 
 

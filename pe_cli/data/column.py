@@ -28,7 +28,7 @@ State = dict[str, Any]
 class ColumnOptions(BaseModel):
     """What every column type understands; `type` itself is read before."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 @dataclass

@@ -1,8 +1,11 @@
-"""The registry of readers, filled by discovering `pe_cli/data/readers/`."""
+"""The registry of readers: modules of `pe_cli/data/readers/`, imported when they are asked for."""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import inspect
+import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +27,7 @@ Offset = Annotated[int, Field(strict=True, ge=0)]
 class ReaderOptions(BaseModel):
     """What every reader understands."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     limit: Count | None = Field(None, description="use only so many samples, counted from the first that is used")
     skip: Offset = Field(0, description="leave out so many samples at the start")
@@ -54,6 +57,8 @@ class Reader:
         return inspect.getdoc(self.open) or ""
 
 
+_PACKAGE = "pe_cli.data.readers"
+#: Readers by name, of the modules that were imported; see `discover`.
 READERS: dict[str, Reader] = {}
 
 
@@ -79,7 +84,7 @@ def open_reader(type: str, options: Mapping[str, Any], base: Path, at: Span | No
     """Open a data set or a table.
 
     Args:
-        type: a name of `READERS`.
+        type: a name of `discover()`.
         options: as written in the config, without `reader` and without the loader's own keys.
         base: the config file's folder, which relative paths start from.
         at: place in the config that asked for the data.
@@ -112,10 +117,22 @@ def find_reader(type: str, at: Span | None = None) -> Reader:
     Raises:
         PeError: there is none.
     """
-    if type not in READERS:
-        known = ", ".join(sorted(READERS))
-        raise PeError(f"there is no reader '{type}'", at=at, hint=did_you_mean(type, READERS) or f"one of {known}")
+    names = _modules()
+    if type not in names:
+        raise PeError(f"there is no reader '{type}'", at=at, hint=did_you_mean(type, names) or f"one of {', '.join(names)}")
+    importlib.import_module(f"{_PACKAGE}.{type}")
     return READERS[type]
+
+
+def discover() -> dict[str, Reader]:
+    """Import every reader and return them by name."""
+    return {name: find_reader(name) for name in _modules()}
+
+
+@functools.cache
+def _modules() -> list[str]:
+    """Return the names of all readers, in order."""
+    return sorted(info.name for info in pkgutil.iter_modules(importlib.import_module(_PACKAGE).__path__))
 
 
 def check_options(found: Reader, options: Mapping[str, Any], at: Span | None = None) -> ReaderOptions:

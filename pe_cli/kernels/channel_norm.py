@@ -39,7 +39,7 @@ def no_moments(means, squares, low, high):
     return 0
 
 
-@helper
+@helper(exact=True)
 def join_pieces(x, first, ready, rows, width, low, high, means, squares, centre, part):
     """Join the pieces from row first on to means and squares, those of which all rows are ready; return where the next one begins.
 
@@ -72,7 +72,7 @@ def join_pieces(x, first, ready, rows, width, low, high, means, squares, centre,
     return first
 
 
-@helper
+@helper(exact=True)
 def of_channel(means, squares, rows, width, channels, c):
     """Return mean and sum of squared deviations of a channel from those of its columns, each of so many rows."""
     mean, square, count = means[c], squares[c], rows

@@ -124,6 +124,8 @@ class Resolver:
             # co_names holds attributes too: a helper `exp` that calls `math.exp` is no recursion
             self._made[id(value)] = value
             options = {**self.options, "forceinline": chosen.inline}
+            if chosen.exact:
+                options["fastmath"] = False
             if chosen.apart:
                 path = [*chosen.fn.__module__.split("."), chosen.fn.__qualname__]
                 self.apart.append("".join(f"{len(part)}{part}" for part in path))

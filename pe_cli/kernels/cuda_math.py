@@ -53,7 +53,7 @@ def replaces(original: Any, *, simulated: bool = True) -> Callable[[Any], Helper
     """Give a helper or intrinsic another text on CUDA; in the simulator too, unless it has to see `cuda`."""
 
     def make(fn: Any) -> Helper:
-        made = helper(fn)
+        made: Helper = helper(fn)
         _TEXTS[_key(original)] = made
         if not simulated:
             _GPU_ONLY.add(_key(original))

@@ -52,7 +52,7 @@ def _function(fn: types.FunctionType, dtype: str, out: list[str], seen: set[int]
 def _value(value: Any, dtype: str, out: list[str], seen: set[int]) -> None:  # noqa: C901, PLR0912 - one case per kind of global
     if isinstance(value, Helper):
         chosen = value.of(dtype)
-        out += [name for name in ("inline", "apart") if getattr(chosen, name)]
+        out += [name for name in ("inline", "apart", "exact") if getattr(chosen, name)]
         if chosen.fn is not None:
             _function(chosen.fn, dtype, out, seen)
     elif isinstance(value, Intrinsic):

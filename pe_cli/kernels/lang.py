@@ -105,6 +105,7 @@ class Helper:
         fn: the Python function, or None when `variants` decides.
         variants: by element type, for functions with different text for float32 and float64.
         inline: put its text wherever it is called, however long it is: a loop with a call in it does not vectorise.
+        exact: as of a `Kernel`: a loop that is cut elsewhere then gives the same bits, by vectors or by single elements.
         apart: what is written through one of its pointers is not touched through another: many pointers would keep loops from vectorising.
     """
 
@@ -112,6 +113,7 @@ class Helper:
     variants: dict[str, Helper]
     inline: bool = False
     apart: bool = False
+    exact: bool = False
 
     def __call__(self, *args: Any) -> Any:
         """Exist for type checkers; helpers run inside kernels only."""
@@ -223,9 +225,11 @@ def shared(fn: Any) -> Shared:
     return made
 
 
-def helper(fn: Any, *, inline: bool = False) -> Helper:
-    """Mark a function that kernels call; inline: see `Helper`."""
-    return Helper(fn, {}, inline)
+def helper(fn: Any = None, *, inline: bool = False, exact: bool = False) -> Any:
+    """Mark a function that kernels call: `@helper`, or with facts of `Helper`."""
+    if fn is None:
+        return lambda f: helper(f, inline=inline, exact=exact)
+    return Helper(fn, {}, inline, exact=exact)
 
 
 def apart(fn: Any) -> Helper:

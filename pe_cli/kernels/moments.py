@@ -31,7 +31,7 @@ def together(rows, columns):
     return 4 if SIZE * rows * columns <= NEAR else 1
 
 
-@helper
+@helper(exact=True)
 def column_sums(x, first, rows, columns, low, high, out):
     """out[c] = sum of x[first + r, c] over rows, four rows at a time, for low <= c < high."""
     for c in range(low, high):
@@ -50,7 +50,7 @@ def column_sums(x, first, rows, columns, low, high, out):
         r += 1
 
 
-@helper
+@helper(exact=True)
 def column_moments(x, first, rows, columns, low, high, four, centre, rest, squares):
     """rest[c], squares[c] = sums of x[first + r, c] - centre[c], and of its square, over rows, for low <= c < high.
 
@@ -104,7 +104,7 @@ def add_products(x, g, centre, first, rows, columns, four, sums):
             r += 1
 
 
-@helper
+@helper(exact=True)
 def join(count, mean, squares, more, more_mean, more_squares):
     """Return mean and sum of squared deviations of two sets together, as float64.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,13 @@ from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.data import Dataset, Feed
-from pe_cli.data.augment import Augmentation
 from pe_cli.data.fields import FieldDataset
 from pe_cli.data.prepare import Prepared
 from pe_cli.data.sampling import Weights, balanced_weights, check_weights
 from pe_cli.session.targets import labels, sources
+
+if TYPE_CHECKING:
+    from pe_cli.data.augment import Augmentation
 
 
 def augmentation(
@@ -31,6 +33,8 @@ def augmentation(
     node = run.preparation.augment
     if not isinstance(node, ListNode) or not node.items:
         return None
+    from pe_cli.data.augment import Augmentation
+
     entries = [(to_data(item), item.at) for item in node.items]
     return Augmentation.make(entries, dataset, feeds, types, run.executor.seed)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError, PeErrors
-from pe_cli.data import READERS, readers
+from pe_cli.data import discover, readers
 from pe_cli.data.readers import synthetic
 
 FIELD = {"x": {"shape": [2]}}
@@ -19,14 +19,14 @@ FIELD = {"x": {"shape": [2]}}
 
 def test_every_module_of_the_folder_registers_a_reader_of_its_name():
     modules = {module.name for module in pkgutil.iter_modules(readers.__path__)}
-    assert modules == set(READERS) >= {"csv", "idx", "multi_slot", "npy", "npz", "synthetic", "table"}
+    assert modules == set(discover()) >= {"csv", "idx", "multi_slot", "npy", "npz", "synthetic", "table"}
 
 
 @pytest.mark.parametrize(
-    "name", sorted(READERS), ids=lambda name: f"{name} says what it reads and documents every option"
+    "name", sorted(discover()), ids=lambda name: f"{name} says what it reads and documents every option"
 )
 def test_docs(name):
-    found = READERS[name]
+    found = discover()[name]
     assert found.doc
     assert all(field.description for field in found.options.model_fields.values())
     assert found.options.model_json_schema()["additionalProperties"] is False
@@ -37,8 +37,13 @@ def test_registering_a_name_twice_is_a_bug():
         importlib.reload(synthetic)
 
 
-def test_importing_the_registry_alone_finds_all_readers():
-    code = f"from pe_cli.data.registry import READERS; assert len(READERS) == {len(READERS)}"
+def test_the_registry_alone_finds_all_readers_and_one_without_the_others():
+    code = f"""
+from pe_cli.data.registry import READERS, discover, find_reader
+find_reader("npy")
+assert list(READERS) == ["npy"]
+assert len(discover()) == {len(discover())}
+"""
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

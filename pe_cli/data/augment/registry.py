@@ -52,7 +52,7 @@ Fill = Byte | list[Byte]
 class AugmentOptions(BaseModel):
     """What every augmentation understands."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     column: str | None = Field(None, description="column that is changed; needed where several could be meant")
 

@@ -42,7 +42,7 @@ class BlocksOptions(TokenOptions):
 class BlocksState(BaseModel):
     """What a column of blocks has learned: its tokens, which are absent where those of another column are its own."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     length: Annotated[int, Field(ge=1)]
     tokens: LearnedTokens | None = None

@@ -39,7 +39,7 @@ class BoolOptions(ColumnOptions):
 class BoolState(BaseModel):
     """What a bool column has learned: nothing but how often each value was there, and what the model's feed holds."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     true: int
     false: int

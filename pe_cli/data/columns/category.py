@@ -62,7 +62,7 @@ class CategoryOptions(ClassOptions):
 class CategoryState(BaseModel):
     """What a column of classes has learned. Index 0 is unknown and the next one missing, where they have an index; then the classes."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     classes: list[str]
     counts: list[int]

@@ -75,7 +75,7 @@ class DateOptions(ColumnOptions):
 class DateState(BaseModel):
     """What a date column has learned: mean and deviation of the parts that do not come around again."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     shift: list[float]
     divisor: list[float]

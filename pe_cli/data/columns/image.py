@@ -85,7 +85,7 @@ class ImageOptions(ColumnOptions):
 class ImageState(BaseModel):
     """What an image column has learned: the size of a sample, and `(byte / 255 - mean) / std` per channel; both empty for bytes."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     size: list[Pixels] = Field(min_length=2, max_length=2)
     mean: list[Unit]

@@ -56,7 +56,7 @@ class NumberOptions(ColumnOptions):
 class NumberState(BaseModel):
     """What a number column has learned: `(value - shift) / divisor`, element by element."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     fill: float | None
     shift: list[float]

@@ -33,7 +33,7 @@ class SequenceOptions(ClassOptions):
 class SequenceState(BaseModel):
     """What a sequence has learned: classes, or mean and deviation."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     classes: list[str]
     counts: list[int]

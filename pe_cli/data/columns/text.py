@@ -31,7 +31,7 @@ STEP = 1 << 16
 class FileOptions(BaseModel):
     """A tokenizer of somebody else."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     file: Annotated[str, Field(strict=True, min_length=1)]
 
@@ -86,7 +86,7 @@ class TextOptions(TokenOptions):
 class LearnedTokens(BaseModel):
     """A tokenizer as JSON: words or characters in the order of their ids from 2 on, merges of byte pairs, or the lines of a file."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     kind: Literal["words", "characters", "bpe", "file"]
     lower: bool = False
@@ -108,7 +108,7 @@ class LearnedTokens(BaseModel):
 class TextState(BaseModel):
     """What a text column has learned."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     tokens: LearnedTokens
 

@@ -40,7 +40,7 @@ class VectorOptions(ColumnOptions):
 class VectorState(BaseModel):
     """What a vector has learned: the states of its columns."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     columns: dict[str, NumberState]
 

@@ -27,7 +27,7 @@ class WindowOptions(ColumnOptions):
 class WindowState(BaseModel):
     """What a window has learned: how many rows it has; all else is learned by the columns that it is made of."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     steps: Annotated[int, Field(ge=1)]
 

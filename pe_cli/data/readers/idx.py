@@ -1,4 +1,4 @@
-"""IDX files, the format of MNIST: raw ones are mapped, gzipped ones are loaded."""
+"""IDX files, the format of MNIST: raw ones are mapped, gzipped ones are unpacked."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pydantic import Field
 from pe_cli.data.dataset import Array, ArrayDataset, Dataset, map_array
 from pe_cli.data.origin import DEFLATE_RATIO, Origin
 from pe_cli.data.registry import ReaderOptions, reader
+from pe_cli.data.room import room
 
 _GZIP = b"\x1f\x8b"
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -31,8 +32,8 @@ class IdxOptions(ReaderOptions):
 def open_idx(options: IdxOptions, origin: Origin) -> Dataset:
     """Read IDX files (MNIST, Fashion-MNIST, EMNIST), one a field.
 
-    A raw file is mapped and may be larger than memory; a gzipped one is loaded. Which it is, is seen from its first
-    bytes, not from its name.
+    A raw file is mapped and may be larger than memory; a gzipped one is unpacked, a large one into a temporary file.
+    Which it is, is seen from its first bytes, not from its name.
 
     Source:
         LeCun, Cortes, Burges: "The MNIST database", section "File formats": two zero bytes, element type, number of
@@ -93,10 +94,14 @@ def _unpack(stream: gzip.GzipFile, size: int, path: Path, origin: Origin) -> Arr
             f"{path} claims shape {list(shape)}, {claimed} bytes, more than {size} gzipped bytes can hold",
             "the header is wrong: download it again",
         )
-    origin.check_memory(claimed, path, f"gunzip {path}: a raw file is mapped, not loaded")
-    # grows with what is really there, so that a header that lies costs nothing
-    elements = bytearray()
-    while len(elements) <= claimed and (chunk := stream.read(min(_CHUNK, claimed + 1 - len(elements)))):
-        elements += chunk
-    _check_size(dtype, shape, len(elements), path, origin)
-    return np.frombuffer(elements, dtype).reshape(shape)
+    flat = room((claimed,), "uint8", f"what {path} unpacks to")
+    got = 0
+    while got < claimed and (chunk := stream.read(min(_CHUNK, claimed - got))):
+        flat[got : got + len(chunk)] = np.frombuffer(chunk, np.uint8)
+        got += len(chunk)
+    while chunk := stream.read(_CHUNK):  # the end is where the checksum stands
+        got += len(chunk)
+        if got > claimed:
+            break
+    _check_size(dtype, shape, got, path, origin)
+    return flat.view(dtype).reshape(shape)

@@ -21,7 +21,7 @@ from pe_cli.ops.define.lod import offsets_name, ranges
 class SlotOptions(BaseModel):
     """One slot of the multi_slot reader."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     type: Literal["uint64", "float"] = Field("uint64", description="ids, which become int64, or float32 numbers")
     dense: bool = Field(

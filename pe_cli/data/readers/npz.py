@@ -1,4 +1,4 @@
-"""NumPy .npz archives: uncompressed members are mapped, compressed ones are loaded."""
+"""NumPy .npz archives: uncompressed members are mapped, compressed ones are unpacked."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pe_cli.data.dataset import Array, ArrayDataset, Dataset, map_array
 from pe_cli.data.npy import read_header
 from pe_cli.data.origin import DEFLATE_RATIO, Origin
 from pe_cli.data.registry import ReaderOptions, reader
+from pe_cli.data.room import room
 
 _ENCRYPTED = 0x1
 _CHUNK = 1 << 20
@@ -39,8 +40,8 @@ class NpzOptions(ReaderOptions):
 def open_npz(options: NpzOptions, origin: Origin) -> Dataset:
     """Read arrays of one .npz archive, each [samples, ...].
 
-    Members that np.savez wrote are mapped, those of np.savez_compressed are loaded. Only the arrays that are named
-    are touched, so train and eval arrays may share an archive. Arrays of Python objects (pickles) are refused.
+    Members that np.savez wrote are mapped, those of np.savez_compressed are unpacked, large ones into a temporary file. Only the
+    arrays that are named are touched, so train and eval arrays may share an archive. Arrays of Python objects (pickles) are refused.
 
     Raises:
         PeError: the file is no .npz archive that can be read.
@@ -89,8 +90,6 @@ def _check_sizes(members: dict[str, ZipInfo], path: Path, origin: Origin) -> Non
                 f"{info.header_offset}, but the file has {size} bytes",
                 _REMEDY,
             )
-    loaded = sum(info.file_size for info in members.values() if info.compress_type == ZIP_DEFLATED)
-    origin.check_memory(loaded, path, "write it with np.savez (uncompressed) or np.save: then it is mapped")
 
 
 def _read(archive: ZipFile, info: ZipInfo, path: Path, origin: Origin) -> Array:
@@ -102,17 +101,16 @@ def _read(archive: ZipFile, info: ZipInfo, path: Path, origin: Origin) -> Array:
             if start + header.nbytes <= path.stat().st_size:
                 return map_array(path, header.dtype, header.shape, start, header.fortran)
             raise origin.error(f"{what} ends after the end of the file", _REMEDY)
-        array = np.empty(header.shape, header.dtype, order="F" if header.fortran else "C")
-        flat = array.reshape(-1, order="A").view(np.uint8)
+        flat = room((header.nbytes,), "uint8", what)
         got = 0
-        while got < flat.size and (chunk := file.read(_CHUNK)):
+        while got < flat.size and (chunk := file.read(min(_CHUNK, flat.size - got))):
             flat[got : got + len(chunk)] = np.frombuffer(chunk, np.uint8)
             got += len(chunk)
         # reading past the end is what makes zipfile compare the checksum
         file.read(1)
     if got != header.nbytes:
         raise origin.error(f"{what} claims {header.nbytes} bytes, but only {got} could be unpacked", _REMEDY)
-    return array
+    return flat.view(header.dtype).reshape(header.shape, order="F" if header.fortran else "C")
 
 
 def _data_offset(path: Path, info: ZipInfo) -> int:

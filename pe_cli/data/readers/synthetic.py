@@ -34,7 +34,7 @@ _HIGH = {"float32": 1.0, "float64": 1.0, "uint8": 256.0, "bool": 2.0}
 class FieldOptions(BaseModel):
     """One field of the synthetic reader."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     shape: tuple[Count, ...] = Field(description="sizes of one sample, without the batch axis")
     dtype: Literal["float32", "float64", "int64", "int32", "uint8", "bool"] = "float32"

@@ -117,6 +117,7 @@ def layer(fn: Any = None, *, name: str | None = None, label: str = "", judges: b
     return fn
 
 
+@functools.cache
 def discover() -> dict[str, LayerDef]:
     """Import every module of this package once and return the catalogue."""
     package = importlib.import_module("pe_cli.layers")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pe_cli.core.types import TensorType
@@ -62,7 +61,6 @@ class Writer(Protocol):
 Form = Callable[[Writer], None]
 
 
-@dataclass(frozen=True)
 class OnnxForm(Trait):
     """The op can be exported.
 

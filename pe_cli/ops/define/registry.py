@@ -19,6 +19,7 @@ Slots are words: `X`; `Bias?` may be absent; `X*` takes a list.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import operator
@@ -331,8 +332,6 @@ def _element(op_name: str, name: str, item: Any, default: list[Any]) -> Any:
 
 #: Sizes of an axis, and bytes of a variable, that no machine has; so sizes multiply without overflow.
 MAX_SIZE, MAX_BYTES = 1 << 40, 1 << 46
-#: How many ops had their traits verified; empty before.
-_VERIFIED: list[int] = []
 #: Every op by name, gradients included. Filled by `discover`.
 OPS: dict[str, OpDef] = {}
 
@@ -437,18 +436,17 @@ def infer_types(
     return found
 
 
+@functools.cache
 def discover() -> dict[str, OpDef]:
     """Import every module of `pe_cli.ops` once and return the catalogue."""
     package = importlib.import_module("pe_cli.ops")
     for info in pkgutil.walk_packages(package.__path__, "pe_cli.ops."):
         importlib.import_module(info.name)
-    if not _VERIFIED:
-        for name, write in FORMS.items():
-            OPS[name].give(OnnxForm(write))
-        for found in OPS.values():
-            for trait in found.traits.values():
-                trait.verify(found)
-        _VERIFIED.append(len(OPS))
+    for name, write in FORMS.items():
+        OPS[name].give(OnnxForm(write))
+    for found in OPS.values():
+        for trait in found.traits.values():
+            trait.verify(found)
     return OPS
 
 
