@@ -22,9 +22,18 @@ def python(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_device_test_passes_in_the_simulator():
+#: Files of tests, each with what it is cut by, so that processes share the work.
+PARTS = [
+    (path.name, which)
+    for path in sorted((Path(__file__).parent / "device").glob("test_*.py"))
+    for which in (("forward", "not forward") if path.name == "test_agreement.py" else ("test",))
+]
+
+
+@pytest.mark.parametrize(("name", "which"), PARTS)
+def test_every_device_test_passes_in_the_simulator(name: str, which: str):
     pytest.importorskip("numba_cuda")
-    done = python("-m", "pytest", "tests/cuda/device", "-q", "-p", "no:cacheprovider", NUMBA_ENABLE_CUDASIM="1")
+    done = python("-m", "pytest", f"tests/cuda/device/{name}", "-k", which, "-q", "-p", "no:cacheprovider", NUMBA_ENABLE_CUDASIM="1")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert "skipped" not in done.stdout.splitlines()[-1]
 
