@@ -19,7 +19,7 @@ from pe_cli.config import expand, mistakes, nodes, sections, substitute
 from pe_cli.config.model import FeedDeclaration
 from pe_cli.config.period import Period
 from pe_cli.core.types import DTYPES
-from pe_cli.data import READERS
+from pe_cli.data import discover as discover_readers
 from pe_cli.data.augment.registry import discover as discover_augmentations
 from pe_cli.data.column import discover as discover_columns
 from pe_cli.data.readers.multi_slot import SlotOptions
@@ -172,7 +172,7 @@ def limits() -> str:
 
 def reader(name: str) -> str:
     """Return a reader's own keys."""
-    return keys(READERS[name].options, tuple(ReaderOptions.model_fields))
+    return keys(discover_readers()[name].options, tuple(ReaderOptions.model_fields))
 
 
 def augmentations() -> str:
@@ -219,7 +219,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "limits": limits,
     "readers": lambda: keys(ReaderOptions),
     "slots": lambda: keys(SlotOptions),
-    **{f"reader {name}": lambda name=name: reader(name) for name in READERS},
+    **{f"reader {name}": lambda name=name: reader(name) for name in discover_readers()},
     "synthetic fields": lambda: keys(FieldOptions),
     **{f"column {name}": lambda kind=kind: keys(kind.options) for name, kind in discover_columns().items()},
     "augmentations": augmentations,

@@ -15,11 +15,10 @@ from pydantic import Field
 from pe_cli.data.dataset import Array, ArrayDataset, Dataset, map_array
 from pe_cli.data.origin import DEFLATE_RATIO, Origin
 from pe_cli.data.registry import ReaderOptions, reader
-from pe_cli.data.room import room
+from pe_cli.data.room import unpacked
 
 _GZIP = b"\x1f\x8b"
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_CHUNK = 1 << 20
 
 
 class IdxOptions(ReaderOptions):
@@ -94,14 +93,6 @@ def _unpack(stream: gzip.GzipFile, size: int, path: Path, origin: Origin) -> Arr
             f"{path} claims shape {list(shape)}, {claimed} bytes, more than {size} gzipped bytes can hold",
             "the header is wrong: download it again",
         )
-    flat = room((claimed,), "uint8", f"what {path} unpacks to")
-    got = 0
-    while got < claimed and (chunk := stream.read(min(_CHUNK, claimed - got))):
-        flat[got : got + len(chunk)] = np.frombuffer(chunk, np.uint8)
-        got += len(chunk)
-    while chunk := stream.read(_CHUNK):  # the end is where the checksum stands
-        got += len(chunk)
-        if got > claimed:
-            break
-    _check_size(dtype, shape, got, path, origin)
+    flat = unpacked(stream, claimed, f"what {path} unpacks to")
+    _check_size(dtype, shape, len(flat), path, origin)
     return flat.view(dtype).reshape(shape)

@@ -7,7 +7,6 @@ import zlib
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-import numpy as np
 from pydantic import Field
 
 from pe_cli.core.errors import did_you_mean
@@ -15,10 +14,9 @@ from pe_cli.data.dataset import Array, ArrayDataset, Dataset, map_array
 from pe_cli.data.npy import read_header
 from pe_cli.data.origin import DEFLATE_RATIO, Origin
 from pe_cli.data.registry import ReaderOptions, reader
-from pe_cli.data.room import room
+from pe_cli.data.room import unpacked
 
 _ENCRYPTED = 0x1
-_CHUNK = 1 << 20
 _LOCAL_HEADER = 30
 # all that zipfile is known to raise for a damaged archive; RuntimeError is what it says of encryption and of methods
 _DAMAGE = (BadZipFile, RuntimeError, ValueError, EOFError, zlib.error, struct.error)
@@ -101,15 +99,10 @@ def _read(archive: ZipFile, info: ZipInfo, path: Path, origin: Origin) -> Array:
             if start + header.nbytes <= path.stat().st_size:
                 return map_array(path, header.dtype, header.shape, start, header.fortran)
             raise origin.error(f"{what} ends after the end of the file", _REMEDY)
-        flat = room((header.nbytes,), "uint8", what)
-        got = 0
-        while got < flat.size and (chunk := file.read(min(_CHUNK, flat.size - got))):
-            flat[got : got + len(chunk)] = np.frombuffer(chunk, np.uint8)
-            got += len(chunk)
-        # reading past the end is what makes zipfile compare the checksum
-        file.read(1)
-    if got != header.nbytes:
-        raise origin.error(f"{what} claims {header.nbytes} bytes, but only {got} could be unpacked", _REMEDY)
+        # it reads past the end, which makes zipfile compare the checksum
+        flat = unpacked(file, header.nbytes, what)
+    if len(flat) != header.nbytes:
+        raise origin.error(f"{what} claims {header.nbytes} bytes, but {len(flat)} or more could be unpacked", _REMEDY)
     return flat.view(header.dtype).reshape(header.shape, order="F" if header.fortran else "C")
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from pe_cli.data.tables.source import Source
+from pe_cli.data.tables.source import LONGEST, Source
 
 #: Delimiters that are tried, in this order.
 DELIMITERS = (",", ";", "\t", "|")
@@ -18,8 +18,8 @@ SAMPLE = 100
 BLANKS = b" \t\n\x0b\x0c\r"
 
 
-#: Bytes that the delimiter and the header are found out from, unless the first row is longer; that may have the second number.
-HEAD, LONGEST = 1 << 16, 1 << 28
+#: Bytes that the delimiter and the header are found out from, unless the first row is longer.
+HEAD = 1 << 16
 
 
 @dataclass(frozen=True)

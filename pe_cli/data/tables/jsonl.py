@@ -14,11 +14,11 @@ from pe_cli.core.errors import PeError, Span
 from pe_cli.data.cells import SHOWN, Strings
 from pe_cli.data.tables.dialect import repeated
 from pe_cli.data.tables.parts import Bad, Dictionary
-from pe_cli.data.tables.source import CHUNK, Source
+from pe_cli.data.tables.source import CHUNK, LONGEST, Source
 from pe_cli.data.tables.values import Texts, as_number, as_text
 
-#: Bytes of a line at most, and columns of a file at most: keys of untrusted objects are no columns.
-LONGEST, WIDEST = 1 << 28, 100_000
+#: Columns of a file at most: keys of untrusted objects are no columns.
+WIDEST = 100_000
 #: Lines between two of which the offset is kept.
 STRIDE = 256
 

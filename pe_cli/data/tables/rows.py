@@ -10,17 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError
-from pe_cli.data.tables.dialect import BLANKS, called, first_bytes, first_rows, sniff_delimiter, written
+from pe_cli.data.tables.dialect import BLANKS, called, first_bytes, first_rows, sniff_delimiter, split_rows, written
 from pe_cli.data.tables.native import Words64, call
-from pe_cli.data.tables.source import Source
+from pe_cli.data.tables.source import LONGEST, Source
 from pe_cli.kernels import csv as kernels
 
 #: Bytes that are looked at at a time.
 WINDOW = 1 << 21
 #: Bytes for which one more thread pays, and bytes in which the end of a line is looked for where it begins.
 SHARE, LINE = 1 << 23, 1 << 20
-#: A row may have so many bytes: one that is longer is a quote that is not closed.
-LONGEST = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ def find_rows(source: Source, delimiter: str, most: int | None, threads: int) ->
         else:
             last.run(scan.end)
     kept[-1].check(end=True)
-    return _joined(source, kept)
+    return _joined(source, kept, delimiter)
 
 
 def _bounds(source: Source, threads: int) -> list[int]:
@@ -84,7 +82,7 @@ def _bounds(source: Source, threads: int) -> list[int]:
     return [*found, source.end]
 
 
-def _joined(source: Source, scans: list[_Scan]) -> Rows:
+def _joined(source: Source, scans: list[_Scan], delimiter: str) -> Rows:
     """Return the rows of all parts."""
     blocks, rows = [], 0
     for scan in scans:
@@ -97,9 +95,11 @@ def _joined(source: Source, scans: list[_Scan]) -> Rows:
     every = every[np.append(np.diff(every[:, 0]) > 0, True)]
     long = np.flatnonzero(np.diff(every[:, 1]) > LONGEST)
     if len(long):
-        row, start = every[long[0]].tolist()
+        # a block ends with the row that makes it large
+        row, start = int(every[long[0] + 1, 0]), int(every[long[0], 1])
+        *_, last = split_rows(source.read(start, kernels.BLOCK_BYTES + 1), delimiter)
         raise source.error_at(
-            start, f"row {row + 1} has more than {LONGEST:,} bytes", "look for a quote that is not closed"
+            start + last.start, f"row {row} has more than {LONGEST:,} bytes", "look for a quote that is not closed"
         )
     return Rows(every, rows)
 

@@ -17,6 +17,8 @@ from pe_cli.data.origin import Origin
 
 #: Bytes that are unpacked or recoded at a time.
 CHUNK = 1 << 20
+#: Bytes that a row may have, which is read as a whole: one that is longer has an unclosed quote, or is no row of a table.
+LONGEST = 1 << 26
 #: Bytes that are unpacked or recoded up to which they stay in memory.
 KEPT = 1 << 24
 #: Bytes behind a mistake that are shown at most.

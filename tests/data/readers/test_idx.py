@@ -11,7 +11,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.data import origin
+from pe_cli.data import room
 
 
 def idx(kind, shape, elements):
@@ -94,12 +94,21 @@ def test_gzip_with_a_wrong_checksum(read, tmp_path):
         read("idx", files={"x": "x"})
 
 
-def test_more_than_memory_is_refused_with_a_way_out(read, tmp_path, monkeypatch):
-    monkeypatch.setattr(origin, "physical_memory", lambda: 1000)
-    (tmp_path / "x").write_bytes(gzip.compress(idx(8, (2000,), bytes(2000))))
-    with pytest.raises(PeError, match="unpacks to 2000 bytes") as caught:
-        read("idx", files={"x": "x"})
-    assert caught.value.hint.startswith("gunzip ")
+def test_what_would_fill_the_memory_is_unpacked_into_a_file(read, tmp_path, monkeypatch):
+    values = np.random.default_rng(0).integers(0, 256, (1000, 50)).astype("uint8")
+    (tmp_path / "x").write_bytes(gzip.compress(idx(8, values.shape, values.tobytes())))
+    monkeypatch.setattr(room, "physical_memory", lambda: 1000)
+    found = read("idx", files={"x": "x"}).take(np.arange(1000))["x"]
+    np.testing.assert_array_equal(found, values)
+
+
+@pytest.mark.parametrize("there", [1999, 2001, 50_000, 0])
+def test_a_size_that_is_not_the_header_s_is_told_wherever_it_is_unpacked(read, tmp_path, monkeypatch, there):
+    (tmp_path / "x").write_bytes(gzip.compress(idx(8, (2000,), bytes(there))))
+    for memory in (1000, 2**40):
+        monkeypatch.setattr(room, "physical_memory", lambda memory=memory: memory)
+        with pytest.raises(PeError, match=r"claims shape \[2000\] of uint8, 2000 bytes, but holds|can hold"):
+            read("idx", files={"x": "x"})
 
 
 def test_a_file_of_8_gib_is_mapped_and_not_loaded(read, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.data import open_reader, origin
+from pe_cli.data import open_reader, room
 
 IMAGE = np.arange(12, dtype=np.uint8).reshape(3, 2, 2)
 LABEL = np.array([2, 0, 1])
@@ -157,14 +157,27 @@ def test_an_archive_without_arrays(read, tmp_path):
         read("npz", file="d.npz")
 
 
-def test_more_than_memory_is_refused_with_a_way_out(read, tmp_path, monkeypatch):
-    monkeypatch.setattr(origin, "physical_memory", lambda: 1000)
-    np.savez_compressed(tmp_path / "d.npz", a=np.zeros((10, 20)))
-    np.savez(tmp_path / "e.npz", a=np.zeros((10, 20)))
-    with pytest.raises(PeError, match="and this machine has 1000 bytes of memory") as caught:
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_what_would_fill_the_memory_is_unpacked_into_a_file(read, tmp_path, monkeypatch, order):
+    values = np.asarray(np.arange(2**21).reshape(2**10, 2**11), order=order)
+    np.savez_compressed(tmp_path / "d.npz", a=values)
+    monkeypatch.setattr(room, "physical_memory", lambda: 2**20)
+    tracemalloc.start()
+    data = read("npz", file="d.npz")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**23 < values.nbytes
+    np.testing.assert_array_equal(data.take(np.arange(2**10))["a"], values)
+
+
+def test_no_room_for_what_is_unpacked(read, tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "d.npz", a=np.zeros(1000))
+    monkeypatch.setattr(room, "physical_memory", lambda: 1)
+    monkeypatch.setattr(room.tempfile, "TemporaryFile", lambda **given: open("/dev/full", "wb", buffering=0))  # noqa: PTH123, SIM115
+    with pytest.raises(PeError, match=r"no room for array 'a' of .* of 8,000 bytes in .*: no space left") as caught:
         read("npz", file="d.npz")
-    assert "then it is mapped" in caught.value.hint
-    assert len(read("npz", file="e.npz")) == 10
+    assert caught.value.code is ExitCode.DEVICE
+    assert "TMPDIR" in caught.value.hint
 
 
 def test_uncompressed_members_are_mapped(read, tmp_path):

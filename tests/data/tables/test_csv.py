@@ -270,3 +270,11 @@ def test_the_first_mistake_is_told_whoever_finds_it(part, threads, wrong, messag
     with pytest.raises(PeError, match=message) as caught:
         part(text, threads=threads)
     assert caught.value.at.line == line
+
+
+def test_a_row_that_is_too_long_is_told_before_it_is_read(part, monkeypatch):
+    monkeypatch.setattr(scans, "LONGEST", 1 << 21)
+    assert len(part("a,b\n" + 2**17 * "1,1234567\n" + "1," + "x" * (1 << 20) + "\n")) == 2**17 + 1
+    with pytest.raises(PeError, match=r"row 3 has more than 2,097,152 bytes") as caught:
+        part("a,b\n1,2\n1," + "x" * (3 << 20) + "\n")
+    assert caught.value.at.line == 3
