@@ -1,4 +1,8 @@
-"""Compiled kernels on the disk, by the hash of all that they are made of."""
+"""Compiled kernels on the disk, by the hash of all that they are made of.
+
+What lies there is machine code that is run. So the folder and its files count only where they belong to this user, or to root, and nobody
+else may write to them; and a file's checksum covers its name, so that no kernel stands for another.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,14 @@ import contextlib
 import functools
 import hashlib
 import os
+import stat
 import tempfile
 import time
 from pathlib import Path
 
-MAGIC = b"pe-kernel-1\n"
+MAGIC = b"pe-kernel-2\n"
+#: Bits of a mode that let others write.
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 #: Follows the name of a kernel that is compiled though the cache has it.
 DAMAGED = ", whose file in the cache was damaged"
 #: Objects kept on disk; the least recently used go first.
@@ -21,12 +28,29 @@ ABANDONED = 3600.0
 
 @functools.cache
 def folder() -> Path:
-    """Return the cache folder: `$PE_CACHE_DIR`, else `$XDG_CACHE_HOME/pe/kernels`; made on first use where that can be."""
-    base = os.environ.get("PE_CACHE_DIR")
-    path = Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "pe" / "kernels"
+    """Return the cache folder: `$PE_CACHE_DIR`, else `$XDG_CACHE_HOME/pe/kernels`; made on first use where that can be.
+
+    A relative `$XDG_CACHE_HOME` does not count, as its specification says.
+    """
+    base, general = os.environ.get("PE_CACHE_DIR"), Path(os.environ.get("XDG_CACHE_HOME") or "")
+    path = Path(base).absolute() if base else (general if general.is_absolute() else _home() / ".cache") / "pe" / "kernels"
     with contextlib.suppress(OSError):
-        path.mkdir(parents=True, exist_ok=True)
+        if not path.is_dir():
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not base:  # of the days when it was made as the umask says
+            made = path.stat()
+            if made.st_uid == _me() and made.st_mode & _OTHERS:
+                path.chmod(stat.S_IMODE(made.st_mode) & ~_OTHERS)
     return path
+
+
+def _me() -> int:
+    return os.geteuid() if hasattr(os, "geteuid") else 0
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """Whether nobody else may have written it."""
+    return found.st_uid in (_me(), 0) and not found.st_mode & _OTHERS
 
 
 def _home() -> Path:
@@ -37,8 +61,19 @@ def _home() -> Path:
         return Path(os.devnull)
 
 
+@functools.cache
+def _counts(path: Path) -> bool:
+    """Whether a folder may be used: one that is not there, or cannot be looked at, holds nothing anyway."""
+    try:
+        return _is_ours(path.stat())
+    except OSError:
+        return True
+
+
 def unkept() -> str:
     """Return why nothing can be written to the cache, as the end of a kernel's name; empty where it can."""
+    if not _counts(folder()):
+        return f", which can't be kept in {folder()} (others may write to it, so it does not count)"
     try:
         with tempfile.TemporaryFile(dir=folder()) as file:
             file.write(bytes(4096))
@@ -50,13 +85,16 @@ def unkept() -> str:
 def read(key: str) -> bytes | None:
     """Return an object; None where there is none, nothing where there is a damaged one, which is removed."""
     path = folder() / f"{key}.o"
+    if not _counts(path.parent):
+        return None
     try:
-        blob = path.read_bytes()
+        with path.open("rb") as file:
+            good = _is_ours(os.fstat(file.fileno()))
+            blob = file.read()
     except OSError:
         return None
     body = blob[len(MAGIC) + 32 :]
-    good = blob.startswith(MAGIC) and hashlib.sha256(body).digest() == blob[len(MAGIC) : len(MAGIC) + 32]
-    if not good:
+    if not good or not blob.startswith(MAGIC) or _checksum(key, body) != blob[len(MAGIC) : len(MAGIC) + 32]:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
         return b""
@@ -65,13 +103,19 @@ def read(key: str) -> bytes | None:
     return body
 
 
+def _checksum(key: str, body: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + b"\n" + body).digest()
+
+
 def store(key: str, body: bytes) -> None:
     """Write an object atomically; a cache that cannot be written is no error."""
+    if not _counts(folder()):
+        return
     with contextlib.suppress(OSError):
         fd, name = tempfile.mkstemp(dir=folder(), prefix=f".{key}.")
         try:
             with os.fdopen(fd, "wb") as f:
-                f.write(MAGIC + hashlib.sha256(body).digest() + body)
+                f.write(MAGIC + _checksum(key, body) + body)
             Path(name).replace(folder() / f"{key}.o")
         except OSError:
             Path(name).unlink()

@@ -58,6 +58,56 @@ def test_the_second_process_reads_what_the_first_one_made(tmp_path: Path) -> Non
     assert compiled(PE_CACHE_DIR=str(tmp_path)) == ""
 
 
+def test_a_folder_or_a_file_that_others_may_write_to_does_not_count(tmp_path: Path) -> None:
+    tmp_path.chmod(0o770)
+    told = f"copy, which can't be kept in {tmp_path} (others may write to it, so it does not count)\n"
+    assert compiled(PE_CACHE_DIR=str(tmp_path)) == told
+    assert not list(tmp_path.iterdir())
+    tmp_path.chmod(0o700)
+    assert compiled(PE_CACHE_DIR=str(tmp_path)) == "copy\n"
+    (made,) = tmp_path.glob("*.o")
+    made.chmod(0o666)
+    assert compiled(PE_CACHE_DIR=str(tmp_path)) == f"copy{cache.DAMAGED}\n"
+    assert compiled(PE_CACHE_DIR=str(tmp_path)) == ""
+
+
+def test_what_another_user_has_made_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "folder", lambda: tmp_path)
+    cache.store("k", b"object")
+    assert cache.read("k") == b"object"
+    real = os.fstat
+
+    def fstat(fd: int) -> os.stat_result:
+        return os.stat_result([12345 if i == 4 else v for i, v in enumerate(real(fd))])
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    assert cache.read("k") == b""
+
+
+def test_files_that_changed_places_are_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "folder", lambda: tmp_path)
+    cache.store("one", b"first")
+    cache.store("two", b"second")
+    (tmp_path / "one.o").rename(tmp_path / "three.o")
+    assert [cache.read(key) for key in ("one", "two", "three")] == [None, b"second", b""]
+
+
+@pytest.mark.parametrize("mask", ["0", "0o002"])
+def test_the_folder_of_a_user_is_closed_to_others_and_a_relative_one_does_not_count(tmp_path: Path, mask: str) -> None:
+    code = f"import os; os.umask({mask}); from pe_cli.kernels import cache; print(cache.folder())"
+
+    def folder(**given: str) -> str:
+        known = {k: v for k, v in ENVIRONMENT.items() if k != "PE_CACHE_DIR"} | {"HOME": str(tmp_path / "home")} | given
+        done = subprocess.run([sys.executable, "-c", code], env=known, capture_output=True, text=True, check=True, cwd=tmp_path)
+        return done.stdout.strip()
+
+    assert folder(XDG_CACHE_HOME="cache") == folder(XDG_CACHE_HOME="") == str(tmp_path / "home" / ".cache" / "pe" / "kernels")
+    assert folder(XDG_CACHE_HOME=str(tmp_path / "c")) == str(tmp_path / "c" / "pe" / "kernels")
+    (tmp_path / "c" / "pe" / "kernels").chmod(0o775)
+    folder(XDG_CACHE_HOME=str(tmp_path / "c"))
+    assert (tmp_path / "c" / "pe" / "kernels").stat().st_mode & 0o777 == 0o755
+
+
 PRODUCTS = """
 import numpy as np
 from pe_cli.core.types import Place

@@ -88,7 +88,7 @@ class FieldOptions(BaseModel):
 class SyntheticOptions(ReaderOptions):
     """Options of the synthetic reader."""
 
-    samples: Count = Field(256, description="number of samples")
+    samples: Count = Field(256, le=1 << 40, description="number of samples")
     fields: dict[str, FieldOptions] = Field(min_length=1, description="field -> what it holds")
     seed: int = Field(0, strict=True, description="another seed gives other samples")
 

@@ -97,9 +97,9 @@ def _joined(source: Source, scans: list[_Scan], delimiter: str) -> Rows:
     if len(long):
         # a block ends with the row that makes it large
         row, start = int(every[long[0] + 1, 0]), int(every[long[0], 1])
-        *_, last = split_rows(source.read(start, kernels.BLOCK_BYTES + 1), delimiter)
+        *_, long_row = split_rows(source.read(start, kernels.BLOCK_BYTES + 1), delimiter)
         raise source.error_at(
-            start + last.start, f"row {row} has more than {LONGEST:,} bytes", "look for a quote that is not closed"
+            start + long_row.start, f"row {row} has more than {LONGEST:,} bytes", "look for a quote that is not closed"
         )
     return Rows(every, rows)
 
