@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -59,6 +60,9 @@ def write_error(error: OSError, path: Path, *, wanted: int | None = None, kept: 
             hint=f"{remedy}, or choose another disk{tail}",
             code=ExitCode.DEVICE,
         )
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        remedy = "raise the limit on open files (ulimit -n)" if error.errno == errno.EMFILE else "other processes have too many files open"
+        return PeError(f"cannot write {path}: {reason}", hint=f"{remedy}{tail}", code=ExitCode.DEVICE)
     if error.errno in _UNUSABLE:
         return PeError(f"cannot write {path}: {reason}", hint=_remedy(error, path) + tail, code=ExitCode.USAGE)
     return PeError(
@@ -105,21 +109,28 @@ def temporary_name(suffix: str = "") -> str:
     return f".tmp-{os.getpid()}-{secrets.token_hex(4)}{suffix}"
 
 
-def clean_temporaries(folder: Path, *, older_than: float = 60.0) -> None:
-    """Remove the unfinished files of writers that were killed.
+#: Seconds after which what is unfinished is taken for that of a writer that was killed; a live one may be on another machine.
+ABANDONED = 60.0
+
+
+def clean_temporaries(folder: Path, *, held: bool = False) -> None:
+    """Remove what writers that were killed left unfinished, files and folders.
 
     Args:
         folder: where to look; not searched deeper.
-        older_than: seconds since the last write; a younger file may belong to a live writer on another machine.
+        held: nobody else writes here now, so that all is left: a process that was killed may have had the number of one that lives.
     """
     with contextlib.suppress(OSError):
         for entry in folder.iterdir():
             match = _TEMPORARY.fullmatch(entry.name)
-            if match is None or _alive(int(match.group(1))):
+            if match is None or (not held and _alive(int(match.group(1)))):
                 continue
             with contextlib.suppress(OSError):
-                if time.time() - entry.stat().st_mtime >= older_than:
-                    entry.unlink()
+                if held or time.time() - entry.stat().st_mtime >= ABANDONED:
+                    if entry.is_dir() and not entry.is_symlink():
+                        shutil.rmtree(entry, ignore_errors=True)
+                    else:
+                        entry.unlink()
 
 
 def _alive(pid: int) -> bool:

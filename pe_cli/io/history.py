@@ -114,7 +114,10 @@ class Run:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds from its start to its end or to the last that was heard of it."""
+        """Seconds that it ran, by a clock that nobody sets; of runs that do not tell, from the start to the last that was heard of it."""
+        told = self.status.get("seconds")
+        if isinstance(told, int | float):
+            return float(told)
         begin, end = _time(self.status.get("started")), _time(self.status.get("updated"))
         return max(0.0, (end - begin).total_seconds()) if begin and end else None
 
@@ -187,8 +190,8 @@ def find_runs(parent: Path) -> list[Path]:
         raise data_error(f"{parent}: no such folder", "name the folder that holds runs; output.dir of the config")
     if is_run(parent):
         return [parent]
-    found = [(str(RunFolder(path).known_status().get("started")), path) for path in parent.iterdir() if is_run(path)]
-    return [path for _, path in sorted(found)]
+    found = [RunFolder(path) for path in parent.iterdir() if is_run(path)]
+    return [folder.path for folder in sorted(found, key=RunFolder.order)]
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ import contextlib
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -39,6 +40,8 @@ class RunFolder:
     """
 
     path: Path
+    #: What `status` counts the seconds of a run by: those before, and this process's clock then.
+    _clock: list[float] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def create(
@@ -67,11 +70,12 @@ class RunFolder:
             PeError: USAGE, the folder can't be written; DEVICE, the disk is full or failed.
         """
         atomic.make_folder(parent)
+        number = 1 + max((cls(path).number() for path in parent.iterdir() if is_run(path)), default=0)
         folder = cls(_unique(parent, f"{_safe(name)}-{(now or datetime.now().astimezone()):%Y%m%d-%H%M%S}"))
         for inner in (folder.fetches, folder.graphs, folder.checkpoints):
             atomic.make_folder(inner)
         folder.write_config(config_text, resolved_text, model_text)
-        atomic.write_text(folder.env_path, strict_json.dumps(env, indent=1) + "\n")
+        atomic.write_text(folder.env_path, strict_json.dumps({**env, "number": number}, indent=1) + "\n")
         for stream in (folder.metrics_path, folder.log_path):
             atomic.write_text(stream, "", sync=False)
         folder.status(state="running", step=0, epoch=0)
@@ -100,9 +104,14 @@ class RunFolder:
             what = "not the folder of a run: it has no status.json" if path.is_dir() else "no such folder"
             raise data_error(f"{path}: {what}", did_you_mean(path.name, set(around) - {path.name}))
         folder.check_files()
-        for place in (path, folder.fetches):
+        for place in (path, folder.fetches, folder.checkpoints):
             atomic.clean_temporaries(place)
         return folder
+
+    def clean(self) -> None:
+        """Remove what killed writers left; only with the folder held."""
+        for place in (self.path, self.fetches, self.checkpoints):
+            atomic.clean_temporaries(place, held=True)
 
     def check_files(self) -> None:
         """Refuse pipes, sockets and devices in the place of files: who reads them would wait for ever.
@@ -127,15 +136,26 @@ class RunFolder:
         Raises:
             PeError: DATA; there is none.
         """
-        found: list[tuple[str, str]] = []
+        found: list[RunFolder] = []
         for path in parent.iterdir() if parent.is_dir() else ():
             if name is not None and not _STAMP.fullmatch(path.name.removeprefix(_safe(name))):
                 continue
             if is_run(path):
-                found.append((str(cls(path).known_status().get("started")), path.name))
+                found.append(cls(path))
         if not found:
             raise data_error(f"{parent}: no run {f'of {name} ' if name else ''}in it", "start one with pe train CONFIG")
-        return cls.open(parent / max(found)[1])
+        return cls.open(max(found, key=cls.order).path)
+
+    def number(self) -> int:
+        """Return the run's number among those of its folder, 0 where nothing tells it: what was started later has a larger one."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            found = strict_json.loads(read_regular(self.env_path)).get("number")  # type: ignore[attr-defined]
+            return found if isinstance(found, int) and not isinstance(found, bool) else 0
+        return 0
+
+    def order(self) -> tuple[int, str, str]:
+        """Return what runs of a folder are sorted by, in the order in which they were started: clocks may have been set between them."""
+        return self.number(), str(self.known_status().get("started")), self.path.name
 
     @property
     def config_path(self) -> Path:
@@ -308,7 +328,7 @@ class RunFolder:
         warning: str | None = None,
         error: str | None = None,
     ) -> None:
-        """Replace status.json; what isn't given stays as it was, `updated` and `pid` are filled in.
+        """Replace status.json; what isn't given stays as it was, `updated`, `pid` and `seconds` are filled in.
 
         Args:
             state: running, done, failed or stopped.
@@ -332,7 +352,11 @@ class RunFolder:
             after.pop("error", None)
         if not after.get("warning"):
             after.pop("warning", None)
-        after |= {"updated": now, "pid": os.getpid()}
+        if not self._clock:
+            known = before.get("seconds")
+            self._clock.extend((float(known) if isinstance(known, int | float) else 0.0, time.monotonic()))
+        seconds = self._clock[0] + time.monotonic() - self._clock[1]
+        after |= {"updated": now, "pid": os.getpid(), "seconds": round(seconds, 3)}
         atomic.write_text(self.status_path, strict_json.dumps(after, indent=1) + "\n")
 
     def known_status(self) -> dict[str, object]:

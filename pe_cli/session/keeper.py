@@ -10,7 +10,7 @@ from pathlib import Path
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.io import atomic
+from pe_cli.io import checkpoint
 from pe_cli.io.run_folder import RunFolder, State, environment
 from pe_cli.session.averages import Averages
 from pe_cli.session.job import Job
@@ -102,8 +102,7 @@ class Keeper:
         self._job.log_to(self.folder.log)
 
     def _restore(self, resume: Resume) -> None:
-        for place in (self.folder.path, self.folder.fetches):
-            atomic.clean_temporaries(place, older_than=0.0)  # nobody else writes here now
+        self.folder.clean()
         for text in (*check_config(resume, self._run), *environment_changes(self.folder)):
             self.tell(text)
         damaged = self.folder.known_status().get("damaged")
@@ -115,6 +114,8 @@ class Keeper:
         self.at, self.averages = found.progress, found.averages
         if found.arrays:
             self._saved = self._now()
+            if self._section is not None:
+                checkpoint.prune(self.folder.checkpoints, self._section.keep)  # a kill may have ended the last one
         for text in (*found.notes, *self.outputs.restore(found.positions)):
             self.tell(text)
         self.folder.status(warning="" if self.at.outgrown is None else None)
@@ -129,6 +130,7 @@ class Keeper:
         with self._job.team.busy():
             self._saver.wait()
         self.outputs.close()
+        self.folder.clean()
         self._status(state)
 
     def abandon(self, why: BaseException) -> None:

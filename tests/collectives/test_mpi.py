@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pe_cli.collectives import mpi
 from pe_cli.collectives.mpi import load_mpi
 from pe_cli.core.errors import ExitCode, PeError
 from tests.mpi_support import ENVIRONMENT, finished, mpiexec, needs_mpi
@@ -139,6 +140,23 @@ def test_without_mpi4py_the_error_says_how_to_install_it(monkeypatch: pytest.Mon
         load_mpi()
     assert caught.value.code == ExitCode.USAGE
     assert "pip install mpi4py mpich" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(("local", "fits"), [("2", True), ("3", False), ("", True), ("many", True)])
+def test_too_little_shared_memory_is_told_before_mpi_dies_of_it(monkeypatch: pytest.MonkeyPatch, local: str, fits: bool) -> None:
+    class Facts:
+        f_bavail, f_frsize = (32 << 20) // 4096, 4096
+
+    monkeypatch.setenv("MPI_LOCALNRANKS", local)
+    monkeypatch.setattr(mpi.os, "statvfs", lambda path: Facts)
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(PeError) as caught:
+        load_mpi()
+    assert (caught.value.code == ExitCode.USAGE) is fits  # what comes after the look at the memory
+    if not fits:
+        assert caught.value.code == ExitCode.DEVICE
+        assert str(caught.value).startswith("error: MPI needs about 36 MiB in /dev/shm for 3 processes, and 32 MiB are free")
+        assert "--shm-size" in str(caught.value.hint)
 
 
 def test_mpi_is_loaded_only_where_it_is_asked_for() -> None:

@@ -68,6 +68,8 @@ def test_a_device_is_written_straight() -> None:
         pytest.param("write", errno.EDQUOT, ExitCode.DEVICE, id="quota exceeded while writing"),
         pytest.param("fsync", errno.ENOSPC, ExitCode.DEVICE, id="disk full while flushing"),
         pytest.param("fsync", errno.EIO, ExitCode.DEVICE, id="disk failing"),
+        pytest.param("open", errno.EMFILE, ExitCode.DEVICE, id="too many open files"),
+        pytest.param("open", errno.ENFILE, ExitCode.DEVICE, id="too many open files in the system"),
         pytest.param("rename", errno.ENOSPC, ExitCode.DEVICE, id="disk full while renaming"),
         pytest.param("open", errno.EROFS, ExitCode.USAGE, id="read-only file system"),
         pytest.param("open", errno.EACCES, ExitCode.USAGE, id="no permission"),
@@ -88,6 +90,8 @@ def test_a_failure_leaves_the_earlier_file(
     assert target.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
     assert "unchanged" in (caught.value.hint or "")
+    assert ("disk" in caught.value.hint) is (code is ExitCode.DEVICE and error not in (errno.EMFILE, errno.ENFILE))
+    assert ("ulimit -n" in caught.value.hint) is (error == errno.EMFILE)
 
 
 def test_a_full_disk_says_how_much_was_wanted(tiny_disk: Path) -> None:

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.io import lock
+from pe_cli.io import atomic, lock
+from pe_cli.io.history import find_runs, read_run
 from pe_cli.io.lock import is_free
 from pe_cli.io.run_folder import RunFolder, environment
 
@@ -41,7 +42,7 @@ def test_everything_has_its_place(run: RunFolder) -> None:
     }
     assert run.config_path.read_text() == "model: a\n"
     assert run.resolved_path.read_text() == "model: b\n"
-    assert strict(run.env_path.read_text()) == {"pe": "1"}
+    assert strict(run.env_path.read_text()) == {"pe": "1", "number": 1}
 
 
 def test_two_runs_in_one_second_get_two_folders(run: RunFolder) -> None:
@@ -98,7 +99,7 @@ def test_status_changes_only_what_is_given(run: RunFolder) -> None:
     run.status(state="done", best={"step": 5, "eval/acc": float("nan")})
     after = strict(run.status_path.read_text())
     assert isinstance(after, dict)
-    assert set(after) == {"state", "step", "epoch", "started", "updated", "pid", "best"}
+    assert set(after) == {"state", "step", "epoch", "started", "updated", "pid", "best", "seconds"}
     assert (after["state"], after["step"], after["epoch"]) == ("done", 7, 1)
     assert after["best"] == {"step": 5, "eval/acc": "nan"}
     assert after["started"] == first["started"]
@@ -119,11 +120,57 @@ def test_an_earlier_run_is_opened_again(run: RunFolder) -> None:
     assert RunFolder.latest(run.path.parent) == run
 
 
-def test_the_latest_run_is_the_one_started_last(run: RunFolder) -> None:
-    earlier = RunFolder.create(run.path.parent, "zz", "", "", {}, now=NOON)
-    status = earlier.read_status() | {"started": "2001-01-01T00:00:00.000+00:00"}
-    earlier.status_path.write_text(json.dumps(status))
-    assert RunFolder.latest(run.path.parent) == run
+def started(folder: RunFolder, when: str) -> None:
+    folder.status_path.write_text(json.dumps(folder.read_status() | {"started": f"{when}T00:00:00.000+00:00"}))
+
+
+def test_the_latest_run_is_the_one_started_last_also_after_the_clock_was_set_back(run: RunFolder) -> None:
+    started(run, "2044-01-01")
+    later = RunFolder.create(run.path.parent, "aa", "", "", {}, now=NOON)
+    started(later, "2001-01-01")
+    assert RunFolder.latest(run.path.parent) == later
+    assert find_runs(run.path.parent) == [run.path, later.path]
+    later.status_path.unlink()  # lost with the power
+    assert RunFolder.latest(run.path.parent) == later
+
+
+def test_runs_without_a_number_are_older_and_in_the_order_of_their_times(run: RunFolder) -> None:
+    old = [RunFolder.create(run.path.parent, name, "", "", {}, now=NOON) for name in "ba"]
+    for folder, text in zip(old, ("{}", '{"number": "7"}'), strict=True):
+        folder.env_path.write_text(text)
+    for folder, when in zip(old, ("2001-01-01", "2044-01-01"), strict=True):
+        started(folder, when)
+    assert find_runs(run.path.parent) == [old[0].path, old[1].path, run.path]
+
+
+def test_seconds_are_those_that_it_ran_whatever_the_clock_says(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("pe_cli.io.run_folder.time.monotonic", lambda: now[0])
+    first = RunFolder(run.path)
+    first.status(step=1)
+    before = float(str(first.read_status()["seconds"]))
+    now[0] += 5
+    first.status(step=2)
+    started(first, "2001-01-01")
+    again = RunFolder(run.path)  # another process goes on, much later
+    now[0] = 7.0
+    again.status(step=3)
+    now[0] += 2.5
+    again.status(step=4)
+    assert again.read_status()["seconds"] == pytest.approx(before + 7.5)
+    assert read_run(run.path).seconds == pytest.approx(before + 7.5)
+
+
+def test_what_killed_writers_left_goes_when_the_folder_is_held(run: RunFolder) -> None:
+    left = [place / atomic.temporary_name() for place in (run.path, run.fetches, run.checkpoints)]
+    for path in left:
+        path.mkdir()
+        (path / "part").touch()
+    kept = run.path / ".tmp-notes"
+    kept.touch()
+    run.clean()
+    assert not any(path.exists() for path in left)
+    assert kept.exists()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -87,3 +88,16 @@ def test_a_failure_is_raised_by_the_next_call(saver: Saver, monkeypatch: pytest.
     with pytest.raises(PeError, match="no room"):
         saver.save(snapshot(2))
     saver.wait()
+
+
+def test_what_the_last_prune_did_not_come_to_goes_when_the_run_is_opened_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = ("-o", "output.checkpoint={every: 4 steps, keep: 2}", "-o", "train.eval_every=9 epochs")
+    with monkeypatch.context() as patch:
+        patch.setattr("pe_cli.session.saver.checkpoint.prune", lambda root, keep: None)  # as where it was killed
+        folder = bench.train("runs", *wanted)
+    left = folder / "checkpoints" / f".tmp-{os.getpid()}-0123abcd"
+    left.mkdir()
+    assert checkpoint.steps(folder / "checkpoints") == [4, 8, 12, 16, 18]
+    assert bench.run("train", "--resume", folder, "--quiet") == 0, bench.err
+    assert checkpoint.steps(folder / "checkpoints") == [16, 18]
+    assert not left.exists()
