@@ -128,13 +128,17 @@ def _memory(source: Source) -> list[str]:
     from pe_cli.cli.common import resources_of
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.execute.estimate import estimate_memory
+    from pe_cli.execute.work import statistics_note
     from pe_cli.graph.dot import size_text
 
     program = source.program()
     build = source.run.build_strategy if source.run else None
+    automatic = source.run is not None and source.run.executor.devices == "auto"
     fetches = list(dict.fromkeys(source.built.fetches.values()))
     try:
         used = resources_of(source)
+        if automatic and not (build and build.sync_batch_norm) and (said := statistics_note(program, len(used.places))):
+            echo(f"note: {said}")
         threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0
         found = estimate_memory(program, used.places, source.batch_size, build=build, fetches=fetches, threads=threads)
     except PeError as error:

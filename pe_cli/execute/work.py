@@ -79,6 +79,17 @@ def best_layout(program: Program, samples: int, most: int) -> Layout:
     return Layout(devices, devices)
 
 
+def statistics_note(program: Program, devices: int) -> str:
+    """Return a sentence on ops that take statistics of each device's part of a batch; nothing where there are none, or one device."""
+    found = dict.fromkeys(op.type for op in program.global_block().ops if _own_statistics(op))
+    if devices < 2 or not found:
+        return ""
+    return (
+        f"{' and '.join(found)} on {devices} devices: each takes the statistics of its own part of a batch, so that results differ from "
+        "those of one device by far more than rounding; build_strategy.sync_batch_norm: true takes them over the whole batch"
+    )
+
+
 def _own_statistics(op: Operator) -> bool:
     """Whether an op takes statistics of a device's own samples, of which there had better be several."""
     statistics = op.definition.get(BatchStatistics)

@@ -40,6 +40,18 @@ def test_check_notes_an_option_that_does_nothing(pe: Pe, config: Path) -> None:
     assert "note: lazy_mode: no gradient is row-sparse" in said.out
 
 
+def test_check_notes_statistics_of_devices_that_it_chose(pe: Pe, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = config.parent / "model.yaml"
+    model.write_text(model.read_text().replace("layers:\n", "layers:\n  normed: {type: batch_norm, input: x}\n", 1))
+    config.write_text(config.read_text() + "executor: {devices: auto}\n" * ("executor:" not in config.read_text()))
+    monkeypatch.setenv("CPU_NUM", "2")
+    note = "note: batch_norm on 2 devices: each takes the statistics of its own part of a batch"
+    for given, noted in (("executor.devices=auto", True), ("executor.devices=2", False), ("build_strategy.sync_batch_norm=true", False)):
+        assert (note in pe("check", config, "-o", given).out) is noted
+    monkeypatch.setenv("CPU_NUM", "1")
+    assert "note:" not in pe("check", config, "-o", "executor.devices=auto").out
+
+
 def test_check_reports_the_mistakes_of_all_files_at_once(pe: Pe, config: Path) -> None:
     config.write_text(
         config.read_text().replace("epochs: 2", "epochs: 0").replace("reader: npz, file: data.npz}", "reader: npx}")
