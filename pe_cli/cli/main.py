@@ -25,6 +25,7 @@ GROUPS = {
     "Start": ("init", "data", "check", "train"),
     "Use a trained model": ("eval", "predict", "serve", "generate", "export"),
     "Look at runs": ("runs", "report", "plot", "diff"),
+    "Prove and find": ("verify", "replay", "compare"),
     "Look inside": ("summary", "graph", "profile", "explain", "bench"),
     "Look up": ("ops", "schema", "devices", "completion"),
 }

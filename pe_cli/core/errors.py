@@ -31,6 +31,7 @@ class ExitCode(IntEnum):
     DEVICE = 5
     PEER_LOST = 6
     STALLED = 7
+    DIFFERENT = 8
     STOPPED = 75
     INTERRUPTED = 130
 

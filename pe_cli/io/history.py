@@ -271,7 +271,9 @@ def _config(text: str) -> dict[str, Any]:
 def _environment(path: Path) -> dict[str, Any]:
     with contextlib.suppress(ValueError):
         found = strict_json.loads(read_limited(path))
-        return found if isinstance(found, dict) else {}
+        if isinstance(found, dict):
+            found.pop("number", None)  # no fact of the machine
+            return found
     return {}
 
 

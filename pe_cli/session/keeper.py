@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from pe_cli.config.resolved import resolved_yaml
-from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import checkpoint
 from pe_cli.io.run_folder import RunFolder, State, environment
@@ -22,7 +21,7 @@ from pe_cli.session.saver import Saver, Snapshot, kept
 from pe_cli.session.state import Progress
 
 
-def folder_of(run: RunSpec, resume: Resume | None) -> RunFolder:
+def folder_of(job: Job, resume: Resume | None) -> RunFolder:
     """Return the folder of the run that is gone on with, or a new one.
 
     Raises:
@@ -30,9 +29,15 @@ def folder_of(run: RunSpec, resume: Resume | None) -> RunFolder:
     """
     if resume is not None:
         return resume.folder
+    run = job.run
     model_text = run.model_path.read_text(encoding="utf-8")
     resolved = resolved_yaml(run, standalone=True)
-    return RunFolder.create(Path(run.output.dir), run.name, run.text, resolved, environment(), model_text=model_text)
+    return RunFolder.create(Path(run.output.dir), run.name, run.text, resolved, recorded(job), model_text=model_text)
+
+
+def recorded(job: Job) -> dict[str, object]:
+    """Return what decides about the bits of a run beside its config, as JSON values."""
+    return {**environment(), "devices": [place.kind for place in job.places] * job.team.size}
 
 
 def begun(job: Job, folder: RunFolder) -> None:

@@ -16,7 +16,7 @@ from pe_cli.config.period import Period
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data import Loader
 from pe_cli.execute.result import StepResult
-from pe_cli.io.run_folder import State
+from pe_cli.io.run_folder import RunFolder, State
 from pe_cli.session.averages import Averages
 from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
@@ -63,12 +63,20 @@ class Trainer:
         smoke: two steps and one evaluation batch, every output written.
         resume: run to go on with; None starts a new one.
         limits: of this call.
+        witness: the folder of a run that is compared with what is computed; nothing else is written then.
     """
 
     def __init__(
-        self, job: Job, *, smoke: bool = False, resume: Resume | None = None, limits: Limits | None = None
+        self,
+        job: Job,
+        *,
+        smoke: bool = False,
+        resume: Resume | None = None,
+        limits: Limits | None = None,
+        witness: RunFolder | None = None,
     ) -> None:
         self.job = job
+        self.witness = witness
         self.run = job.run
         self.smoke = smoke
         self.resume = resume
@@ -87,7 +95,8 @@ class Trainer:
         self.norms = [f"{NORM}{name}" for name in job.built.norms]
         self._always = self._wanted()
         self.periods = self._periods()
-        recorder = [Recorder(self.run.output, [*self.numbers, *self.norms])] if job.team.leads else []
+        writes = job.team.leads and witness is None
+        recorder = [Recorder(self.run.output, [*self.numbers, *self.norms])] if writes else []
         self.observer: Observer = Observers([*recorder, job.observer])
         self.at = Progress()
         self.averages = Averages()
@@ -141,13 +150,13 @@ class Trainer:
             self.at, self.averages = self.keeper.at, self.keeper.averages
             state: State = "failed"
             try:
-                if (prefix := self.run.build_strategy.debug_graphviz_path) and self.job.team.leads:
+                if (prefix := self.run.build_strategy.debug_graphviz_path) and self.job.team.leads and self.witness is None:
                     draw(self.stepper.stages(self._wanted()), self.keeper.folder, prefix, self.run.model.name)
                 if given:
                     self.keeper.save()
                 with self.stop:
                     self._announce(loader)
-                    if self.resume is None and self.job.team.leads:
+                    if self.resume is None and self.job.team.leads and self.witness is None:
                         self._look()
                     self._epochs(loader)
                     stopped = self.stop.asked and self._goes_on()
@@ -155,7 +164,7 @@ class Trainer:
                         self.keeper.save()
                 state = "stopped" if stopped else "done"
                 self.keeper.close(state)
-                if self.run.output.trace and not stopped:
+                if self.run.output.trace and not stopped and self.witness is None:
                     write_trace(self.job, self.keeper.folder.trace_path, self.run.output.trace)
             except BaseException as error:
                 self.keeper.abandon(error)
@@ -168,8 +177,12 @@ class Trainer:
     @functools.cached_property
     def keeper(self) -> Keeper:
         """What is written of the run; a new run's folder is made when this is first asked for."""
+        if self.witness is not None:
+            from pe_cli.session.witness import Witness
+
+            return Witness(self.job, self.witness, self.arrays, self.observer)
         if self.job.team.leads:
-            return Keeper(self.job, folder_of(self.run, self.resume), self.arrays, self.observer)
+            return Keeper(self.job, folder_of(self.job, self.resume), self.arrays, self.observer)
         from pe_cli.session.follower import Follower
 
         return Follower(self.job, None, self.arrays, self.observer)

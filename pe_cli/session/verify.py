@@ -1,0 +1,124 @@
+"""Whether a recorded run can be repeated to the bit, and if not, where it first differs and what is otherwise here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pe_cli.core.errors import PeError
+from pe_cli.io import checkpoint, strict_json
+from pe_cli.io.regular import read_regular
+from pe_cli.io.run_folder import RunFolder
+from pe_cli.session.job import Job
+from pe_cli.session.keeper import recorded
+from pe_cli.session.observer import Observer
+from pe_cli.session.resume import Resume, fitted_of
+from pe_cli.session.stop import Limits
+from pe_cli.session.train import Trainer
+from pe_cli.session.witness import Difference, DifferentError, Seen, Witness
+
+#: Facts of an environment that do not decide about bits.
+_IDLE = ("number", "cores", "memory", "platform", "python")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of training a run again.
+
+    Args:
+        first, last: steps before it began and when it ended.
+        seen: what was compared.
+        difference: the first value that differs; None where all bits are the same.
+        elsewhere: what decides about bits and is otherwise than where the run was trained; a sentence each.
+    """
+
+    first: int
+    last: int
+    seen: Seen
+    difference: Difference | None = None
+    elsewhere: list[str] = field(default_factory=list)
+
+
+def verify(folder: RunFolder, first: int | None = None, last: int | None = None, observer: Observer | None = None) -> Verdict:
+    """Train a recorded run again and compare its metrics, checkpoints and fetched values to the bit. Nothing is written to its folder.
+
+    Args:
+        folder: of the run.
+        first: step to begin behind, of which it has a checkpoint; None for its beginning.
+        last: step to end with; None for the last that it did.
+        observer: is told of steps.
+
+    Raises:
+        PeError: USAGE, there is no such checkpoint, or the run is one that no two trainings repeat; DATA, it is damaged.
+    """
+    status = folder.known_status()
+    done = int(str(status.get("step") or 0))
+    whole = last is None and status.get("state") == "done"
+    last = done if last is None else last
+    resume = _begin(folder, first)
+    begin = resume.step if resume and resume.step else 0
+    if last <= begin or last > done:
+        raise PeError(f"{folder.path}: there is no step to repeat: the run did {done}", hint=f"name others: --steps 0..{done}")
+    before = _environment(folder)
+    job = Job.open(folder.resolved_path, _overrides(before), observer, fitted=fitted_of(resume) if resume else None)
+    _check(job, folder)
+    trainer = Trainer(job, resume=resume, limits=None if whole else Limits(steps=last - begin), witness=folder)
+    job.initialise()
+    witness = trainer.keeper
+    assert isinstance(witness, Witness)
+    difference = None
+    try:
+        trainer.train()
+    except DifferentError as error:
+        difference = error.difference
+    seen = witness.seen
+    if difference is None and not (seen.numbers or seen.variables or seen.fetched):
+        raise PeError(f"{folder.path}: nothing was recorded in steps {begin} to {trainer.at.step}", hint="name more steps")
+    return Verdict(begin, trainer.at.step, seen, difference, elsewhere(before, recorded(job)))
+
+
+def _begin(folder: RunFolder, first: int | None) -> Resume | None:
+    """Return the checkpoint to begin with; None for initial values."""
+    there = checkpoint.steps(folder.checkpoints) if folder.checkpoints.is_dir() else []
+    if first is None or first == 0:
+        return Resume(folder, 0) if 0 in there else None  # values that were given to it
+    if first not in there:
+        known = ", ".join(map(str, there)) or "none"
+        raise PeError(f"{folder.path}: no checkpoint of step {first}", hint=f"it has {known}; 0 is its beginning")
+    return Resume(folder, first)
+
+
+def _environment(folder: RunFolder) -> Mapping[str, object]:
+    try:
+        found = strict_json.loads(read_regular(folder.env_path))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _overrides(environment: Mapping[str, object]) -> list[str]:
+    """Return what a config has to say for as many devices as there were: another number adds up in another order."""
+    devices = environment.get("devices")
+    return [f"executor.devices={len(devices)}"] if isinstance(devices, list) and devices else []
+
+
+def _check(job: Job, folder: RunFolder) -> None:
+    if job.run.executor.type == "async":
+        raise PeError(f"{folder.path}: asynchronous training is never the same twice", hint="use executor.type: parallel or serial")
+    if job.run.executor.processes == "mpi":
+        raise PeError(f"{folder.path}: it was trained by several processes", hint="one process with as many devices gives other bits")
+
+
+def elsewhere(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """Return what decides about bits and differs between two environments; a sentence each."""
+    found = []
+    for key in dict.fromkeys([*before, *now]):
+        if key in _IDLE:
+            continue
+        was, is_now = before.get(key), now.get(key)
+        if isinstance(was, dict) and isinstance(is_now, dict):
+            found += [f"{name} was {was.get(name)}, it is {is_now.get(name)}" for name in dict.fromkeys([*was, *is_now])
+                      if was.get(name) != is_now.get(name)]  # fmt: skip
+        elif was != is_now:
+            found.append(f"{key} was {was}, it is {is_now}")
+    return found
