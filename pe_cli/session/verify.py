@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pe_cli.core.errors import PeError
 from pe_cli.io import checkpoint, strict_json
@@ -17,6 +18,7 @@ from pe_cli.session.stop import Limits
 from pe_cli.session.train import Trainer
 from pe_cli.session.witness import Difference, DifferentError, Seen, Witness
 
+AnyTrainer = TypeVar("AnyTrainer", bound=Trainer)
 #: Facts of an environment that do not decide about bits.
 _IDLE = ("number", "cores", "memory", "platform", "python")
 
@@ -55,16 +57,11 @@ def verify(folder: RunFolder, first: int | None = None, last: int | None = None,
     done = int(str(status.get("step") or 0))
     whole = last is None and status.get("state") == "done"
     last = done if last is None else last
-    resume = _begin(folder, first)
-    begin = resume.step if resume and resume.step else 0
+    begin = (_begin(folder, first) or Resume(folder, 0)).step or 0
     if last <= begin or last > done:
         raise PeError(f"{folder.path}: there is no step to repeat: the run did {done}", hint=f"name others: --steps 0..{done}")
-    before = _environment(folder)
-    job = Job.open(folder.resolved_path, _overrides(before), observer, fitted=fitted_of(resume) if resume else None)
-    _check(job, folder)
-    trainer = Trainer(job, resume=resume, limits=None if whole else Limits(steps=last - begin), witness=folder)
-    job.initialise()
-    witness = trainer.keeper
+    trainer = again(Trainer, folder, first, None if whole else last, observer)
+    job, witness = trainer.job, trainer.keeper
     assert isinstance(witness, Witness)
     difference = None
     try:
@@ -74,7 +71,24 @@ def verify(folder: RunFolder, first: int | None = None, last: int | None = None,
     seen = witness.seen
     if difference is None and not (seen.numbers or seen.variables or seen.fetched):
         raise PeError(f"{folder.path}: nothing was recorded in steps {begin} to {trainer.at.step}", hint="name more steps")
-    return Verdict(begin, trainer.at.step, seen, difference, elsewhere(before, recorded(job)))
+    return Verdict(begin, trainer.at.step, seen, difference, elsewhere(_environment(folder), recorded(job)))
+
+
+def again(
+    kind: type[AnyTrainer], folder: RunFolder, first: int | None, last: int | None, observer: Observer | None
+) -> AnyTrainer:
+    """Return what trains a recorded run again and compares; arguments as of `verify`, last None for the end of its config.
+
+    Raises:
+        PeError: see `verify`.
+    """
+    resume = _begin(folder, first)
+    job = Job.open(folder.resolved_path, _overrides(_environment(folder)), observer, fitted=fitted_of(resume) if resume else None)
+    _check(job, folder)
+    begin = resume.step if resume and resume.step else 0
+    trainer = kind(job, resume=resume, limits=None if last is None else Limits(steps=last - begin), witness=folder)
+    job.initialise()
+    return trainer
 
 
 def _begin(folder: RunFolder, first: int | None) -> Resume | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import checkpoint, strict_json
 from pe_cli.io.run_folder import RunFolder, State
 from pe_cli.io.tensors import data_error
@@ -60,6 +61,11 @@ class DifferentError(Exception):
     def __init__(self, difference: Difference) -> None:
         super().__init__(str(difference))
         self.difference = difference
+
+    def told(self, path: Path) -> PeError:
+        """Return it as an error of a command that counts on the run being repeated."""
+        hint = "pe verify tells what is otherwise here than where it was trained"
+        return PeError(f"{path}: it does not come out as it was recorded: {self.difference}", hint=hint, code=ExitCode.DIFFERENT)
 
 
 @dataclass

@@ -51,7 +51,7 @@ def test_a_part_of_a_run_begins_at_a_checkpoint(bench: Bench) -> None:
     assert "no checkpoint of step 9" in bench.err
     assert "it has 4, 8, 12" in bench.err
     assert bench.run("verify", folder, "--steps", "8..9", "--quiet") == 0
-    assert bench.out == "same bits: steps 8 to 9: 0 numbers of metrics, 0 checkpoints with 0 variables, 1 fetched steps\n"
+    assert bench.out == "same bits: steps 8 to 9: 2 numbers of metrics, 0 checkpoints with 0 variables, 2 fetched steps\n"
     assert bench.run("verify", folder, "--steps", "8..999") == ExitCode.USAGE
     assert "there is no step to repeat: the run did" in bench.err
     assert bench.run("verify", folder, "--steps", "8") == ExitCode.USAGE
