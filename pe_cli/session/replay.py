@@ -32,11 +32,13 @@ class Replay:
         step: its number, from 1.
         values: name -> value on each device with samples; in a batch of parts those of every part, one behind the other.
         ops: name -> type of the op that computes it; those without one are fed or parameters.
+        begin: what is fed, and parameters and state before the step.
     """
 
     step: int
     values: Mapping[str, Sequence[Array]]
     ops: Mapping[str, str]
+    begin: Mapping[str, Array]
 
 
 class Replayer(Trainer):
@@ -58,13 +60,15 @@ class Replayer(Trainer):
             return
         names = list(self.names) if self.names is not None else self._usual()
         updated = [n.removesuffix(UPDATE) for n in names if n.endswith(UPDATE)]
-        before = {n: np.array(self.job.scope.get(n)) for n in updated}
+        before = {n: np.array(self.job.scope.get(n)) for n in self.job.scope}
         variables = [n for n in names if not n.endswith(UPDATE)]
         result: StepResult = self.stepper.run(feed, list(dict.fromkeys([*self._wanted(), *variables])), self.at.step)
         values: dict[str, Sequence[Array]] = {n: [v[n] for v in result.values if n in v] for n in variables}
         values |= {f"{n}{UPDATE}": [np.array(self.job.scope.get(n)) - before[n]] for n in updated}
         ops = {n: op.type for op in self.program.global_block().ops for n in op.output_names()}
-        self.found = Replay(self.target, {n: values[n] for n in names}, {n: ops.get(n.removesuffix(UPDATE), "") for n in names})
+        types = {n: ops.get(n.removesuffix(UPDATE), "") for n in names}
+        begin = {**{n: np.array(v) for n, v in feed.items()}, **before}
+        self.found = Replay(self.target, {n: values[n] for n in names}, types, begin)
         self._count(result)
 
     def _usual(self) -> list[str]:
@@ -86,7 +90,7 @@ class Replayer(Trainer):
             base = name.removesuffix(UPDATE)
             if base not in block.vars or (base != name and not (block.vars[base].persistable and block.vars[base].dtype in FLOATS)):
                 what = "parameter or state" if base != name else "variable"
-                hint = did_you_mean(base, block.vars) or "pe check lists layers, pe graph --text all variables; w@GRAD is a gradient"
+                hint = did_you_mean(base, block.vars) or "pe check lists layers, pe graph --stage program all variables; w@GRAD is a gradient"
                 raise PeError(f"the training program has no {what} '{base}'", hint=hint)
 
 

@@ -71,7 +71,7 @@ def verify(folder: RunFolder, first: int | None = None, last: int | None = None,
     seen = witness.seen
     if difference is None and not (seen.numbers or seen.variables or seen.fetched):
         raise PeError(f"{folder.path}: nothing was recorded in steps {begin} to {trainer.at.step}", hint="name more steps")
-    return Verdict(begin, trainer.at.step, seen, difference, elsewhere(_environment(folder), recorded(job)))
+    return Verdict(begin, trainer.at.step, seen, difference, elsewhere(environment_of(folder), recorded(job)))
 
 
 def again(
@@ -83,7 +83,7 @@ def again(
         PeError: see `verify`.
     """
     resume = _begin(folder, first)
-    job = Job.open(folder.resolved_path, _overrides(_environment(folder)), observer, fitted=fitted_of(resume) if resume else None)
+    job = Job.open(folder.resolved_path, _overrides(environment_of(folder)), observer, fitted=fitted_of(resume) if resume else None)
     _check(job, folder)
     begin = resume.step if resume and resume.step else 0
     trainer = kind(job, resume=resume, limits=None if last is None else Limits(steps=last - begin), witness=folder)
@@ -102,7 +102,8 @@ def _begin(folder: RunFolder, first: int | None) -> Resume | None:
     return Resume(folder, first)
 
 
-def _environment(folder: RunFolder) -> Mapping[str, object]:
+def environment_of(folder: RunFolder) -> Mapping[str, object]:
+    """Return what `recorded` said when a run began; nothing where that is lost."""
     try:
         found = strict_json.loads(read_regular(folder.env_path))
     except (OSError, ValueError):

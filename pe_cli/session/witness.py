@@ -171,7 +171,12 @@ class Witness(Keeper):
         self._observer.recorded(self.at.step, self.at.epoch, {f"{use}/{n}": v for n, v in values.items()})
 
     def check(self) -> None:
-        """Compare the variables where the run has a checkpoint of this step."""
+        """Compare the variables where the run has a checkpoint of this step.
+
+        Raises:
+            PeError: DATA; the checkpoint is damaged, or of another model.
+            DifferentError: a bit is another one.
+        """
         if self.at.step not in self._left:
             return
         self._left.remove(self.at.step)

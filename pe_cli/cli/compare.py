@@ -1,0 +1,82 @@
+"""pe compare: where two trainings begin to differ."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pe_cli.cli.common import json_option, override_option, path_argument
+from pe_cli.cli.say import echo
+from pe_cli.core.errors import ExitCode
+
+if TYPE_CHECKING:
+    from pe_cli.session.compare import Comparison, Differing
+
+#: Differences that are shown, and characters of the longest bar.
+SHOWN, BAR = 40, 16
+
+
+@click.command()
+@path_argument("first")
+@path_argument("second", required=False)
+@override_option
+@click.option("--step", type=click.IntRange(min=1), help="Step that is computed; when absent 1, or the first with other numbers.")
+@click.option(
+    "--tolerance", type=click.FloatRange(min=0), default=0.0, help="Largest difference, relative to the largest element, that is none."
+)
+@json_option
+def command(first: Path, second: Path | None, overrides: tuple[str, ...], step: int | None, tolerance: float, as_json: bool) -> int:
+    """Compute a step of two trainings and find the first op whose values differ.
+
+    FIRST and SECOND are runs or configs; -o changes the second, which is FIRST where it is left out. Shown are the variables that
+    differ, in the order in which they are computed, how far they are apart, and what differs in configs, models, packages and
+    processors. The exit code is 8 where a variable differs.
+    """
+    from dataclasses import asdict
+
+    from pe_cli.cli.common import print_json
+    from pe_cli.session.compare import Side, compare
+
+    if second is None and not overrides:
+        raise click.UsageError("name two trainings, or say with -o what the second one changes")
+    found = compare(Side(first, ()), Side(second or first, overrides), step, tolerance)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        _show(found)
+    return ExitCode.DIFFERENT if found.differing else ExitCode.DONE
+
+
+def _show(found: Comparison) -> None:
+    from pe_cli.cli.columns import columns
+
+    for text in found.given:
+        echo(f"differs: {text}")
+    if found.recorded is not None:
+        step, name, a, b = found.recorded
+        echo(f"recorded: {name} differs first at step {step}: {a} and {b}")
+    if not found.differing:
+        echo(f"step {found.step}: the same in all {found.compared:,} variables")
+        return
+    d = found.differing[0]
+    where = f"{d.name}{list(d.element) if d.element else ''}"
+    count = f"{len(found.differing):,} of {found.compared:,} variables differ"
+    echo(f"step {found.step}: {count}, first {where} ({d.op}): {d.first} and {d.second}")
+    rows = [("op", "variable", "largest", "elements", ""), *map(_row, found.differing[:SHOWN])]
+    echo(columns(rows, right=range(2, 4)))
+    if len(found.differing) > SHOWN:
+        echo(f"and {len(found.differing) - SHOWN:,} more; --json lists all")
+
+
+def _row(d: Differing) -> tuple[str, ...]:
+    return d.op, d.name, f"{d.largest:.1e}", f"{d.share:.1%}", bar(d.largest)
+
+
+def bar(largest: float) -> str:
+    """Return a bar as long as a relative difference is large: none for 1e-16, the longest for 1."""
+    if not math.isfinite(largest):
+        return "#" * BAR
+    return "#" * max(1, min(BAR, round(BAR + math.log10(largest)))) if largest > 0 else ""

@@ -1,0 +1,217 @@
+"""Two trainings beside each other: the first op whose values differ, how differences grow, and what differs in what they were given."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pe_cli.config.resolved import resolved_yaml
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import FLOATS
+from pe_cli.execute.result import StepResult
+from pe_cli.io.run_folder import RunFolder, is_run
+from pe_cli.program.ir import Program
+from pe_cli.session.changes import changes
+from pe_cli.session.job import Job
+from pe_cli.session.keeper import recorded
+from pe_cli.session.replay import replay
+from pe_cli.session.step import Stepper
+from pe_cli.session.verify import elsewhere, environment_of
+from pe_cli.session.witness import first_difference
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Differing:
+    """A variable of a step that differs.
+
+    Args:
+        number: of the op that computes it, in the order of the first program; -1 for what is fed and for parameters and state.
+        op: its type; `feed`, or `given` for parameters and state.
+        name: of the variable.
+        element: index of the first element whose bits differ; empty where types differ.
+        first, second: of that element.
+        largest: difference, relative to the largest element of both.
+        share: of elements whose bits differ.
+    """
+
+    number: int
+    op: str
+    name: str
+    element: tuple[int, ...]
+    first: str
+    second: str
+    largest: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What tells two trainings apart.
+
+    Args:
+        step: that was computed twice.
+        compared: variables of it that both have.
+        differing: those that differ, in the order in which they are computed.
+        given: what differs in configs, models and environments; a sentence each.
+        recorded: (step, metric, first, second) where what two runs recorded differs first; None where nothing does.
+    """
+
+    step: int
+    compared: int
+    differing: Sequence[Differing]
+    given: Sequence[str]
+    recorded: tuple[int, str, object, object] | None
+
+
+class Side:
+    """A training that is looked at: a run, or a config from its beginning.
+
+    Args:
+        target: folder of a run, or a config.
+        overrides: of the config.
+    """
+
+    def __init__(self, target: Path, overrides: Sequence[str]) -> None:
+        self.path = target
+        self.folder = RunFolder.open(target) if is_run(target) else None
+        if self.folder is not None and overrides:
+            raise PeError("-o changes a config, and a run is as it was", hint=f"compare with its config: {self.folder.resolved_path}")
+        self.job = Job.open(self.folder.resolved_path if self.folder else target, overrides)
+
+    @functools.cached_property
+    def environment(self) -> Mapping[str, object]:
+        """What decides about its bits beside the config."""
+        return environment_of(self.folder) if self.folder else recorded(self.job)
+
+    def texts(self) -> tuple[str, str]:
+        """Return config and model."""
+        return resolved_yaml(self.job.run, standalone=True), self.job.run.model_path.read_text(encoding="utf-8")
+
+    def names(self) -> list[str]:
+        """Return the variables that a step computes once all passes are done, in order."""
+        program, known = Stepper(self.job).stages(()).fused, self.job.program.global_block().vars
+        return list(dict.fromkeys(n for op in program.global_block().ops for n in op.output_names() if n in known))
+
+    def values(self, step: int, names: Sequence[str]) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Return what a step begins with, and what it computes: name -> value, over all devices."""
+        if self.folder is not None:
+            found = replay(self.folder, step, names)
+            whole = {n: whole_of(self.job.program, n, v, ()) for n, v in found.values.items()}
+            return dict(found.begin), whole
+        job = self.job
+        job.initialise()
+        stepper = Stepper(job)
+        loader = job.loader("train", job.program, stepper.batch_size, drop_last=bool(job.run.train and job.run.train.drop_last))
+        feeds: Iterator[Mapping[str, Array]] = itertools.chain.from_iterable(loader.epoch(e) for e in itertools.count())
+        fitting = (f for f in map(stepper.fit, feeds) if f is not None)
+        for number in range(step - 1):
+            stepper.run(next(fitting), [], number)
+        feed = next(fitting)
+        begin = {**{n: np.asarray(v) for n, v in feed.items()}, **beginning(job)}
+        result: StepResult = stepper.run(feed, list(names), step - 1)
+        values = {n: [v[n] for v in result.values if n in v] for n in names}
+        return begin, {n: whole_of(job.program, n, v, result.sizes) for n, v in values.items()}
+
+
+def beginning(job: Job) -> dict[str, Array]:
+    """Return copies of parameters and state."""
+    return {name: np.array(job.scope.get(name)) for name in job.scope}
+
+
+def whole_of(program: Program, name: str, values: Sequence[Array], sizes: Sequence[int]) -> Array:
+    """Return a variable over all devices: samples one behind the other, numbers as their mean by samples, the rest of the first."""
+    if len(values) == 1:
+        return np.asarray(values[0])
+    v = program.global_block().vars.get(name)
+    if v is not None and v.shape[:1] == (-1,):
+        return np.concatenate(values)
+    if v is not None and v.dtype in FLOATS and not v.persistable and len({a.shape for a in values}) == 1 and values[0].size == 1:
+        return np.asarray(np.average(np.stack(values), axis=0, weights=list(sizes) or None))
+    return np.asarray(values[0])
+
+
+def compare(first: Side, second: Side, step: int | None = None, tolerance: float = 0.0) -> Comparison:
+    """Compute a step of two trainings and compare all that both compute.
+
+    Args:
+        first, second: trainings.
+        step: number, from 1; None for the first one, and where that is the same for the first that two runs have recorded otherwise.
+        tolerance: largest difference, relative to the largest element, that is none; 0 compares bits.
+
+    Raises:
+        PeError: see `replay`; USAGE, they have no variable in common.
+    """
+    apart = recorded_apart(first, second)
+    found = _compared(first, second, step or 1, tolerance)
+    if step is None and apart is not None and not found[1]:
+        step = apart[0]
+        found = _compared(first, second, step, tolerance)
+    told = [str(c) for c in changes(first.texts(), second.texts())]
+    told += elsewhere(first.environment, second.environment)
+    return Comparison(step or 1, found[0], found[1], told, apart)
+
+
+def _compared(first: Side, second: Side, number: int, tolerance: float) -> tuple[int, list[Differing]]:
+    """Return how many variables of a step two trainings have in common, and those that differ, in order."""
+    there = set(second.names())
+    names = [n for n in first.names() if n in there]
+    if not names:
+        raise PeError(f"{first.path} and {second.path} compute no variable of the same name", hint="compare trainings of one model")
+    (begin_a, values_a), (begin_b, values_b) = (side.values(number, names) for side in (first, second))
+    found = [
+        d for n in begin_a if n in begin_b and (d := differing(-1, _origin(first.job, n), n, begin_a[n], begin_b[n], tolerance)) is not None
+    ]
+    place = {n: (i, op.type) for i, op in reversed(list(enumerate(first.job.program.global_block().ops))) for n in op.output_names()}
+    for name in names:
+        number_of, op = place.get(name, (len(place), "fused"))
+        d = differing(number_of, op, name, values_a[name], values_b[name], tolerance)
+        if d is not None:
+            found.append(d)
+    return len(names) + len(begin_a.keys() & begin_b.keys()), sorted(found, key=lambda d: d.number)
+
+
+def _origin(job: Job, name: str) -> str:
+    v = job.program.global_block().vars.get(name)
+    return "feed" if v is not None and v.is_data else "given"
+
+
+def differing(number: int, op: str, name: str, a: Array, b: Array, tolerance: float) -> Differing | None:
+    """Return how two values differ; None where they do not."""
+    if a.shape != b.shape:
+        return Differing(number, op, name, (), f"{a.dtype}{list(a.shape)}", f"{b.dtype}{list(b.shape)}", float("inf"), 1.0)
+    if a.dtype != b.dtype:  # of other precision: what counts is how far they are apart
+        a, b = a.astype(np.float64), b.astype(np.float64)
+    place = first_difference(a, b)
+    if place is None:
+        return None
+    with np.errstate(all="ignore"):
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        scale = max(float(np.abs(x).max()), float(np.abs(y).max()))
+        largest = float(np.abs(x - y).max()) / scale if scale else 0.0
+    if largest <= tolerance and np.isfinite(largest) and tolerance:
+        return None
+    share = float((np.ascontiguousarray(a) != np.ascontiguousarray(b)).mean())
+    return Differing(number, op, name, place, repr(a[place].item()), repr(b[place].item()), largest, share)
+
+
+def recorded_apart(first: Side, second: Side) -> tuple[int, str, object, object] | None:
+    """Return where two runs recorded other numbers first: step, metric and both."""
+    if first.folder is None or second.folder is None:
+        return None
+    lines: list[dict[tuple[object, ...], dict[str, object]]] = []
+    for folder in (first.folder, second.folder):
+        lines.append({(line.get("step"), line.get("epoch"), line.get("split")): line for line in folder.metrics()})
+    for place, line in lines[0].items():
+        other = lines[1].get(place)
+        for name, value in line.items():
+            if other is not None and name in other and other[name] != value:
+                return int(str(place[0])), f"{place[2]}/{name}", value, other[name]
+    return None
