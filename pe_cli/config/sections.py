@@ -311,6 +311,11 @@ class ExecutorSection(Section):
         description="look at every result of every op, and end at the first NaN or infinity with its name",
     )
     deterministic: Always = Field(default=True, description="always: the same seed gives the same bits")
+    instructions: Literal["native", "portable"] = Field(
+        default="native",
+        description="native: all that this processor has; portable: those of x86-64-v3 alone, which give the same bits on any processor "
+        "of Intel and AMD that has AVX2",
+    )
 
 
 class BuildSection(Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pe_cli.core.errors import ExitCode, PeError, Span, did_you_mean
@@ -20,10 +20,12 @@ class Origin:
     Args:
         base: folder that relative paths start from.
         at: place in the config file, where one is known.
+        read: files and folders that were found, in order.
     """
 
     base: Path
     at: Span | None = None
+    read: list[Path] = field(default_factory=list, compare=False, repr=False)
 
     def error(self, message: str, hint: str | None = None) -> PeError:
         """Return a data error at this place; the caller raises it."""
@@ -52,6 +54,7 @@ class Origin:
             raise self.error(f"no such file: {path}", self._remedy(path, name))
         if not os.access(path, os.R_OK):
             raise self.error(f"may not read {path}: permission denied", f"chmod u+r {path}")
+        self.read.append(path)
         return path
 
     def _remedy(self, path: Path, name: str) -> str:

@@ -110,6 +110,9 @@ class Prepared:
         uses: column -> what the model does with it, for those that are fed.
         fitted: what the columns have learned in an earlier process; None learns it from the training rows.
         note: is told what users should know.
+
+    Attributes:
+        read: files and folders that readers have read.
     """
 
     def __init__(
@@ -126,6 +129,7 @@ class Prepared:
         self.fitted = fitted or Fitted()
         self._note, self._said = note, set[str]()
         self._opened: dict[str, Dataset | Table] = {}
+        self.read: list[Path] = []
         self._parts: dict[str, Rows] | None = None
         self._fields: dict[tuple[int, str], Field] = {}
         self._declared: dict[str, tuple[str, ColumnOptions]] | None = None
@@ -168,7 +172,7 @@ class Prepared:
         spec = self.data[use]
         key = "source" if spec.split else use
         if key not in self._opened:
-            self._opened[key] = open_reader(spec.reader, to_data(spec.options), self.base, spec.reader_at)
+            self._opened[key] = open_reader(spec.reader, to_data(spec.options), self.base, spec.reader_at, self.read)
         return self._opened[key]
 
     def table(self, use: str) -> Table:

@@ -80,7 +80,9 @@ def reader(
     return register
 
 
-def open_reader(type: str, options: Mapping[str, Any], base: Path, at: Span | None = None) -> Dataset | Table:
+def open_reader(
+    type: str, options: Mapping[str, Any], base: Path, at: Span | None = None, read: list[Path] | None = None
+) -> Dataset | Table:
     """Open a data set or a table.
 
     Args:
@@ -88,6 +90,7 @@ def open_reader(type: str, options: Mapping[str, Any], base: Path, at: Span | No
         options: as written in the config, without `reader` and without the loader's own keys.
         base: the config file's folder, which relative paths start from.
         at: place in the config that asked for the data.
+        read: gets the files and folders that are read.
 
     Returns:
         The samples that `skip` and `limit` leave.
@@ -103,6 +106,8 @@ def open_reader(type: str, options: Mapping[str, Any], base: Path, at: Span | No
         dataset = found.open(checked, origin)
     except OSError as error:
         raise origin.error(f"reader '{type}' failed: {error}", "check the disk and the file's permissions") from error
+    if read is not None:
+        read += origin.read
     if is_table(dataset) or (not checked.skip and checked.limit is None):
         return dataset
     if checked.skip >= len(dataset):

@@ -70,6 +70,11 @@ def _counts(path: Path) -> bool:
         return True
 
 
+def trusted() -> bool:
+    """Whether what lies in the folder counts."""
+    return _counts(folder())
+
+
 def unkept() -> str:
     """Return why nothing can be written to the cache, as the end of a kernel's name; empty where it can."""
     if not _counts(folder()):

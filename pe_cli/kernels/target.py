@@ -1,4 +1,8 @@
-"""Facts of this machine's processor that kernels are compiled for."""
+"""The processor that kernels are compiled for: this machine's, or the portable one.
+
+The portable one is x86-64-v3, with AVX2 and FMA, which Intel's and AMD's processors have had since 2013 and 2015: its code is the same
+wherever it is compiled, and so are its bits. A process has one kind; `PE_VECTOR_TARGET=portable` chooses it for all that it does.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,64 @@ import os
 
 import llvmlite.binding as llvm
 
+from pe_cli.core.errors import ExitCode, PeError
+
 #: Processors, as LLVM names them, with AVX-512 and multiply-adds of 64 bytes a cycle, so that two of 32 bytes take no longer. Others
 #: do 128.
 HALVING = ("znver4", "cannonlake", "icelake-client", "rocketlake", "tigerlake")
 
 
+#: Names of the two kinds, and the variable that compile workers, and tests, are told by.
+NATIVE, PORTABLE, VARIABLE = "native", "portable", "PE_VECTOR_TARGET"
+#: LLVM's name of the portable processor, and features without which a machine cannot run its code.
+LEVEL, NEEDED = "x86-64-v3", ("avx2", "fma", "bmi2", "f16c")
+
+
+#: What the environment says, against any config.
+FORCED = os.environ.get(VARIABLE) in (NATIVE, PORTABLE)
+
+
+def use(instructions: str) -> None:
+    """Choose the kind for this process, before any kernel is compiled or loaded.
+
+    Raises:
+        PeError: USAGE, the process has the other kind already; DEVICE, this machine cannot run portable code.
+    """
+    if instructions == chosen() or FORCED:
+        return
+    if cpu_name.cache_info().currsize or features.cache_info().currsize:
+        raise PeError(
+            f"executor.instructions: {instructions}, but this process has kernels for {chosen()} ones", hint="use a process of its own"
+        )
+    if instructions == PORTABLE and not runs_portable():
+        raise PeError(
+            f"executor.instructions: portable is {LEVEL}, and this processor lacks {', '.join(_lacking()) or 'its instructions'}",
+            hint="use executor.instructions: native", code=ExitCode.DEVICE,
+        )  # fmt: skip
+    os.environ[VARIABLE] = instructions
+    for cached in (vector_bytes, halves_cost_half, vector_registers):
+        cached.cache_clear()
+
+
+def _lacking() -> list[str]:
+    found = llvm.get_host_cpu_features()
+    return [name for name in NEEDED if not found.get(name)]
+
+
+def runs_portable() -> bool:
+    """Return whether this machine can run portable code."""
+    return llvm.get_default_triple().startswith("x86_64") and not _lacking()
+
+
+def chosen() -> str:
+    """Return the kind of this process."""
+    return PORTABLE if os.environ.get(VARIABLE) == PORTABLE else NATIVE
+
+
 @functools.cache
 def cpu_name() -> str:
     """Return LLVM's name of the processor, such as `znver4`."""
-    return str(llvm.get_host_cpu_name())
+    return LEVEL if chosen() == PORTABLE else str(llvm.get_host_cpu_name())
 
 
 @functools.cache
@@ -23,7 +76,10 @@ def features() -> str:
     """Return LLVM's feature string, such as `+avx2,+fma,...`; sorted, so that it can key a cache.
 
     For Intel's processors LLVM makes vectors of half a register, against lower clocks of some; where kernels' own are whole, it shall not.
+    The name of the portable processor says all; nothing stands here then.
     """
+    if chosen() == PORTABLE:
+        return ""
     found = llvm.get_host_cpu_features() | ({"prefer-256-bit": False} if vector_bytes() == 64 else {})
     return ",".join(sorted(f"{'+' if on else '-'}{name}" for name, on in found.items()))
 
@@ -34,6 +90,8 @@ def vector_bytes() -> int:
 
     `PE_VECTOR_BYTES` overrides it (tests run the narrow paths on wide machines with it).
     """
+    if chosen() == PORTABLE:
+        return 32
     forced = os.environ.get("PE_VECTOR_BYTES", "")
     if forced in ("16", "32", "64"):
         return int(forced)

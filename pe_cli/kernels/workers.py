@@ -173,9 +173,9 @@ class _Waiting:
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables that decide what a child compiles."""
+    """Return the variables that decide what a child compiles: with one order of sets, numba makes the same code each time."""
     kept = {k: v for k, v in os.environ.items() if k.startswith(("PE_VECTOR", "NUMBA_", "PYTHON"))}
-    return {**kept, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    return {**kept, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
 _WAITING = _Waiting()

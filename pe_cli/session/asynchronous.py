@@ -58,7 +58,7 @@ class AsyncTrainer(Trainer):
         options = to_data(spec.options)
         files = self.run.executor.files or options.get("files", [])
         base = self.run.path.parent
-        opened = (open_reader(spec.reader, {**options, "files": [file]}, base, spec.reader_at) for file in files)
+        opened = (open_reader(spec.reader, {**options, "files": [file]}, base, spec.reader_at, self.job.prepared.read) for file in files)
         return [self.job.prepared.of(data, "train") for data in opened]
 
     @functools.cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from pe_cli.data import Dataset, Feed, Loader, open_reader
 from pe_cli.data.arrays import is_table
 from pe_cli.data.fitted import Fitted
 from pe_cli.data.prepare import Prepared, select
+from pe_cli.devices.nested import every_call
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.executor import Executor, threads_of
@@ -25,6 +27,9 @@ from pe_cli.execute.startup import run_startup
 from pe_cli.execute.work import best_layout
 from pe_cli.graph.replicate import shared_variables
 from pe_cli.graph.sequences import declared_levels, resolve
+from pe_cli.kernels import target
+from pe_cli.kernels.instance import Instance
+from pe_cli.kernels.lang import Kernel
 from pe_cli.optim.accumulate import SHARE
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
@@ -73,6 +78,7 @@ class Job:
         team: Team | None = None,
         fitted: Fitted | None = None,
     ) -> None:
+        target.use(run.executor.instructions)
         self.run = run
         self.team = team or Team()
         self.observer = observer if observer and self.team.leads else Observer()
@@ -96,6 +102,7 @@ class Job:
         self._log: Callable[[str], None] = self._notes.append
         self._sample_rows: dict[str, np.ndarray[Any, Any] | None] = {}
         self._executors: dict[str, Executor] = {}
+        self._made: list[weakref.ref[Executor]] = []
         self._arenas = Arenas()
 
     @classmethod
@@ -346,7 +353,7 @@ class Job:
             program: training, evaluation or a part of one.
             alone: whether its steps never run beside those of other executors; then it shares memory with those of which that is said, too.
         """
-        return Executor(
+        made = Executor(
             program,
             self.scope,
             build=self.run.build_strategy,
@@ -359,6 +366,19 @@ class Job:
             peers=self.team.peers,
             arenas=self._arenas if alone else None,
         )
+        self._made.append(weakref.ref(made))
+        return made
+
+    def kernels(self) -> dict[str, str]:
+        """Return the native kernels of all plans: name and element types -> the hash of all that they were compiled from."""
+        found = {}
+        for executor in (e for ref in self._made if (e := ref()) is not None):
+            for plan in executor.plans.values():
+                for c in every_call([call for task in plan.tasks for call in task.calls]):
+                    if isinstance(c.kernel, Kernel):
+                        instance = Instance(c.kernel, c.dtype, c.second)
+                        found[instance.line] = instance.key
+        return dict(sorted(found.items()))
 
     def variable(self, name: str) -> str:
         """Return the variable that a name of the files stands for.

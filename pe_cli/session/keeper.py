@@ -10,7 +10,9 @@ from pathlib import Path
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import checkpoint
+from pe_cli.io.inputs import Inputs, changed
 from pe_cli.io.run_folder import RunFolder, State, environment
+from pe_cli.kernels import target
 from pe_cli.session.averages import Averages
 from pe_cli.session.job import Job
 from pe_cli.session.measure import Measures
@@ -37,7 +39,8 @@ def folder_of(job: Job, resume: Resume | None) -> RunFolder:
 
 def recorded(job: Job) -> dict[str, object]:
     """Return what decides about the bits of a run beside its config, as JSON values."""
-    return {**environment(), "devices": [place.kind for place in job.places] * job.team.size}
+    code = f"{target.chosen()} ({target.cpu_name()}, vectors of {8 * target.vector_bytes()} bits)"
+    return {**environment(), "devices": [place.kind for place in job.places] * job.team.size, "instructions": code}
 
 
 def begun(job: Job, folder: RunFolder) -> None:
@@ -105,6 +108,11 @@ class Keeper:
         self._job.team.texts({"folder": str(self.folder.path.absolute()), **told})
         begun(self._job, self.folder)
         self._job.log_to(self.folder.log)
+        if resume is not None:
+            for text in changed(self.folder):
+                self.tell(f"data: {text}")
+        self._inputs = Inputs(self.folder)
+        self._inputs.begin(self._job.prepared.read)
 
     def _restore(self, resume: Resume) -> None:
         self.folder.clean()
@@ -135,6 +143,7 @@ class Keeper:
         with self._job.team.busy():
             self._saver.wait()
         self.outputs.close()
+        self._inputs.finish(self._job.prepared.read, self._job.kernels())
         self.folder.clean()
         self._status(state)
 

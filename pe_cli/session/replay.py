@@ -90,7 +90,7 @@ class Replayer(Trainer):
             base = name.removesuffix(UPDATE)
             if base not in block.vars or (base != name and not (block.vars[base].persistable and block.vars[base].dtype in FLOATS)):
                 what = "parameter or state" if base != name else "variable"
-                hint = did_you_mean(base, block.vars) or "pe check lists layers, pe graph --stage program all variables; w@GRAD is a gradient"
+                hint = did_you_mean(base, block.vars) or "pe graph --stage program lists all variables; w@GRAD is a gradient"
                 raise PeError(f"the training program has no {what} '{base}'", hint=hint)
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from pe_cli.core.errors import PeError
 from pe_cli.io import checkpoint, strict_json
+from pe_cli.io.inputs import changed
 from pe_cli.io.regular import read_regular
 from pe_cli.io.run_folder import RunFolder
 from pe_cli.session.job import Job
@@ -71,7 +72,8 @@ def verify(folder: RunFolder, first: int | None = None, last: int | None = None,
     seen = witness.seen
     if difference is None and not (seen.numbers or seen.variables or seen.fetched):
         raise PeError(f"{folder.path}: nothing was recorded in steps {begin} to {trainer.at.step}", hint="name more steps")
-    return Verdict(begin, trainer.at.step, seen, difference, elsewhere(environment_of(folder), recorded(job)))
+    other = [*changed(folder), *elsewhere(environment_of(folder), recorded(job))]
+    return Verdict(begin, trainer.at.step, seen, difference, other)
 
 
 def again(
@@ -127,8 +129,10 @@ def _check(job: Job, folder: RunFolder) -> None:
 def elsewhere(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
     """Return what decides about bits and differs between two environments; a sentence each."""
     found = []
+    code = before.get("instructions")
+    portable = isinstance(code, str) and code.startswith("portable") and code == now.get("instructions")
     for key in dict.fromkeys([*before, *now]):
-        if key in _IDLE:
+        if key in _IDLE or (key == "cpu" and portable):
             continue
         was, is_now = before.get(key), now.get(key)
         if isinstance(was, dict) and isinstance(is_now, dict):

@@ -165,6 +165,7 @@ def _folder(name: str, origin: Origin) -> Path:
     try:
         if path.is_dir():
             next(path.iterdir(), None)
+            origin.read.append(path)
             return path
         there = path.exists()
     except (OSError, ValueError) as error:
