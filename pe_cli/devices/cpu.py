@@ -12,6 +12,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.devices.chains import chains
+from pe_cli.devices.checked import CheckedTape, Ranges
 from pe_cli.devices.loans import Loans
 from pe_cli.devices.memory import Arena
 from pe_cli.devices.nested import NestedTapes, every_call
@@ -23,6 +24,7 @@ from pe_cli.devices.stamps import StampedTape
 from pe_cli.devices.tape import Chain, Instruction, Tape, word
 from pe_cli.devices.watchdog import Guard
 from pe_cli.kernels.addresses import addresses
+from pe_cli.kernels.bounds import CHECKED
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Nested, Numbers, Offset, Place, Table, buffers_of
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.instance import Instance
@@ -65,6 +67,8 @@ class CpuStep:
     def __init__(
         self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None
     ) -> None:
+        threads = 1 if CHECKED else threads
+        self._ranges: dict[int, Ranges] = {}  # by where an instruction's arguments begin in the records
         self._spot = spot
         self._progress = progress
         self._step = np.zeros(1, np.int64)
@@ -89,7 +93,7 @@ class CpuStep:
             room = max(WORDS, *(len(c.args) for c in row)) if works[i].spare else 0
             instructions += [self._instruction(i, c, instance, room) for c, instance in zip(row, of, strict=True)]
         joined = self._chains(works, calls, threads) if threads > 1 else []
-        self.tape = Tape(instructions, found, joined, threads)
+        self.tape = CheckedTape(instructions, found, joined, self._allowed) if CHECKED else Tape(instructions, found, joined, threads)
         self._loans.renew(self.tape)
         self._waits = [w.waits for w in works]
         self._parts = found, joined, threads
@@ -201,6 +205,7 @@ class CpuStep:
     def _instruction(self, work: int, call: Call, instance: Instance, room: int = 0) -> Instruction:
         status = None
         words = []
+        begin = self._words
         for i, arg in enumerate(call.args):
             if arg is STATUS:
                 status = i
@@ -208,12 +213,33 @@ class CpuStep:
             elif isinstance(arg, (Buffer, Offset, Place)):
                 spot, offset = self._place(arg)
                 words.append(int(spot.memory.address) + spot.offset + offset)
-                if not isinstance(call.kernel, HostKernel):
+                if CHECKED:
+                    self._loans.forbid(spot)
+                elif not isinstance(call.kernel, HostKernel):
                     self._loans.note(spot, self._words + i, offset)
             else:
                 words.append(self._word(arg, self._words + i))
+        if CHECKED:
+            self._ranges[begin] = self._reached(call, begin)
         self._words += max(len(words), room)
         return Instruction(instance, tuple(words), work, status, room)
+
+    def _allowed(self, i: int) -> Ranges:
+        """Return the memory that an instruction's arguments lead to."""
+        return self._ranges[int(self.tape.offsets[i])]
+
+    def _reached(self, call: Call, begin: int) -> Ranges:
+        """Return the memory that a call's arguments lead to, which stand at an index of the records."""
+        found = [_range(self._step), *(self._range_of(b) for arg in call.args for b in buffers_of(arg))]
+        for k in range(begin, begin + len(call.args)):
+            found += [_range(self._tables[k])] if k in self._tables else []
+            found += map(_range, self._nested[k].kept) if k in self._nested else []
+        return found
+
+    def _range_of(self, b: Buffer) -> tuple[int, int]:
+        spot = self._spot(b)
+        begin = int(spot.memory.address) + spot.offset
+        return begin, begin + b.type.nbytes
 
     def _host(self, call: Call) -> int:
         """Return the address of a Python function's entry."""
@@ -252,6 +278,11 @@ class CpuStep:
         if isinstance(arg, Offset):
             return self._spot(arg.buffer), arg.elements * arg.buffer.type.numpy.itemsize
         return self._spot(arg), 0
+
+
+def _range(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    begin = int(array.ctypes.data)
+    return begin, begin + array.nbytes
 
 
 def _inside(calls: Iterable[Call]) -> list[Instance]:

@@ -46,12 +46,15 @@ class NestedTapes:
     Args:
         address: of an argument that is a buffer, or a place in one, in the first round.
         found: address of every kernel.
+
+    Attributes:
+        kept: memory of the tapes.
     """
 
     def __init__(self, address: Callable[[Buffer | Offset | Place], int], found: Mapping[Instance, int]) -> None:
         self._address = address
         self._found = found
-        self._kept: list[Words] = []
+        self.kept: list[Words] = []
 
     def lay_out(self, nested: Nested) -> int:
         """Return the address of the head of nested calls, which lives as long as this does."""
@@ -106,7 +109,7 @@ class NestedTapes:
 
     def _words(self, values: Sequence[int]) -> Words:
         made = np.array([*values, 0], np.int64)  # one more, so that it has an address when it is empty
-        self._kept.append(made)
+        self.kept.append(made)
         return made
 
 

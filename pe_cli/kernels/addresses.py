@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import llvmlite.binding as llvm
 
-from pe_cli.kernels import cache
+from pe_cli.kernels import bounds, cache
 from pe_cli.kernels.digest import routines
 from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.lang import KERNELS
@@ -27,6 +27,11 @@ class _Engine:
         self.addresses: dict[str, int] = {}
         self.objects: list[tuple[bytes, object]] = []  # LLVM reads them when it likes, until the process ends
         self.lock = threading.Lock()
+        if bounds.CHECKED:
+            body = bounds.checker()
+            held = llvm.ObjectFileRef.from_data(body)
+            self.objects.append((body, held))
+            self.engine.add_object_file(held)
 
     def load(self, objects: dict[str, bytes]) -> None:
         for body in objects.values():

@@ -18,6 +18,7 @@ from numba.core.types.functions import BaseFunction
 from numba.extending import intrinsic as numba_intrinsic
 
 from pe_cli.core.types import DTYPES
+from pe_cli.kernels.bounds import CHECKED, checking
 from pe_cli.kernels.instance import Instance, symbol
 from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, Routine, Shared
 from pe_cli.kernels.target import vector_bytes
@@ -263,6 +264,8 @@ def _object(module: Any, entry: str, written: bool = False) -> bytes:
         if not item.is_declaration and item.name != entry:
             item.linkage = "internal"
     module.verify()
+    if CHECKED:
+        module = llvm.parse_assembly(checking(str(module), entry if not written else ""))
     if not written:
         _optimise(module)
     return bytes(_machine().emit_object(module))

@@ -174,7 +174,7 @@ class _Waiting:
 
 def _environment() -> dict[str, str]:
     """Return the variables that decide what a child compiles: with one order of sets, numba makes the same code each time."""
-    kept = {k: v for k, v in os.environ.items() if k.startswith(("PE_VECTOR", "NUMBA_", "PYTHON"))}
+    kept = {k: v for k, v in os.environ.items() if k.startswith(("PE_VECTOR", "PE_CHECK", "NUMBA_", "PYTHON"))}
     return {**kept, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 

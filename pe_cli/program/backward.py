@@ -17,17 +17,18 @@ def append_backward(
     loss: Variable,
     parameter_list: Sequence[str] | None = None,
     no_grad_set: Collection[str] | None = None,
+    also: Collection[str] = (),
 ) -> list[tuple[Parameter, Variable]]:
     """Append the ops that compute the gradient of a scalar loss.
 
     A variable that several ops read gets the sum of their gradients, in the order of those ops. `stop_gradient`,
-    `trainable=False` and `no_grad_set` cut the walk. What is fed has gradients too, named `<name>@GRAD`, where its `stop_gradient` is
-    false.
+    `trainable=False` and `no_grad_set` cut the walk.
 
     Args:
         loss: one element.
         parameter_list: names of the parameters wanted; default: all trainable ones.
         no_grad_set: names of variables that gradients do not flow through.
+        also: names of further variables that get a gradient, `<name>@GRAD`.
 
     Returns:
         (parameter, gradient) pairs in the order of the parameters' creation.
@@ -43,7 +44,7 @@ def append_backward(
             hint="put a layer of type mean after it",
         )
     wanted = [p for p in block.parameters() if p.trainable and (parameter_list is None or p.name in parameter_list)]
-    targets = {p.name for p in wanted} | {v.name for v in block.vars.values() if _is_wanted_data(v)}
+    targets = {p.name for p in wanted} | set(also)
     found = _Walk(block, targets, set(no_grad_set or ())).run([loss.name], None)
     pairs = [(p, block.vars[found[p.name]]) for p in wanted if p.name in found]
     if not pairs:
@@ -54,10 +55,6 @@ def append_backward(
         )
     _mark_role_vars(block.program, pairs)
     return pairs
-
-
-def _is_wanted_data(v: Variable) -> bool:
-    return v.is_data and not v.stop_gradient and v.dtype in FLOATS
 
 
 def gradients(

@@ -63,6 +63,10 @@ def interrupted(pe: Pe, config: Path, monkeypatch: pytest.MonkeyPatch) -> Said:
     return pe("train", config)
 
 
+def different(pe: Pe, config: Path, monkeypatch: pytest.MonkeyPatch) -> Said:
+    return pe("compare", config, "-o", "executor.seed=7")
+
+
 PROVOKED = {
     ExitCode.DONE: done,
     ExitCode.BUG: bug,
@@ -71,6 +75,7 @@ PROVOKED = {
     ExitCode.DIVERGED: diverged,
     ExitCode.DEVICE: device,
     ExitCode.STALLED: stalled,
+    ExitCode.DIFFERENT: different,
     ExitCode.STOPPED: stopped,
     ExitCode.INTERRUPTED: interrupted,
 }
@@ -83,7 +88,7 @@ def test_every_code_can_be_provoked(
     said = PROVOKED[code](pe, config, monkeypatch)
     assert said.code == code, said.err
     assert "Traceback" not in said.err
-    fails = code not in (ExitCode.DONE, ExitCode.STOPPED, ExitCode.INTERRUPTED)
+    fails = code not in (ExitCode.DONE, ExitCode.DIFFERENT, ExitCode.STOPPED, ExitCode.INTERRUPTED)
     assert ("error: " in said.err) == fails
 
 

@@ -205,7 +205,8 @@ def test_a_clock_that_goes_backwards_harms_nothing(bench: Bench, monkeypatch: py
     assert bench.seen(folder) == whole
     assert bench.run("runs", bench.base / "runs", "--json") == 0, bench.err
     (run,) = json.loads(bench.out)
-    assert (run["state"], run["seconds"]) == ("done", 0.0)
+    assert run["state"] == "done"
+    assert 0 < run["seconds"] < 600  # by a clock that nobody sets
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -43,7 +43,7 @@ def append_backward(
         if fed:
             core.gradients([loss], fed, None, stop)
         return []
-    return list(core.append_backward(loss, chosen, stop))
+    return list(core.append_backward(loss, chosen, stop, [v.name for v in fed]))
 
 
 def gradients(targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None) -> list[Any]:

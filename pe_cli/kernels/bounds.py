@@ -1,0 +1,143 @@
+"""`PE_CHECK_BOUNDS=1`: every kernel looks at each address before it reads or writes there; one outside its arguments is an error.
+
+Kernels work with addresses, so a wrong index would read or overwrite whatever lies there. In this mode loads and stores of compiled kernels
+go through a function that knows the ranges of the call's arguments; what lies outside goes to a place of its own, and the call is
+reported. It is slow, one thread runs all, and what masked instructions and prefetches touch is not looked at. Tests of ops run in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+
+#: Whether this process checks.
+CHECKED = os.environ.get("PE_CHECK_BOUNDS") == "1"
+#: Words of the table: ranges, the address, size and number of what lay outside, and then begins and ends.
+RANGES, ADDRESS, SIZE, FAILED, FIRST = 0, 1, 2, 3, 4
+#: Most ranges of a call, and bytes of the place for what lies outside.
+MOST, ASIDE = 1 << 14, 4096
+#: The name that kernels call.
+CHECK = "pe_checked"
+
+_TABLE = np.zeros(FIRST + 2 * MOST, np.int64)
+_PLACE = np.zeros(ASIDE, np.uint8)
+_SIZES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "half": 2, "float": 4, "double": 8, "ptr": 8}
+_VECTOR = re.compile(r"<(\d+) x (\w+)>")
+_DEFINED = re.compile(r"^\s*(%[\w.\-\"]+) = (alloca|getelementptr|bitcast|select|phi) (.*)$")
+_NAME = re.compile(r"%[\w.\-]+|%\"[^\"]+\"")
+_LOAD = re.compile(r"^(\s*%\S+ = load (?:volatile )?)(<\d+ x \w+>|\w+), ptr ([%@]\S+?)(,.*|)$")
+_STORE = re.compile(r"^(\s*store (?:volatile )?)(<\d+ x \w+>|\w+) (.+), ptr ([%@]\S+?)(,.*|)$")
+#: Arguments of numba's functions that lie on the stack.
+_STACK = ("%retptr", "%excinfo", "%ret", "%exc", "%record")
+
+
+def checking(text: str, entry: str) -> str:
+    """Return the LLVM text of a kernel whose loads and stores are checked, but for those of its own stack and of the entry.
+
+    Args:
+        text: of a module, before it is optimised.
+        entry: function that takes the arguments out of their record.
+    """
+    lines, number, stack, outside = [], 0, set[str](), True
+    for line in text.splitlines():
+        if line.startswith("define "):
+            stack, outside = set(_STACK), f'@"{entry}"(' in line or f"@{entry}(" in line
+        elif not outside:
+            if (made := _DEFINED.match(line)) and (made[2] == "alloca" or stack & set(_NAME.findall(made[3]))):
+                stack.add(made[1])
+            for pattern, place in ((_LOAD, 3), (_STORE, 4)):
+                found = pattern.match(line)
+                size = _size(found[2]) if found else 0
+                if found and size and found[place].startswith("%") and found[place] not in stack:
+                    number += 1
+                    name = f"%pe.checked.{number}"
+                    lines.append(f"  {name} = call ptr @{CHECK}(ptr {found[place]}, i64 {size})")
+                    begin, end = found.span(place)
+                    line = line[:begin] + name + line[end:]
+        lines.append(line)
+    return "\n".join([*lines, f"declare ptr @{CHECK}(ptr, i64)", ""])
+
+
+def _size(kind: str) -> int:
+    """Return the bytes of a type; 0 of one that is not known."""
+    if vector := _VECTOR.fullmatch(kind):
+        return int(vector[1]) * _SIZES.get(vector[2], 0)
+    return _SIZES.get(kind, 0)
+
+
+def checker() -> bytes:
+    """Return the object of the function that kernels call, for this process: it knows where the table lies."""
+    text = f"""
+define ptr @{CHECK}(ptr %p, i64 %size) noinline {{
+entry:
+  %a = ptrtoint ptr %p to i64
+  %z = add i64 %a, %size
+  %t = inttoptr i64 {_TABLE.ctypes.data} to ptr
+  %n = load i64, ptr %t
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %more ]
+  %over = icmp sge i64 %i, %n
+  br i1 %over, label %bad, label %look
+look:
+  %two = mul i64 %i, 2
+  %at = add i64 %two, {FIRST}
+  %b = getelementptr i64, ptr %t, i64 %at
+  %e = getelementptr i64, ptr %b, i64 1
+  %begin = load i64, ptr %b
+  %end = load i64, ptr %e
+  %low = icmp uge i64 %a, %begin
+  %high = icmp ule i64 %z, %end
+  %in = and i1 %low, %high
+  br i1 %in, label %good, label %more
+more:
+  %next = add i64 %i, 1
+  br label %head
+good:
+  ret ptr %p
+bad:
+  %f = getelementptr i64, ptr %t, i64 {FAILED}
+  %before = load i64, ptr %f
+  %count = add i64 %before, 1
+  store i64 %count, ptr %f
+  %x = getelementptr i64, ptr %t, i64 {ADDRESS}
+  store i64 %a, ptr %x
+  %y = getelementptr i64, ptr %t, i64 {SIZE}
+  store i64 %size, ptr %y
+  %aside = inttoptr i64 {_PLACE.ctypes.data} to ptr
+  ret ptr %aside
+}}
+"""
+    target: Any = llvm.Target.from_default_triple().create_target_machine(opt=2, reloc="static", codemodel="jitdefault")
+    return bytes(target.emit_object(llvm.parse_assembly(text)))
+
+
+def allow(ranges: Sequence[tuple[int, int]]) -> None:
+    """Say which memory the next call may touch: begins and ends."""
+    assert len(ranges) <= MOST, "a call of so many arguments"
+    _TABLE[RANGES], _TABLE[FAILED] = len(ranges), 0
+    _TABLE[FIRST : FIRST + 2 * len(ranges)] = [word for pair in ranges for word in pair]
+
+
+#: All memory: for kernels that are called outside of steps.
+EVERYTHING = [(0, (1 << 63) - 1)]
+allow(EVERYTHING)
+
+
+def touched() -> tuple[int, int, int] | None:
+    """Return how often the last call touched what it may not, with the address and size of the last time; None where it did not."""
+    count, address, size = (int(_TABLE[i]) for i in (FAILED, ADDRESS, SIZE))
+    return (count, address, size) if count else None
+
+
+def nearest(address: int, ranges: Iterable[tuple[int, int]]) -> str:
+    """Return where an address lies beside the closest range."""
+    begin, end = min(ranges, key=lambda r: min(abs(address - r[0]), abs(address - r[1])), default=(0, 0))
+    if address < begin:
+        return f"{begin - address} bytes before {end - begin} that it may touch"
+    return f"{address - end} bytes behind {end - begin} that it may touch"
