@@ -68,7 +68,7 @@ def trained(kind: str, x: Any, weights: dict[str, Any], threads: int = 1) -> lis
                 return [hidden, cell], [hidden]
 
             (out,), _ = scan(body, [given], [zeros, zeros])
-        append_backward(find("mean").fn(find("square").fn(out)))
+        append_backward(find("mean").fn(find("square").fn(out)), also=["x"])
     scope = Scope([Place("cpu", 0)])
     executor = Executor(main, scope, build=BuildStrategy(), execution=ExecutionStrategy(num_threads=threads), seed=1)
     for name, value in weights.items():
