@@ -21,11 +21,11 @@ EXTRA := test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help train test check mutants bench docs site clean
+.PHONY: help train test check check-deep mutants bench docs site clean
 .DELETE_ON_ERROR:
 
 help: ## show what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 	@echo "Variables: PYTHON=$(PYTHON) VENV=$(VENV) CONFIG=$(CONFIG) TORCH=1 (test against PyTorch too)"
 
 train: $(VENV)/.run ## install pe and train the model of CONFIG
@@ -39,6 +39,9 @@ check: $(VENV)/.test ## lint, types and the layers of the packages
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+check-deep: $(VENV)/.test ## run the tests of ops with every address of a kernel looked at before it is touched
+	PE_CHECK_BOUNDS=1 $(BIN)/python -m pytest $(PYTEST) tests/ops tests/execute/test_regions.py
 
 mutants: $(VENV)/.test ## change 100 small things in the code, one at a time, and tell which no test notices (an hour)
 	$(BIN)/python tests/mutants.py $(MUTANTS)

@@ -17,10 +17,14 @@ import numpy as np
 
 #: Whether this process checks.
 CHECKED = os.environ.get("PE_CHECK_BOUNDS") == "1"
+#: Of what is written into kernels: another one compiles them again.
+FORM = "checked 2"
 #: Words of the table: ranges, the address, size and number of what lay outside, and then begins and ends.
 RANGES, ADDRESS, SIZE, FAILED, FIRST = 0, 1, 2, 3, 4
 #: Most ranges of a call, and bytes of the place for what lies outside.
 MOST, ASIDE = 1 << 14, 4096
+#: Bytes above a function's frame that are taken for the stack of those that called it: what they keep there they may hand on.
+STACK = 1 << 16
 #: The name that kernels call.
 CHECK = "pe_checked"
 
@@ -37,7 +41,7 @@ _STACK = ("%retptr", "%excinfo", "%ret", "%exc", "%record")
 
 
 def checking(text: str, entry: str) -> str:
-    """Return the LLVM text of a kernel whose loads and stores are checked, but for those of its own stack and of the entry.
+    """Return the LLVM text of a kernel whose loads and stores are checked, but for those of its own stack and constants, and of the entry.
 
     Args:
         text: of a module, before it is optimised.
@@ -48,7 +52,8 @@ def checking(text: str, entry: str) -> str:
         if line.startswith("define "):
             stack, outside = set(_STACK), f'@"{entry}"(' in line or f"@{entry}(" in line
         elif not outside:
-            if (made := _DEFINED.match(line)) and (made[2] == "alloca" or stack & set(_NAME.findall(made[3]))):
+            made = _DEFINED.match(line)
+            if made and (made[2] == "alloca" or "ptr @" in made[3] or stack & set(_NAME.findall(made[3]))):
                 stack.add(made[1])
             for pattern, place in ((_LOAD, 3), (_STORE, 4)):
                 found = pattern.match(line)
@@ -79,7 +84,11 @@ entry:
   %z = add i64 %a, %size
   %t = inttoptr i64 {_TABLE.ctypes.data} to ptr
   %n = load i64, ptr %t
-  br label %head
+  %frame = alloca i8
+  %s = ptrtoint ptr %frame to i64
+  %above = sub i64 %a, %s
+  %own = icmp ult i64 %above, {STACK}
+  br i1 %own, label %good, label %head
 head:
   %i = phi i64 [ 0, %entry ], [ %next, %more ]
   %over = icmp sge i64 %i, %n

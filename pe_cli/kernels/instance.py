@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
-from pe_cli.kernels.bounds import CHECKED
+from pe_cli.kernels.bounds import CHECKED, FORM
 from pe_cli.kernels.digest import digest
 from pe_cli.kernels.lang import Kernel
 from pe_cli.kernels.target import cpu_name, features, vector_bytes
@@ -46,4 +46,4 @@ def symbol(instance: Instance) -> str:
 @functools.cache
 def _environment() -> str:
     versions = [importlib.metadata.version(name) for name in ("numba", "llvmlite")]
-    return "|".join([*versions, cpu_name(), features(), str(vector_bytes()), llvm.get_default_triple(), *["checked"] * CHECKED])
+    return "|".join([*versions, cpu_name(), features(), str(vector_bytes()), llvm.get_default_triple(), *[FORM] * CHECKED])
