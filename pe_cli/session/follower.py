@@ -85,9 +85,5 @@ class Follower(Keeper):
 
     def save(self, best: bool = False) -> None:
         """Give the first process what it has not: this process's own copies of variables."""
-        if self._section is None or self._saved == self._now():
-            return
-        self._saved = self._now()
-        if best:
-            self.at.best_step = self.at.step
-        self._job.values.state()
+        if self._is_new(best):
+            self._job.values.state()

@@ -240,6 +240,15 @@ class Keeper:
     def _now(self) -> tuple[int, int, int, bool]:
         return self.at.step, self.at.epoch, self.at.batch, self.at.pending
 
+    def _is_new(self, best: bool) -> bool:
+        """Whether a checkpoint is due of this very state, which counts as saved from now on; best: it is the best so far."""
+        if self._section is None or self._saved == self._now():
+            return False
+        self._saved, self._saved_at = self._now(), time.monotonic()
+        if best:
+            self.at.best_step = self.at.step
+        return True
+
     def save(self, best: bool = False) -> None:
         """Hand a copy of everything to the thread that writes; nothing where this very state is saved already.
 
@@ -249,11 +258,8 @@ class Keeper:
         Raises:
             PeError: the checkpoint before could not be written.
         """
-        if self._section is None or self._saved == self._now():
+        if not self._is_new(best):
             return
-        self._saved, self._saved_at = self._now(), time.monotonic()
-        if best:
-            self.at.best_step = self.at.step
         meta = {
             "epoch": self.at.epoch,
             "batch": self.at.batch,

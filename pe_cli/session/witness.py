@@ -195,12 +195,7 @@ class Witness(Keeper):
 
     def save(self, best: bool = False) -> None:
         """Nothing is saved: `check` has compared it."""
-        if self._section is None or self._saved == self._now():
-            return
-        self._saved = self._now()
-        if best:
-            self.at.best_step = self.at.step
-        self._job.values.state()
+        self._is_new(best)
 
     def _compare_fetched(self, name: str, ours: Path, theirs: Path) -> None:
         if not (ours.is_file() and theirs.is_file()):
