@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 
 from pe_cli.kernels.bounds import CHECKED, FORM
+from pe_cli.kernels.cache import MAGIC
 from pe_cli.kernels.digest import digest
 from pe_cli.kernels.lang import Kernel
 from pe_cli.kernels.target import cpu_name, features, vector_bytes
@@ -45,5 +46,6 @@ def symbol(instance: Instance) -> str:
 
 @functools.cache
 def _environment() -> str:
-    versions = [importlib.metadata.version(name) for name in ("numba", "llvmlite")]
+    # the form of cached files too: versions of pe that differ in it would take each other's for damaged
+    versions = [MAGIC.decode(), *(importlib.metadata.version(name) for name in ("numba", "llvmlite"))]
     return "|".join([*versions, cpu_name(), features(), str(vector_bytes()), llvm.get_default_triple(), *[FORM] * CHECKED])
