@@ -122,16 +122,18 @@ class Inputs:
             atomic.write_text(path_of(self._folder), text + "\n")
 
 
-def changed(folder: RunFolder) -> list[str]:
-    """Return which files that a run read are otherwise now; a sentence each."""
-    hashes, found = Hashes(), []
-    for name, before in read_inputs(folder).items():
-        try:
-            now = hashes.of(Path(name))
-        except OSError as error:
-            found.append(f"{name}: {(error.strerror or str(error)).lower()}")
-            continue
-        if now.get("sha256") != before.get("sha256"):
-            found.append(f"{name} has other content than it had")
+def changed(folder: RunFolder, paths: Iterable[Path]) -> list[str]:
+    """Return which files are otherwise than when a run read them; a sentence each.
+
+    Args:
+        folder: of the run. What it names and nobody reads is not looked at: it may come from anywhere.
+        paths: files and folders that are read now.
+    """
+    hashes, before, found = Hashes(), read_inputs(folder), []
+    for path in dict.fromkeys(paths):
+        recorded = before.get(str(path.absolute()))
+        with contextlib.suppress(OSError):  # whoever reads it says so
+            if recorded is not None and hashes.of(path).get("sha256") != recorded.get("sha256"):
+                found.append(f"{path} has other content than it had")
     hashes.keep()
     return found

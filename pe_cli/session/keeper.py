@@ -88,6 +88,7 @@ class Keeper:
         self._saved: tuple[int, int, int, bool] | None = None
         self._saved_at = time.monotonic()
         self._learned: Mapping[str, bytes] | None = None
+        self._inputs = Inputs(folder)
         job.team.watch_time(self._late)
 
     # --- beginning and end --------------------------------------------------------------------------------------------
@@ -109,9 +110,8 @@ class Keeper:
         begun(self._job, self.folder)
         self._job.log_to(self.folder.log)
         if resume is not None:
-            for text in changed(self.folder):
+            for text in changed(self.folder, self._job.prepared.read):
                 self.tell(f"data: {text}")
-        self._inputs = Inputs(self.folder)
         self._inputs.begin(self._job.prepared.read)
 
     def _restore(self, resume: Resume) -> None:

@@ -48,8 +48,11 @@ def test_data_that_is_otherwise_is_told_by_verify_and_when_a_run_goes_on(bench: 
     assert f"note: {data} has other content than it had" in bench.out
     assert bench.run("train", "--resume", folder, "--quiet") == 0, bench.err
     assert f"data: {data} has other content than it had" in (folder / "log.txt").read_text()
-    data.unlink()
-    assert inputs.changed(inputs.RunFolder(folder)) == [f"{data}: no such file or directory"]
+    fifo = bench.base / "fifo"
+    os.mkfifo(fifo)
+    text = (folder / "inputs.json").read_text()
+    (folder / "inputs.json").write_text(text.replace(str(data), str(fifo)))
+    assert inputs.changed(inputs.RunFolder(folder), [data]) == []  # the pipe is named by the run alone, and nobody waits for it
 
 
 def test_a_file_is_hashed_again_only_when_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
