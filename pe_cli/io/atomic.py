@@ -144,7 +144,7 @@ def _alive(pid: int) -> bool:
 
 
 def make_folder(path: Path) -> Path:
-    """Create a folder and its parents where they are missing.
+    """Create a folder and its parents where they are missing, so that they survive a power failure.
 
     Returns:
         path.
@@ -153,7 +153,10 @@ def make_folder(path: Path) -> Path:
         PeError: it can't be created (USAGE), or the disk is full (DEVICE).
     """
     try:
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
+        for folder in missing:
+            sync_folder(folder.parent)
     except OSError as error:
         raise write_error(error, path) from None
     return path

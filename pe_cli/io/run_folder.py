@@ -409,6 +409,7 @@ def _unique(parent: Path, name: str) -> Path:
         path = parent / (name if number == 1 else f"{name}-{number}")
         try:
             path.mkdir()
+            atomic.sync_folder(parent)
         except FileExistsError:
             continue
         except OSError as error:

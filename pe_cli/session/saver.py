@@ -90,9 +90,13 @@ class Saver:
         for name, at in self._parameters.items():
             if not np.isfinite(snapshot.arrays[name]).all():
                 raise _diverged(name, at, snapshot.step, self._root)
+        folders: set[Path] = set()
         for file in snapshot.files:
             try:
                 atomic.sync_file(file)
+                if file.parent not in folders:  # the names of files, too
+                    atomic.sync_folder(file.parent)
+                    folders.add(file.parent)
             except FileNotFoundError:
                 continue  # nothing was written to it yet
             except OSError as error:

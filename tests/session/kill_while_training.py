@@ -58,20 +58,21 @@ def harm(how: str, k: int) -> None:
         setattr(os, name, replaced(name, getattr(os, name)))
 
 
-def child(into: Path, log: Path, how: str, k: int, *arguments: str) -> tuple[int, str]:
-    """Run `pe train` in a child; return its exit code (negative: the signal) and what it said."""
+def child(into: Path, log: Path, harmed: tuple[str, int] | None, *arguments: str, quiet: bool = True) -> tuple[int, str]:
+    """Run `pe train` in a child, harmed in a way at a call; return its exit code (negative: the signal) and what it said."""
     pid = os.fork()
     if pid == 0:
         stream = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(stream, 1)
         os.dup2(stream, 2)
         counted = log.with_suffix(".count")
-        if how:
-            harm(how, k)
-        code = run(["train", str(into.parent / "run.yaml"), "--quiet", "-o", f"output.dir={into}", *arguments])
+        if harmed:
+            harm(*harmed)
+        base = log.parent
+        code = run(["train", str(base / "run.yaml"), *["--quiet"] * quiet, "-o", f"output.dir={into}", *arguments])
         sys.stdout.flush()
         sys.stderr.flush()
-        if how and k == 0:
+        if harmed and harmed[1] == 0:
             count = done
             counted.write_text(str(count))
         os._exit(code)
@@ -105,15 +106,15 @@ def finals(into: Path) -> list[str]:
 def main(base: Path, how: str, instants: int) -> None:
     """Do harm at instants that are spread over a whole run."""
     log = base / "log"
-    code, said = child(base / "whole", log, "saving" if how == "saving" else "kill", 0)
+    code, said = child(base / "whole", log, ("saving" if how == "saving" else "kill", 0))
     assert code == 0, said
     total = int(log.with_suffix(".count").read_text())
     for i in range(instants):
         k = 1 + (total - 1) * i // max(1, instants - 1)
         into = base / "runs"
-        code, said = child(into, log, how, k)
+        code, said = child(into, log, (how, k))
         wrong = finals(into) if into.exists() else []
-        again, text = child(into, log, "", 0, "--resume")
+        again, text = child(into, log, None, "--resume")
         last = sorted(into.glob("*/status.json"), key=lambda path: path.stat().st_mtime)[-1].parent
         result = {"k": k, "of": total, "code": code, "said": said, "wrong": wrong, "again": again, "text": text}
         shutil.rmtree(base / f"run-{k}", ignore_errors=True)

@@ -19,6 +19,8 @@ from tests.session.conftest import Bench
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1])}
 PROGRAM = Path(__file__).with_name("kill_while_training.py")
+#: How many instants are tried; `PE_KILLS=1000` tries so many of each kind.
+MORE = int(os.environ.get("PE_KILLS", "0"))
 #: Two epochs of six steps, and every kind of file.
 SHORT = (
     ("epochs: 3", "epochs: 2"),
@@ -32,6 +34,13 @@ BUSY = (
     ("checkpoint: {every: 2 steps, keep: 2,", "checkpoint: {every: 1 steps, keep: 1,"),
 )
 
+#: Gradients of two parts, and an end that the measurements decide.
+ENDING = (
+    ("epochs: 3", "epochs: 4\n  accumulate: 2\n  early_stopping: {by: eval/loss, mode: min, patience: 2, min_delta: 0.5}"),
+    ("batch_size: 8", "batch_size: 4"),
+    ("checkpoint: {every: 2 steps, keep: 2,", "checkpoint: {every: 3 steps, keep: 2,"),
+)
+
 
 def harmed(bench: Bench, how: str, instants: int, changes: tuple[tuple[str, str], ...] = SHORT) -> list[dict[str, object]]:
     config = bench.base / "run.yaml"
@@ -41,7 +50,7 @@ def harmed(bench: Bench, how: str, instants: int, changes: tuple[tuple[str, str]
         text = text.replace(before, after)
     config.write_text(text)
     command = [sys.executable, "-W", "ignore", PROGRAM, bench.base, how, str(instants)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300, env=ENVIRONMENT)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300 + 5 * MORE, env=ENVIRONMENT)
     assert run.returncode == 0, run.stderr
     results = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     assert len(results) == instants
@@ -54,17 +63,23 @@ def harmed(bench: Bench, how: str, instants: int, changes: tuple[tuple[str, str]
     return results
 
 
-def test_killed_before_any_call_it_goes_on_bit_for_bit(bench: Bench) -> None:
-    results = harmed(bench, "kill", 18)
+@pytest.mark.parametrize(
+    ("changes", "instants"),
+    [pytest.param(SHORT, 18, id="every kind of file"), pytest.param(ENDING, 8, id="accumulation and early stopping")],
+)
+def test_killed_before_any_call_it_goes_on_bit_for_bit(changes: tuple[tuple[str, str], ...], instants: int, bench: Bench) -> None:
+    results = harmed(bench, "kill", MORE or instants, changes)
     codes = [result["code"] for result in results]
     assert set(codes) <= {-signal.SIGKILL, 0}
-    assert codes.count(-signal.SIGKILL) > 12  # a faster run writes fewer lines of speed, and may end before its last instants
+    # a faster run writes fewer lines of speed, and may end before its last instants
+    assert codes.count(-signal.SIGKILL) > len(codes) * 2 // 3
     assert sum("goes on after step" in str(r["text"]) for r in results) == 0, "quiet says nothing"
 
 
 def test_killed_while_a_thread_writes_a_checkpoint_it_goes_on_bit_for_bit(bench: Bench) -> None:
-    results = harmed(bench, "saving", 16, BUSY)
-    assert [result["code"] for result in results] == [-signal.SIGKILL] * 16
+    results = harmed(bench, "saving", MORE or 16, BUSY)
+    codes = [result["code"] for result in results]
+    assert set(codes) == {-signal.SIGKILL}
     said = [str(result["said"]) for result in results]
     assert all(re.fullmatch(r"killed at \w+ by checkpoint of step \d+", text) for text in said), said
     assert len({text.split()[2] for text in said}) > 3, "at different calls"
@@ -78,13 +93,34 @@ def test_killed_while_a_thread_writes_a_checkpoint_it_goes_on_bit_for_bit(bench:
     ],
 )
 def test_a_disk_that_fails_is_told_and_harms_nothing(bench: Bench, how: str, code: int, said: str) -> None:
-    for result in harmed(bench, how, 8):
+    for result in harmed(bench, how, MORE or 8):
         assert result["code"] in (code, 0), result
         assert "Traceback" not in str(result["said"])
         assert "bug of pe" not in str(result["said"])
         if result["code"]:
             assert said in str(result["said"])
             assert "hint: " in str(result["said"])
+
+
+def test_after_a_power_failure_it_goes_on_bit_for_bit_from_what_was_flushed(bench: Bench) -> None:
+    """Four disks for every instant: all that was not flushed is lost, is there, has names but no contents, or any of these."""
+    instants = MORE // 4 or 9
+    text = (bench.base / "run.yaml").read_text()
+    for before, after in SHORT:
+        text = text.replace(before, after)
+    (bench.base / "run.yaml").write_text(text)
+    command = [sys.executable, "-W", "ignore", PROGRAM.with_name("cut_while_training.py"), bench.base, str(instants), str(MORE)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300 + 5 * MORE, env=ENVIRONMENT)
+    assert run.returncode == 0, run.stderr
+    results = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    assert len(results) >= 4 * instants
+    (whole,) = (bench.base / "whole" / "runs").iterdir()
+    expected = bench.seen(whole)
+    for result in results:
+        assert result["code"] == 0, result
+        assert result["began"] >= result["surely"], result
+        assert bench.seen(Path(result["folder"])) == expected, result
+    assert {result["began"] for result in results if result["how"] == "lost"} > {-1, 5}, "at instants before and after the first checkpoint"
 
 
 def test_a_real_kill_at_any_time_harms_nothing(bench: Bench) -> None:
