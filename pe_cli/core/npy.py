@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import io
 import math
+import struct
+import zlib
 from tokenize import TokenError
 from typing import IO, Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.lib import format as npy_format
 
 #: What `claims` may raise: the header is a Python literal, and NumPy lets what its parser says about a malformed one through.
 UNREADABLE = (ValueError, TypeError, EOFError, SyntaxError, TokenError, RecursionError, MemoryError)
+#: What `zipfile` is known to raise for a damaged archive; RuntimeError is what it says of encryption and of methods.
+DAMAGED_ZIP = (BadZipFile, RuntimeError, ValueError, EOFError, zlib.error, struct.error)
 #: Bytes of a header; those of arrays of numbers have 118, and NumPy reads none above 10,000.
 MOST_HEADER = 1 << 16
 

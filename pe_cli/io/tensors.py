@@ -10,9 +10,6 @@ import hashlib
 import json
 import math
 import os
-import struct
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,14 +18,14 @@ from numpy.lib.format import MAGIC_PREFIX
 from safetensors import SafetensorError, safe_open
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.npy import UNREADABLE, claims
+from pe_cli.core.npy import DAMAGED_ZIP, UNREADABLE, claims
 from pe_cli.core.types import DTYPES
 from pe_cli.io import atomic
 from pe_cli.io.regular import open_regular
 
 _CODES = {"float32": "F32", "float64": "F64", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 #: What NumPy and the zip reader raise for a damaged archive.
-_DAMAGED = (OSError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error, struct.error, *UNREADABLE)
+_DAMAGED = (OSError, KeyError, *DAMAGED_ZIP, *UNREADABLE)
 #: Bytes that a byte of an archive can unpack to, at most: deflate reaches 1032.
 MOST_PACKED = 1100
 

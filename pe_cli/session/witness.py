@@ -13,8 +13,9 @@ import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import checkpoint, strict_json
+from pe_cli.io.regular import open_regular
 from pe_cli.io.run_folder import RunFolder, State
-from pe_cli.io.tensors import data_error
+from pe_cli.io.tensors import data_error, read_npz
 from pe_cli.program.ir import Program
 from pe_cli.session.averages import Averages
 from pe_cli.session.job import Job
@@ -238,12 +239,22 @@ def first_difference(a: np.ndarray, b: np.ndarray) -> tuple[int, ...] | None:
 
 
 def tables_by_step(path: Path) -> dict[int, bytes]:
-    """Return the lines of a table of fetched values, those of each step together."""
+    """Return the lines of a table of fetched values, those of each step together.
+
+    Raises:
+        PeError: DATA; a line does not begin with a step, or the file is none.
+    """
     found: dict[int, bytes] = {}
-    csv = path.suffix == ".csv"
-    for line in path.read_text(encoding="utf-8").splitlines()[1 if csv else 0 :]:
-        step = int(line.partition(",")[0] if csv else dict(strict_json.loads(line))["step"])  # type: ignore[call-overload]
-        found[step] = found.get(step, b"") + line.encode() + b"\n"
+    csv, number = path.suffix == ".csv", 1
+    try:
+        with open_regular(path) as lines:
+            for number, line in enumerate(lines, 1):
+                if csv and number == 1:
+                    continue
+                step = int(line.partition(b",")[0] if csv else dict(strict_json.loads(line))["step"])  # type: ignore[call-overload]
+                found[step] = found.get(step, b"") + line
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise data_error(f"{path}, line {number}: not a row of fetched values: {error}") from None
     return found
 
 
@@ -252,9 +263,13 @@ def arrays_by_step(path: Path, first: int, last: int) -> dict[int, bytes]:
 
     Samples of all steps lie one behind the other, and nothing tells where a step's end. So where steps have several numbers of samples and
     not all steps are asked for, there is one entry: of all samples, where those that are asked for are the last ones; else none.
+
+    Raises:
+        PeError: DATA; the file is damaged, or tells no steps.
     """
-    with np.load(path, allow_pickle=False) as arrays:
-        rows = {name: arrays[name] for name in arrays.files}
+    rows = read_npz(path)
+    if "step" not in rows or not rows["step"].size or not all(v.ndim for v in rows.values()):
+        raise data_error(f"{path}: no fetched values of steps")
     steps = rows.pop("step").tolist()
     wanted = [i for i, step in enumerate(steps) if first < step <= last]
     if all(len(v) % len(steps) == 0 for v in rows.values()):

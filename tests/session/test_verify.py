@@ -138,6 +138,21 @@ def test_tables_by_step(tmp_path: Path, name: str, text: str) -> None:
     assert b"".join(found.values()).decode() == text.removeprefix("step,x\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        pytest.param("a.csv", b"step,x\n1,2\nx,3\n", "line 3: not a row", id="no step"),
+        pytest.param("a.jsonl", b"[1]\n", "line 1: not a row", id="no mapping"),
+        pytest.param("a.jsonl", b"\xff\n", "line 1: not a row", id="no text"),
+        pytest.param("a.npz", b"PK\x03\x04 and no more", "not a whole npz file", id="no archive"),
+    ],
+)
+def test_fetched_values_that_are_damaged_are_told(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(PeError, match=said):
+        arrays_by_step(tmp_path / name, 0, 1) if name.endswith("npz") else tables_by_step(tmp_path / name)
+
+
 def test_arrays_by_step(tmp_path: Path) -> None:
     np.savez(tmp_path / "even.npz", step=[2, 4, 6], x=np.arange(9.0))
     assert arrays_by_step(tmp_path / "even.npz", 2, 4) == {4: np.arange(3.0, 6.0).tobytes()}

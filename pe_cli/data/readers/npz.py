@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from pathlib import Path
-from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from pydantic import Field
 
 from pe_cli.core.errors import did_you_mean
+from pe_cli.core.npy import DAMAGED_ZIP
 from pe_cli.data.dataset import Array, ArrayDataset, Dataset, map_array
 from pe_cli.data.npy import read_header
 from pe_cli.data.origin import DEFLATE_RATIO, Origin
@@ -18,8 +18,6 @@ from pe_cli.data.room import unpacked
 
 _ENCRYPTED = 0x1
 _LOCAL_HEADER = 30
-# all that zipfile is known to raise for a damaged archive; RuntimeError is what it says of encryption and of methods
-_DAMAGE = (BadZipFile, RuntimeError, ValueError, EOFError, zlib.error, struct.error)
 _REMEDY = "the archive is cut off or damaged: copy or download it again"
 #: Files that are none, by their names -> the reader for them.
 _OTHERS = {".csv": "csv", ".gz": "idx", ".npy": "npy", ".tsv": "csv"}
@@ -53,7 +51,7 @@ def open_npz(options: NpzOptions, origin: Origin) -> Dataset:
             chosen = {name: members[name] for name in fields.values()}
             _check_sizes(chosen, path, origin)
             arrays = {name: _read(archive, info, path, origin) for name, info in chosen.items()}
-    except _DAMAGE as error:
+    except DAMAGED_ZIP as error:
         raise origin.error(f"{path} is no readable .npz archive: {error}", _remedy(path)) from None
     return ArrayDataset({field: arrays[name] for field, name in fields.items()}, origin)
 
