@@ -21,7 +21,7 @@ EXTRA := test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help train test check check-deep mutants bench docs site clean
+.PHONY: help train test check check-deep proof mutants bench docs site clean
 .DELETE_ON_ERROR:
 
 help: ## show what there is to make
@@ -40,8 +40,15 @@ check: $(VENV)/.test ## lint, types and the layers of the packages
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-check-deep: $(VENV)/.test ## run the tests of ops with every address of a kernel looked at before it is touched
+check-deep: $(VENV)/.test ## run the tests of ops with every address looked at, and those of the executor with guarded memory
 	PE_CHECK_BOUNDS=1 $(BIN)/python -m pytest $(PYTEST) tests/ops tests/execute/test_regions.py
+	$(BIN)/python -m pytest $(PYTEST) -p tests.guarded tests/execute tests/devices
+
+proof: $(VENV)/.test ## kill, cut off, damage and crowd it at the scale of docs/proof.md (hours)
+	PE_KILLS=1000 $(BIN)/python -m pytest $(PYTEST) tests/session/test_killed.py
+	PE_CROWD=10000 $(BIN)/python -m pytest $(PYTEST) -p no:xdist tests/session/test_crowd.py
+	PE_SOAK=45500 $(BIN)/python -m pytest $(PYTEST) -p no:xdist tests/session/test_soak.py
+	PE_FUZZ=40000 $(BIN)/python -m pytest $(PYTEST) tests/fuzz
 
 mutants: $(VENV)/.test ## change 100 small things in the code, one at a time, and tell which no test notices (an hour)
 	$(BIN)/python tests/mutants.py $(MUTANTS)

@@ -101,8 +101,14 @@ class Inputs:
 
     def begin(self, paths: Iterable[Path]) -> None:
         """Hash files beside the training."""
-        self._thread = threading.Thread(target=self._hash, args=(list(paths), {}), name="inputs", daemon=True)
+        self._thread = threading.Thread(target=self._begun, args=(list(paths),), name="inputs", daemon=True)
         self._thread.start()
+
+    def _begun(self, paths: Sequence[Path]) -> None:
+        try:
+            self._hash(paths, {})
+        except MemoryError:
+            self._done.clear()  # `finish` does it again, or says why not
 
     def finish(self, paths: Iterable[Path], kernels: Mapping[str, str]) -> None:
         """Hash what was read since, and write all, with the kernels that ran: name -> hash of what it was compiled from."""

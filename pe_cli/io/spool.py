@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.npy import UNREADABLE, read_array
 from pe_cli.io import append as growing
 from pe_cli.io import atomic, strict_json
@@ -69,7 +70,7 @@ class Spool:
         """Yield the records of an .npz in order.
 
         Raises:
-            PeError: DATA; the file is damaged.
+            PeError: DATA; the file is damaged. DEVICE; there is too little memory.
         """
         path = path_of(npz)
         if not path.exists():
@@ -82,6 +83,8 @@ class Spool:
                     if not isinstance(names, list) or "step" not in names:
                         raise ValueError("a record does not begin with its names")
                     yield {str(n): read_array(stream, size - stream.tell()) for n in names}
+        except MemoryError:
+            raise PeError(f"{path}: a record does not fit into memory", hint="the file is as it was", code=ExitCode.DEVICE) from None
         except (OSError, *UNREADABLE) as error:
             raise data_error(f"{path}: damaged: {error}", "remove it: earlier fetches are lost with it") from None
 

@@ -1,8 +1,10 @@
 """Trains once per place where the system could stop it or refuse a write, resumes, and says what became of it.
 
-Run as a program: kill_while_training.py BASE kill|saving|full|readonly INSTANTS, with BASE holding run.yaml, its model and data.
+Run as a program: kill_while_training.py BASE kill|saving|full|readonly|failing|files|short|memory INSTANTS, with BASE holding run.yaml,
+its model and data.
 Children are forked from one process that has loaded the kernels; each counts its calls that change the disk. At the k-th
-it is killed (saving: at the k-th of the thread that writes checkpoints), or from then on the disk is full, or read-only.
+it is killed (saving: at the k-th of the thread that writes checkpoints), or from then on the disk is full, read-only or failing, no file
+can be opened to write, or every write takes only half. Of memory, one request is refused, or three or thirty.
 Then another child resumes without harm, until the run is done.
 Prints one JSON line per child; k is spread evenly over all calls of a run.
 """
@@ -22,11 +24,25 @@ from pathlib import Path
 from pe_cli.cli.main import run
 
 CALLS = ("open", "write", "fsync", "mkdir", "rename", "replace", "unlink", "rmdir", "truncate", "ftruncate")
-ERRORS = {"full": errno.ENOSPC, "readonly": errno.EROFS}
-#: A full disk lets go and shortens.
-HARMLESS = {"full": ("unlink", "rmdir", "truncate", "ftruncate"), "readonly": ("fsync",)}
+ERRORS = {"full": errno.ENOSPC, "readonly": errno.EROFS, "failing": errno.EIO, "files": errno.EMFILE}
+#: A full disk lets go and shortens; and whoever has too many files open still may do all with those.
+HARMLESS = {
+    "full": ("unlink", "rmdir", "truncate", "ftruncate"),
+    "readonly": ("fsync",),
+    "failing": (),
+    "files": tuple(name for name in CALLS if name != "open"),
+    "short": tuple(name for name in CALLS if name != "write"),
+}
+#: Requests for memory that a run of this size makes at least.
+REQUESTS = 400_000
 done = 0
 say = os.write
+
+
+def half(write: Callable[..., object], descriptor: object, data: object) -> object:
+    """Write half of it, and at least a byte; return how many."""
+    view = memoryview(data)  # type: ignore[arg-type]
+    return write(descriptor, view[: max(1, len(view) // 2)])
 
 
 def harm(how: str, k: int) -> None:
@@ -44,18 +60,27 @@ def harm(how: str, k: int) -> None:
                 return call(*args, **kwargs)
             if how in ("kill", "saving"):
                 if name == "write":
-                    descriptor, data = args
-                    call(descriptor, memoryview(data)[: len(data) // 2])  # type: ignore[arg-type]
+                    half(call, *args)
                 say(1, f"killed at {name} by {threading.current_thread().name}".encode())
                 os.kill(os.getpid(), signal.SIGKILL)
             if name in HARMLESS[how]:
                 return call(*args, **kwargs)
+            if how == "short":
+                return half(call, *args)
             raise OSError(ERRORS[how], os.strerror(ERRORS[how]))
 
         return counted
 
     for name in CALLS:
         setattr(os, name, replaced(name, getattr(os, name)))
+
+
+def refuse_memory(k: int) -> None:
+    """Have one, three or thirty requests for memory refused, from about the k-th on."""
+    import _testcapi
+
+    begin = 5_000 + k  # behind what this file needs itself
+    _testcapi.set_nomemory(begin, begin + (1, 3, 30)[k % 3])
 
 
 def child(into: Path, log: Path, harmed: tuple[str, int] | None, *arguments: str, quiet: bool = True) -> tuple[int, str]:
@@ -66,7 +91,9 @@ def child(into: Path, log: Path, harmed: tuple[str, int] | None, *arguments: str
         os.dup2(stream, 1)
         os.dup2(stream, 2)
         counted = log.with_suffix(".count")
-        if harmed:
+        if harmed and harmed[0] == "memory":
+            refuse_memory(harmed[1])
+        elif harmed:
             harm(*harmed)
         base = log.parent
         code = run(["train", str(base / "run.yaml"), *["--quiet"] * quiet, "-o", f"output.dir={into}", *arguments])
@@ -108,7 +135,7 @@ def main(base: Path, how: str, instants: int) -> None:
     log = base / "log"
     code, said = child(base / "whole", log, ("saving" if how == "saving" else "kill", 0))
     assert code == 0, said
-    total = int(log.with_suffix(".count").read_text())
+    total = REQUESTS if how == "memory" else int(log.with_suffix(".count").read_text())
     for i in range(instants):
         k = 1 + (total - 1) * i // max(1, instants - 1)
         into = base / "runs"

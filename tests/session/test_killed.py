@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -90,16 +91,34 @@ def test_killed_while_a_thread_writes_a_checkpoint_it_goes_on_bit_for_bit(bench:
     [
         pytest.param("full", ExitCode.DEVICE, "no space left", id="a full disk"),
         pytest.param("readonly", ExitCode.USAGE, "read-only file system", id="a disk that became read-only"),
+        pytest.param("failing", ExitCode.DEVICE, "input/output error", id="a disk that fails"),
+        pytest.param("files", ExitCode.DEVICE, "too many open files", id="too many open files"),
     ],
 )
 def test_a_disk_that_fails_is_told_and_harms_nothing(bench: Bench, how: str, code: int, said: str) -> None:
-    for result in harmed(bench, how, MORE or 8):
+    for result in harmed(bench, how, MORE or 6):
         assert result["code"] in (code, 0), result
         assert "Traceback" not in str(result["said"])
         assert "bug of pe" not in str(result["said"])
         if result["code"]:
             assert said in str(result["said"])
             assert "hint: " in str(result["said"])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("_testcapi") is None, reason="this Python has no _testcapi")
+def test_memory_that_is_refused_is_told_and_harms_nothing(bench: Bench) -> None:
+    results = harmed(bench, "memory", MORE or 8)
+    for result in results:
+        assert result["code"] in (ExitCode.DEVICE, 0), result
+        assert "bug of pe" not in str(result["said"])
+        if result["code"]:
+            assert "memory" in str(result["said"])
+            assert "hint: " in str(result["said"])
+    assert sum(result["code"] != 0 for result in results) > len(results) // 2
+
+
+def test_writes_that_take_only_half_are_gone_on_with(bench: Bench) -> None:
+    assert [result["code"] for result in harmed(bench, "short", MORE or 3)] == [0] * (MORE or 3)
 
 
 def test_after_a_power_failure_it_goes_on_bit_for_bit_from_what_was_flushed(bench: Bench) -> None:
