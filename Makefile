@@ -14,6 +14,7 @@ MUTANTS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := $(VENV)/bin
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' pe_cli/__init__.py)
 ifneq ($(TORCH),)
 EXTRA := dev
 else
@@ -21,12 +22,12 @@ EXTRA := test
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help train test check check-deep proof mutants bench docs site clean
+.PHONY: help train test check check-deep proof mutants bench docs site dist clean
 .DELETE_ON_ERROR:
 
 help: ## show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
-	@echo "Variables: PYTHON=$(PYTHON) VENV=$(VENV) CONFIG=$(CONFIG) TORCH=1 (test against PyTorch too)"
+	@echo "Variables: PYTHON=$(PYTHON) VENV=$(VENV) CONFIG=$(CONFIG) TORCH=1 (test against PyTorch too) KEY=FILE (sign dist/)"
 
 train: $(VENV)/.run ## install pe and train the model of CONFIG
 	$(BIN)/pe train $(CONFIG)
@@ -68,6 +69,13 @@ docs: $(VENV)/.docs ## write what the code knows into docs/: ops, commands, tabl
 site: $(VENV)/.docs ## build docs/ as a site in build/site; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "Open build/site/index.html, or with search: $(BIN)/python -m http.server -d build/site"
+
+dist: $(VENV)/.created ## pack the sources of the last commit and a wheel into dist/ with their hashes; KEY=FILE signs these with an SSH key
+	rm -rf dist && mkdir dist
+	git archive --format=tar --prefix=pe-$(VERSION)/ HEAD | gzip -n9 > dist/pe-$(VERSION).tar.gz
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist dist/pe-$(VERSION).tar.gz
+	cd dist && sha256sum *.tar.gz *.whl > SHA256SUMS
+	@if [ -n "$(KEY)" ]; then ssh-keygen -Y sign -f "$(KEY)" -n file dist/SHA256SUMS; else echo "not signed: make dist KEY=FILE"; fi
 
 clean: ## remove the environment and all caches, keep runs/
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -56,15 +56,13 @@ def harm(how: str, k: int) -> None:
             if how == "saving" and not threading.current_thread().name.startswith("checkpoint of step"):
                 return call(*args, **kwargs)
             done += 1
-            if k == 0 or done < k:
+            if k == 0 or done < k or name in HARMLESS.get(how, ()):
                 return call(*args, **kwargs)
             if how in ("kill", "saving"):
                 if name == "write":
                     half(call, *args)
                 say(1, f"killed at {name} by {threading.current_thread().name}".encode())
                 os.kill(os.getpid(), signal.SIGKILL)
-            if name in HARMLESS[how]:
-                return call(*args, **kwargs)
             if how == "short":
                 return half(call, *args)
             raise OSError(ERRORS[how], os.strerror(ERRORS[how]))
