@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pe_cli.build.class_weights import weigh_classes
+from pe_cli.build.groups import apply_groups
 from pe_cli.build.model import Layers
 from pe_cli.build.objects import OPTIMIZER, Maker
 from pe_cli.build.regions import BrokenError
@@ -43,6 +44,7 @@ class Built:
         norms_name: empty where they are not asked for.
         parts: with `accumulate`, what runs for all parts of a batch but the last; `train` runs for that.
         average: with `ema`, the variables that hold the averages of parameters.
+        groups: parameter -> number of the group of `train.groups` that it belongs to, from 0.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Built:
     norms_name: str = ""
     parts: PartPrograms | None = None
     average: MovingAverage | None = None
+    groups: Mapping[str, int] = field(default_factory=dict)
 
 
 def build(model: ModelSpec, run: RunSpec | None = None) -> Built:
@@ -101,6 +104,7 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
     layers = Layers(train, model, mistakes)
     with program_guard(train, startup):
         layers.append_all()
+        groups = apply_groups(train, run.train.groups, mistakes) if run and run.train and not mistakes else {}
         evaluation = train.clone(for_test=True)
         evaluation.name = "eval"
         references = _References(layers, mistakes, run)
@@ -122,7 +126,7 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
         with mistakes.catch():
             check_operators(trained)
     least = loss.name if loss else None
-    return Built(model.name, startup, trained, evaluation, feeds, least, fetches, **vars(made))
+    return Built(model.name, startup, trained, evaluation, feeds, least, fetches, **vars(made), groups=groups)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pe_cli.cli.common import json_option, override_option, path_argument, path_option
+from pe_cli.cli.common import json_option, override_option, path_argument, path_option, start_override
 from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ READING_S = 2.0
 @click.option("--warmup", type=click.IntRange(min=1), default=3, show_default=True, help="Steps before, the first too.")
 @click.option("--max-seconds", type=click.FloatRange(min=0), help="Stop timing after so long; at least four steps.")
 @click.option("--data", "with_data", is_flag=True, help="Also time the reader alone, and steps that read their data.")
-@path_option("--init", metavar="FILE", help="Start from values by name: a run, a checkpoint, .safetensors or .npz.")
+@path_option("--init", metavar="FILE", help="Start from values by name: a run, a checkpoint, .safetensors, .npz or .onnx; as train.init.")
 @override_option
 @json_option
 def command(
@@ -57,12 +57,8 @@ def command(
 
     watcher = Quiet()
     begin = time.perf_counter()
-    job = Job.open(config, overrides, watcher)
+    job = Job.open(config, overrides + start_override(init), watcher)
     job.initialise()
-    if init is not None:
-        from pe_cli.io.checkpoint import load_arrays
-
-        job.values.load(load_arrays(init), partial=True)
     build_s = time.perf_counter() - begin
     opened_s = open_data(job)
     found = _measure(job, steps, warmup, max_seconds)

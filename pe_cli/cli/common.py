@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,11 @@ def path_argument(name: str, **facts: Any) -> Callable[[AnyFunction], AnyFunctio
 def path_option(*names: str, **facts: Any) -> Callable[[AnyFunction], AnyFunction]:
     """Declare an option that is a path."""
     return click.option(*names, type=click.Path(path_type=Path), **facts)
+
+
+def start_override(file: Path | None) -> tuple[str, ...]:
+    """Return what `--init FILE` says as `-o` does."""
+    return () if file is None else (f"train.init.from={json.dumps(str(file.absolute()))}",)
 
 
 #: `-o key=value`, the same everywhere.

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pe_cli.cli.common import override_option, path_argument, path_option
+from pe_cli.cli.common import override_option, path_argument, path_option, start_override
 from pe_cli.cli.say import echo
 from pe_cli.core.errors import ExitCode, PeError
 
 if TYPE_CHECKING:
-    from pe_cli.cli.progress import Quiet
     from pe_cli.config.spec import RunSpec
-    from pe_cli.session.job import Job
     from pe_cli.session.observer import Observer
     from pe_cli.session.resume import Resume
     from pe_cli.session.train import Result
@@ -58,7 +56,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     type=click.IntRange(min=1),
     help="Stop after so many steps of this call with a checkpoint; exit code 75.",
 )
-@path_option("--init", metavar="FILE", help="Start from values by name: a run, a checkpoint, .safetensors or .npz.")
+@path_option("--init", metavar="FILE", help="Start from values by name: a run, a checkpoint, .safetensors, .npz or .onnx; as train.init.")
 @click.option(
     "--smoke", is_flag=True, help="Two small steps and one evaluation batch; makes up data that is not there."
 )
@@ -100,6 +98,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
     from pe_cli.session.trainers import trainer_of
 
     _check_options(config, resume, allow_changes, init, smoke)
+    overrides += start_override(init)
     if live_port is not None and not live:
         raise PeError("--live-port says where the live page is, and there is none", hint="add --live")
     path = _config(config, resume)
@@ -114,14 +113,11 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
         if live and job.team.leads:
             observers.members.append(_live(path, overrides, live_port, watcher.note if not quiet else _say))
         with job.team.together():
-            going_on = (
-                None if resume is None or not job.team.leads else _run_of(job.run, resume, allow_changes, watcher)
-            )
-            trainer = trainer_of(job, smoke=smoke, resume=going_on, limits=Limits(max_time, max_steps))
-            job.initialise()
-            if init is not None:
-                _initialise(job, init, quiet or smoke or not job.team.leads)
-            result = trainer.train(given=init is not None)
+            say = watcher.note if job.team.leads else _nothing
+            going_on = None if resume is None else _run_of(job.run, resume, allow_changes, say)
+            trainer = trainer_of(job, smoke=smoke, resume=going_on if job.team.leads else None, limits=Limits(max_time, max_steps))
+            given = job.initialise(fresh=going_on is None or not going_on.has_checkpoint)
+            result = trainer.train(given=given)
     finally:
         watcher.close()
     if job.team.leads:
@@ -188,7 +184,11 @@ def _config(config: Path | None, resume: str | None) -> Path:
     return config_of(Path(resume))
 
 
-def _run_of(run: RunSpec, resume: str, allow_changes: bool, watcher: Quiet) -> Resume | None:
+def _nothing(text: str) -> None:
+    """Say nothing: the leading process does."""
+
+
+def _run_of(run: RunSpec, resume: str, allow_changes: bool, say: Callable[[str], None]) -> Resume | None:
     """Return the run to go on with; None where a config has none yet."""
     from pe_cli.io.run_folder import RunFolder
     from pe_cli.session.resume import Resume, find_run
@@ -198,19 +198,8 @@ def _run_of(run: RunSpec, resume: str, allow_changes: bool, watcher: Quiet) -> R
     try:
         return Resume(RunFolder.latest(Path(run.output.dir), run.name), None, allow_changes)
     except PeError as error:
-        watcher.note(f"{error.message}: a new run begins")
+        say(f"{error.message}: a new run begins")
         return None
-
-
-def _initialise(job: Job, file: Path, quiet: bool) -> None:
-    """Write the values of a file where their names match."""
-    from pe_cli.io.checkpoint import load_arrays
-
-    arrays = load_arrays(file)
-    matched = job.values.load(arrays, partial=True)
-    if not quiet:
-        total = sum(1 for _ in job.scope)
-        echo(f"--init: {matched} of {len(arrays)} names in {file} match; the model has {total}")
 
 
 def last_line(result: Result, *, smoke: bool = False) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from pe_cli.config.mistakes import Mistakes
-from pe_cli.config.nodes import MapNode, Node, ScalarNode, describe, find, key_span, origin_notes, to_data
+from pe_cli.config.nodes import ListNode, MapNode, Node, ScalarNode, describe, find, key_span, origin_notes, to_data
 from pe_cli.config.period import Period
 from pe_cli.config.scalars import show
 from pe_cli.config.sections import Section
@@ -71,6 +71,10 @@ def locate(section: Section, node: Node) -> None:
         value = getattr(section, name)
         if written is not None and isinstance(value, Section):
             locate(value, written)
+        elif isinstance(written, ListNode) and isinstance(value, list):
+            for item, inner in zip(value, written.items, strict=False):
+                if isinstance(item, Section):
+                    locate(item, inner)
 
 
 def explain(
@@ -162,7 +166,7 @@ def _section_at(section: type[Section], loc: Path) -> type[Section] | None:
             field = next((f for n, f in here.model_fields.items() if (f.alias or n) == part), None)
             here = None if field is None else field.annotation
         else:
-            here = typing.get_args(here)[1] if typing.get_origin(here) is dict else None
+            here = typing.get_args(here)[-1] if typing.get_origin(here) in (dict, list) else None
         if isinstance(here, types.UnionType) or typing.get_origin(here) is typing.Union:
             here = next((a for a in typing.get_args(here) if a is not type(None)), None)
     return here if isinstance(here, type) and issubclass(here, Section) else None

@@ -42,6 +42,8 @@ def resolved_yaml(run: RunSpec, *, standalone: bool = False) -> str:
             _stand_alone(section, run.path.parent)
     if run.train:
         data["train"] = {**_dump(run.train), "optimizer": _data(run.optimizer)}
+        if standalone and run.train.init is not None:
+            data["train"]["init"]["from"] = _absolute(run.train.init.from_, run.path.parent)
     data["fetches"] = {name: _dump(fetch) for name, fetch in run.fetches.items()}
     data["executor"] = _executor(run)
     data["build_strategy"] = _wishes(run.build_strategy)

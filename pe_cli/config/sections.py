@@ -38,6 +38,12 @@ def _processes(value: object) -> Literal[1, "mpi"]:
     raise ValueError("must be 1 or mpi (mpiexec -n says how many)")
 
 
+def _patterns(value: object) -> str | list[str]:
+    if (isinstance(value, str) and value) or (isinstance(value, list) and value and all(isinstance(name, str) and name for name in value)):
+        return value
+    raise ValueError("must be a pattern, or a list of patterns", "for example encoder/*")
+
+
 def _fields(value: object) -> str | list[str]:
     if isinstance(value, str) and value:
         return value
@@ -52,6 +58,16 @@ def _always(value: object) -> bool:
     if value is False:
         raise ValueError("can only be true: one seed always gives one result")
     raise ValueError("must be true")
+
+
+#: A factor as a config writes it.
+_FACTOR = re.compile(r"([0-9]+\.?[0-9]*(e-?[0-9]+)?)x")
+
+
+def _factor(value: object) -> str:
+    if isinstance(value, str) and (found := _FACTOR.fullmatch(value)) and 0 < float(found[1]) < 1e9:
+        return value
+    raise ValueError("must be a factor of the optimizer's rate", "for example 10x or 0.1x; freeze: true trains nothing")
 
 
 #: What a file of fetched values may be called.
@@ -93,6 +109,12 @@ Fields = Annotated[
     PlainValidator(_fields),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
 ]
+Patterns = Annotated[
+    str | list[str],
+    PlainValidator(_patterns),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+Factor = Annotated[str, PlainValidator(_factor), WithJsonSchema({"type": "string", "pattern": f"^{_FACTOR.pattern}$"})]
 Share = Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False)]
 Threads = Annotated[int, Field(strict=True, ge=0, le=MAX_DEVICES)]
 Always = Annotated[bool, PlainValidator(_always), WithJsonSchema({"const": True})]
@@ -236,6 +258,44 @@ class EmaSection(Section):
     )
 
 
+class StartSection(Section):
+    """Where first values of parameters come from, beside their initializers."""
+
+    from_: Name = Field(alias="from", description="a run, a checkpoint, a .safetensors, .npz or .onnx file")
+    only: list[Name] | None = Field(
+        default=None, min_length=1, description="patterns of names in the model that take a value; all when absent"
+    )
+    rename: dict[str, Name] = Field(
+        default_factory=dict,
+        description="pattern of the file's names -> the model's: `backbone/*: encoder/*`; each * stands for the same text",
+    )
+    match: dict[str, Name] = Field(
+        default_factory=dict, description="name in the model -> name in the file, where a pattern does not say it"
+    )
+    strict: StrictBool = Field(
+        default=False, description="refuse values that only one side has, and values of another shape, instead of naming them"
+    )
+
+
+class GroupSection(Section):
+    """Parameters that are trained otherwise than the rest."""
+
+    match: Patterns = Field(description="patterns of parameters or layers, such as `encoder/*` or `*.b_0`")
+    freeze: StrictBool = Field(default=False, description="leave them as they begin; what only they need is not computed")
+    running_statistics: StrictBool = Field(
+        default=False, description="batch_norm among them uses its running statistics in training, too, and leaves them as they are"
+    )
+    learning_rate: Factor | None = Field(default=None, description="times the optimizer's rate: `10x`, `0.1x`")
+    weight_decay: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="instead of the optimizer's: of one that decays apart from the gradient, else of an L2Decay"
+    )
+
+    @property
+    def patterns(self) -> list[str]:
+        """What `match` says, as a list."""
+        return [self.match] if isinstance(self.match, str) else self.match
+
+
 class TrainSection(Section):
     """How the model is trained."""
 
@@ -254,6 +314,8 @@ class TrainSection(Section):
     )
     ema: EmaSection | None = Field(default=None, description="evaluate with a moving average of the parameters")
     early_stopping: EarlyStoppingSection | None = Field(default=None, description="end when a metric gets no better")
+    init: StartSection | None = Field(default=None, description="first values from another run or a file")
+    groups: list[GroupSection] = Field(default_factory=list, description="parameters that are frozen, or trained otherwise than the rest")
 
 
 class FetchSection(Section):

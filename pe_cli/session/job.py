@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from pe_cli.build.build import Built, build, load_and_build
 from pe_cli.build.class_weights import CLASS_WEIGHTS
+from pe_cli.config.sections import TrainSection
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import Place, TensorType
@@ -30,6 +31,7 @@ from pe_cli.graph.sequences import declared_levels, resolve
 from pe_cli.kernels import target
 from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.lang import Kernel
+from pe_cli.ops.define.traits import Random
 from pe_cli.optim.accumulate import SHARE
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
@@ -39,6 +41,7 @@ from pe_cli.session.devices import Resources
 from pe_cli.session.drawing import augmentation, sample_weights
 from pe_cli.session.observer import Observer
 from pe_cli.session.sizes import check_sizes
+from pe_cli.session.start import check_frozen, read_start
 from pe_cli.session.targets import column_uses, labels, sources
 from pe_cli.session.team import Team, open_team
 from pe_cli.session.values import Values
@@ -154,11 +157,38 @@ class Job:
 
     # --- values -------------------------------------------------------------------------------------------------------
 
-    def initialise(self) -> None:
-        """Run the startup program: initial values on every device."""
+    def initialise(self, *, fresh: bool = True) -> bool:
+        """Run the startup program: initial values on every device; then take those that `train.init` names.
+
+        Args:
+            fresh: no checkpoint will be loaded over them.
+
+        Returns:
+            Whether there were others than the startup program's.
+
+        Raises:
+            PeError: see `read_start` and `check_frozen`.
+        """
         with self.team.busy():
             threads = threads_of(self.resources.execution(self.run.exec_strategy), self.places)
             run_startup(self.built.startup, self.scope, self.run.executor.seed, self.observer.compiling, threads)
+            return fresh and self.run.train is not None and self._start(self.run.train)
+
+    def _start(self, section: TrainSection) -> bool:
+        taken: Collection[str] = ()
+        if section.init is not None:
+            types = {v.name: v.type for v in self.built.eval.list_vars() if v.persistable and v.name in self.scope}
+            start = read_start(section.init, self.run.path.parent, types)
+            for name, value in start.values.items():
+                self.scope.set(name, value)
+            for line in start.lines():
+                self.note(line)
+            taken = start.values
+        drawn = {n for op in self.built.startup.global_block().ops if op.definition.has(Random) for n in op.output_names()}
+        frozen = [p.name for p in self.built.eval.global_block().parameters() if not p.trainable and p.name in drawn]
+        by_group = [name for name in frozen if name in self.built.groups]
+        check_frozen(frozen if section.init is not None else by_group, taken, self.run.at_of("train", "init" if section.init else "groups"))
+        return section.init is not None
 
     def allocate(self) -> None:
         """Make room for the values that evaluation needs, where they are loaded and not initialised."""

@@ -39,6 +39,11 @@ class Resume:
     step: int | None = None
     allow_changes: bool = False
 
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is one to go on from, whole or not; without one, training begins again."""
+        return bool(self.folder.checkpoints.is_dir() and checkpoint.steps(self.folder.checkpoints))
+
 
 @dataclass(frozen=True)
 class Restored:

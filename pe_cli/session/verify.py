@@ -89,7 +89,7 @@ def again(
     _check(job, folder)
     begin = resume.step if resume and resume.step else 0
     trainer = kind(job, resume=resume, limits=None if last is None else Limits(steps=last - begin), witness=folder)
-    job.initialise()
+    job.initialise(fresh=resume is None)
     return trainer
 
 

@@ -104,7 +104,9 @@ def test_init_takes_the_values_that_match(pe: Pe, config: Path, tmp_path: Path) 
     frozen = "train.optimizer.learning_rate=1e-30"
     said = pe("train", config, "--init", tmp_path / "start.npz", "-o", frozen)
     assert said.code == 0, said.err
-    assert "--init: 1 of 2 names" in said.out
+    assert "start values: 1 of 2 from" in said.err
+    assert "as initialised: guess.b_0" in said.err
+    assert "not in the model: other" in said.err
     np.testing.assert_array_equal(load(only_run(config))[0]["guess.w_0"], np.ones((4, 1)))
 
 
@@ -112,7 +114,7 @@ def test_init_takes_the_values_that_match(pe: Pe, config: Path, tmp_path: Path) 
     ("arrays", "text"),
     [
         pytest.param({"w": np.ones(3, np.float32)}, "no name in the file", id="no name matches"),
-        pytest.param({"guess.w_0": np.ones((3, 1), np.float32)}, "[3, 1] in the file and [4, 1]", id="another shape"),
+        pytest.param({"guess.w_0": np.ones((3, 1), np.float32)}, "[3, 1] there and [4, 1] here", id="another shape"),
     ],
 )
 def test_init_refuses_a_file_of_another_model(pe: Pe, config: Path, tmp_path: Path, arrays: dict, text: str) -> None:

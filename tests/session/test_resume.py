@@ -136,16 +136,17 @@ def test_an_allowed_learning_rate_counts_though_the_checkpoint_has_another(bench
     np.testing.assert_array_equal(after["hidden.w_0"], before["hidden.w_0"])
 
 
-def test_values_of_init_stay_also_constants(bench: Bench) -> None:
-    """A file of another run holds that run's learning rate too."""
+def test_a_run_that_began_with_given_values_goes_on_from_them(bench: Bench) -> None:
+    """Of a file of another run the learning rate stays there."""
     plain = ["-o", "train.optimizer={type: SGD, learning_rate: 0.1}"]
     np.savez(bench.base / "init.npz", **{"guess.b_0": np.ones(1, np.float32), "learning_rate_0": np.full(1, 0.3, np.float32)})
     init = ["--init", bench.base / "init.npz", "-o", "output.checkpoint.keep=99"]
     whole = bench.seen(bench.train("whole", *plain, *init))
     folder = bench.train("pieces", *plain, *init, "--max-steps", 4, code=STOPPED)
-    assert checkpoint.load(folder)[0]["learning_rate_0"] == np.float32(0.3)
+    assert checkpoint.load(folder)[0]["learning_rate_0"] == np.float32(0.1)
     for step in checkpoint.steps(folder / "checkpoints")[1:]:
         shutil.rmtree(folder / "checkpoints" / f"step-{step}")
+    (bench.base / "init.npz").unlink()
     assert bench.run("train", "--resume", folder) == 0, bench.err
     assert "goes on after step 0" in bench.err, "as killed in the first step"
     assert bench.seen(folder) == whole
