@@ -201,6 +201,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "feeds": lambda: keys(sections.FeedSection),
     "train": lambda: keys(sections.TrainSection),
     "ema": lambda: keys(sections.EmaSection),
+    "init": lambda: keys(sections.StartSection),
+    "groups": lambda: keys(sections.GroupSection),
     "early_stopping": lambda: keys(sections.EarlyStoppingSection),
     "fetches": lambda: keys(sections.FetchSection),
     "executor": lambda: keys(sections.ExecutorSection),

@@ -55,6 +55,41 @@ def parameters_text(rows: list[Row]) -> str:
     return f"{total:,} in {len(parameters)} tensors{part}"
 
 
+@dataclass(frozen=True)
+class Member:
+    """How a parameter is trained.
+
+    Args:
+        parameter: its name.
+        group: what the group of `train.groups` matches that it belongs to, empty for none.
+        frozen: it is not trained.
+        rate: factor on the optimizer's learning rate.
+        decay: its own coefficient of weight decay, None for the optimizer's.
+    """
+
+    parameter: str
+    group: str
+    frozen: bool
+    rate: float
+    decay: float | None
+
+
+def members_of(source: Source) -> list[Member]:
+    """Return how the parameters are trained where a config has groups; running statistics are left out."""
+    groups = source.run.train.groups if source.run and source.run.train else []
+    if not groups:
+        return []
+    block = source.built.eval.global_block()
+    kept = {n for op in (source.built.train or source.built.eval).global_block().ops for n in op.output_names()}
+    found = []
+    for p in block.parameters():
+        number = source.built.groups.get(p.name)
+        if p.trainable or number is not None or p.name not in kept:
+            group = "" if number is None else ", ".join(groups[number].patterns)
+            found.append(Member(p.name, group, not p.trainable, p.learning_rate, p.weight_decay))
+    return found
+
+
 def rows_of(source: Source) -> list[Row]:
     """Return the layers of a model in order."""
     from pe_cli.program.ir import Parameter

@@ -11,7 +11,7 @@ from pe_cli.cli.common import json_option, override_option, path_argument
 from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
-    from pe_cli.cli.layers_table import Row
+    from pe_cli.cli.layers_table import Member, Row
 
 
 @click.command()
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Print layers with sizes and operations.
 
-    CONFIG may be a model file too. Operations are those of one sample's forward pass, a multiplication and an addition
-    counted as two; bytes are those of one sample's output.
+    Where the config has train.groups, each parameter is listed with its group (what it matches), the factor on the optimizer's
+    rate and its own weight decay. CONFIG may be a model file too. Operations are those of one sample's forward pass, a
+    multiplication and an addition counted as two; bytes are those of one sample's output.
     """
+    from dataclasses import asdict
+
     from pe_cli.cli.columns import columns
     from pe_cli.cli.common import open_source, print_json
-    from pe_cli.cli.layers_table import parameters_text, rows_of
+    from pe_cli.cli.layers_table import members_of, parameters_text, rows_of
     from pe_cli.graph.dot import size_text
 
     source = open_source(config, overrides)
@@ -45,7 +48,8 @@ def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
             "output_bytes": output_bytes,
         }
         listed = [_json(row) for row in rows]
-        print_json({"model": source.model.name, "layers": listed, "totals": totals, "not_counted": uncounted})
+        grouped = [asdict(member) for member in members_of(source)]
+        print_json({"model": source.model.name, "layers": listed, "totals": totals, "not_counted": uncounted, "groups": grouped})
         return
     table: list[tuple[object, ...]] = [("layer", "type", "output", "parameters", "FLOPs", "bytes")]
     for row in rows:
@@ -55,8 +59,16 @@ def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     echo(f"{source.model.name}: one sample, forward")
     echo(columns(table, right=(3, 4, 5)))
     echo(f"parameters: {parameters_text(rows)}, {size_text(parameter_bytes)}")
+    members = members_of(source)
+    if members:
+        shown = [(m.parameter, m.group or "-", "frozen" if m.frozen else f"{m.rate:g} x", _decay(m)) for m in members]
+        echo(columns([("parameter", "group", "rate", "decay"), *shown], right=(2, 3)))
     if uncounted:
         echo(f"FLOPs of these ops are not counted: {', '.join(uncounted)}")
+
+
+def _decay(member: Member) -> str:
+    return "-" if member.frozen else "the optimizer's" if member.decay is None else f"{member.decay:g}"
 
 
 def _json(row: Row) -> dict[str, object]:
