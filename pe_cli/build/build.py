@@ -8,15 +8,16 @@ from pathlib import Path
 
 from pe_cli.build.class_weights import weigh_classes
 from pe_cli.build.groups import apply_groups
+from pe_cli.build.losses import append_final_total, append_total
 from pe_cli.build.model import Layers
 from pe_cli.build.objects import OPTIMIZER, Maker
 from pe_cli.build.regions import BrokenError
 from pe_cli.config.load import read_run
 from pe_cli.config.mistakes import Mistakes
-from pe_cli.config.sections import FeedSection, TrainSection
-from pe_cli.config.spec import ModelSpec, RunSpec
+from pe_cli.config.sections import FeedSection, Term, TrainSection
+from pe_cli.config.spec import TOTAL_LOSS, ModelSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.graph.processes import check_operators
 from pe_cli.graph.sequences import resolve
 from pe_cli.optim.accumulate import PartPrograms, add_up
@@ -108,7 +109,10 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
         evaluation = train.clone(for_test=True)
         evaluation.name = "eval"
         references = _References(layers, mistakes, run)
-        loss = references.loss()
+        terms = references.terms()
+        loss, weights = append_total(train, terms) if terms else (references.loss(), {})
+        if terms:
+            append_final_total(evaluation, terms)
         if run and run.preparation.class_weights is not None and not mistakes:
             with mistakes.catch():
                 weigh_classes(train, model, run.preparation.class_weights.at)
@@ -117,7 +121,7 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
                 resolve(evaluation)  # says which layer misses sequences
         made = (_optimize(run, loss, mistakes) if run else None) or _Training()
     feeds = {v.name: v.type for v in evaluation.list_vars() if v.is_data}
-    fetches = references.fetches(model)
+    fetches = references.fetches(model) | {name: variable.name for name, (variable, _) in terms.items()}
     if run:
         references.feeds(feeds)
         references.measured(fetches)
@@ -126,7 +130,8 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
         with mistakes.catch():
             check_operators(trained)
     least = loss.name if loss else None
-    return Built(model.name, startup, trained, evaluation, feeds, least, fetches, **vars(made), groups=groups)
+    facts = vars(made) | {"recorded": {**made.recorded, **weights}}
+    return Built(model.name, startup, trained, evaluation, feeds, least, fetches, **facts, groups=groups)
 
 
 @dataclass(frozen=True)
@@ -203,7 +208,31 @@ class _References:
             self.mistakes.add(error)
         return None
 
+    def terms(self) -> dict[str, tuple[Variable, Term]]:
+        """Return the losses that are added up; empty where there is one alone, or a mistake."""
+        found: dict[str, tuple[Variable, Term]] = {}
+        before = self.mistakes.total
+        for name, term in self.run.terms.items() if self.run else ():
+            assert self.run
+            assert self.run.train
+            place = self.run.tree_key("train", "loss", name)
+            variable = self.find(name, place)
+            if variable is None:
+                continue
+            if variable.type.size != 1 or variable.dtype not in FLOATS:
+                text = f"train.loss: '{name}' must be one number, it is {variable.type}"
+                self.mistakes.say(text, place, "put a layer of type mean after it")
+            if term.ramp is not None and self.run.train.accumulate > 1:
+                self.mistakes.say("a weight that ramps up does not go with train.accumulate", place, "leave ramp out, or accumulate")
+            found[name] = variable, term
+        if self.run and found and TOTAL_LOSS in self.layers.block.vars:
+            text = f"the sum of the losses is called {TOTAL_LOSS}, and the model has a variable of that name"
+            self.mistakes.say(text, self.run.at_of("train", "loss"), "rename it in the model")
+        return found if self.mistakes.total == before else {}
+
     def loss(self) -> Variable | None:
+        if self.run and self.run.terms:
+            return None
         name = self.run.loss if self.run else None
         return self.find(name, self.run.at_of("train", "loss")) if self.run and name else None
 

@@ -17,10 +17,14 @@ from pe_cli.config.sections import (
     OutputSection,
     SamplingSection,
     SplitSection,
+    Term,
     TrainSection,
 )
 from pe_cli.core.errors import Span
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
+
+#: Name of the weighted sum of several losses, as a metric and as a variable.
+TOTAL_LOSS = "total_loss"
 
 
 @dataclass(frozen=True)
@@ -229,9 +233,16 @@ class RunSpec:
 
     @property
     def loss(self) -> str | None:
-        """Name of the variable that is minimised, also where another key of `train` is wrong."""
+        """Name of the variable that is minimised, also where another key of `train` is wrong; of several losses their sum."""
         found = find(self.tree, ("train", "loss"))
+        if isinstance(found, MapNode):
+            return TOTAL_LOSS
         return found.value if isinstance(found, ScalarNode) and isinstance(found.value, str) else None
+
+    @property
+    def terms(self) -> Mapping[str, Term]:
+        """The losses that are added up, where there are several."""
+        return self.train.loss if self.train and not isinstance(self.train.loss, str) else {}
 
     def tree_key(self, *path: str) -> Span:
         """Return the place of a key itself, or of the nearest key above it that is written."""

@@ -442,8 +442,8 @@ class Job:
         That is the loss, the model's fetches and the run's, where they are one float per step; in training the learning rate too.
         """
         wanted = {**self.built.fetches}
-        if self.run.train and self.built.loss:
-            wanted = {self.run.train.loss: self.built.loss, **wanted}
+        if self.run.loss and self.built.loss:
+            wanted = {self.run.loss: self.built.loss, **wanted}
         if program is self.built.train:
             wanted |= {name: variable for name, variable in self.built.recorded.items() if name not in wanted}
         block = program.global_block()

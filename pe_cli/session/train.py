@@ -86,7 +86,7 @@ class Trainer:
         if learned is not None:
             job.refit(learned)
         self.section = self.run.train
-        self.loss = self.section.loss
+        self.loss = self.run.loss or ""
         self.stepper = Stepper(job)
         self.stop = job.team.stop(limits)
         self.numbers = job.numbers(self.program)
