@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 APART = ("kernels/", "/forms/", "__main__", "ops/conv_kernels", "/templates/")
 KERNELS = ("kernel", "helper", "shared", "on_cuda")
 #: Seconds that the tests of a step may take; a mutant that hangs counts as noticed.
-LIMIT = 420
+LIMIT = 1200
 SWAPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,

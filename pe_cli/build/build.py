@@ -124,7 +124,7 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
     fetches = references.fetches(model) | {name: variable.name for name, (variable, _) in terms.items()}
     if run:
         references.feeds(feeds)
-        references.measured(fetches)
+        references.measured({**fetches, **({run.loss: loss.name} if run.loss and loss else {})})
     trained = train if run and run.train else None
     if trained and run and run.executor.processes == "mpi":
         with mistakes.catch():

@@ -201,6 +201,12 @@ CALLS |= {
         lambda f: L.fill_constant_batch_size_like(f.x, [-1, 7], "int64", 3.0),
         "fill_constant_batch_size_like", ["int64[b, 7]"],
     ),
+    "uniform_random_batch_size_like": (
+        lambda f: L.uniform_random_batch_size_like(f.x, [-1, 7]), "uniform_random_batch_size_like", ["float32[b, 7]"],
+    ),
+    "gaussian_random_batch_size_like": (
+        lambda f: L.gaussian_random_batch_size_like(f.x, [-1, 7]), "gaussian_random_batch_size_like", ["float32[b, 7]"],
+    ),
 }
 CALLS |= sequence_calls.CALLS
 

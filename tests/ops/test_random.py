@@ -7,7 +7,7 @@ import pytest
 from scipy import special, stats
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import Place
+from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.program.ir import Program
@@ -140,6 +140,36 @@ def test_two_ops_of_one_program_draw_different_numbers():
         program.global_block().append_op("gaussian_random", {}, {"Out": name}, {"shape": [50]})
     values = Executor(program, Scope([Place()]), seed=1).run({}, ["a", "b"]).values
     assert abs(np.corrcoef(values[0]["a"], values[0]["b"])[0, 1]) < 0.6
+
+
+LIKE = [("uniform_random", {"min": 2.0, "max": 5.0}), ("gaussian_random", {"mean": 1.0, "std": 2.0})]
+
+
+@pytest.mark.parametrize(("name", "attrs"), LIKE)
+def test_numbers_for_as_many_samples_are_those_of_the_plain_op(name, attrs):
+    plain = run_op(name, {}, {"shape": [6, 2, 5], "seed": 3, **attrs})
+    rows = np.zeros((6, 1), np.float32)
+    first = run_op(f"{name}_batch_size_like", {"Input": rows}, {"shape": [-1, 2, 5], "seed": 3, **attrs})
+    np.testing.assert_array_equal(first, plain)
+    second = {"shape": [2, -1, 5], "output_dim_idx": 1, "seed": 3, **attrs}
+    np.testing.assert_array_equal(run_op(f"{name}_batch_size_like", {"Input": rows}, second), plain.transpose(1, 0, 2))
+
+
+@pytest.mark.parametrize("devices", [2, 3])
+@pytest.mark.parametrize(("name", "attrs"), LIKE)
+def test_a_sample_has_the_same_numbers_on_any_devices(name, attrs, devices):
+    program = Program()
+    block = program.global_block()
+    block.create_var("x", TensorType((-1, 2)), is_data=True)
+    block.append_op(f"{name}_batch_size_like", {"Input": "x"}, {"Out": "noise"}, {"shape": [-1, 3], **attrs})
+    block.append_op("scale", {"X": "noise"}, {"Out": "y"}, {"scale": 1.0})
+    x = np.zeros((7, 2), np.float32)
+    found = []
+    for count in (1, devices):
+        places = [Place(index=i) for i in range(count)]
+        values = Executor(program, Scope(places), seed=1).run({"x": x}, ["y"]).values
+        found.append(np.concatenate([v["y"] for v in values]))
+    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize(

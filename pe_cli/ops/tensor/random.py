@@ -193,8 +193,153 @@ def truncated_gaussian_random_cpu(o: Lowering) -> None:
     _draw(o, draw_truncated, "mean", "std")
 
 
+# --- as many as another has -------------------------------------------------------------------------------------------
+
+
+@kernel
+def draw_uniform_rows(
+    out: Ptr, n: Int, rows: Int, inner: Int, outer: Int, first: Int, low: Real, high: Real, seed: Int, step: PtrI64, fixed: Int
+):
+    """As draw_uniform; the numbers of a sample depend on its place in the whole batch."""
+    at = 0 if fixed else step[0]
+    span = high - low
+    for i in range(n):
+        sample = (i // inner) % rows
+        number = ((first + sample) * outer + i // (inner * rows)) * inner + i % inner
+        value = low + span * uniform(seed, at, number)
+        out[i] = low if value >= high else value
+
+
+@kernel
+def draw_normal_rows(
+    out: Ptr, n: Int, rows: Int, inner: Int, outer: Int, first: Int, mean: Real, std: Real, seed: Int, step: PtrI64, fixed: Int
+):
+    """As draw_normal; the numbers of a sample depend on its place in the whole batch."""
+    at = 0 if fixed else step[0]
+    for i in range(n):
+        sample = (i // inner) % rows
+        number = ((first + sample) * outer + i // (inner * rows)) * inner + i % inner
+        out[i] = mean + std * T(normal(seed, at, number))
+
+
+_AXES = {
+    "input_dim_idx": Attr(0, "axis of Input whose size is taken: that of the samples"),
+    "output_dim_idx": Attr(0, "axis of shape that gets it"),
+}
+
+
+def _like(name: str, input: TensorType, shape: list[int], dtype: str, input_dim_idx: int, output_dim_idx: int) -> TensorType:
+    if not 0 <= input_dim_idx < len(input.shape) or not 0 <= output_dim_idx < len(shape):
+        raise PeError(f"there is no axis {input_dim_idx} of {input}, or no axis {output_dim_idx} of {shape}")
+    sizes = [*shape[:output_dim_idx], input.shape[input_dim_idx], *shape[output_dim_idx + 1 :]]
+    if any(s < 0 for i, s in enumerate(sizes) if i != output_dim_idx):
+        raise PeError(f"{name} needs sizes of at least 0, got shape {shape}")
+    return TensorType(tuple(sizes), check_dtype(dtype))
+
+
+def _like_samples(**attrs: float) -> list[Sample]:
+    return [
+        Sample({"Input": (3, 2)}, {"shape": [-1, 4], **attrs}, "a row for each row"),
+        Sample({"Input": (3, 2)}, {"shape": [2, 1, 5], "output_dim_idx": 1, **attrs}, "another axis"),
+    ]
+
+
+@op(
+    "uniform_random_batch_size_like",
+    inputs="Input",
+    attrs={
+        "shape": Attr([1], "sizes; that of one axis is taken from Input"),
+        "dtype": _DTYPE,
+        "min": Attr(-1.0, "lower end, drawn; no unit"),
+        "max": Attr(1.0, "upper end, not drawn; no unit"),
+        "seed": _SEED,
+        **_AXES,
+    },
+    differentiable="",
+    samples=_like_samples(min=2.0, max=3.0),
+    traits=[Random()],
+)
+def uniform_random_batch_size_like(
+    input: TensorType, *, shape: list[int], dtype: str, min: float, max: float, seed: int, input_dim_idx: int, output_dim_idx: int
+) -> TensorType:
+    """Draw numbers that are equally likely everywhere in [min, max), for as many samples as another tensor has.
+
+    A sample's numbers depend on the seed, the step and its place in the whole batch, not on the devices that share the batch.
+
+    Args:
+        Input: any; only the size of one axis counts.
+        shape: sizes; one of them is replaced.
+
+    Returns:
+        Out: shape, but for axis output_dim_idx, which has the size of axis input_dim_idx of Input.
+
+    Raises:
+        PeError: an axis that is not there, a negative size elsewhere, or max < min.
+
+    Source:
+        fluid.layers.uniform_random_batch_size_like.
+    """
+    if max < min:
+        raise PeError(f"uniform_random_batch_size_like needs min <= max, got min {min} and max {max}", hint="swap them")
+    return _like("uniform_random_batch_size_like", input, shape, dtype, input_dim_idx, output_dim_idx)
+
+
+@op(
+    "gaussian_random_batch_size_like",
+    inputs="Input",
+    attrs={**_GAUSSIAN, "shape": Attr([1], "sizes; that of one axis is taken from Input"), **_AXES},
+    differentiable="",
+    samples=_like_samples(mean=1.0, std=0.5),
+    traits=[Random()],
+)
+def gaussian_random_batch_size_like(
+    input: TensorType, *, shape: list[int], dtype: str, mean: float, std: float, seed: int, input_dim_idx: int, output_dim_idx: int
+) -> TensorType:
+    """Draw normally distributed numbers for as many samples as another tensor has: the noise of a VAE, or the input of a generator.
+
+    A sample's numbers depend on the seed, the step and its place in the whole batch, not on the devices that share the batch.
+
+    Args:
+        Input: any; only the size of one axis counts.
+        shape: sizes; one of them is replaced.
+
+    Returns:
+        Out: shape, but for axis output_dim_idx, which has the size of axis input_dim_idx of Input.
+
+    Raises:
+        PeError: an axis that is not there, a negative size elsewhere, or a negative standard deviation.
+
+    Source:
+        fluid.layers.gaussian_random_batch_size_like.
+    """
+    if std < 0:
+        raise PeError(f"gaussian_random_batch_size_like needs std >= 0, got {std}")
+    return _like("gaussian_random_batch_size_like", input, shape, dtype, input_dim_idx, output_dim_idx)
+
+
+def _draw_rows(o: Lowering, kernel_: Kernel, first: str, second: str) -> None:
+    out = o.output("Out")
+    axis = int(o.attrs["output_dim_idx"])
+    outer, rows, inner = product(out.shape[:axis]), out.shape[axis], product(out.shape[axis + 1 :])
+    own = int(o.attrs["seed"])
+    numbers = (max(1, rows), max(1, inner), outer, o.sample_offset)
+    o.call(kernel_, out, product(out.shape), *numbers, o.attrs[first], o.attrs[second], own or o.seed, STEP, int(own != 0))
+
+
+@uniform_random_batch_size_like.lower("cpu")
+def uniform_random_rows_cpu(o: Lowering) -> None:
+    """One loop."""
+    _draw_rows(o, draw_uniform_rows, "min", "max")
+
+
+@gaussian_random_batch_size_like.lower("cpu")
+def gaussian_random_rows_cpu(o: Lowering) -> None:
+    """One loop."""
+    _draw_rows(o, draw_normal_rows, "mean", "std")
+
+
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-deal(draw_uniform, draw_normal, draw_truncated)
-also_on_cuda(uniform_random, gaussian_random, truncated_gaussian_random)
+deal(draw_uniform, draw_normal, draw_truncated, draw_uniform_rows, draw_normal_rows)
+also_on_cuda(uniform_random, gaussian_random, truncated_gaussian_random, uniform_random_batch_size_like, gaussian_random_batch_size_like)

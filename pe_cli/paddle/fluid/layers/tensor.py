@@ -162,10 +162,8 @@ def randn(
     return made if out is None else find("assign").fn(made, out)
 
 
-def _like(layer: str, input: Variable, shape: Any, input_dim_idx: int, output_dim_idx: int) -> list[int]:
-    sizes = list(sizes_of(layer, "shape", shape))
-    sizes[output_dim_idx] = input.shape[input_dim_idx]
-    return sizes
+def _rows(layer: str, shape: Any, output_dim_idx: int) -> list[int]:
+    return [-1 if i == output_dim_idx else s for i, s in enumerate(sizes_of(layer, "shape", shape))]
 
 
 def fill_constant_batch_size_like(
@@ -179,7 +177,7 @@ def fill_constant_batch_size_like(
 ) -> Any:
     """Make a tensor of one value whose batch axis is another tensor's."""
     ensure_defaults()
-    sizes = [-1 if i == output_dim_idx else s for i, s in enumerate(sizes_of("fill_constant_batch_size_like", "shape", shape))]
+    sizes = _rows("fill_constant_batch_size_like", shape, output_dim_idx)
     return find("fill_constant_batch_size_like").fn(input, sizes, as_dtype(dtype), float(value), input_dim_idx, output_dim_idx)
 
 
@@ -193,10 +191,11 @@ def uniform_random_batch_size_like(
     max: float = 1.0,
     seed: int = 0,
 ) -> Any:
-    """Draw uniform numbers in a shape with another tensor's batch axis, whose size must be known."""
+    """Draw uniform numbers in a shape with another tensor's batch axis."""
     ensure_defaults()
-    sizes = _like("uniform_random_batch_size_like", input, shape, input_dim_idx, output_dim_idx)
-    return find("uniform_random").fn(sizes, as_dtype(dtype), min, max, seed)
+    sizes = _rows("uniform_random_batch_size_like", shape, output_dim_idx)
+    layer = find("uniform_random_batch_size_like")
+    return layer.fn(input, sizes, as_dtype(dtype), input_dim_idx, output_dim_idx, float(min), float(max), seed)
 
 
 def gaussian_random_batch_size_like(
@@ -209,10 +208,11 @@ def gaussian_random_batch_size_like(
     seed: int = 0,
     dtype: Any = "float32",
 ) -> Any:
-    """Draw normal numbers in a shape with another tensor's batch axis, whose size must be known."""
+    """Draw normal numbers in a shape with another tensor's batch axis."""
     ensure_defaults()
-    sizes = _like("gaussian_random_batch_size_like", input, shape, input_dim_idx, output_dim_idx)
-    return find("gaussian_random").fn(sizes, mean, std, seed, as_dtype(dtype))
+    sizes = _rows("gaussian_random_batch_size_like", shape, output_dim_idx)
+    layer = find("gaussian_random_batch_size_like")
+    return layer.fn(input, sizes, input_dim_idx, output_dim_idx, float(mean), float(std), seed, as_dtype(dtype))
 
 
 __all__ = [
