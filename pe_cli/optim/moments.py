@@ -96,6 +96,7 @@ class Lamb(_Betas):
     """
 
     op = "lamb"
+    decay_attr = "weight_decay"
 
     def __init__(
         self,

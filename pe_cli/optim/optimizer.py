@@ -1,4 +1,8 @@
-"""Optimizer: appends backward, clipping, weight decay and one update op a parameter; computes nothing itself."""
+"""Optimizer: appends backward, clipping, weight decay and one update op per parameter; computes nothing itself.
+
+Weight decay has two places. A regularizer adds to the gradient, before the update. An optimizer whose decay is apart from the gradient
+has an update op with an attribute for it (`Optimizer.decay_attr`). `Parameter.weight_decay` goes before the optimizer's own in both.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.registry import find
 from pe_cli.optim.clip import GradientClip, clip_gradients
-from pe_cli.optim.regularizer import Regularizer, regularize
+from pe_cli.optim.regularizer import Regularizer, own_decay, regularize
 from pe_cli.optim.schedule import Schedule
 from pe_cli.program.backward import append_backward
 from pe_cli.program.defaults import default_startup_program
@@ -56,6 +60,8 @@ class Optimizer:
     """
 
     op: ClassVar[str] = ""
+    #: The update op's attribute with the coefficient of a weight decay apart from the gradient; empty where there is none.
+    decay_attr: ClassVar[str] = ""
 
     def __init__(
         self,
@@ -85,6 +91,20 @@ class Optimizer:
         """Return the update op's attributes."""
         return {}
 
+    def decay_of(self, parameter: Parameter) -> float:
+        """Return the coefficient of a parameter's weight decay apart from the gradient, no unit: its own, or the optimizer's.
+
+        Returns:
+            At least 0; 0 where the decay is a part of the gradient, and `regularize` appends it.
+
+        Raises:
+            PeError: the parameter's own is negative.
+        """
+        if not self.decay_attr:
+            return 0.0
+        own = own_decay(parameter)
+        return float(self.attrs()[self.decay_attr] if own is None else own)
+
     @property
     def takes_rate(self) -> bool:
         """Whether the update op has a learning rate."""
@@ -99,6 +119,15 @@ class Optimizer:
         for name, value in values.items():
             if not 0 <= value < 1:
                 raise PeError(f"{type(self).__name__}: {name} must be in [0, 1), got {value}")
+
+    def check_decay(self, weight_decay: float) -> None:
+        """Check the coefficient of a weight decay.
+
+        Raises:
+            PeError: it is negative or not finite.
+        """
+        if not (weight_decay >= 0 and math.isfinite(weight_decay)):
+            raise PeError(f"{type(self).__name__}: weight_decay must be >= 0, got {weight_decay}")
 
     def check_epsilon(self, epsilon: float) -> None:
         """Check an epsilon.
@@ -162,7 +191,8 @@ class Optimizer:
             raise PeError("there is no gradient to apply")
         startup = startup_program or default_startup_program()
         raw = [g for _, g in pairs]
-        ready = regularize(clip_gradients(pairs, self.grad_clip), self.regularization, raw)
+        clipped = clip_gradients(pairs, self.grad_clip)
+        ready = regularize(clipped, self.regularization, raw, apart=bool(self.decay_attr))
         program = pairs[0][0].block.program
         rates = {p.name: self._rate_of(p, program, startup) for p, _ in ready} if self.takes_rate else {}
         made = []
@@ -182,7 +212,10 @@ class Optimizer:
             inputs["LearningRate"] = rate
         outputs: dict[str, Variable] = {"ParamOut": parameter}
         outputs |= {s.out or f"{s.slot}Out": states[s.slot] for s in self.states()}
-        return parameter.block.append_op(self.op, inputs, outputs, self.attrs(), at=parameter.at)
+        attrs = dict(self.attrs())
+        if self.decay_attr:
+            attrs[self.decay_attr] = self.decay_of(parameter)
+        return parameter.block.append_op(self.op, inputs, outputs, attrs, at=parameter.at)
 
     def _check_rows(self, parameter: Parameter) -> None:
         if "Rows" not in {s.name for s in find(self.op).inputs}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -56,8 +57,33 @@ class L2Decay(Regularizer):
     op = "l2_decay"
 
 
+def own_decay(parameter: Parameter) -> float | None:
+    """Return the coefficient of a parameter's own weight decay, None for the optimizer's.
+
+    Raises:
+        PeError: it is negative or not finite.
+    """
+    found = parameter.weight_decay
+    if found is not None and not (found >= 0 and math.isfinite(found)):
+        raise PeError(f"weight_decay of the parameter '{parameter.name}' must be >= 0, got {found}", at=parameter.at)
+    return found
+
+
+def _chosen(parameter: Parameter, common: Regularizer | None, *, apart: bool) -> Regularizer | None:
+    """Return what decays a parameter by its gradient: its regularizer, its coefficient, or what is common to all."""
+    own = None if apart else own_decay(parameter)
+    if parameter.regularizer is None and own is not None:
+        return L2Decay(own)
+    chosen: Regularizer | None = parameter.regularizer or common
+    return chosen
+
+
 def regularize(
-    pairs: Sequence[tuple[Parameter, Variable]], common: Regularizer | None, raw: Sequence[Variable]
+    pairs: Sequence[tuple[Parameter, Variable]],
+    common: Regularizer | None,
+    raw: Sequence[Variable],
+    *,
+    apart: bool = False,
 ) -> list[tuple[Parameter, Variable]]:
     """Append the weight decay of every parameter that has one.
 
@@ -65,13 +91,14 @@ def regularize(
         pairs: (parameter, gradient).
         common: of parameters without their own; a parameter's own goes first.
         raw: gradients as backward made them, for roles.
+        apart: the update takes `Parameter.weight_decay`; else that is an `L2Decay` instead of the common one.
 
     Returns:
         The pairs with the new gradients.
     """
     out = []
     for (parameter, gradient), before in zip(pairs, raw, strict=True):
-        chosen = parameter.regularizer or common
+        chosen = _chosen(parameter, common, apart=apart)
         if chosen is not None and chosen.regularization_coeff:
             program = parameter.block.program
             with program.role(Role.OPTIMIZE, [parameter.name, before.name]), program.name_scope("regularization"):

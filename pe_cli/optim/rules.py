@@ -61,6 +61,7 @@ class LarsMomentum(Optimizer):
     """
 
     op = "lars_momentum"
+    decay_attr = "lars_weight_decay"
 
     def __init__(
         self,

@@ -79,6 +79,7 @@ class Parameter(Variable):
         regularizer: own weight decay, an object of `pe_cli.optim.regularizer`, or None for the optimizer's.
         gradient_clip: own clipping, an object of `pe_cli.optim.clip`, or None.
         do_model_average: takes part in model averaging.
+        weight_decay: own coefficient of the weight decay, at least 0, no unit; None for the optimizer's.
     """
 
     trainable: bool = True
@@ -86,6 +87,7 @@ class Parameter(Variable):
     regularizer: Any = None
     gradient_clip: Any = None
     do_model_average: bool = False
+    weight_decay: float | None = None
 
 
 @dataclass(eq=False)

@@ -13,7 +13,7 @@ from pe_cli.optim.clip import (
     set_gradient_clip,
 )
 from pe_cli.optim.regularizer import L1Decay, L2Decay
-from pe_cli.optim.rules import SGD, Adam, Momentum
+from pe_cli.optim.rules import SGD, Adam, Lamb, Momentum
 from pe_cli.optim.schedule import ExponentialDecay
 from pe_cli.program.ir import Role
 from tests.optim.support import Training, linear
@@ -94,10 +94,30 @@ def test_a_nan_gradient_is_not_clipped_away():
         pytest.param(
             SGD(1.0, L2Decay(0.5), GradientClipByValue(1.0)), {}, np.clip(G, -1, 1) + 0.5 * P, id="clipped before decay"
         ),
+        pytest.param(SGD(1.0), {"weight_decay": 0.25}, G + 0.25 * P, id="a coefficient of its own is L2"),
+        pytest.param(SGD(1.0, L1Decay(0.5)), {"weight_decay": 0.25}, G + 0.25 * P, id="its own coefficient goes first"),
+        pytest.param(SGD(1.0, L2Decay(0.5)), {"weight_decay": 0.0}, G, id="its own coefficient 0 switches it off"),
+        pytest.param(
+            SGD(1.0), {"weight_decay": 0.25, "regularizer": L1Decay(2.0)}, G + 2 * np.sign(P), id="a regularizer says more"
+        ),
     ],
 )
 def test_decay(optimizer, facts, expected):
     np.testing.assert_allclose(moved(optimizer, **facts), expected, rtol=1e-15)
+
+
+def test_a_coefficient_of_its_own_must_not_be_negative():
+    for optimizer in (SGD(1.0), Lamb(1.0)):
+        with pytest.raises(PeError, match=r"weight_decay of the parameter 'w' must be >= 0, got -0\.5"):
+            Training(optimizer, w=(P, {"weight_decay": -0.5}))
+
+
+def test_an_optimizer_whose_decay_is_apart_takes_the_coefficient_of_each_parameter():
+    optimizer = Lamb(0.1, lamb_weight_decay=0.5)
+    training = Training(optimizer, a=P, b=(P, {"weight_decay": 0.25}), c=(P, {"weight_decay": 0.0}))
+    assert [op.attrs["weight_decay"] for op in training.ops] == [0.5, 0.25, 0.0]
+    assert [optimizer.decay_of(p) for p, _ in training.pairs] == [0.5, 0.25, 0.0]
+    assert all(op.type != "l2_decay" for op in training.main.global_block().ops)
 
 
 def test_set_gradient_clip_reaches_parameters_by_name():
