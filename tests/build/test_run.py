@@ -75,6 +75,14 @@ def test_an_optimizer_with_everything(write: Callable[..., None]) -> None:
     assert first.attrs["use_nesterov"] is True
 
 
+def test_a_decay_apart_from_the_gradient_is_a_number(write: Callable[..., None]) -> None:
+    write(model=MODEL, run=with_optimizer("{type: AdamW, learning_rate: 0.001, weight_decay: 0.02}"))
+    _, built = load_and_build("run.yaml")
+    assert built.train is not None
+    updates = [op for op in built.train.global_block().ops if op.role is Role.OPTIMIZE]
+    assert [(op.type, op.attrs["weight_decay"]) for op in updates] == [("adamw", 0.02)] * 2
+
+
 @pytest.mark.parametrize(
     ("run", "rendered"),
     [
