@@ -53,6 +53,7 @@ _NESTED = {
     "gradient_clip": CLIP,
     "grad_clip": CLIP,
     "initializer": INITIALIZER,
+    "inner": OPTIMIZER,
 }
 _PARAM_ATTR = ("name", "initializer", "learning_rate", "regularizer", "trainable", "gradient_clip", "do_model_average")
 # beside the keys of every type

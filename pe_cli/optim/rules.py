@@ -8,6 +8,7 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.optim.clip import GradientClip
 from pe_cli.optim.decayed import SGDW, AdamW, Lion, MomentumW, NAdam, RAdam
+from pe_cli.optim.lookahead import Lookahead
 from pe_cli.optim.moments import Adam, Adamax, Lamb
 from pe_cli.optim.optimizer import Optimizer, Rate, State
 from pe_cli.optim.private import Dpsgd
@@ -284,6 +285,6 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     for suffix in ("", "Optimizer")
     for made in (
         *(SGD, Momentum, LarsMomentum, Adagrad, DecayedAdagrad, Adam, Adamax, Lamb, RMSProp, Adadelta, Ftrl, Dpsgd),
-        *(AdamW, SGDW, MomentumW, Lion, NAdam, RAdam),
+        *(AdamW, SGDW, MomentumW, Lion, NAdam, RAdam, Lookahead),
     )
 }

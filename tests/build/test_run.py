@@ -83,6 +83,14 @@ def test_a_decay_apart_from_the_gradient_is_a_number(write: Callable[..., None])
     assert [(op.type, op.attrs["weight_decay"]) for op in updates] == [("adamw", 0.02)] * 2
 
 
+def test_an_optimizer_around_another(write: Callable[..., None]) -> None:
+    write(model=MODEL, run=with_optimizer("{type: Lookahead, k: 6, alpha: 0.8, inner: {type: Momentum, learning_rate: 0.1, momentum: 0.9}}"))
+    _, built = load_and_build("run.yaml")
+    assert built.train is not None
+    types = [op.type for op in built.train.global_block().ops if op.role is Role.OPTIMIZE]
+    assert types == ["lookahead_start", "lookahead_start", "momentum", "momentum", "lookahead", "lookahead"]
+
+
 def test_a_warmup_in_front_of_a_schedule_that_starts_later(write: Callable[..., None]) -> None:
     text = """{type: AdamW, learning_rate: {type: linear_lr_warmup, warmup_steps: 10, start_lr: 0, end_lr: 0.1, delay: true,
                       learning_rate: {type: cosine_restarts, learning_rate: 0.1, T_0: 50, T_mult: 2}}}"""
@@ -137,6 +145,12 @@ def test_a_warmup_in_front_of_a_schedule_that_starts_later(write: Callable[..., 
             run.yaml:2:65: error: op 'one_cycle': attribute anneal_strategy is 'cosine'
             hint: one of 'cos', 'linear'""",
             id="a shape of a cycle that is not there",
+        ),
+        pytest.param(
+            with_optimizer("{type: Lookahead, inner: {type: SGD, learning_rate: -1}}"),
+            """\
+            run.yaml:2:90: error: learning_rate must be > 0, got -1.0""",
+            id="a wrong optimizer inside another",
         ),
         pytest.param(
             with_optimizer("{type: SGD, learning_rate: fast}"),

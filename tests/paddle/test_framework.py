@@ -159,6 +159,17 @@ def test_a_decay_is_the_update_s_own_or_a_part_of_the_gradient():
     assert paddle.optimizer.Adam(0.1, weight_decay=0.2).regularization == fluid.regularizer.L2Decay(0.2)
 
 
+def test_lookahead_takes_its_arguments_in_the_original_s_order():
+    loss = regression()
+    made = fluid.optimizer.LookaheadOptimizer(inner_optimizer=fluid.optimizer.SGD(0.5), alpha=0.25, k=3)
+    positional = fluid.optimizer.LookaheadOptimizer(fluid.optimizer.SGD(0.5), 0.25, 3)
+    assert (made.alpha, made.k) == (positional.alpha, positional.k) == (0.25, 3)
+    made.minimize(loss)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    assert len(executor.run(feed={"X": rows(4)}, fetch_list=[loss])) == 1
+
+
 def test_evaluation_without_sharing_warns_once(monkeypatch):
     monkeypatch.setenv("CPU_NUM", "2")
     loss = regression()

@@ -31,6 +31,8 @@ class _Adapter(Optimizer):
         if given.get("parameters") is not None:
             self._parameters = given.pop("parameters")
         given.pop("parameters", None)
+        if "inner_optimizer" in given:
+            given["inner"] = given.pop("inner_optimizer")
         decay = None if self._own_decay else given.pop("weight_decay", None)
         if decay is not None:
             from pe_cli.optim.regularizer import L2Decay
