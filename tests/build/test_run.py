@@ -84,7 +84,8 @@ def test_a_decay_apart_from_the_gradient_is_a_number(write: Callable[..., None])
 
 
 def test_an_optimizer_around_another(write: Callable[..., None]) -> None:
-    write(model=MODEL, run=with_optimizer("{type: Lookahead, k: 6, alpha: 0.8, inner: {type: Momentum, learning_rate: 0.1, momentum: 0.9}}"))
+    inner = "{type: Momentum, learning_rate: 0.1, momentum: 0.9}"
+    write(model=MODEL, run=with_optimizer(f"{{type: Lookahead, k: 6, alpha: 0.8, inner: {inner}}}"))
     _, built = load_and_build("run.yaml")
     assert built.train is not None
     types = [op.type for op in built.train.global_block().ops if op.role is Role.OPTIMIZE]
