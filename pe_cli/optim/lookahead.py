@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pe_cli.core.errors import PeError
+from pe_cli.optim.around import Around
 from pe_cli.optim.optimizer import Optimizer, Pairs, State
 from pe_cli.optim.schedule import step_counter
 from pe_cli.program.defaults import default_startup_program
-from pe_cli.program.ir import Operator, Parameter, Program, Role, Variable
+from pe_cli.program.ir import Operator, Program, Role
 
 _SLOW = State("Slow", "slow")
 
 
-class Lookahead(Optimizer):
+class Lookahead(Around):
     """Go alpha of the way that another optimizer went in k steps; op `lookahead`.
 
     Args:
@@ -23,26 +26,16 @@ class Lookahead(Optimizer):
     op = "lookahead"
 
     def __init__(self, inner: Optimizer, alpha: float = 0.5, k: int = 5, name: str | None = None) -> None:
-        if not isinstance(inner, Optimizer):
-            raise PeError(f"Lookahead: inner must be an optimizer, got {inner!r}", hint="for example {type: Adam}")
-        super().__init__(inner.learning_rate, inner.regularization, inner.grad_clip, name)
+        super().__init__(inner, name)
         if not 0 < alpha <= 1:
             raise PeError(f"Lookahead: alpha must be in (0, 1], got {alpha}")
         if k < 1:
             raise PeError(f"Lookahead: k must be >= 1, got {k}")
-        self.inner, self.alpha, self.k = inner, alpha, k
+        self.alpha, self.k = alpha, k
 
-    def decay_of(self, parameter: Parameter) -> float:
-        """Return the other optimizer's."""
-        return self.inner.decay_of(parameter)
-
-    def rate(self, program: Program) -> Variable | None:
-        """Return the other optimizer's."""
-        return self.inner.rate(program)
-
-    def state(self, slot: str, parameter: Parameter) -> Variable:
-        """Return Slow, or what the other optimizer keeps."""
-        return super().state(slot, parameter) if slot == _SLOW.slot else self.inner.state(slot, parameter)
+    def states(self) -> Sequence[State]:
+        """Return the parameter before the round."""
+        return (_SLOW,)
 
     def apply_gradients(self, pairs: Pairs, startup_program: Program | None = None) -> list[Operator]:
         """Append the other optimizer's ops, between those that keep the start and those that go a part of the way.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.optim.around import GradientCentralization
 from pe_cli.optim.clip import GradientClip
 from pe_cli.optim.decayed import SGDW, AdamW, Lion, MomentumW, NAdam, RAdam
 from pe_cli.optim.lookahead import Lookahead
@@ -285,6 +286,6 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     for suffix in ("", "Optimizer")
     for made in (
         *(SGD, Momentum, LarsMomentum, Adagrad, DecayedAdagrad, Adam, Adamax, Lamb, RMSProp, Adadelta, Ftrl, Dpsgd),
-        *(AdamW, SGDW, MomentumW, Lion, NAdam, RAdam, Lookahead),
+        *(AdamW, SGDW, MomentumW, Lion, NAdam, RAdam, Lookahead, GradientCentralization),
     )
 }
