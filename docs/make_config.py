@@ -130,9 +130,8 @@ def refused() -> str:
 def catalogue(found: objects.Table) -> str:
     """Return the table of things that are named by `type`, with their arguments and defaults."""
     rows = []
-    for name, maker in found.makers.items():
-        if any(name != other and name.startswith(other) for other in found.makers):
-            continue  # another name of the same thing, as fluid has it
+    for name in found.names():
+        maker = found.makers[name]
         arguments = []
         for parameter in inspect.signature(maker).parameters.values():
             if parameter.name in ("name", "parameter_list", "self"):

@@ -33,6 +33,11 @@ class Table:
     word: str
     makers: Mapping[str, Callable[..., Any]]
 
+    def names(self) -> list[str]:
+        """Return the types, each once: the first of those that make the same thing."""
+        made = list(self.makers.values())
+        return [name for k, name in enumerate(self.makers) if made.index(made[k]) == k]
+
 
 OPTIMIZER = Table("optimizer", OPTIMIZERS)
 SCHEDULE = Table("learning-rate schedule", SCHEDULES)
@@ -48,6 +53,7 @@ _NESTED = {
     "gradient_clip": CLIP,
     "grad_clip": CLIP,
     "initializer": INITIALIZER,
+    "inner": OPTIMIZER,
 }
 _PARAM_ATTR = ("name", "initializer", "learning_rate", "regularizer", "trainable", "gradient_clip", "do_model_average")
 # beside the keys of every type
@@ -152,7 +158,7 @@ class Maker:
             kind, given = node.get("type"), {k: e for k, e in node.entries.items() if k != "type"}
         if kind is None:
             close = next((e for k, e in given.items() if did_you_mean(k, ("type",))), None)
-            hint = "did you mean 'type'?" if close else f"one of {_names(table)}"
+            hint = "did you mean 'type'?" if close else f"one of {', '.join(table.names())}"
             self.mistakes.say(f"{what} needs a type", close.at if close else node.at, hint)
         elif not isinstance(kind, ScalarNode) or not isinstance(kind.value, str):
             self.mistakes.say(
@@ -161,7 +167,7 @@ class Maker:
                 f"for example {{type: {next(iter(table.makers), '')}}}",
             )
         elif kind.value not in table.makers:
-            hint = did_you_mean(kind.value, table.makers) or f"one of {_names(table)}"
+            hint = did_you_mean(kind.value, table.makers) or f"one of {', '.join(table.names())}"
             self.mistakes.say(f"there is no {table.word} '{kind.value}'", kind.at, hint)
         else:
             return kind.value, kind.at, given
@@ -194,7 +200,7 @@ class Maker:
         annotation = str(parameter.annotation)
         if isinstance(node, ScalarNode) and node.value is None and (parameter.default is None or "None" in annotation):
             return None
-        if key in _NESTED:
+        if key in _NESTED and annotation != "float":
             return self._nested(key, node, what)
         if key == "learning_rate" and annotation != "float":
             if isinstance(node, ScalarNode) and isinstance(node.value, str) and self.block is not None:
@@ -223,9 +229,3 @@ class Maker:
         if isinstance(node, ScalarNode) and node.value is None:
             return None
         return self.make(_NESTED[key], node, what)
-
-
-def _names(table: Table) -> str:
-    """Return the names of a table, without those that are another one's with a suffix."""
-    names = list(table.makers)
-    return ", ".join(name for name in names if not any(name != other and name.startswith(other) for other in names))

@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.optim.around import GradientCentralization
 from pe_cli.optim.clip import GradientClip
+from pe_cli.optim.decayed import SGDW, AdamW, Lion, MomentumW, NAdam, RAdam
+from pe_cli.optim.lookahead import Lookahead
 from pe_cli.optim.moments import Adam, Adamax, Lamb
 from pe_cli.optim.optimizer import Optimizer, Rate, State
 from pe_cli.optim.private import Dpsgd
@@ -277,9 +280,12 @@ class Ftrl(Optimizer):
         return {"l1": float(self.l1), "l2": float(self.l2), "lr_power": float(self.lr_power)}
 
 
-#: Optimizers by the type that a config names, with and without fluid's suffix; keyword arguments only.
+#: Optimizers by the type that a config names, with and without the suffix Optimizer of fluid's names; keyword arguments only.
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     made.__name__ + suffix: made
     for suffix in ("", "Optimizer")
-    for made in (SGD, Momentum, LarsMomentum, Adagrad, DecayedAdagrad, Adam, Adamax, Lamb, RMSProp, Adadelta, Ftrl, Dpsgd)
+    for made in (
+        *(SGD, Momentum, LarsMomentum, Adagrad, DecayedAdagrad, Adam, Adamax, Lamb, RMSProp, Adadelta, Ftrl, Dpsgd),
+        *(AdamW, SGDW, MomentumW, Lion, NAdam, RAdam, Lookahead, GradientCentralization),
+    )
 }

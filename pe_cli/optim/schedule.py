@@ -37,13 +37,20 @@ class Schedule:
 
     op: ClassVar[str] = ""
 
-    def append(self, main: Program | None = None, startup: Program | None = None, dtype: str = "float32") -> Variable:
+    def append(
+        self,
+        main: Program | None = None,
+        startup: Program | None = None,
+        dtype: str = "float32",
+        counter: Variable | None = None,
+    ) -> Variable:
         """Append the op.
 
         Args:
             main: gets the op; default: the default main program.
             startup: gets the counter's first value; default: the default startup program.
             dtype: of the rate.
+            counter: of steps, int64 [1]; default: the program's.
 
         Returns:
             The rate, [1].
@@ -52,15 +59,15 @@ class Schedule:
             PeError: the schedule's numbers don't fit.
         """
         main, startup = main or default_main_program(), startup or default_startup_program()
-        counter = step_counter(main, startup)
+        counter = counter or step_counter(main, startup)
         name = main.unique("learning_rate")
         attrs: dict[str, Any] = {"dtype": dtype}
         inputs: dict[str, Any] = {"Step": counter}
         for f in fields(self):
             value = getattr(self, f.name)
             if f.metadata.get("slot"):
-                inputs[f.metadata["slot"]] = as_rate(value, main, startup, dtype)
-            else:
+                inputs[f.metadata["slot"]] = as_rate(value, main, startup, dtype, self.counter_within(counter))
+            elif f.metadata.get("attribute", True):
                 attrs[f.name] = list(value) if isinstance(value, (list, tuple)) else value
         with main.role(Role.LR_SCHED), main.name_scope("learning_rate"):
             main.global_block().append_op(self.op, inputs, {"Out": name}, attrs)
@@ -68,13 +75,19 @@ class Schedule:
         made.stop_gradient = True
         return made
 
+    def counter_within(self, counter: Variable) -> Variable:
+        """Return the counter of a schedule that this one hands over to."""
+        return counter
 
-def as_rate(given: float | Schedule | Variable, main: Program, startup: Program, dtype: str) -> Variable:
-    """Return the variable of a rate; a number becomes a constant of the step."""
+
+def as_rate(
+    given: float | Schedule | Variable, main: Program, startup: Program, dtype: str, counter: Variable | None = None
+) -> Variable:
+    """Return the variable of a rate; a number becomes a constant of the step, a schedule counts by the given counter."""
     if isinstance(given, Variable):
         return given
     if isinstance(given, Schedule):
-        return given.append(main, startup, dtype)
+        return given.append(main, startup, dtype, counter)
     name = main.unique("learning_rate")
     with main.role(Role.LR_SCHED), main.name_scope("learning_rate"):
         main.global_block().append_op(
@@ -158,17 +171,57 @@ class NoamDecay(Schedule):
 
 
 @dataclass(frozen=True)
+class OneCycle(Schedule):
+    """Up from max_lr / div_factor to max_lr in pct_start of total_steps, then down to almost 0; arguments of `one_cycle`."""
+
+    op: ClassVar[str] = "one_cycle"
+    max_lr: float
+    total_steps: int
+    pct_start: float = 0.3
+    anneal_strategy: str = "cos"
+    div_factor: float = 25.0
+    final_div_factor: float = 1e4
+
+
+@dataclass(frozen=True)
+class CosineRestarts(Schedule):
+    """Half a cosine from learning_rate to eta_min, again and again, each T_mult times as long; arguments of `cosine_restarts`."""
+
+    op: ClassVar[str] = "cosine_restarts"
+    learning_rate: float
+    T_0: int
+    T_mult: int = 1
+    eta_min: float = 0.0
+
+
+@dataclass(frozen=True)
 class LinearLrWarmup(Schedule):
-    """A line from start_lr to end_lr during warmup_steps, then learning_rate: a number, a schedule or a variable."""
+    """A line from start_lr to end_lr during warmup_steps, then learning_rate: a number, a schedule or a variable.
+
+    A schedule counts on from the first step of all, as fluid's; with delay it starts, at its step 0, when the line ends.
+    """
 
     op: ClassVar[str] = "linear_lr_warmup"
     learning_rate: float | Schedule | Variable = field(metadata={"slot": "LearningRate"})
     warmup_steps: int
     start_lr: float
     end_lr: float
+    delay: bool = field(default=False, metadata={"attribute": False})
+
+    def counter_within(self, counter: Variable) -> Variable:
+        """Return the counter itself, or with delay one that starts at the end of the line."""
+        if not self.delay:
+            return counter
+        program = counter.block.program
+        name = program.unique(f"{COUNTER}DELAYED")
+        with program.role(Role.LR_SCHED), program.name_scope("learning_rate"):
+            counter.block.append_op("delayed_step", {"Step": counter}, {"Out": name}, {"begin": self.warmup_steps})
+        made = counter.block.var(name)
+        made.stop_gradient = True
+        return made
 
 
-#: Schedules by the type that a config names: fluid's function names; keyword arguments only.
+#: Schedules by the type that a config names, the op's; keyword arguments only.
 SCHEDULES: dict[str, Callable[..., Schedule]] = {
     made.op: made
     for made in (
@@ -179,6 +232,8 @@ SCHEDULES: dict[str, Callable[..., Schedule]] = {
         PiecewiseDecay,
         CosineDecay,
         NoamDecay,
+        OneCycle,
+        CosineRestarts,
         LinearLrWarmup,
     )
 }
@@ -221,8 +276,25 @@ def noam_decay(d_model: int, warmup_steps: int, learning_rate: float = 1.0) -> V
     return NoamDecay(d_model, warmup_steps, learning_rate).append()
 
 
+def one_cycle(
+    max_lr: float,
+    total_steps: int,
+    pct_start: float = 0.3,
+    anneal_strategy: str = "cos",
+    div_factor: float = 25.0,
+    final_div_factor: float = 1e4,
+) -> Variable:
+    """Append `OneCycle` to the default programs and return the rate."""
+    return OneCycle(max_lr, total_steps, pct_start, anneal_strategy, div_factor, final_div_factor).append()
+
+
+def cosine_restarts(learning_rate: float, T_0: int, T_mult: int = 1, eta_min: float = 0.0) -> Variable:
+    """Append `CosineRestarts` to the default programs and return the rate."""
+    return CosineRestarts(learning_rate, T_0, T_mult, eta_min).append()
+
+
 def linear_lr_warmup(
-    learning_rate: float | Schedule | Variable, warmup_steps: int, start_lr: float, end_lr: float
+    learning_rate: float | Schedule | Variable, warmup_steps: int, start_lr: float, end_lr: float, delay: bool = False
 ) -> Variable:
     """Append `LinearLrWarmup` to the default programs and return the rate."""
-    return LinearLrWarmup(learning_rate, warmup_steps, start_lr, end_lr).append()
+    return LinearLrWarmup(learning_rate, warmup_steps, start_lr, end_lr, delay).append()

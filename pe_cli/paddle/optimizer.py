@@ -5,6 +5,6 @@ from __future__ import annotations
 from pe_cli.paddle.fluid import optimizer as fluid
 from pe_cli.paddle.names import missing
 
-_NAMES = ("SGD", "Momentum", "Adagrad", "Adam", "Adamax", "Lamb", "RMSProp", "Adadelta")
+_NAMES = ("SGD", "Momentum", "Adagrad", "Adam", "AdamW", "Adamax", "Lamb", "RMSProp", "Adadelta")
 globals().update({name: getattr(fluid, name) for name in _NAMES})
 __getattr__ = missing("paddle.optimizer", lambda: globals())

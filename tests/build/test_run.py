@@ -75,6 +75,33 @@ def test_an_optimizer_with_everything(write: Callable[..., None]) -> None:
     assert first.attrs["use_nesterov"] is True
 
 
+def test_a_decay_apart_from_the_gradient_is_a_number(write: Callable[..., None]) -> None:
+    write(model=MODEL, run=with_optimizer("{type: AdamW, learning_rate: 0.001, weight_decay: 0.02}"))
+    _, built = load_and_build("run.yaml")
+    assert built.train is not None
+    updates = [op for op in built.train.global_block().ops if op.role is Role.OPTIMIZE]
+    assert [(op.type, op.attrs["weight_decay"]) for op in updates] == [("adamw", 0.02)] * 2
+
+
+def test_an_optimizer_around_another(write: Callable[..., None]) -> None:
+    inner = "{type: Momentum, learning_rate: 0.1, momentum: 0.9}"
+    write(model=MODEL, run=with_optimizer(f"{{type: Lookahead, k: 6, alpha: 0.8, inner: {inner}}}"))
+    _, built = load_and_build("run.yaml")
+    assert built.train is not None
+    types = [op.type for op in built.train.global_block().ops if op.role is Role.OPTIMIZE]
+    assert types == ["lookahead_start", "lookahead_start", "momentum", "momentum", "lookahead", "lookahead"]
+
+
+def test_a_warmup_in_front_of_a_schedule_that_starts_later(write: Callable[..., None]) -> None:
+    text = """{type: AdamW, learning_rate: {type: linear_lr_warmup, warmup_steps: 10, start_lr: 0, end_lr: 0.1, delay: true,
+                      learning_rate: {type: cosine_restarts, learning_rate: 0.1, T_0: 50, T_mult: 2}}}"""
+    write(model=MODEL, run=with_optimizer(text))
+    _, built = load_and_build("run.yaml")
+    assert built.train is not None
+    types = [op.type for op in built.train.global_block().ops if op.role is Role.LR_SCHED]
+    assert types == ["increment", "delayed_step", "cosine_restarts", "linear_lr_warmup"]
+
+
 @pytest.mark.parametrize(
     ("run", "rendered"),
     [
@@ -112,6 +139,19 @@ def test_an_optimizer_with_everything(write: Callable[..., None]) -> None:
                   train: {loss: loss, epochs: 1, batch_size: 2, optimizer: {type: SGD, learning_rate: -0.1}}
                                                                                   ^^^""",
             id="a negative learning rate",
+        ),
+        pytest.param(
+            with_optimizer("{type: SGD, learning_rate: {type: one_cycle, max_lr: 1, total_steps: 9, anneal_strategy: cosine}}"),
+            """\
+            run.yaml:2:65: error: op 'one_cycle': attribute anneal_strategy is 'cosine'
+            hint: one of 'cos', 'linear'""",
+            id="a shape of a cycle that is not there",
+        ),
+        pytest.param(
+            with_optimizer("{type: Lookahead, inner: {type: SGD, learning_rate: -1}}"),
+            """\
+            run.yaml:2:90: error: learning_rate must be > 0, got -1.0""",
+            id="a wrong optimizer inside another",
         ),
         pytest.param(
             with_optimizer("{type: SGD, learning_rate: fast}"),

@@ -95,6 +95,7 @@ OPTIMIZER = {
     "lazy adam": named("Adam", lazy_mode=True),
     "momentum": named("Momentum", momentum=0.9),
     "nesterov": named("Momentum", momentum=0.9, use_nesterov=True),
+    "lookahead": lambda: OPTIMIZERS["Lookahead"](inner=OPTIMIZERS["SGD"](learning_rate=0.1), k=2),
 }
 #: Those that give the same with a dense gradient.
 DENSE = [name for name in OPTIMIZER if name != "lazy adam"]

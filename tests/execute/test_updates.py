@@ -10,6 +10,7 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.merge import merge
+from pe_cli.graph.passes import fuse_optimizer
 from pe_cli.graph.ssa import Update
 from pe_cli.layers.define.registry import find
 from pe_cli.ops.fused.fused_optimizer import LINE, MIN_SHARE, shares_of
@@ -24,6 +25,11 @@ SETTINGS = {
     "SGD": {"regularization": L2Decay(0.01)},
     "Momentum": {"momentum": 0.9, "use_nesterov": True, "regularization": L2Decay(0.01)},
     "Adam": {},
+    "AdamW": {"weight_decay": 0.1},
+    "SGDW": {"weight_decay": 0.1},
+    "MomentumW": {"momentum": 0.9, "use_nesterov": True},
+    "Lion": {"weight_decay": 0.1},
+    "RAdam": {"weight_decay": 0.1},
     "Adagrad": {},
     "LarsMomentum": {"momentum": 0.9},
 }
@@ -80,7 +86,7 @@ def test_as_on_one_device(optimizer, devices):
     losses, values, _ = train(optimizer, 1)
     others, found, _ = train(optimizer, devices)
     np.testing.assert_allclose(others, losses, rtol=1e-5)
-    loose = 5e-4 if optimizer in ("Adam", "Adagrad") else 2e-6  # a quotient of gradients near 0 has few digits
+    loose = 5e-4 if optimizer in ("Adam", "AdamW", "Adagrad") else 2e-6  # a quotient of gradients near 0 has few digits
     for name, value in values.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=loose, err_msg=name)
 
@@ -106,7 +112,38 @@ def test_however_the_work_is_divided_the_bits_are_the_same(optimizer, build):
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-@pytest.mark.parametrize("optimizer", ["Momentum", "Adam"])
+@pytest.mark.parametrize("optimizer", SETTINGS)
+@pytest.mark.parametrize("build", [{"fuse_all_optimizer_ops": True}, {"enable_auto_fusion": True}], ids=str)
+def test_on_one_device_joined_updates_give_the_bits_of_single_ones(optimizer, build):
+    off: dict[str, object] = {"fuse_all_optimizer_ops": False, "enable_auto_fusion": False}
+    losses, values, _ = train(optimizer, 1, **off)
+    others, found, _ = train(optimizer, 1, **off | build)
+    assert others == losses
+    for name, value in values.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "joined"),
+    [
+        pytest.param("AdamW", ["fused_adamw", "fused_adamw"], id="a decay apart from the gradient"),
+        pytest.param("SGD", ["fused_sgd", "fused_sgd"], id="a decay of the gradient"),
+    ],
+)
+def test_updates_with_different_decays_are_joined_apart(optimizer, joined):
+    main, startup = Program("main"), Program("startup")
+    with program_guard(main, startup):
+        loss = call("mean", call("fc", call("fc", call("data", "x", [9]), 5), 3))
+        for parameter in main.global_block().parameters():
+            if parameter.name.endswith(".b_0"):
+                parameter.weight_decay = 0.0
+        OPTIMIZERS[optimizer](learning_rate=0.1, **SETTINGS[optimizer]).minimize(loss)
+    made, said = fuse_optimizer.run(main, [])
+    assert [op.type for op in made.global_block().ops if op.role is Role.OPTIMIZE] == joined
+    assert said.startswith("fuse_all_optimizer_ops: 4 updates became 2")
+
+
+@pytest.mark.parametrize("optimizer", ["Momentum", "Adam", "AdamW"])
 @pytest.mark.parametrize("threads", [1, 2, 7])
 def test_threads_change_no_bit(optimizer, threads):
     losses, values, _ = train(optimizer, 3, threads=3)

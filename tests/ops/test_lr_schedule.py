@@ -90,6 +90,83 @@ def test_warmup_hands_over(step, expected):
         assert got == pytest.approx(expected, rel=1e-14)
 
 
+def torch_rates(make, steps):
+    """Return the rates of the first steps under a scheduler of torch, which `make(schedulers, optimizer)` returns."""
+    torch = pytest.importorskip("torch")
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
+    scheduler = make(torch.optim.lr_scheduler, optimizer)
+    found = []
+    for _ in range(steps):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    return found
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        pytest.param({"total_steps": 20}, id="torch's defaults"),
+        pytest.param({"total_steps": 17, "pct_start": 0.25}, id="the top between two steps"),
+        pytest.param({"total_steps": 20, "anneal_strategy": "linear"}, id="lines"),
+        pytest.param({"total_steps": 10, "pct_start": 0.5, "div_factor": 3.0, "final_div_factor": 7.0}, id="other ends"),
+        pytest.param({"total_steps": 10, "pct_start": 0.0}, id="down only"),
+        pytest.param({"total_steps": 10, "pct_start": 1.0}, id="up only"),
+    ],
+)
+def test_one_cycle_is_torchs(attrs):
+    steps = attrs["total_steps"]
+    wanted = torch_rates(lambda s, o: s.OneCycleLR(o, 0.5, cycle_momentum=False, **attrs), steps - 1)
+    found = [rate("one_cycle", step, max_lr=0.5, **attrs) for step in range(steps - 1)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        pytest.param(0, 0.02, id="starts at max_lr / div_factor"),
+        pytest.param(1, 0.02 + 0.48 / 2, id="half way up"),
+        pytest.param(2, 0.5, id="the top"),
+        pytest.param(9, 0.02e-4, id="the last step"),
+        pytest.param(10**12, 0.02e-4, id="stays at the end"),
+    ],
+)
+def test_one_cycle(step, expected):
+    assert rate("one_cycle", step, max_lr=0.5, total_steps=10) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_cycle_whose_first_step_is_the_top_begins_there():
+    assert rate("one_cycle", 0, max_lr=0.5, total_steps=10, pct_start=0.1) == 0.5
+
+
+@pytest.mark.parametrize(("first", "times", "least"), [(5, 1, 0.0), (3, 2, 0.01), (2, 3, 0.1), (1, 1, 0.0)])
+def test_cosine_restarts_are_torchs(first, times, least):
+    wanted = torch_rates(lambda s, o: s.CosineAnnealingWarmRestarts(o, first, times, least), 40)
+    given = {"learning_rate": 0.5, "T_0": first, "T_mult": times, "eta_min": least}
+    np.testing.assert_allclose([rate("cosine_restarts", step, **given) for step in range(40)], wanted, rtol=1e-12, atol=1e-16)
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        pytest.param(0, 0.5, id="starts at the rate"),
+        pytest.param(2, 0.3, id="half way"),
+        pytest.param(4, 0.5, id="starts anew"),
+        pytest.param(8, 0.3, id="half way of a fall twice as long"),
+        pytest.param(12, 0.5, id="starts anew again"),
+        pytest.param(4 * (2**40 - 1), 0.5, id="after 40 falls"),
+    ],
+)
+def test_cosine_restarts(step, expected):
+    found = rate("cosine_restarts", step, learning_rate=0.5, T_0=4, T_mult=2, eta_min=0.1)
+    assert found == pytest.approx(expected, rel=1e-14)
+
+
+def test_a_delayed_counter_stays_at_0_before():
+    found = [int(run_op("delayed_step", {"Step": np.array([s])}, {"begin": 3})[0]) for s in (0, 2, 3, 4, 10**12)]
+    assert found == [0, 0, 0, 1, 10**12 - 3]
+
+
 def test_a_rate_in_float32_is_rounded_once():
     got = run_op("exponential_decay", {"Step": np.array([1000])}, {"learning_rate": 0.1, "decay_rate": 0.999})
     assert got.dtype == np.float32
@@ -101,6 +178,10 @@ def test_a_rate_in_float32_is_rounded_once():
     [
         ("exponential_decay", {"decay_steps": 0}, "decay_steps must be > 0, got 0"),
         ("noam_decay", {"d_model": -1}, "d_model must be > 0, got -1"),
+        ("one_cycle", {"pct_start": 1.5}, r"pct_start must be in \[0, 1\], got 1.5"),
+        ("one_cycle", {"total_steps": 0}, "total_steps must be > 0, got 0"),
+        ("cosine_restarts", {"T_mult": 0}, "T_mult must be > 0, got 0"),
+        ("delayed_step", {"begin": -1}, "begin must be >= 0, got -1"),
         ("piecewise_decay", {"boundaries": [5], "values": [0.1]}, "one value more than boundaries, got 1 and 1"),
         ("piecewise_decay", {"boundaries": [5, 5], "values": [0.1, 0.2, 0.3]}, r"increasing boundaries, got \[5, 5\]"),
     ],

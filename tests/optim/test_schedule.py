@@ -13,7 +13,7 @@ from pe_cli.execute.executor import Executor
 from pe_cli.execute.startup import run_startup
 from pe_cli.optim import schedule
 from pe_cli.optim.rules import SGD
-from pe_cli.optim.schedule import COUNTER, SCHEDULES, CosineDecay, LinearLrWarmup, NoamDecay
+from pe_cli.optim.schedule import COUNTER, SCHEDULES, CosineDecay, CosineRestarts, LinearLrWarmup, NoamDecay
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program, Role
 from tests.optim.support import Training
@@ -29,6 +29,11 @@ ARGUMENTS = {
     "piecewise_decay": ({"boundaries": [1, 2], "values": [0.3, 0.2, 0.1]}, [0.3, 0.2, 0.1]),
     "cosine_decay": ({"learning_rate": 1.0, "step_each_epoch": 1, "epochs": 2}, [1.0, 0.5, 0.0]),
     "noam_decay": ({"d_model": 4, "warmup_steps": 1}, [0.5, 0.5 * 2**-0.5, 0.5 * 3**-0.5]),
+    "one_cycle": (
+        {"max_lr": 1.0, "total_steps": 3, "pct_start": 2 / 3, "div_factor": 4.0, "final_div_factor": 5.0},
+        [0.25, 1.0, 0.05],
+    ),
+    "cosine_restarts": ({"learning_rate": 1.0, "T_0": 2, "eta_min": 0.5}, [1.0, 0.75, 1.0]),
     "linear_lr_warmup": ({"learning_rate": 0.7, "warmup_steps": 2, "start_lr": 0.0, "end_lr": 1.0}, [0.0, 0.5, 0.7]),
 }
 
@@ -90,6 +95,30 @@ def test_a_warmup_hands_over_to_a_schedule_that_counted_on():
         training.step(w=np.ones(1))
         seen.append(before - training.value("w")[0])
     np.testing.assert_allclose(seen, [0, 0.25, 0.5, 0.5 * (1 + np.cos(3 * np.pi / 4))], atol=1e-15)
+
+
+def test_with_delay_a_schedule_begins_when_the_warmup_ends():
+    main, startup = Program(), Program()
+    inner = LinearLrWarmup(CosineRestarts(1.0, 2), 2, 0.5, 1.0, delay=True)  # counts from step 3 on, the cosine from step 5 on
+    made = LinearLrWarmup(inner, 3, 0.0, 0.3, delay=True).append(main, startup, "float64")
+    np.testing.assert_allclose(run(main, startup, made.name, 9), [0, 0.1, 0.2, 0.5, 0.75, 1.0, 0.5, 1.0, 0.5], atol=1e-15)
+
+
+def test_torch_hands_over_alike():
+    torch = pytest.importorskip("torch")
+    main, startup = Program(), Program()
+    made = LinearLrWarmup(CosineRestarts(0.3, 4, 2, 0.01), 5, 0.06, 0.3, delay=True).append(main, startup, "float64")
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3)
+    schedulers = torch.optim.lr_scheduler
+    warm = schedulers.LinearLR(optimizer, 0.2, 1.0, total_iters=5)
+    then = schedulers.CosineAnnealingWarmRestarts(optimizer, 4, 2, 0.01)
+    both = schedulers.SequentialLR(optimizer, [warm, then], milestones=[5])
+    wanted = []
+    for _ in range(30):
+        wanted.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        both.step()
+    np.testing.assert_allclose(run(main, startup, made.name, 30), wanted, rtol=1e-12)
 
 
 def test_a_schedule_of_the_optimizer_is_appended_after_the_forward_ops():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import pe_cli.paddle as paddle
 import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle.errors import NotThereYet
 from tests.paddle.support import regression, rows, trained
@@ -150,6 +151,23 @@ def test_executors_on_one_and_two_devices_see_each_others_training(monkeypatch):
             values.append(executor.run(feed={"X": rows(10)}, fetch_list=[loss])[0].mean())
     drop = 0.05 * (float(rows(10).mean()) ** 2 + 1)
     np.testing.assert_allclose(np.diff(values), [-drop] * 3, rtol=1e-4)
+
+
+def test_a_decay_is_the_update_s_own_or_a_part_of_the_gradient():
+    own = paddle.optimizer.AdamW(0.1, weight_decay=0.2, parameters=None, multi_precision=False)
+    assert (own.weight_decay, own.regularization) == (0.2, None)
+    assert paddle.optimizer.Adam(0.1, weight_decay=0.2).regularization == fluid.regularizer.L2Decay(0.2)
+
+
+def test_lookahead_takes_its_arguments_in_the_original_s_order():
+    loss = regression()
+    made = fluid.optimizer.LookaheadOptimizer(inner_optimizer=fluid.optimizer.SGD(0.5), alpha=0.25, k=3)
+    positional = fluid.optimizer.LookaheadOptimizer(fluid.optimizer.SGD(0.5), 0.25, 3)
+    assert (made.alpha, made.k) == (positional.alpha, positional.k) == (0.25, 3)
+    made.minimize(loss)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    assert len(executor.run(feed={"X": rows(4)}, fetch_list=[loss])) == 1
 
 
 def test_evaluation_without_sharing_warns_once(monkeypatch):

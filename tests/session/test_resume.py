@@ -26,6 +26,10 @@ STOPPED = ExitCode.STOPPED
         pytest.param(["train.accumulate=2", "train.batch_size=4"], id="gradients in parts"),
         pytest.param(["exec_strategy.num_iteration_per_run=2"], id="two iterations a step"),
         pytest.param(["train.optimizer={type: Lamb, learning_rate: 0.01}", "train.eval_every=1 epoch"], id="another one"),
+        pytest.param(
+            ["train.optimizer={type: Lookahead, k: 4, inner: {type: AdamW}}", "executor.devices=2"], id="rounds of steps"
+        ),
+        pytest.param(["train.optimizer={type: NAdam, weight_decay: 0.01}"], id="an optimizer that counts steps"),
     ],
 )
 def test_stopped_after_any_step_it_goes_on_bit_for_bit(bench: Bench, options: list[str]) -> None:

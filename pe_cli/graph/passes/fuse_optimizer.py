@@ -10,7 +10,7 @@ from pe_cli.ops.define.registry import find
 from pe_cli.program.ir import Block, Operator, Program, Role
 
 #: Update ops that have a form over lists.
-FUSABLE = ("sgd", "momentum", "adam")
+FUSABLE = ("sgd", "momentum", "adam", "adamw")
 #: Of these, those whose form over lists does the weight decay, too.
 DECAYING = ("sgd", "momentum")
 

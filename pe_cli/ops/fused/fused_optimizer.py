@@ -130,17 +130,24 @@ def adam_steps(
                 adam_where_needed(p, g, m, v, begin, min(begin + QUIET, n), step, b1, b2, eps)
 
 
-def _check(name: str, params: Sequence[TensorType], *states: Sequence[TensorType]) -> None:
+def check_lists(name: str, params: Sequence[TensorType], *states: Sequence[TensorType]) -> None:
+    """Check that lists have equal lengths.
+
+    Raises:
+        PeError: one is longer or shorter than that of the parameters.
+    """
     for state in states:
         if len(state) != len(params):
             raise PeError(f"{name} needs as many of each kind, got {len(params)} parameters and {len(state)}")
 
 
-def _positive(rng):
+def one_sample(rng):
+    """Make a power of a decay, for samples."""
     return rng.uniform(0.1, 0.9, 1)
 
 
-def _room(rng):
+def room_sample(rng):
+    """Make a matrix of positive numbers, for samples."""
     return rng.uniform(0.1, 1.0, (3, 5))
 
 
@@ -173,7 +180,7 @@ def _held(o: Lowering, slots: Sequence[str]) -> dict[str, Sequence[Buffer]]:
     return {"Grad": o.inputs("Grad")} | dict(zip(changed, lists_in_place(o, *changed), strict=True))
 
 
-def _run(o: Lowering, kernel_: object, slots: Sequence[str], whole: Sequence[str], settings: Sequence[float | int]) -> None:
+def run_shares(o: Lowering, kernel_: object, slots: Sequence[str], whole: Sequence[str], settings: Sequence[float | int]) -> None:
     """Call a kernel over lists, once a share: parameters, gradients and state by slot, then the settings.
 
     Args:
@@ -229,14 +236,14 @@ def fused_sgd(
         sgd; fluid's fuse_all_optimizer_ops.
     """
     del decay
-    _check("fused_sgd", params, gradients)
+    check_lists("fused_sgd", params, gradients)
     return params
 
 
 @fused_sgd.lower("cpu")
 def fused_sgd_cpu(o: Lowering) -> None:
     """One call a share."""
-    _run(o, sgd_steps, ("Param", "Grad"), (), (float(o.attrs["decay"]),))
+    run_shares(o, sgd_steps, ("Param", "Grad"), (), (float(o.attrs["decay"]),))
 
 
 @op(
@@ -278,7 +285,7 @@ def fused_momentum(
     Source:
         momentum; fluid's fuse_all_optimizer_ops.
     """
-    _check("fused_momentum", params, gradients, velocities)
+    check_lists("fused_momentum", params, gradients, velocities)
     return params, velocities
 
 
@@ -286,7 +293,7 @@ def fused_momentum(
 def fused_momentum_cpu(o: Lowering) -> None:
     """One call a share."""
     settings = float(o.attrs["mu"]), int(o.attrs["use_nesterov"]), float(o.attrs["decay"])
-    _run(o, momentum_steps, ("Param", "Grad", "Velocity"), (), settings)
+    run_shares(o, momentum_steps, ("Param", "Grad", "Velocity"), (), settings)
 
 
 _STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
@@ -301,13 +308,13 @@ _STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
     samples=[
         Sample(
             {
-                "Param": [_room, _room],
-                "Grad": [_room, _room],
+                "Param": [room_sample, room_sample],
+                "Grad": [room_sample, room_sample],
                 "LearningRate": rate,
-                "Moment1": [_room, _room],
-                "Moment2": [_room, _room],
-                "Beta1Pow": [_positive, _positive],
-                "Beta2Pow": [_positive, _positive],
+                "Moment1": [room_sample, room_sample],
+                "Moment2": [room_sample, room_sample],
+                "Beta1Pow": [one_sample, one_sample],
+                "Beta2Pow": [one_sample, one_sample],
             },
             name="two",
             outputs=dict.fromkeys(("ParamOut", *(f"{s}Out" for s in _STATE)), 2),
@@ -332,7 +339,7 @@ def fused_adam(
     Source:
         adam; fluid's fuse_all_optimizer_ops.
     """
-    _check("fused_adam", params, gradients, *states)
+    check_lists("fused_adam", params, gradients, *states)
     return params, *states
 
 
@@ -340,7 +347,7 @@ def fused_adam(
 def fused_adam_cpu(o: Lowering) -> None:
     """One call a share; the powers move on when all of them are done."""
     settings = tuple(float(o.attrs[a]) for a in ("beta1", "beta2", "epsilon"))
-    _run(o, adam_steps, ("Param", "Grad", *_STATE[:2]), _STATE[2:], settings)
+    run_shares(o, adam_steps, ("Param", "Grad", *_STATE[:2]), _STATE[2:], settings)
     powers = [Table(tuple(o.outputs(f"{s}Out"))) for s in _STATE[2:]]
     o.call(move_powers, *powers, len(o.inputs("Param")), *settings[:2], dtype=o.inputs("Param")[0].dtype)
 
@@ -353,7 +360,7 @@ fused_adam.give(Spreads())
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-def _each(o: Lowering, step: object, slots: Sequence[str], order: Sequence[str], settings: Sequence[float | int]) -> None:
+def run_each(o: Lowering, step: object, slots: Sequence[str], order: Sequence[str], settings: Sequence[float | int]) -> None:
     """Call the kernel of the single op for every parameter, after that of the decay."""
     speed, held = o.input("LearningRate"), _held(o, slots)
     decay = float(o.attrs.get("decay", 0.0))
@@ -368,14 +375,14 @@ def _each(o: Lowering, step: object, slots: Sequence[str], order: Sequence[str],
 @fused_sgd.lower("cuda")
 def fused_sgd_cuda(o: Lowering) -> None:
     """A launch a parameter: CUDA has no lists of buffers."""
-    _each(o, sgd_step, ("Param", "Grad"), ("Param", "Grad", "Rate", "Size"), ())
+    run_each(o, sgd_step, ("Param", "Grad"), ("Param", "Grad", "Rate", "Size"), ())
 
 
 @fused_momentum.lower("cuda")
 def fused_momentum_cuda(o: Lowering) -> None:
     """A launch a parameter."""
     slots = ("Param", "Grad", "Velocity")
-    _each(o, momentum_step, slots, (*slots, "Rate", "Size"), (float(o.attrs["mu"]), int(o.attrs["use_nesterov"])))
+    run_each(o, momentum_step, slots, (*slots, "Rate", "Size"), (float(o.attrs["mu"]), int(o.attrs["use_nesterov"])))
 
 
 @fused_adam.lower("cuda")
@@ -383,4 +390,4 @@ def fused_adam_cuda(o: Lowering) -> None:
     """Two launches a parameter: the second moves the powers on."""
     slots = ("Param", "Grad", *_STATE)
     settings = tuple(float(o.attrs[a]) for a in ("beta1", "beta2", "epsilon"))
-    _each(o, adam_step, slots, (*slots, "Rate", "Size"), settings)
+    run_each(o, adam_step, slots, (*slots, "Rate", "Size"), settings)

@@ -25,6 +25,8 @@ from pe_cli.ops.update.optimizer_rows import momentum_rows, sgd_rows
 from pe_cli.ops.update.table_rows import by_places, momentum_by_places
 from pe_cli.ops.update.update_kernels import accelerate, descend
 
+#: How the slots end whose state is one number for all elements.
+SINGLE = ("Pow", "Count", "Product")
 #: Squares summed in the element type before float64 takes over.
 CHUNK = 1024
 
@@ -51,7 +53,7 @@ def state_samples(slots: Sequence[str], *, rates: bool = True, **attrs: float | 
     made = []
     for name, shape in (("a matrix", (3, 5)), ("an odd vector", (37,)), ("one element", (1,)), ("nothing", (0, 3))):
         inputs = {"Param": shape, "Grad": shape, **({"LearningRate": rate} if rates else {})}
-        inputs |= {s: positive(*((1,) if s.endswith("Pow") else shape)) for s in slots}
+        inputs |= {s: positive(*((1,) if s.endswith(SINGLE) else shape)) for s in slots}
         made.append(Sample(inputs, attrs, name))
     return made
 

@@ -15,6 +15,12 @@ def descend(p, step, g):
 
 
 @helper
+def shrink(p, pull):
+    """Return p - pull * p, rounded once: of a small pull a product with 1 - pull would keep few digits."""
+    return fma(-pull, p, p)
+
+
+@helper
 def accelerate(v, g, mu):
     return fma(mu, v, g)
 
@@ -35,6 +41,18 @@ def adam_span(p, g, m, v, begin, end, step, b1, b2, eps):
         m[i] = first
         v[i] = second
         p[i] -= step * first / (square_root(second) + eps)
+
+
+@apart
+def adamw_span(p, g, m, v, begin, end, step, pull, b1, b2, eps):
+    """As adam_span, for parameters that shrink by pull of themselves as well."""
+    one = T(1)
+    for i in range(begin, end):
+        first = b1 * m[i] + (one - b1) * g[i]
+        second = b2 * v[i] + (one - b2) * g[i] * g[i]
+        m[i] = first
+        v[i] = second
+        p[i] = shrink(p[i], pull) - step * first / (square_root(second) + eps)
 
 
 @helper

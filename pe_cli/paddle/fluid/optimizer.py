@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +20,9 @@ Pairs = list[tuple[Any, Variable]]
 class _Adapter(Optimizer):
     """What the original's optimizers take beside the core's arguments."""
 
+    #: Whether weight_decay is an argument of the core's optimizer: a number, and no regularizer.
+    _own_decay = False
+
     def __init__(self, *args: Any, parameter_list: Sequence[Any] | None = None, **given: Any) -> None:
         self._parameters = parameter_list
         given.pop("multi_precision", None)
@@ -27,7 +31,9 @@ class _Adapter(Optimizer):
         if given.get("parameters") is not None:
             self._parameters = given.pop("parameters")
         given.pop("parameters", None)
-        decay = given.pop("weight_decay", None)
+        if "inner_optimizer" in given:
+            given["inner"] = given.pop("inner_optimizer")
+        decay = None if self._own_decay else given.pop("weight_decay", None)
         if decay is not None:
             from pe_cli.optim.regularizer import L2Decay
 
@@ -80,7 +86,8 @@ class _Adapter(Optimizer):
 
 
 def _adapted(base: type[Optimizer]) -> type[Optimizer]:
-    return type(base.__name__, (_Adapter, base), {"__doc__": base.__doc__, "__module__": __name__})
+    facts = {"__doc__": base.__doc__, "__module__": __name__, "_own_decay": "weight_decay" in inspect.signature(base).parameters}
+    return type(base.__name__, (_Adapter, base), facts)
 
 
 for _name in rules.OPTIMIZERS:

@@ -108,6 +108,7 @@ def train(folder: Path, model: str, optimizer: str, place: Place, shape: tuple[i
         pytest.param(MLP, ADAM, (9,), "{}", id="a perceptron with dropout and Adam"),
         pytest.param(LENET, MOMENTUM, (1, 8, 8), "{}", id="a small LeNet with momentum, decay and a schedule"),
         pytest.param(MLP, ADAM, (9,), PASSES, id="a perceptron whose updates are one op"),
+        pytest.param(MLP, "{type: AdamW, learning_rate: 0.05}", (9,), PASSES, id="a perceptron with a decay apart from the gradient"),
         pytest.param(RESIDUAL, MOMENTUM, (2, 5, 5), PASSES, id="a residual block with every pass"),
         pytest.param(RESIDUAL, "{type: Lamb, learning_rate: 0.01}", (2, 5, 5), "{}", id="a residual block with Lamb"),
     ],
