@@ -39,7 +39,7 @@ def test_training_has_backward_and_updates_and_evaluation_has_not(write: Callabl
     roles = [op.role for op in built.train.global_block().ops]
     assert {Role.FORWARD, Role.BACKWARD, Role.OPTIMIZE} <= set(roles)
     assert {op.role for op in built.eval.global_block().ops} == {Role.FORWARD}
-    assert built.loss == "loss"
+    assert built.loss == run.loss
     assert built.fetches == {"loss": "loss"}
     updated = [op.inputs["Param"][0] for op in built.train.global_block().ops if op.type == "sgd"]
     assert updated == ["logits.w_0", "logits.b_0"]
@@ -249,7 +249,7 @@ def test_mistakes_of_all_three_stages_come_at_once(errors: Errors) -> None:
 def test_configs_that_ship(path: Path) -> None:
     run, built = load_and_build(path)
     assert built.train is not None
-    assert built.loss == "loss"
+    assert built.loss == run.loss
     assert set(run.feeds) <= set(built.feeds)  # a feed takes the field of its own name by default
 
 
