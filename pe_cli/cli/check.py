@@ -26,6 +26,7 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     Where there is none: shapes, parameters and memory. Nothing is run. A data file that is not there is a warning: it
     may be there when the training starts.
     """
+    from pe_cli.build.doubts import doubts
     from pe_cli.cli.columns import columns
     from pe_cli.cli.common import open_source
     from pe_cli.cli.layers_table import parameters_text, rows_of
@@ -41,6 +42,8 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     feeds: list[tuple[object, ...]] = [(name, "feed", kind) for name, kind in source.built.feeds.items()]
     echo(columns([*feeds, *((r.key, r.type, r.output or "-") for r in rows)], indent="  "))
     echo(f"parameters: {parameters_text(rows)}")
+    used = [*source.built.fetches.values(), *([source.built.loss] if source.built.loss else [])]
+    warnings += doubts(source.program(), source.model, used)
     warnings += _memory(source)
     for line in notes(source.program()):
         echo(f"note: {line}")

@@ -48,7 +48,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     devices: int | None,
     overrides: tuple[str, ...],
 ) -> None:
-    r"""Print or draw what CONFIG becomes.
+    """Print or draw what CONFIG becomes.
 
     CONFIG may be a model file too. The stages:
 
@@ -59,7 +59,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     multi_device  replicated over all devices, with the sums of gradients
     executed      as it is run: what devices share is done once
     plan          every kernel call with its memory, for one batch
-    """
+    """  # noqa: D301 - the mark is click's, a character
     from pe_cli.cli.common import open_source, resources_of
     from pe_cli.core.errors import PeError
     from pe_cli.graph.text import describe

@@ -129,6 +129,13 @@ class PeErrors(PeError):
         return "\n".join(parts)
 
 
+#: What other systems call it -> what it is called here.
+_ELSEWHERE = {
+    "int": "int64", "integer": "int64", "long": "int64", "float": "float32", "double": "float64", "single": "float32", "byte": "uint8",
+    "boolean": "bool",
+}  # fmt: skip
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return `did you mean 'x'?` for the closest known name, or None when nothing is close.
 
@@ -140,6 +147,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
         A hint for `PeError`, or None.
     """
     options = [str(option) for option in known]
+    if _ELSEWHERE.get(name.lower()) in options:
+        return f"did you mean '{_ELSEWHERE[name.lower()]}'?"
     for pool, wanted in ((options, name), ([o.lower() for o in options], name.lower())):
         close = difflib.get_close_matches(wanted, pool, n=1, cutoff=0.6)
         if close:

@@ -323,8 +323,21 @@ def _reshape(name: str, feed: Feed, wanted: tuple[int, ...], shape: tuple[int, .
     return resolved
 
 
+def _order(shape: tuple[int, ...], wanted: tuple[int, ...]) -> list[int] | None:
+    """Return the axes of a picture in the order that is wanted, where channels are last instead of first or the other way round."""
+    if len(shape) != 3 or shape == wanted:
+        return None
+    return next((axes for axes in ([2, 0, 1], [1, 2, 0]) if tuple(shape[axis] for axis in axes) == wanted), None)
+
+
 def _shape_remedy(shape: tuple[int, ...], source: TensorType, target: TensorType) -> str:
     wanted = list(target.shape)
+    axes = _order(shape, target.shape)
+    if axes is not None:
+        return (
+            f"the same sizes in another order, and reshape moves no axes: declare the feed with shape {list(shape)} and put a layer "
+            f"{{type: transpose, perm: {[0, *(axis + 1 for axis in axes)]}}} behind it"
+        )
     if math.prod(shape) == target.size:
         return f"their sizes agree: set reshape: {wanted} on the feed if the order is right (it moves no axes)"
     if math.prod(shape) == 1 and source.dtype in INTEGERS and len(wanted) == 1:

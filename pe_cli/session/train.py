@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.build.doubts import doubts
 from pe_cli.config.period import Period
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data import Loader
@@ -223,22 +224,23 @@ class Trainer:
 
     def _step(self, feed: Mapping[str, Array]) -> None:
         if not self.arrays:
-            self._count(self.stepper.run(feed, self._always, self.at.step))
+            self._count(self.stepper.run(feed, self._always, self.at.step), feed=feed)
             return
         due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)]
-        self._count(self.stepper.run(feed, self._wanted(due), self.at.step), due)
+        self._count(self.stepper.run(feed, self._wanted(due), self.at.step), due, feed)
 
     def _wanted(self, due: Sequence[str] = ()) -> list[str]:
         """Return the variables of all numbers, and of the arrays that are due."""
         watched = [self.job.built.norms_name] if self.norms else []
         return list(dict.fromkeys([*self.numbers.values(), *watched, *(self.arrays[n] for n in due)]))
 
-    def _count(self, found: StepResult, due: Sequence[str] = ()) -> None:
+    def _count(self, found: StepResult, due: Sequence[str] = (), feed: Mapping[str, Array] | None = None) -> None:
         """Take what a step gave into the averages and files.
 
         Args:
             found: values of all numbers, and of the arrays that are due.
             due: arrays that go to files.
+            feed: what the step was given, for the message about a loss that is no number.
         """
         self.at.step += 1
         samples = sum(found.sizes)
@@ -255,20 +257,33 @@ class Trainer:
         for name in due:
             self.keeper.outputs.fetch(name, self.at.step, self._joined(name, found))
         if not math.isfinite(loss):
-            raise self._diverged(loss)
+            raise self._diverged(loss, feed or {})
         self.keeper.watch(loss)
         self.observer.stepped(self.at.step, self.at.epoch, loss, samples)
 
-    def _diverged(self, loss: float) -> PeError:
+    def _diverged(self, loss: float, feed: Mapping[str, Array]) -> PeError:
         variable = self.numbers[self.loss]
         block = self.program.global_block()
         op = next((op.type for op in reversed(block.ops) if variable in op.output_names()), "feed")
         return PeError(
             f"the loss '{self.loss}' ({op}) is {loss} at step {self.at.step}",
             at=block.var(variable).at,
-            hint=f"lower the learning rate or clip gradients; {self.keeper.newest()}",
+            hint=f"{self._remedy(feed)}; {self.keeper.newest()}",
             code=ExitCode.DIVERGED,
         )
+
+    def _remedy(self, feed: Mapping[str, Array]) -> str:
+        """Return what to do about a loss that is no number: its cause may be the data or the model, and else is the training."""
+        for name, values in feed.items():
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                row = int(np.argwhere(~np.isfinite(values))[0][0])
+                what = "infinity" if np.isinf(values[row]).any() else "NaN"
+                return f"feed '{name}' has {what} in row {row} of the batch: mend the data"
+        doubted = doubts(self.program, self.run.model, self._used())
+        return doubted[0] if doubted else "lower the learning rate or clip gradients"
+
+    def _used(self) -> list[str]:
+        return [*self.job.built.fetches.values(), *self.numbers.values(), *self.arrays.values()]
 
     def _joined(self, name: str, found: StepResult) -> Array:
         """Return an array's value over all devices: samples one after the other, the rest by its mean."""
@@ -357,7 +372,7 @@ class Trainer:
         for use in ("train", "eval"):
             if use in self.run.data:
                 self.keeper.log(f"data.{use}: {len(self.job.fed(use)):,} samples")
-        for text in data_warnings(self.job):
+        for text in (*doubts(self.program, self.run.model, self._used()), *data_warnings(self.job)):
             self.keeper.tell(text)
 
     def _announce(self, loader: Loader) -> None:

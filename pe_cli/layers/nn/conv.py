@@ -74,7 +74,10 @@ def conv2d(
     size = channels(helper, input, data_format)
     parts = 1 if groups is None else groups
     for what, count in (("the input's channels", size), ("num_filters", num_filters)):
-        if parts < 1 or count < 1 or count % parts:
+        if count < 1 or parts < 1:
+            wrong = f"{what} is {count}" if count < 1 else f"groups is {parts}"
+            raise helper.error(f"conv2d: {wrong}, it must be at least 1")
+        if count % parts:
             raise helper.error(f"conv2d: {what} is {count}, which {parts} groups do not divide", hint="change groups")
     taps = pair("conv2d", "filter_size", filter_size, 1)
     default = Normal(0.0, math.sqrt(2.0 / (taps[0] * taps[1] * size)))

@@ -115,7 +115,9 @@ def label_rows(name: str, x: TensorType, label: TensorType, axis: int, soft: boo
         return loss
     if label.dtype != "int64":
         soft_fits = label.dtype == x.dtype and same_sizes(label.shape, x.shape)
-        hint = "set soft_label: true" if soft_fits else "cast it to int64"
+        hint = "set soft_label: true" if soft_fits else "declare the feed with dtype: int64, or cast it to int64"
+        if x.dtype == "int64":
+            hint = "the scores and the labels look exchanged"
         raise PeError(f"{name} needs class numbers of type int64, got labels {label}", hint=hint)
     short = (*x.shape[:axis], *x.shape[axis + 1 :])
     if not same_sizes(label.shape, loss.shape) and not same_sizes(label.shape, short):

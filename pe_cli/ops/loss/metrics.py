@@ -329,7 +329,7 @@ def accuracy(out: TensorType, indices: TensorType, label: TensorType) -> tuple[T
     if label.dtype != "int64" or not same_sizes(label.shape, (indices.shape[0], 1)):
         raise PeError(
             f"accuracy needs Label [batch, 1] of type int64 for Indices {indices}, got {label}",
-            hint="reshape the labels",
+            hint="reshape the labels to [batch, 1]" if label.dtype == "int64" else "declare the feed with dtype: int64, or cast it",
         )
     count = TensorType((1,), "int64")
     return out.with_shape(1), count, count

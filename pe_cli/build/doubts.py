@@ -1,0 +1,68 @@
+"""What is allowed and hardly meant: a loss on the wrong kind of numbers, a layer that nothing uses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from pe_cli.config.spec import ModelSpec
+from pe_cli.ops.define.traits import Compares, Says, ToProbabilities
+from pe_cli.program.ir import Operator, Program, Role
+
+
+def doubts(program: Program, model: ModelSpec, used: Collection[str] = ()) -> list[str]:
+    """Return sentences about what a model's author hardly means.
+
+    Args:
+        program: of the model, with or without gradients.
+        model: it.
+        used: variables that are read by others than its layers: the loss, and what is fetched.
+    """
+    ops = [op for op in program.global_block().ops if op.role is Role.FORWARD]
+    return [*_losses(ops), *_unused(ops, model, used)]
+
+
+def _losses(ops: list[Operator]) -> Iterator[str]:
+    """Yield losses that take logits and are given probabilities, or the other way round."""
+    maker = {name: op for op in ops for name in op.output_names()}
+    for op in ops:
+        compared = op.definition.get(Compares)
+        if compared is None:
+            continue
+        (scores,) = op.inputs[compared.scores]
+        made = maker.get(scores)
+        layer = op.scope.strip("/") or op.type
+        if made is None:
+            continue
+        if compared.are is Says.LOGITS and _gives_probabilities(made):
+            yield f"'{layer}' makes probabilities of its scores itself, and '{scores}' are some already: give it what they are made of"
+        elif compared.are is Says.PROBABILITIES and not any(_gives_probabilities(o) for o in _behind(made, maker)):
+            yield f"'{layer}' takes probabilities, and nothing makes '{scores}' some: put a softmax or sigmoid before it"
+
+
+def _gives_probabilities(op: Operator) -> bool:
+    found = op.definition.get(ToProbabilities)
+    return found is not None and not found.logarithms
+
+
+def _behind(op: Operator, maker: dict[str, Operator]) -> Iterator[Operator]:
+    """Yield an op and those that it depends on."""
+    waiting, seen = [op], {id(op)}
+    while waiting:
+        this = waiting.pop()
+        yield this
+        for name in this.input_names():
+            before = maker.get(name)
+            if before is not None and id(before) not in seen:
+                seen.add(id(before))
+                waiting.append(before)
+
+
+def _unused(ops: list[Operator], model: ModelSpec, used: Collection[str]) -> Iterator[str]:
+    """Yield layers none of whose results is read."""
+    top = {name: op.scope.partition("/")[0] for op in ops for name in op.output_names()}
+    needed = {top[name] for name in used if name in top}
+    needed |= {top[name] for op in ops for name in op.input_names() if top.get(name, "") != op.scope.partition("/")[0] and name in top}
+    for layer in model.layers:
+        first = layer.key.partition("/")[0]
+        if first in top.values() and first not in needed:
+            yield f"nothing uses layer '{layer.key}'"
