@@ -61,11 +61,11 @@ def own_decay(parameter: Parameter) -> float | None:
     """Return the coefficient of a parameter's own weight decay, None for the optimizer's.
 
     Raises:
-        PeError: it is negative or not finite.
+        PeError: it is negative, not finite, or no number.
     """
     found = parameter.weight_decay
-    if found is not None and not (found >= 0 and math.isfinite(found)):
-        raise PeError(f"weight_decay of the parameter '{parameter.name}' must be >= 0, got {found}", at=parameter.at)
+    if found is not None and not (isinstance(found, (int, float)) and found >= 0 and math.isfinite(found)):
+        raise PeError(f"weight_decay of the parameter '{parameter.name}' must be >= 0, got {found!r}", at=parameter.at)
     return found
 
 

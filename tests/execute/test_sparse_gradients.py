@@ -18,7 +18,7 @@ from pe_cli.graph.dot import to_dot
 from pe_cli.graph.text import describe
 from pe_cli.optim.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 from pe_cli.optim.regularizer import L1Decay, L2Decay
-from pe_cli.optim.rules import OPTIMIZERS, Lamb
+from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.backward import gradients
 from pe_cli.program.forms import from_string
 from pe_cli.program.initializer import NumpyArray
@@ -275,10 +275,11 @@ def test_programs_with_rows_are_valid_and_survive_text_and_json():
         assert print_program(copy) == print_program(main)
 
 
-def test_an_optimizer_without_a_form_for_rows_says_so():
+@pytest.mark.parametrize("name", ["Lamb", "AdamW", "SGDW", "Lion", "NAdam", "RAdam"])
+def test_an_optimizer_without_a_form_for_rows_says_so(name):
     main, startup = network(True)
-    with pytest.raises(PeError, match="Lamb has no update for row-sparse gradients, and 'deep' has one"):
-        Lamb().minimize(main.global_block().var("loss"), startup)
+    with pytest.raises(PeError, match=f"{name} has no update for row-sparse gradients, and 'deep' has one"):
+        named(name)().minimize(main.global_block().var("loss"), startup)
 
 
 def test_ops_that_would_take_the_values_for_a_table_are_refused():

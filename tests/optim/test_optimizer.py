@@ -110,6 +110,8 @@ def test_a_coefficient_of_its_own_must_not_be_negative():
     for optimizer in (SGD(1.0), Lamb(1.0)):
         with pytest.raises(PeError, match=r"weight_decay of the parameter 'w' must be >= 0, got -0\.5"):
             Training(optimizer, w=(P, {"weight_decay": -0.5}))
+        with pytest.raises(PeError, match="must be >= 0, got 'much'"):
+            Training(optimizer, w=(P, {"weight_decay": "much"}))
 
 
 def test_an_optimizer_whose_decay_is_apart_takes_the_coefficient_of_each_parameter():

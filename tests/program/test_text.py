@@ -59,6 +59,12 @@ def test_reading_keeps_every_fact():
     )  # fmt: skip
 
 
+def test_reading_keeps_a_weight_decay_of_its_own():
+    program = program_of('param w: float64[2] {"weight_decay": 0.5}', "param v: float64[2]")
+    again = parse_program(print_program(program)).global_block().vars
+    assert [again[name].weight_decay for name in "wv"] == [0.5, None]
+
+
 def test_reading_keeps_roles_scopes_and_attributes():
     program = program_of(
         "param w: float32[2]",
