@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -136,11 +137,29 @@ def standalone(chart: Chart, *, log: bool = False) -> str:
     legend = "".join(text for row in rows for text in row)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" width="720" height="{height}" viewBox="0 0 720 {height}">'
-        f"<style>{css}</style>"
+        f"<style>{without_variables(css)}</style>"
         f'<rect class="paper" width="720" height="{height}"/>'
         f'<text class="title" x="{LEFT}" y="26">{escape(plain(chart.title))}</text>'
         f'<g transform="translate(0 36)">{body}</g><g transform="translate({LEFT} 452)">{legend}</g></svg>\n'
     )
+
+
+def without_variables(css: str) -> str:
+    """Return the rules of chart.css with colours in the place of variables, which many viewers of pictures do not know.
+
+    The dark colours follow in a media query, which such viewers leave out.
+    """
+    light, dark = (dict(re.findall(r"(--\w+): (#\w+);", block)) for block in re.findall(r":root \{(.*?)\}", css, re.DOTALL))
+    rules = [r for r in re.findall(r"^\.chart .*$", css, re.MULTILINE) if "var(--c)" not in r]
+    shared = [r.replace("stroke: var(--c); ", "") for r in re.findall(r"^\.chart .*var\(--c\).*$", css, re.MULTILINE) if "fill: none" in r]
+    for i in range(COLOURS):
+        rules += [f".chart .line.c{i}, .chart .c{i} .line {{ stroke: var(--c{i}); }}", f".chart .c{i} circle {{ fill: var(--c{i}); }}"]
+
+    def coloured(names: dict[str, str], of: list[str]) -> str:
+        return "\n".join(re.sub(r"var\((--\w+)\)", lambda found: names[found[1]], rule) for rule in of)
+
+    changing = [rule for rule in rules if "var(" in rule]
+    return f"{coloured(light, [*shared, *rules])}\n@media (prefers-color-scheme: dark) {{\n{coloured(dark, changing)}\n}}\n"
 
 
 def _legend(lines: Sequence[Line], width: float) -> list[list[str]]:

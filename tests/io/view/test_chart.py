@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -123,3 +124,6 @@ def test_a_file_of_its_own_has_title_legend_and_colours_and_escapes_texts() -> N
     assert EVIL in texts
     assert sum(t.startswith(EVIL[:60]) for t in texts) == 5, "title, unit and three entries of the legend"
     assert "prefers-color-scheme: dark" in svg
+    assert "var(" not in svg, "many viewers know no variables"
+    style = next(root.iter(f"{SVG}style")).text or ""
+    assert re.findall(r"c2 circle \{ fill: (#\w+); \}", style) == ["#00855f", "#2bc79b"], "light and dark"
