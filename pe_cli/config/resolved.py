@@ -43,6 +43,8 @@ def resolved_yaml(run: RunSpec, *, standalone: bool = False) -> str:
     if run.train:
         data["train"] = {**_dump(run.train), "optimizer": _data(run.optimizer)}
     data["fetches"] = {name: _dump(fetch) for name, fetch in run.fetches.items()}
+    if run.metrics:
+        data["metrics"] = {name: to_data(spec.value) for name, spec in run.metrics.items()}
     data["executor"] = _executor(run)
     data["build_strategy"] = _wishes(run.build_strategy)
     data["exec_strategy"] = _wishes(run.exec_strategy)

@@ -96,7 +96,8 @@ class Trainer:
         self._always = self._wanted()
         self.periods = self._periods()
         writes = job.team.leads and witness is None
-        recorder = [Recorder(self.run.output, [*self.numbers, *self.norms])] if writes else []
+        recorded = [*self.numbers, *self.norms, *(metric.name for metric in job.built.metrics)]
+        recorder = [Recorder(self.run.output, recorded)] if writes else []
         self.observer: Observer = Observers([*recorder, job.observer])
         self.at = Progress()
         self.averages = Averages()
@@ -127,6 +128,7 @@ class Trainer:
             if section is None:
                 continue
             known = [f"{use}/{name}" for use in self.run.data for name in self.numbers if use in ("train", "eval")]
+            known += [f"eval/{metric.name}" for metric in self.job.built.metrics if "eval" in self.run.data]
             if section.by not in known:
                 hint = did_you_mean(section.by, known) or f"one of {', '.join(known)}"
                 raise PeError(f"'{section.by}' is no metric, one number per step", at=section.at_of("by"), hint=hint)
