@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType, product
 from pe_cli.metrics.define import Array, Counted, Counts, Declared, Gathered, UndefinedError
 
 #: Bytes that the gathered values of an evaluation may take.
@@ -35,6 +36,25 @@ class Collector:
     def variables(self) -> list[str]:
         """Variables whose values are taken, each once."""
         return list(dict.fromkeys(v for m in self._metrics for v in m.variables.values()))
+
+    def expect(self, types: Mapping[str, TensorType], rows: int) -> None:
+        """Refuse now what would only fail after many batches.
+
+        Args:
+            types: of variables with one row per sample; sizes that are not known count as 1.
+            rows: samples of the evaluation.
+
+        Raises:
+            PeError: USAGE; their values take more bytes than may be kept.
+        """
+        total, seen = 0, set()
+        for one in self._metrics:
+            for variable in one.variables.values() if isinstance(one.kind, Gathered) else ():
+                if variable in types and variable not in seen:
+                    seen.add(variable)
+                    total += rows * product(abs(size) for size in types[variable].shape) * types[variable].numpy.itemsize
+                    if total > self._most:
+                        raise self._too_many(one, variable)
 
     def add(self, values: Mapping[str, Array]) -> None:
         """Take a batch.
@@ -63,12 +83,12 @@ class Collector:
     def _keep(self, one: Declared, variable: str, value: Array) -> None:
         self._bytes += value.nbytes
         if self._bytes > self._most:
-            raise PeError(
-                f"metric '{one.name}': the values of '{variable}' in all rows of the evaluation take more than {self._most / 2**30:g} GiB",
-                at=one.at,
-                hint="evaluate fewer rows, or leave the metric out",
-            )
+            raise self._too_many(one, variable)
         self._kept.setdefault(variable, []).append(np.array(value))
+
+    def _too_many(self, one: Declared, variable: str) -> PeError:
+        text = f"metric '{one.name}': the values of '{variable}' in all rows of the evaluation take more than {self._most / 2**30:g} GiB"
+        return PeError(text, at=one.at, hint="evaluate fewer rows, or leave the metric out")
 
     def results(self) -> dict[str, float]:
         """Return the metrics by name; NaN where a value is NaN, and none for those that are not defined for these rows.

@@ -31,6 +31,7 @@ from pe_cli.kernels import target
 from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.lang import Kernel
 from pe_cli.metrics.collect import Collector
+from pe_cli.metrics.define import Declared
 from pe_cli.optim.accumulate import SHARE
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
@@ -454,7 +455,7 @@ class Job:
             self._executors["eval"] = self.executor(program)
         executor = self._executors["eval"]
         names = self.numbers(program)
-        totals, collector = Averages(), Collector(self.built.metrics, self.note_once)
+        totals, collector = Averages(), self.collector(split, limit)
         block = program.global_block()
         fed = [v for v in collector.variables if block.var(v).is_data]
         gathered = [v for v in collector.variables if v not in fed]
@@ -471,6 +472,27 @@ class Job:
             if stop():
                 return None
         return totals.take(names) | collector.results()
+
+    def collector(self, split: str, limit: int | None = None) -> Collector:
+        """Return what gathers the values of the metrics over a split, of so many batches at most.
+
+        Raises:
+            PeError: USAGE, they would take more memory than they may.
+        """
+        made = Collector(self._metrics(split), self.note_once)
+        if not made.variables:
+            return made
+        block, sequences = self.built.eval.global_block(), resolve(self.built.eval).lods
+        rows = len(self.fed(split)) if limit is None else min(len(self.fed(split)), limit * self.batch_size)
+        made.expect({name: block.var(name).type for name in made.variables if name not in sequences}, rows)
+        return made
+
+    def _metrics(self, split: str) -> Sequence[Declared]:
+        """Return the metrics of a split; none where a smoke run makes its data up, as numbers at random are no labels."""
+        if self.built.metrics and self.made_up(split):
+            self.note_once(f"metrics of data.{split} are left out: it is made up")
+            return ()
+        return self.built.metrics
 
     def predict(self, split: str, fetches: Sequence[str], *, limit: int | None = None) -> Iterator[dict[str, Array]]:
         """Yield the values of variables for each batch of a split, samples on axis 0.

@@ -355,10 +355,12 @@ class Trainer:
         return len(loader)
 
     def _look(self) -> None:
-        """Note how much data there is, and say what is wrong with it though it can be trained on."""
+        """Note how much data there is, and what is wrong with it though it can be trained on; refuse metrics that are too large."""
         for use in ("train", "eval"):
             if use in self.run.data:
                 self.keeper.log(f"data.{use}: {len(self.job.fed(use)):,} samples")
+        if "eval" in self.run.data and not self.smoke:
+            self.job.collector("eval")
         for text in data_warnings(self.job):
             self.keeper.tell(text)
 

@@ -319,6 +319,10 @@ def test_more_values_than_may_be_kept_are_refused():
         collector.add(batch)
     with pytest.raises(PeError, match=r"take more than 0\.000976562 GiB"):
         collector.add(batch)
+    types = {name: TensorType((-1, 1)) for name in batch}
+    collector.expect(types, 2**17)
+    with pytest.raises(PeError, match="'l' in all rows"):
+        collector.expect(types, 2**17 + 1)
 
 
 def test_every_kind_is_one_of_both_and_documented():

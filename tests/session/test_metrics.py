@@ -10,6 +10,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
+from pe_cli.metrics.collect import Collector
 from tests.mpi_support import finished, mpiexec, needs_mpi
 from tests.session.conftest import Bench
 
@@ -193,6 +194,13 @@ def test_labels_that_are_no_classes_end_the_evaluation_with_the_place(sorter: Be
     assert "name the feed with the classes" in sorter.err
 
 
+def test_more_values_than_memory_is_for_are_refused_before_the_first_step(sorter: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Collector.__init__, "__defaults__", (500,))
+    assert sorter.run("train", sorter.base / "run.yaml") == ExitCode.USAGE
+    assert "metric 'auc': the values of 'kind' in all rows of the evaluation take more than" in sorter.err
+    assert "step 1" not in sorter.out
+
+
 @needs_mpi
 def test_two_processes_find_what_two_devices_find(sorter: Bench) -> None:
     best = ["-o", "output.checkpoint={every: 1 epoch, best: {by: eval/auc, mode: max}}", "-o", "train.batch_size=7"]
@@ -201,3 +209,10 @@ def test_two_processes_find_what_two_devices_find(sorter: Bench) -> None:
     assert code == 0, err
     (several,) = (sorter.base / "several").iterdir()
     assert sorter.seen(several) == sorter.seen(sorter.train("one", "-o", "executor.devices=2", *best))
+
+
+def test_data_that_is_made_up_has_no_metrics(sorter: Bench) -> None:
+    (sorter.base / "data.npz").unlink()
+    folder = sorter.train("runs", "--smoke")
+    assert "metrics of data.eval are left out: it is made up" in (folder / "log.txt").read_text()
+    assert list(evaluated(folder)[-1]) == ["step", "epoch", "split", "loss", "acc"]
