@@ -201,6 +201,57 @@ def test_more_values_than_memory_is_for_are_refused_before_the_first_step(sorter
     assert "step 1" not in sorter.out
 
 
+SEQUENCES = """\
+feeds:
+  ids:  {shape: [1], dtype: int64, lod_level: 1}
+  tags: {shape: [1], dtype: int64, lod_level: 1}
+layers:
+  table:  {type: embedding, input: ids, size: [5, 4]}
+  logits: {type: fc, size: 3}
+  xent:   {type: softmax_with_cross_entropy, logits: logits, label: tags}
+  loss:   {type: mean, x: xent}
+fetches: [loss]
+"""
+TEXTS = """\
+model: model.yaml
+data:
+  train: {reader: multi_slot, files: [a.txt, b.txt], slots: {ids: {}, tags: {}}}
+  eval:  {reader: multi_slot, files: [a.txt, b.txt], slots: {ids: {}, tags: {}}}
+feeds: {ids: ids, tags: tags}
+train: {loss: loss, epochs: 2, batch_size: 4, optimizer: {type: SGD, learning_rate: 0.5}}
+metrics:
+  f1:  {type: f1, scores: logits, labels: tags}
+  auc: {type: roc_auc, scores: logits, labels: tags}
+  ppl: {type: perplexity, losses: xent}
+output: {dir: RUNS}
+"""
+
+
+@pytest.mark.parametrize("executor", ["devices=1", "devices=3", "type=async"])
+def test_rows_of_sequences_are_measured_one_by_one(bench: Bench, rng: np.random.Generator, executor: str) -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    ids, tags = [], []
+    for name in "ab":
+        lines = []
+        for length in rng.integers(1, 8, 13):
+            ids.append(rng.integers(0, 5, length))
+            tags.append((ids[-1] + (rng.uniform(size=length) < 0.2)) % 3)
+            lines.append(" ".join(map(str, [length, *ids[-1], length, *tags[-1]])))
+        (bench.base / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    (bench.base / "model.yaml").write_text(SEQUENCES)
+    (bench.base / "run.yaml").write_text(TEXTS.replace("RUNS", str(bench.base / "runs")))
+    folder = bench.train("learned", "-o", f"executor.{executor}")
+    found = evaluated(folder)[-1]
+    arrays, _ = checkpoint.load(folder)
+    table = next(a for a in arrays.values() if a.shape == (5, 4))
+    logits = (table @ arrays["logits.w_0"] + arrays["logits.b_0"])[np.concatenate(ids)].astype(np.float64)
+    truth, prob = np.concatenate(tags), np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert found["f1"] == pytest.approx(metrics.f1_score(truth, logits.argmax(axis=1), average="macro"), rel=1e-12)
+    assert found["ppl"] == pytest.approx(np.exp(metrics.log_loss(truth, prob)), rel=1e-5)
+    each = [metrics.roc_auc_score(truth == i, logits[:, i]) for i in range(3)]
+    assert found["auc"] == pytest.approx(np.mean(each), rel=1e-12)
+
+
 @needs_mpi
 def test_two_processes_find_what_two_devices_find(sorter: Bench) -> None:
     best = ["-o", "output.checkpoint={every: 1 epoch, best: {by: eval/auc, mode: max}}", "-o", "train.batch_size=7"]

@@ -25,6 +25,12 @@ class AveragedOptions(DecisionOptions):
     )
 
 
+def _counted(labels: Counts, taken: Counts, classes: int) -> Counts:
+    """Return right decisions, decisions and labels of every class, int64 [3, classes]."""
+    kept = (labels[labels == taken], taken, labels)
+    return np.stack([np.bincount(which, minlength=classes) for which in kept]).astype(np.int64)
+
+
 class _PerClass(Counted[AveragedOptions]):
     """A metric of three counts for each class: right decisions, decisions, and labels."""
 
@@ -50,8 +56,7 @@ class _PerClass(Counted[AveragedOptions]):
         labels, taken, found = decide(options, values)
         if found.several:
             return np.stack([(labels * taken).sum(axis=0), taken.sum(axis=0), labels.sum(axis=0)])
-        kept = (labels[labels == taken], taken, labels)
-        return np.stack([np.bincount(which, minlength=found.classes) for which in kept]).astype(np.int64)
+        return _counted(labels, taken, found.classes)
 
     def result(self, options: AveragedOptions, counts: Counts) -> float:
         """Return the metric; 0 where there is nothing to divide by."""
@@ -123,8 +128,7 @@ class _OneClass(Counted[DecisionOptions]):
     def count(self, options: DecisionOptions, values: Mapping[str, Array]) -> Counts:
         """Return right decisions, decisions and labels, int64 [3, classes]."""
         labels, taken, found = decide(options, values)
-        kept = (labels[labels == taken], taken, labels)
-        return np.stack([np.bincount(which, minlength=found.classes) for which in kept]).astype(np.int64)
+        return _counted(labels, taken, found.classes)
 
 
 @metric
