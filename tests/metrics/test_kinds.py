@@ -95,6 +95,14 @@ def test_several_classes_at_once_are_those_of_scikit_learn(rng):
             assert measure(type_, given, 4, average=average, threshold=0.6) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("type_", ["precision", "recall", "f1"])
+def test_of_several_classes_at_once_each_counts(type_):
+    """As in scikit-learn: class 2 neither comes nor is taken."""
+    scores, labels = np.array([[0.9, 0.2, 0.1], [0.7, 0.8, 0.3]]), np.array([[1, 0, 0], [0, 1, 0]])
+    expected = sklearn(f"{type_}_score", labels, scores >= 0.5, average="macro", zero_division=0)
+    assert measure(type_, {"scores": scores, "labels": labels}, 2) == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize(("type_", "labels"), [("roc_auc", [1, 1]), ("roc_auc", [0, 0]), ("average_precision", [0, 0])])
 def test_one_class_alone_has_no_order(type_, labels):
     said: list[str] = []
@@ -323,6 +331,16 @@ def test_more_values_than_may_be_kept_are_refused():
     collector.expect(types, 2**17)
     with pytest.raises(PeError, match="'l' in all rows"):
         collector.expect(types, 2**17 + 1)
+
+
+@pytest.mark.parametrize("type_", sorted(discover()))
+def test_no_rows_at_all_leave_a_metric_out_or_give_nothing(type_):
+    kind = discover()[type_]
+    forms = {"scores": np.zeros((0, 1), np.float32), "labels": np.zeros((0, 1), np.int64)}
+    if type_ == "top_k":
+        forms["scores"] = np.zeros((0, 9), np.float32)
+    given = {key: forms.get(key, np.zeros((0, 1), np.float32)) for key in kind.inputs}
+    assert measure(type_, given) in (None, 0.0)
 
 
 def test_every_kind_is_one_of_both_and_documented():

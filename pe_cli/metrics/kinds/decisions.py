@@ -21,7 +21,7 @@ class AveragedOptions(DecisionOptions):
     average: Literal["binary", "micro", "macro", "weighted"] = Field(
         default="macro",
         description="binary: of class 1 of two; micro: of all decisions together; macro: mean over the classes that occur in labels or "
-        "decisions; weighted: the same, weighted by the rows of each class",
+        "decisions, or over all where a row may be of several; weighted: the same, weighted by the rows of each class",
     )
 
 
@@ -52,20 +52,20 @@ class _PerClass(Counted[AveragedOptions]):
             )
 
     def count(self, options: AveragedOptions, values: Mapping[str, Array]) -> Counts:
-        """Return right decisions, decisions and labels, int64 [3, classes]."""
+        """Return right decisions, decisions, labels, and 1 for classes that count even if they never come, int64 [4, classes]."""
         labels, taken, found = decide(options, values)
         if found.several:
-            return np.stack([(labels * taken).sum(axis=0), taken.sum(axis=0), labels.sum(axis=0)])
-        return _counted(labels, taken, found.classes)
+            return np.stack([(labels * taken).sum(axis=0), taken.sum(axis=0), labels.sum(axis=0), np.ones(found.classes, np.int64)])
+        return np.concatenate([_counted(labels, taken, found.classes), np.zeros((1, found.classes), np.int64)])
 
     def result(self, options: AveragedOptions, counts: Counts) -> float:
         """Return the metric; 0 where there is nothing to divide by."""
-        right, taken, there = counts
+        right, taken, there, _ = counts
         if options.average == "binary":
             return self.of(int(right[1]), int(taken[1]), int(there[1]))
         if options.average == "micro":
             return self.of(int(right.sum()), int(taken.sum()), int(there.sum()))
-        each = [(self.of(*three), three[2]) for three in zip(*counts.tolist(), strict=True) if three[1] or three[2]]
+        each = [(self.of(r, p, t), t) for r, p, t, always in zip(*counts.tolist(), strict=True) if p or t or always]
         if options.average == "weighted":
             rows = int(there.sum())
             return math.fsum(value * n for value, n in each) / rows if rows else 0.0

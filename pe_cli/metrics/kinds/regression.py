@@ -24,6 +24,11 @@ class RegressionOptions(Section):
     labels: Name = Field(description="variable: the true numbers, as many per row as predictions")
 
 
+def _matrix(values: Array) -> Array:
+    """Return float64 [rows, numbers]."""
+    return values.astype(np.float64).reshape(len(values), math.prod(values.shape[1:]))
+
+
 class _Regression(Gathered[RegressionOptions]):
     inputs = ("predictions", "labels")
     options = RegressionOptions
@@ -47,7 +52,7 @@ class _Regression(Gathered[RegressionOptions]):
         Raises:
             UndefinedError: there is nothing to divide by.
         """
-        guess, truth = (values[key].astype(np.float64).reshape(len(values[key]), -1) for key in self.inputs)
+        guess, truth = (_matrix(values[key]) for key in self.inputs)
         if not truth.size:
             raise UndefinedError("there are no rows")
         with np.errstate(over="ignore", invalid="ignore"):
