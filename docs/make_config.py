@@ -25,6 +25,7 @@ from pe_cli.data.column import discover as discover_columns
 from pe_cli.data.readers.multi_slot import SlotOptions
 from pe_cli.data.readers.synthetic import FieldOptions
 from pe_cli.data.registry import ReaderOptions
+from pe_cli.metrics.define import discover as discover_metrics
 from pe_cli.program.param_attr import ParamAttr
 
 HERE = Path(__file__).resolve().parent
@@ -188,6 +189,25 @@ def augmentation_options() -> str:
     return table(("of", "key", "takes", "default", "meaning"), rows)
 
 
+def metrics() -> str:
+    """Return the table of metrics."""
+    rows = []
+    for name, kind in discover_metrics().items():
+        fields = kind.options.model_fields.items()
+        given = [f"`{key}`" if field.is_required() else f"`{key} = {_plain(field.default)}`" for key, field in fields]
+        rows.append((f"`{name}`", ", ".join(given), " ".join(kind.doc.split())))
+    return table(("type", "options", "measures"), rows)
+
+
+def metric_options() -> str:
+    """Return the options of all metrics, each once."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for name, kind in discover_metrics().items():
+        for row in key_rows(kind.options):
+            rows.setdefault(row, []).append(f"`{name}`")
+    return table(("key", "takes", "default", "meaning", "of"), [(*row, ", ".join(names)) for row, names in rows.items()])
+
+
 GENERATED: dict[str, Callable[[], str]] = {
     "feed of a model": lambda: keys(FeedDeclaration),
     "element types": lambda: ", ".join(f"`{name}`" for name in DTYPES),
@@ -204,6 +224,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "groups": lambda: keys(sections.GroupSection),
     "early_stopping": lambda: keys(sections.EarlyStoppingSection),
     "fetches": lambda: keys(sections.FetchSection),
+    "metrics": metrics,
+    "metric options": metric_options,
     "executor": lambda: keys(sections.ExecutorSection),
     "build_strategy": lambda: keys(sections.BuildSection),
     "exec_strategy": lambda: keys(sections.ExecSection),

@@ -9,6 +9,7 @@ from pathlib import Path
 from pe_cli.build.class_weights import weigh_classes
 from pe_cli.build.groups import apply_groups
 from pe_cli.build.losses import append_final_total, append_total
+from pe_cli.build.metrics import declare
 from pe_cli.build.model import Layers
 from pe_cli.build.objects import OPTIMIZER, Maker
 from pe_cli.build.regions import BrokenError
@@ -20,6 +21,7 @@ from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.graph.processes import check_operators
 from pe_cli.graph.sequences import resolve
+from pe_cli.metrics.define import Declared
 from pe_cli.optim.accumulate import PartPrograms, add_up
 from pe_cli.optim.average import MovingAverage, append_moving_average
 from pe_cli.optim.norms import gradient_norms
@@ -46,6 +48,7 @@ class Built:
         parts: with `accumulate`, what runs for all parts of a batch but the last; `train` runs for that.
         average: with `ema`, the variables that hold the averages of parameters.
         groups: parameter -> number of the group of `train.groups` that it belongs to, from 0.
+        metrics: of all rows of an evaluation.
     """
 
     name: str
@@ -61,6 +64,13 @@ class Built:
     parts: PartPrograms | None = None
     average: MovingAverage | None = None
     groups: Mapping[str, int] = field(default_factory=dict)
+    metrics: tuple[Declared, ...] = ()
+
+    @property
+    def read(self) -> set[str]:
+        """Variables that others than the layers read: the loss, what is fetched and what metrics compare."""
+        compared = {variable for declared in self.metrics for variable in declared.variables.values()}
+        return {*self.fetches.values(), *compared, *([self.loss] if self.loss else [])}
 
 
 def build(model: ModelSpec, run: RunSpec | None = None) -> Built:
@@ -122,8 +132,10 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
         made = (_optimize(run, loss, mistakes) if run else None) or _Training()
     feeds = {v.name: v.type for v in evaluation.list_vars() if v.is_data}
     fetches = references.fetches(model) | {name: variable.name for name, (variable, _) in terms.items()}
+    metrics: tuple[Declared, ...] = ()
     if run:
         references.feeds(feeds)
+        metrics = references.metrics(evaluation, fetches)
         references.measured({**fetches, **({run.loss: loss.name} if run.loss and loss else {})})
     trained = train if run and run.train else None
     if trained and run and run.executor.processes == "mpi":
@@ -131,7 +143,7 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
             check_operators(trained)
     least = loss.name if loss else None
     facts = vars(made) | {"recorded": {**made.recorded, **weights}}
-    return Built(model.name, startup, trained, evaluation, feeds, least, fetches, **facts, groups=groups)
+    return Built(model.name, startup, trained, evaluation, feeds, least, fetches, **facts, groups=groups, metrics=metrics)
 
 
 @dataclass(frozen=True)
@@ -288,8 +300,18 @@ class _References:
                     f"the model's feed '{name}' gets no data", place, f"add {name}: FIELD to feeds", notes
                 )
 
+    def metrics(self, evaluation: Program, fetches: Mapping[str, str]) -> tuple[Declared, ...]:
+        """Return the metrics of the run file, checked."""
+        assert self.run
+        if not self.run.metrics:
+            return ()
+        block = evaluation.global_block()
+        types = {name: block.vars[v].type for name, v in fetches.items() if v in block.vars}
+        numbers = {name for name, kind in types.items() if kind.size == 1 and kind.dtype.startswith("float")}
+        return declare(self.run.metrics, evaluation, numbers | {self.run.loss or ""}, self.find, self.mistakes)
+
     def measured(self, fetches: Mapping[str, str]) -> None:
-        """Check that what the best checkpoint and early stopping go by is fetched."""
+        """Check that what the best checkpoint and early stopping go by is fetched, or a metric of the evaluation."""
         assert self.run
         checkpoint, train = self.run.output.checkpoint, self.run.train
         for section in (checkpoint.best if checkpoint else None, train.early_stopping if train else None):
@@ -297,8 +319,9 @@ class _References:
                 continue
             use, slash, name = section.by.partition("/")
             known = [f"{data}/{fetch}" for data in self.run.data for fetch in fetches]
-            if not slash or use not in self.run.data or name not in fetches:
+            known += [f"eval/{metric}" for metric in self.run.metrics if "eval" in self.run.data]
+            if section.by not in known:
                 hint = did_you_mean(section.by, known) or f"one of {', '.join(known) or 'none'}"
-                if use == "eval" and name in fetches:
+                if use == "eval" and slash and "eval" not in self.run.data and name in {*fetches, *self.run.metrics}:
                     hint = f"add data.eval{f', or {hint}' if known else ''}"
                 self.mistakes.say(f"nothing is measured as '{section.by}'", section.at_of("by"), hint)

@@ -42,8 +42,7 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     feeds: list[tuple[object, ...]] = [(name, "feed", kind) for name, kind in source.built.feeds.items()]
     echo(columns([*feeds, *((r.key, r.type, r.output or "-") for r in rows)], indent="  "))
     echo(f"parameters: {parameters_text(rows)}")
-    used = [*source.built.fetches.values(), *([source.built.loss] if source.built.loss else [])]
-    warnings += doubts(source.program(), source.model, used)
+    warnings += doubts(source.program(), source.model, source.built.read)
     warnings += _memory(source)
     for line in notes(source.program()):
         echo(f"note: {line}")

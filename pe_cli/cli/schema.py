@@ -20,12 +20,14 @@ def command(model: bool) -> None:
 
 
 def config_schema() -> dict[str, Any]:
-    """Return the schema of a config, with the optimizers and readers that there are."""
+    """Return the schema of a config, with the optimizers, readers and metrics that there are."""
     from pe_cli.config.schema import run_schema
     from pe_cli.data import discover
+    from pe_cli.metrics.define import discover as discover_metrics
     from pe_cli.optim.rules import OPTIMIZERS
 
-    found = run_schema({name: made.__doc__ or "" for name, made in OPTIMIZERS.items()})
+    metrics = {name: kind.options for name, kind in discover_metrics().items()}
+    found = run_schema({name: made.__doc__ or "" for name, made in OPTIMIZERS.items()}, metrics)
     found["$defs"]["DataSection"]["properties"]["reader"]["enum"] = sorted(discover())
     return found
 

@@ -126,6 +126,7 @@ class _Run:
         build = self.strategy(wishes)
         data, preparation = self.data()
         feeds, fetches = self.each("feeds", FeedSection, "from"), self.each("fetches", FetchSection)
+        metrics = {name: ArgSpec(entry.value, entry.at) for name, entry in self.mapping("metrics").entries.items()}
         train = self.train()
         output = self.section("output", OutputSection)
         for text, at, hint in async_mistakes(executor, train, execution, data, output):
@@ -144,7 +145,7 @@ class _Run:
             return None
         return RunSpec(
             self.path, self.text, self.tree, model_path, model_args, model, data, preparation, feeds, train, fetches,
-            executor, build, execution, output,
+            executor, build, execution, output, metrics,
         )  # fmt: skip
 
     def check_keys(self) -> None:

@@ -45,6 +45,8 @@ def resolved_yaml(run: RunSpec, *, standalone: bool = False) -> str:
         if standalone and run.train.init is not None:
             data["train"]["init"]["from"] = _absolute(run.train.init.from_, run.path.parent)
     data["fetches"] = {name: _dump(fetch) for name, fetch in run.fetches.items()}
+    if run.metrics:
+        data["metrics"] = {name: to_data(spec.value) for name, spec in run.metrics.items()}
     data["executor"] = _executor(run)
     data["build_strategy"] = _wishes(run.build_strategy)
     data["exec_strategy"] = _wishes(run.exec_strategy)

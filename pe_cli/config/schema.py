@@ -8,7 +8,7 @@ from typing import Any
 
 from pe_cli.config.expand import REGIONS
 from pe_cli.config.model import FeedDeclaration
-from pe_cli.config.sections import DataSection, RunFile
+from pe_cli.config.sections import DataSection, RunFile, Section
 
 Json = dict[str, Any]
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -61,11 +61,12 @@ class LayerDoc:
     implied: str | None = None
 
 
-def run_schema(optimizers: Mapping[str, str] | None = None) -> Json:
+def run_schema(optimizers: Mapping[str, str] | None = None, metrics: Mapping[str, type[Section]] | None = None) -> Json:
     """Return the JSON Schema of a run file.
 
     Args:
         optimizers: type -> documentation; None allows any name.
+        metrics: type -> its options; None allows any.
     """
     schema = RunFile.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
     definitions = schema["$defs"]
@@ -78,6 +79,8 @@ def run_schema(optimizers: Mapping[str, str] | None = None) -> Json:
     train = definitions["TrainSection"]
     train["anyOf"] = [{"required": ["epochs"]}, {"required": ["steps"]}]
     train["properties"]["optimizer"] = _choice(optimizers)
+    if metrics is not None:
+        schema["properties"]["metrics"]["additionalProperties"] = {"anyOf": [_metric(*item) for item in metrics.items()]}
     assert DataSection.__name__ in definitions
     return {"$schema": _DRAFT, "title": "pe run file", **{k: v for k, v in schema.items() if k != "title"}}
 
@@ -178,6 +181,17 @@ def _nullable(arg: ArgDoc) -> Json:
 
 def _or_reference(value: Json) -> Json:
     return {"anyOf": [value, _REFERENCE]} if value else {}
+
+
+def _metric(name: str, options: type[Section]) -> Json:
+    """Return the form of a metric of one type."""
+    schema = options.model_json_schema(by_alias=True)
+    return {
+        "type": "object",
+        "properties": {"type": {"const": name}, **schema["properties"]},
+        "required": ["type", *schema.get("required", ())],
+        "additionalProperties": False,
+    }
 
 
 def _choice(optimizers: Mapping[str, str] | None) -> Json:

@@ -600,6 +600,9 @@ class RunFile(Section):
     feeds: dict[str, FeedSection] = Field(default_factory=dict, description="feed of the model -> field of the data")
     train: TrainSection | None = None
     fetches: dict[str, FetchSection] = Field(default_factory=dict, description="variable -> what is kept of it")
+    metrics: dict[str, Any] = Field(
+        default_factory=dict, description="name -> type and its options: computed of all rows of the evaluation data"
+    )
     executor: ExecutorSection = Field(default_factory=ExecutorSection)
     build_strategy: BuildSection = Field(default_factory=BuildSection)
     exec_strategy: ExecSection = Field(default_factory=ExecSection)

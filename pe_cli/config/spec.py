@@ -197,6 +197,7 @@ class RunSpec:
         feeds: feed of the model -> field of the data.
         train: None when the file has no such section.
         fetches: variable -> what is kept of it.
+        metrics: name -> its declaration as written, `type` and options; checked where metrics are known.
         executor, build_strategy, exec_strategy, output: as named, with defaults.
     """
 
@@ -215,6 +216,7 @@ class RunSpec:
     build_strategy: BuildStrategy = field(default_factory=BuildStrategy)
     exec_strategy: ExecutionStrategy = field(default_factory=ExecutionStrategy)
     output: OutputSection = field(default_factory=OutputSection)
+    metrics: Mapping[str, ArgSpec] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

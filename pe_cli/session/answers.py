@@ -108,7 +108,7 @@ def taught(job: Job) -> list[Taught]:
     known = job.built.eval.global_block().vars
     found: list[Taught] = []
     for layer in job.run.model.layers:
-        if layer.type in discover() and find(layer.type).judges:
+        if layer.type in discover() and (find(layer.type).judges or not find(layer.type).answers):
             continue
         feed = next((_variable(layer, name) for name in layer.args if is_label(layer.type, name)), None)
         if feed is None or feed not in labels(job.run.model):

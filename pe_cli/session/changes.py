@@ -22,6 +22,7 @@ HARMLESS = (
     "train.eval_every",
     "train.early_stopping*",
     "fetches.*",
+    "metrics.*",
     "output.*",
     "exec_strategy.num_threads",
     "exec_strategy.num_iteration_per_drop_scope",

@@ -31,6 +31,8 @@ from pe_cli.graph.sequences import declared_levels, resolve
 from pe_cli.kernels import target
 from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.lang import Kernel
+from pe_cli.metrics.collect import Collector
+from pe_cli.metrics.define import Declared
 from pe_cli.ops.define.traits import Random
 from pe_cli.optim.accumulate import SHARE
 from pe_cli.program.ir import Program
@@ -102,6 +104,7 @@ class Job:
         self._class_weights: Array | None = None
         self._made_up: set[str] = set()
         self._notes: list[str] = []
+        self._told: set[str] = set()
         self._log: Callable[[str], None] = self._notes.append
         self._sample_rows: dict[str, np.ndarray[Any, Any] | None] = {}
         self._executors: dict[str, Executor] = {}
@@ -148,6 +151,12 @@ class Job:
         """Say what users should know: to them, and in the log of the run."""
         self._log(text)
         self.observer.note(text)
+
+    def note_once(self, text: str) -> None:
+        """Say what has not been said before."""
+        if text not in self._told:
+            self._told.add(text)
+            self.note(text)
 
     def log_to(self, log: Callable[[str], None]) -> None:
         """Write notes with this function, first those that were said before there was a log."""
@@ -457,12 +466,15 @@ class Job:
     def evaluate(
         self, split: str = "eval", *, limit: int | None = None, stop: Callable[[], bool] = lambda: False
     ) -> dict[str, float] | None:
-        """Run the evaluation program over a split and return the mean of every number, weighted by what it is taken over.
+        """Run the evaluation program over a split and return the mean of every number, weighted by what it is taken over, and the metrics.
 
         Args:
             split: of the run file's data.
             limit: batches at most; all when None.
             stop: asked after every batch; True leaves early, and there is no result.
+
+        Raises:
+            PeError: DATA, a metric cannot be computed of the values; USAGE, it would keep more of them than it may.
         """
         with self.values.averaged():
             return self._evaluate(split, limit, stop)
@@ -473,16 +485,44 @@ class Job:
             self._executors["eval"] = self.executor(program)
         executor = self._executors["eval"]
         names = self.numbers(program)
-        totals = Averages()
-        for i, feed in enumerate(self.loader(split, program, self.batch_size, shuffle=False).epoch(0)):
+        totals, collector = Averages(), self.collector(split, limit)
+        block = program.global_block()
+        fed = [v for v in collector.variables if block.var(v).is_data]
+        gathered = [v for v in collector.variables if v not in fed]
+        fetches = list(dict.fromkeys([*names.values(), *gathered]))
+        unread = set(fed) - self._types(program).keys()
+        for i, feed in enumerate(self.loader(split, program, self.batch_size, shuffle=False, also=fed).epoch(0)):
             if limit is not None and i >= limit:
                 break
-            found = self.team.joined(executor.run(feed, list(dict.fromkeys(names.values()))))
+            read = {name: a for name, a in feed.items() if name not in unread} if unread else feed
+            found = self.team.joined(executor.run(read, fetches))
             for name, variable in names.items():
                 totals.add(name, *found.number(variable))
+            collector.add({v: feed[v] for v in fed} | {v: found.merged(v, "concat") for v in gathered})
             if stop():
                 return None
-        return totals.take(names)
+        return totals.take(names) | collector.results()
+
+    def collector(self, split: str, limit: int | None = None) -> Collector:
+        """Return what gathers the values of the metrics over a split, of so many batches at most.
+
+        Raises:
+            PeError: USAGE, they would take more memory than they may.
+        """
+        made = Collector(self._metrics(split), self.note_once)
+        if not made.variables:
+            return made
+        block, sequences = self.built.eval.global_block(), resolve(self.built.eval).lods
+        rows = len(self.fed(split)) if limit is None else min(len(self.fed(split)), limit * self.batch_size)
+        made.expect({name: block.var(name).type for name in made.variables if name not in sequences}, rows)
+        return made
+
+    def _metrics(self, split: str) -> Sequence[Declared]:
+        """Return the metrics of a split; none where a smoke run makes its data up, as numbers at random are no labels."""
+        if self.built.metrics and self.made_up(split):
+            self.note_once(f"metrics of data.{split} are left out: it is made up")
+            return ()
+        return self.built.metrics
 
     def predict(self, split: str, fetches: Sequence[str], *, limit: int | None = None) -> Iterator[dict[str, Array]]:
         """Yield the values of variables for each batch of a split, samples on axis 0.

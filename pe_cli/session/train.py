@@ -97,7 +97,8 @@ class Trainer:
         self._always = self._wanted()
         self.periods = self._periods()
         writes = job.team.leads and witness is None
-        recorder = [Recorder(self.run.output, [*self.numbers, *self.norms])] if writes else []
+        recorded = [*self.numbers, *self.norms, *(metric.name for metric in job.built.metrics)]
+        recorder = [Recorder(self.run.output, recorded)] if writes else []
         self.observer: Observer = Observers([*recorder, job.observer])
         self.at = Progress()
         self.averages = Averages()
@@ -128,6 +129,7 @@ class Trainer:
             if section is None:
                 continue
             known = [f"{use}/{name}" for use in self.run.data for name in self.numbers if use in ("train", "eval")]
+            known += [f"eval/{metric.name}" for metric in self.job.built.metrics if "eval" in self.run.data]
             if section.by not in known:
                 hint = did_you_mean(section.by, known) or f"one of {', '.join(known)}"
                 raise PeError(f"'{section.by}' is no metric, one number per step", at=section.at_of("by"), hint=hint)
@@ -279,11 +281,9 @@ class Trainer:
                 row = int(np.argwhere(~np.isfinite(values))[0][0])
                 what = "infinity" if np.isinf(values[row]).any() else "NaN"
                 return f"feed '{name}' has {what} in row {row} of the batch: mend the data"
-        doubted = doubts(self.program, self.run.model, self._used())
+        doubted = doubts(self.program, self.run.model, self.job.built.read)
         return doubted[0] if doubted else "lower the learning rate or clip gradients"
 
-    def _used(self) -> list[str]:
-        return [*self.job.built.fetches.values(), *self.numbers.values(), *self.arrays.values()]
 
     def _joined(self, name: str, found: StepResult) -> Array:
         """Return an array's value over all devices: samples one after the other, the rest by its mean."""
@@ -368,11 +368,13 @@ class Trainer:
         return len(loader)
 
     def _look(self) -> None:
-        """Note how much data there is, and say what is wrong with it though it can be trained on."""
+        """Note how much data there is, and what is wrong with it though it can be trained on; refuse metrics that are too large."""
         for use in ("train", "eval"):
             if use in self.run.data:
                 self.keeper.log(f"data.{use}: {len(self.job.fed(use)):,} samples")
-        for text in (*doubts(self.program, self.run.model, self._used()), *data_warnings(self.job)):
+        if "eval" in self.run.data and not self.smoke:
+            self.job.collector("eval")
+        for text in (*doubts(self.program, self.run.model, self.job.built.read), *data_warnings(self.job)):
             self.keeper.tell(text)
 
     def _announce(self, loader: Loader) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 from pe_cli.config.schema import ArgDoc, LayerDoc, model_schema, run_schema
+from pe_cli.metrics.define import discover as discover_metrics
 
 
 def test_the_run_schema_has_every_section() -> None:
     schema = run_schema({"SGD": "Stochastic gradient descent.\nMore."})
     assert list(schema["properties"]) == [
-        "model", "data", "feeds", "train", "fetches", "executor", "build_strategy", "exec_strategy", "output",
+        "model", "data", "feeds", "train", "fetches", "metrics", "executor", "build_strategy", "exec_strategy", "output",
     ]  # fmt: skip
     assert schema["additionalProperties"] is False
     assert schema["required"] == ["model"]
@@ -32,4 +33,14 @@ def test_a_layer_is_described_by_the_catalogue() -> None:
     assert made["properties"]["type"] == {"const": "fc"}
     assert {"type": "integer"} in made["properties"]["size"]["anyOf"]
     assert made["additionalProperties"] is False
+    json.dumps(schema)
+
+
+def test_a_metric_is_described_by_its_options() -> None:
+    kinds = discover_metrics()
+    schema = run_schema(metrics={name: kind.options for name, kind in kinds.items()})
+    forms = {form["properties"]["type"]["const"]: form for form in schema["properties"]["metrics"]["additionalProperties"]["anyOf"]}
+    assert set(forms) == set(kinds)
+    assert forms["top_k"]["required"] == ["type", "scores", "labels"]
+    assert forms["f1"]["properties"]["average"]["enum"] == ["binary", "micro", "macro", "weighted"]
     json.dumps(schema)

@@ -208,6 +208,48 @@ CALLS |= {
         lambda f: L.gaussian_random_batch_size_like(f.x, [-1, 7]), "gaussian_random_batch_size_like", ["float32[b, 7]"],
     ),
 }
+_SIGMOID, _UNIT = "sigmoid_cross_entropy_with_logits", "square reduce_sum scale rsqrt elementwise_mul"
+_COSINE = "square reduce_sum scale square reduce_sum scale elementwise_mul sqrt elementwise_div"
+_LOGSUMEXP = "reduce_max elementwise_sub exp reduce_sum log elementwise_add"
+_D = "elementwise_sub scale square reduce_sum sqrt"
+CALLS |= {
+    "label_smooth": (lambda f: L.label_smooth(f.probability), "scale", ["float32[b, 4]"]),
+    "smoothed_cross_entropy": (
+        lambda f: L.smoothed_cross_entropy(f.x, f.label),
+        "softmax_with_cross_entropy log_softmax reduce_mean scale scale elementwise_add", ["float32[b, 1]"],
+    ),
+    "focal_loss": (
+        lambda f: L.focal_loss(f.x, f.label), "softmax_with_cross_entropy scale exp scale relu pow elementwise_mul", ["float32[b, 1]"],
+    ),
+    "binary_focal_loss": (
+        lambda f: L.binary_focal_loss(f.x, f.y),
+        f"{_SIGMOID} sigmoid elementwise_mul scale elementwise_add elementwise_sub relu pow elementwise_mul scale elementwise_mul",
+        ["float32[b, 4]"],
+    ),
+    "dice_loss": (
+        lambda f: L.dice_loss(f.probability, f.label),
+        "one_hot elementwise_mul reduce_sum reduce_sum reduce_sum elementwise_add scale scale elementwise_div scale mean", ["float32[1]"],
+    ),
+    "contrastive_loss": (
+        lambda f: L.contrastive_loss(f.x, f.y, f.label),
+        f"cast {_D} square elementwise_mul scale relu scale square elementwise_mul elementwise_add", ["float32[b, 1]"],
+    ),
+    "triplet_margin_loss": (
+        lambda f: L.triplet_margin_loss(f.x, f.y, f.probability), f"{_D} {_D} elementwise_sub scale relu", ["float32[b, 1]"],
+    ),
+    "info_nce": (
+        lambda f: L.info_nce(f.x, f.y),
+        f"{_UNIT} {_UNIT} elementwise_mul reduce_sum scale matmul {_LOGSUMEXP} elementwise_sub",
+        ["float32[b, 1]"],
+    ),
+    "cosine_embedding_loss": (
+        lambda f: L.cosine_embedding_loss(f.x, f.y, f.yes),
+        f"elementwise_mul reduce_sum {_COSINE} scale scale scale elementwise_mul scale relu elementwise_mul elementwise_add",
+        ["float32[b, 1]"],
+    ),
+    "quantile_loss": (lambda f: L.quantile_loss(f.x, f.y, 0.9), "elementwise_sub scale scale elementwise_max", ["float32[b, 4]"]),
+    "poisson_nll_loss": (lambda f: L.poisson_nll_loss(f.x, f.y), "exp elementwise_mul elementwise_sub", ["float32[b, 4]"]),
+}  # fmt: skip
 CALLS |= sequence_calls.CALLS
 
 

@@ -212,6 +212,17 @@ class LayerHelper:
         if len(x.shape) != rank:
             raise self.error(f"{self.layer_type}: {what} should be {axes}, got {x}", hint="reshape it")
 
+    def check_same(self, x: Variable, *others: Variable) -> None:
+        """Raise unless all have one shape and dtype: nothing is repeated along an axis.
+
+        Raises:
+            PeError: says what they are.
+        """
+        for other in others:
+            sizes = len(x.shape) == len(other.shape) and all(-1 in (a, b) or a == b for a, b in zip(x.shape, other.shape, strict=True))
+            if not sizes or x.dtype != other.dtype:
+                raise self.error(f"{self.layer_type} needs inputs of one type, got {x} and {other}", hint="reshape or cast one of them")
+
 
 def _unused(program: Program, layer_type: str) -> str:
     """Return `fc_0`, `fc_1`, ...: the first that is no variable's prefix."""

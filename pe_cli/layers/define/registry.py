@@ -62,6 +62,7 @@ class LayerDef:
         doc: of the function.
         labels: arguments that take what the layer's other input is compared with.
         judges: it measures and is no loss.
+        answers: what it is given beside the label says what the label is; not so where it is given pairs, or a logarithm of the label.
     """
 
     name: str
@@ -70,6 +71,7 @@ class LayerDef:
     doc: str
     labels: tuple[str, ...] = ("label", "labels")
     judges: bool = False
+    answers: bool = True
 
     @property
     def implied(self) -> str | None:
@@ -86,8 +88,8 @@ LAYERS: dict[str, LayerDef] = {}
 @overload
 def layer(fn: Fn) -> Fn: ...
 @overload
-def layer(*, name: str | None = None, label: str = "", judges: bool = False) -> Callable[[Fn], Fn]: ...
-def layer(fn: Any = None, *, name: str | None = None, label: str = "", judges: bool = False) -> Any:
+def layer(*, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True) -> Callable[[Fn], Fn]: ...
+def layer(fn: Any = None, *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True) -> Any:
     """Register a layer function under its own or another name. Arguments called `name` are not offered to configs.
 
     Args:
@@ -95,9 +97,10 @@ def layer(fn: Any = None, *, name: str | None = None, label: str = "", judges: b
         name: of the layer.
         label: argument that takes what the other input is compared with, where it is called neither label nor labels.
         judges: see `LayerDef`.
+        answers: see `LayerDef`.
     """
     if fn is None:
-        return functools.partial(layer, name=name, label=label, judges=judges)
+        return functools.partial(layer, name=name, label=label, judges=judges, answers=answers)
     args = {}
     for parameter in inspect.signature(fn).parameters.values():
         if parameter.name == "name":
@@ -113,7 +116,7 @@ def layer(fn: Any = None, *, name: str | None = None, label: str = "", judges: b
     key = name or fn.__name__
     assert key not in LAYERS, f"layer {key} is registered twice"
     labels = (label,) if label else LayerDef.labels
-    LAYERS[key] = LayerDef(key, fn, args, inspect.getdoc(fn) or "", labels, judges)
+    LAYERS[key] = LayerDef(key, fn, args, inspect.getdoc(fn) or "", labels, judges, answers)
     return fn
 
 

@@ -181,7 +181,7 @@ def smooth_l1(
 
 
 @layer
-def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
+def huber_loss(input: Variable, label: Variable, delta: float = 1.0) -> Variable:
     """Square small differences and take large ones linearly.
 
     Out = 0.5 d^2 where |d| <= delta, else delta (|d| - 0.5 delta), d = label - input

@@ -6,7 +6,7 @@ from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
-from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
+from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Variable
 
@@ -25,20 +25,6 @@ def stack(x: Any, axis: int = 0) -> Any:
 def flip(input: Variable, dims: Any, name: str | None = None) -> Any:
     """Reverse the order along axes."""
     return call("reverse", input, [dims] if isinstance(dims, int) else list(dims))
-
-
-def label_smooth(
-    label: Variable,
-    prior_dist: Variable | None = None,
-    epsilon: float = 0.1,
-    dtype: Any = "float32",
-    name: str | None = None,
-) -> Any:
-    """Take epsilon of a one-hot label's weight and spread it: (1 - epsilon) label + epsilon / classes, or prior_dist."""
-    smooth = call("scale", label, 1.0 - epsilon, epsilon / label.shape[-1] if prior_dist is None else 0.0)
-    if prior_dist is not None:
-        smooth = call("elementwise_add", smooth, call("scale", prior_dist, epsilon))
-    return smooth if as_dtype(dtype) == smooth.dtype else call("cast", smooth, as_dtype(dtype))
 
 
 def maxout(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> Any:
@@ -285,7 +271,6 @@ __all__ = [
     "instance_norm",
     "is_empty",
     "isfinite",
-    "label_smooth",
     "maxout",
     "merge_selected_rows",
     "pad_constant_like",

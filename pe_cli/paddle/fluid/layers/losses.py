@@ -50,16 +50,6 @@ def sigmoid_focal_loss(x: Variable, label: Variable, fg_num: Variable, gamma: fl
     return call("elementwise_div", loss, call("elementwise_max", call("cast", fg_num, x.dtype), one))
 
 
-def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-05) -> Any:
-    """Measure how little prediction and label overlap: mean of 1 - 2 |both| / (|input| + |label| + epsilon)."""
-    right = call("one_hot", label, input.shape[-1])
-    axes = [i for i, _ in enumerate(input.shape) if i]
-    both = call("reduce_sum", call("elementwise_mul", input, right), axes)
-    sizes = call("elementwise_add", call("reduce_sum", input, axes), call("reduce_sum", right, axes))
-    overlap = call("elementwise_div", call("scale", both, 2.0), call("scale", sizes, 1.0, epsilon))
-    return call("mean", call("scale", overlap, -1.0, 1.0))
-
-
 def rank_loss(label: Variable, left: Variable, right: Variable, name: str | None = None) -> Any:
     """Measure a ranked pair: ln(1 + exp(left - right)) - label (left - right)."""
     gap = call("elementwise_sub", left, right)
@@ -82,5 +72,5 @@ def cos_sim(X: Variable, Y: Variable) -> Any:
 
 
 __all__ = [
-    "bpr_loss", "cos_sim", "dice_loss", "margin_rank_loss", "npair_loss", "rank_loss", "sigmoid_focal_loss",
+    "bpr_loss", "cos_sim", "margin_rank_loss", "npair_loss", "rank_loss", "sigmoid_focal_loss",
 ]  # fmt: skip

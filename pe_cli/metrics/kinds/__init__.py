@@ -1,0 +1,1 @@
+"""Kinds of metrics, one file per family."""
