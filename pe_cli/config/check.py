@@ -14,29 +14,11 @@ from pe_cli.config.nodes import ListNode, MapNode, Node, ScalarNode, describe, f
 from pe_cli.config.period import Period
 from pe_cli.config.scalars import show
 from pe_cli.config.sections import Section
+from pe_cli.config.words import wanted
 from pe_cli.core.errors import PeError, Span, did_you_mean
 
 AnySection = TypeVar("AnySection", bound=Section)
 Path = tuple[str | int, ...]
-
-_WANTED = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "string_type": "text",
-    "list_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-}
-_BOUNDS = {
-    "greater_than_equal": ("ge", "at least"),
-    "less_than_equal": ("le", "at most"),
-    "greater_than": ("gt", ">"),
-    "less_than": ("lt", "<"),
-}
 
 
 def check(
@@ -101,46 +83,16 @@ def explain(
         return PeError(
             f"{full}: {show(value)} is not available in this version", at=at, hint=f"only {_only(owner, str(loc[-1]))}"
         )
-    wanted, hint = _wanted(kind, detail, value)
+    said, hint = wanted(detail, value)
     if owner and loc and isinstance(written, ScalarNode) and value is None:
         hint = _default_of(owner, str(loc[-1])) or hint
     if loc[-1:] == ("optimizer",) and isinstance(value, str):
         hint = f"write optimizer: {{type: {value}}}, with its arguments"
-    return PeError(f"{full or 'the file'} {wanted}, got {got}", at=at, hint=hint, notes=notes)
+    return PeError(f"{full or 'the file'} {said}, got {got}", at=at, hint=hint, notes=notes)
 
 
 def _is_unavailable(owner: type[Section], key: str, value: Any) -> bool:
     return any(type(value) is type(bad) and value == bad for bad in owner.UNAVAILABLE_VALUES.get(key, ()))
-
-
-def _wanted(kind: str, detail: Mapping[str, Any], value: Any) -> tuple[str, str | None]:
-    context = detail.get("ctx", {})
-    if kind == "value_error":
-        said = context["error"].args  # a sentence, and what to do where there is more to say
-        return str(said[0]), said[1] if len(said) > 1 else None
-    if kind == "literal_error":
-        options = [part.strip("'") for part in str(context["expected"]).replace(" or ", ", ").split(", ")]
-        listed = (
-            f"{', '.join(options[:-1])} or {options[-1]}" if len(options) > 1 else options[0].replace("True", "true")
-        )
-        return f"must be {listed}", did_you_mean(value, options) if isinstance(value, str) else None
-    if kind in _BOUNDS:
-        key, word = _BOUNDS[kind]
-        return f"must be {word} {context[key]}", None
-    if kind in ("string_too_short", "too_short"):
-        return "must not be empty", None
-    hint = None
-    if kind == "bool_type" and str(value).lower() in ("yes", "no", "on", "off"):
-        hint = f"write true or false; in YAML 1.2 {value} is text"
-    elif (
-        kind in ("int_type", "float_type")
-        and isinstance(value, str)
-        and value.replace("_", "").replace(".", "").isdigit()
-    ):
-        hint = "write the number without quotes and underscores"
-    elif kind == "string_type":
-        hint = "quote it" if value is not None else None
-    return f"must be {_WANTED.get(kind, detail['msg'])}", hint
 
 
 def _unknown(section: type[Section], node: Node, path: Path, loc: Path) -> PeError:

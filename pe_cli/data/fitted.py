@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from pe_cli.config.words import wanted
 from pe_cli.core.encoding import ChannelsFirst, Count, Lane, Reshape, Step
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import TensorType
@@ -219,7 +220,8 @@ def _column(name: str, value: Any, files: Mapping[str, bytes], where: str) -> Fi
     except ValidationError as failure:
         detail = failure.errors(include_url=False)[0]
         place = ".".join(str(part) for part in detail["loc"])
-        raise _error(f"{path}: column '{name}': {place}: {detail['msg']}", "take another checkpoint of the run") from None
+        said, _ = wanted(detail, detail["input"])
+        raise _error(f"{path}: column '{name}': {place} {said}", "take another checkpoint of the run") from None
     if not isinstance(state, dict):
         raise _error(f"{path}: column '{name}' has no state", "take another checkpoint of the run")
     return FittedColumn(name, value["type"], options, state, value.get("target") is True)

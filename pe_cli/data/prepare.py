@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from pe_cli.config.nodes import to_data
 from pe_cli.config.spec import DataSpec, Preparation
+from pe_cli.config.words import option_errors
 from pe_cli.core.errors import ExitCode, PeError, PeErrors, Span, did_you_mean
 from pe_cli.data.arrays import DatasetTable, Subset, is_table
 from pe_cli.data.cells import Table
@@ -585,23 +586,9 @@ def check_columns(written: Mapping[str, tuple[Any, Span | None]]) -> dict[str, t
         try:
             options = kinds[kind].options.model_validate({key: inner for key, inner in value.items() if key != "type"})
         except ValidationError as failure:
-            errors += [_explain(where, kinds[kind], dict(detail), at) for detail in failure.errors(include_url=False)]
+            errors += option_errors(f"{where}: type {kind}", kinds[kind].options, failure, at)
             continue
         found[name] = (kind, options)
     if errors:
         raise errors[0] if len(errors) == 1 else PeErrors(errors)
     return found
-
-
-def _explain(where: str, kind: ColumnType[Any], detail: dict[str, Any], at: Span | None) -> PeError:
-    place = ".".join(str(part) for part in detail["loc"] if not str(part).startswith(("literal", "constrained", "function")))
-    if detail["type"] == "extra_forbidden":
-        known = list(kind.options.model_fields)
-        hint = did_you_mean(str(detail["loc"][-1]), known) or f"it has {', '.join(known)}"
-        return PeError(f"{where}: type {kind.name} has no option '{place}'", at=at, hint=hint)
-    if detail["type"] == "missing":
-        return PeError(f"{where}: type {kind.name} needs the option '{place}'", at=at, hint=f"add {place}: ...")
-    message = detail["msg"].removeprefix("Value error, ")
-    given = "" if isinstance(detail["input"], dict) else f", got {detail['input']!r}"
-    return PeError(f"{where}: {place + ': ' if place else ''}{message}{given}", at=at)
-

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pe_cli.config.words import option_errors
 from pe_cli.core.errors import PeError, PeErrors, Span, did_you_mean
 from pe_cli.data.arrays import is_table
 from pe_cli.data.cells import Table
@@ -149,19 +150,5 @@ def check_options(found: Reader, options: Mapping[str, Any], at: Span | None = N
     try:
         return found.options.model_validate(dict(options))
     except ValidationError as failure:
-        errors = [_explain(found, dict(detail), at) for detail in failure.errors(include_url=False)]
+        errors = option_errors(f"reader '{found.name}'", found.options, failure, at)
     raise errors[0] if len(errors) == 1 else PeErrors(errors)
-
-
-def _explain(found: Reader, detail: dict[str, Any], at: Span | None) -> PeError:
-    place = ".".join(str(part) for part in detail["loc"])
-    where = f"reader '{found.name}'"
-    if detail["type"] == "extra_forbidden":
-        known = list(found.options.model_fields)
-        hint = did_you_mean(str(detail["loc"][-1]), known) if len(detail["loc"]) == 1 else None
-        return PeError(f"{where} has no option '{place}'", at=at, hint=hint or f"it has {', '.join(known)}")
-    if detail["type"] == "missing":
-        return PeError(f"{where} needs the option '{place}'", at=at, hint=f"add {place}: ...")
-    message = detail["msg"].removeprefix("Value error, ")
-    given = "" if isinstance(detail["input"], dict) else f", got {detail['input']!r}"
-    return PeError(f"{where}: {place + ': ' if place else ''}{message}{given}", at=at)

@@ -79,7 +79,7 @@ def test_a_scale_rounds_as_float32_arithmetic_does():
             TensorType((32, 32, 3), "uint8"),
             TensorType((3, 32, 32)),
             r"feed 'in' is float32\[3, 32, 32\], but field 'x' is uint8\[32, 32, 3\]: the shapes differ",
-            "set reshape: [3, 32, 32] on the feed if the order is right (it moves no axes)",
+            "put a layer {type: transpose, perm: [0, 3, 1, 2]} behind it",
             id="channels last are not silently channels first",
         ),
         pytest.param(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError, PeErrors
-from pe_cli.data import discover, readers
+from pe_cli.data import discover, open_reader, readers
 from pe_cli.data.readers import synthetic
 
 FIELD = {"x": {"shape": [2]}}
@@ -63,10 +66,10 @@ assert len(discover()) == {len(discover())}
             "npz", {}, "reader 'npz' needs the option 'file'", "add file: ...", id="a missing option is named"
         ),
         pytest.param(
-            "synthetic", {"fields": FIELD, "limit": 0}, "limit: Input should be .* got 0", None, id="limit zero"
+            "synthetic", {"fields": FIELD, "limit": 0}, "limit must be at least 1, got 0", None, id="limit zero"
         ),
-        pytest.param("synthetic", {"fields": FIELD, "limit": True}, "limit: .* got True", None, id="limit: true"),
-        pytest.param("synthetic", {"fields": FIELD, "skip": -1}, "skip: .* got -1", None, id="a negative skip"),
+        pytest.param("synthetic", {"fields": FIELD, "limit": True}, "limit must be a whole number, got true", None, id="limit: true"),
+        pytest.param("synthetic", {"fields": FIELD, "skip": -1}, "skip must be at least 0, got -1", None, id="a negative skip"),
     ],
 )
 def test_bad_options(read, kind, options, message, hint):
@@ -157,3 +160,17 @@ class TestFiles:
         with pytest.raises(PeError) as caught:
             read(kind, **options)
         assert caught.value.code is ExitCode.DATA
+
+
+@pytest.mark.parametrize("name", sorted(discover()))
+@pytest.mark.parametrize("value", [5, -3, "x", [1], {"a": 1}, True, None, 1.5, [], {}, ["a", 3]], ids=str)
+def test_no_option_of_a_reader_is_explained_in_words_of_a_library(name: str, value: object, tmp_path: Path) -> None:
+    said = []
+    for option in discover()[name].options.model_fields:
+        with contextlib.suppress(PeError):
+            try:
+                open_reader(name, {option: value}, tmp_path)
+            except PeError as error:
+                said.append(str(error))
+                raise
+    assert not re.findall(r"Input should|Field required|constrained|valid (?:string|dictionary|integer)", " ".join(said))

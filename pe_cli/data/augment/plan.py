@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pe_cli.config.words import option_errors
 from pe_cli.core.errors import PeError, PeErrors, Span, did_you_mean
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.data.augment.draws import Draws
@@ -321,21 +322,8 @@ def check_entry(value: Any, i: int, at: Span | None) -> Entry:
     try:
         return Entry(kind, kind.options.model_validate(options or {}), f"{i} {name}", at)
     except ValidationError as failure:
-        errors = [_explain(kind, dict(detail), at) for detail in failure.errors(include_url=False)]
+        errors = option_errors(f"data.augment: {kind.name}", kind.options, failure, at)
     raise errors[0] if len(errors) == 1 else PeErrors(errors)
-
-
-def _explain(kind: Kind[Any], detail: dict[str, Any], at: Span | None) -> PeError:
-    place = ".".join(str(part) for part in detail["loc"] if isinstance(part, int) or part in kind.options.model_fields)
-    where = f"data.augment: {kind.name}"
-    if detail["type"] == "extra_forbidden":
-        known = list(kind.options.model_fields)
-        name = str(detail["loc"][-1])
-        return PeError(f"{where} has no option '{name}'", at=at, hint=did_you_mean(name, known) or f"it has {', '.join(known)}")
-    if detail["type"] == "missing":
-        return PeError(f"{where} needs the option '{place}'", at=at, hint=f"add {place}: ...")
-    given = "" if isinstance(detail["input"], dict) else f", got {detail['input']!r}"
-    return PeError(f"{where}: {place + ': ' if place else ''}{detail['msg'].removeprefix('Value error, ')}{given}", at=at)
 
 
 def _pictures(dataset: Dataset) -> dict[str, PictureField]:

@@ -32,7 +32,9 @@ class ImagesOptions(ReaderOptions):
         None,
         description="folder with one folder per class; or with pictures alone, which then have no label; for a table, where paths start",
     )
-    files: Text | list[Text] | None = Field(None, description="pictures by name or by pattern, without a label; instead of folder")
+    files: Text | list[Text] | None = Field(
+        None, min_length=1, description="pictures by name or by pattern, without a label; instead of folder"
+    )
     table: Text | dict[str, Any] | None = Field(
         None, description="table whose rows are the samples: its file, or the options of the reader `table`; instead of folder or files"
     )
