@@ -250,7 +250,7 @@ def test_all_wrong_columns_are_told_in_one_run(pe: Pe, table: Path) -> None:
     [
         pytest.param("data.columns.a={type: numbr}", "data.columns.a: there is no column type 'numbr'", id="a type"),
         pytest.param("data.columns.a={type: number, scal: standard}", "type number has no option 'scal'", id="an option"),
-        pytest.param("data.columns.a={type: number, scale: big}", "data.columns.a: scale: ", id="a value"),
+        pytest.param("data.columns.a={type: number, scale: big}", "data.columns.a: type number: scale must be none", id="a value"),
         pytest.param("data.columns.z={type: number}", "the data has no column 'z'", id="no such column"),
         pytest.param("feeds.x=[a, bb]", "the data has no column 'bb'", id="no such column in a feed"),
         pytest.param("feeds.x=[]", "feeds.x.from must be the name of a field, or a list of names", id="an empty list"),

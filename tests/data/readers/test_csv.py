@@ -185,7 +185,7 @@ def test_bad_tables(table, text, options, message, hint):
     ("options", "message"),
     [
         pytest.param({"features": [-1]}, "features.0", id="a negative index"),
-        pytest.param({"features": []}, "features: ", id="no feature"),
+        pytest.param({"features": []}, "features must not be empty", id="no feature"),
         pytest.param({"label": True}, "label", id="a label that is no column"),
         pytest.param({"delimiter": ",,"}, "delimiter must have at most 1 character, got", id="a delimiter of two characters"),
         pytest.param({"delimiter": '"'}, "cannot stand between cells", id="a quote as delimiter"),
