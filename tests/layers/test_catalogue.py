@@ -201,6 +201,10 @@ CALLS |= {
         lambda f: L.fill_constant_batch_size_like(f.x, [-1, 7], "int64", 3.0),
         "fill_constant_batch_size_like", ["int64[b, 7]"],
     ),
+    "conv2d_transpose": (
+        lambda f: L.conv2d_transpose(f.image, 6, filter_size=4, stride=2, padding=1, act="relu"),
+        "reshape pad reshape pad reshape pad reshape pad reverse transpose conv2d elementwise_add relu", ["float32[b, 6, 16, 16]"],
+    ),
     "uniform_random_batch_size_like": (
         lambda f: L.uniform_random_batch_size_like(f.x, [-1, 7]), "uniform_random_batch_size_like", ["float32[b, 7]"],
     ),

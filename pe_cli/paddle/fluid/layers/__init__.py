@@ -50,6 +50,7 @@ _SCHEDULES = (
 #: Layers that scripts call with more than the core's has: these go before the catalogue.
 _WIDER = {
     "conv2d",
+    "conv2d_transpose",
     "pool2d",
     "data",
     "assign",

@@ -86,6 +86,37 @@ def conv2d(*args: Any, **given: Any) -> Any:
     return layer(**rest)
 
 
+def conv2d_transpose(  # noqa: PLR0913, PLR0917 (fluid's arguments)
+    input: Variable,
+    num_filters: int,
+    output_size: Any = None,
+    filter_size: Any = None,
+    padding: Any = 0,
+    stride: Any = 1,
+    dilation: Any = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Any:
+    """Convolve images the other way round; see the core's layer. Padding may be SAME, VALID or four numbers.
+
+    Raises:
+        FluidValueError: sizes that do not fit, or SAME without filter_size.
+    """
+    if isinstance(padding, str):
+        if filter_size is None:
+            raise FluidValueError(f"conv2d_transpose: padding {padding!r} needs filter_size")
+        dilation = 1 if padding.upper() == "SAME" else dilation
+    first = 1 if data_format == "NHWC" else 2
+    found = sides("conv2d_transpose", padding, input, filter_size, stride, first)
+    facts = {"groups": groups, "param_attr": param_attr, "bias_attr": bias_attr, "act": act, "name": name, "data_format": data_format}
+    return adapt(find("conv2d_transpose"))(input, num_filters, output_size, filter_size, found, stride, dilation, **facts)
+
+
 def pool2d(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     input: Variable,
     pool_size: Any = -1,
@@ -119,4 +150,4 @@ def pool2d(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     return call("elementwise_div", whole, share)
 
 
-__all__ = ["conv2d", "pool2d"]
+__all__ = ["conv2d", "conv2d_transpose", "pool2d"]

@@ -1,0 +1,181 @@
+"""Transposed convolution: from few pixels to many, as a decoder or a generator draws them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pe_cli.layers.define.helper import LayerHelper, pair
+from pe_cli.layers.define.registry import layer
+from pe_cli.layers.nn.conv import channels
+from pe_cli.program.ir import Variable
+from pe_cli.program.param_attr import ParamAttr
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One axis of the images.
+
+    Args:
+        size: pixels of the input.
+        stride, dilation, before, after: of the layer.
+        wanted: pixels of the output; None for the least.
+    """
+
+    size: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+    wanted: int | None
+
+    def taps(self) -> int:
+        """Return the filter's pixels where only the output's are given."""
+        assert self.wanted is not None
+        return (self.wanted - (self.size - 1) * self.stride + self.before + self.after - 1) // self.dilation + 1
+
+    def out(self, taps: int) -> int:
+        """Return the least number of pixels of the output."""
+        return (self.size - 1) * self.stride - self.before - self.after + self.dilation * (taps - 1) + 1
+
+
+@layer
+def conv2d_transpose(
+    input: Variable,
+    num_filters: int,
+    output_size: int | list[int] | None = None,
+    filter_size: int | list[int] | None = None,
+    padding: int | list[int] = 0,
+    stride: int | list[int] = 1,
+    dilation: int | list[int] = 1,
+    groups: int | None = None,
+    param_attr: ParamAttr | None = None,
+    bias_attr: ParamAttr | bool | None = None,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Convolve the other way round: every pixel is spread over the output by learned filters.
+
+    Out[b, f, stride i + dilation u - padding, ...] = act(bias[f] + sum over c, i, u of input[b, c, i, ...] W[c, f, u, ...])
+
+    It is computed as a convolution of images between whose pixels stand stride - 1 zeros.
+
+    Args:
+        input: [batch, channels, height, width], or channels last with NHWC; height and width are known.
+        num_filters: output channels.
+        output_size: pixels of the output, where a stride leaves several; one number or [height, width].
+        filter_size: pixels, one number or [height, width]; what output_size asks for when absent.
+        padding: pixels that are cut off the output: of every side, [height, width], or [top, bottom, left, right].
+        stride: pixels of the output between those of two pixels of the input.
+        dilation: pixels between filter taps.
+        groups: parts that channels are split into; 1 by default.
+        param_attr: of W, [channels, num_filters / groups, height, width].
+        bias_attr: of the bias, [num_filters]; 0 by default; False for none.
+        act: name of an activation, or None.
+        name: prefix of the names of the parameters.
+        data_format: NCHW or NHWC.
+
+    Returns:
+        Images of num_filters channels, (size - 1) stride - 2 padding + dilation (filter - 1) + 1 pixels a side, or output_size.
+
+    Raises:
+        PeError: sizes that do not fit or are not known.
+
+    Source:
+        fluid.layers.conv2d_transpose; Dumoulin and Visin 2016.
+    """
+    helper = LayerHelper("conv2d_transpose", name)
+    count = channels(helper, input, data_format)
+    parts = 1 if groups is None else groups
+    if parts < 1 or num_filters < 1 or count % parts or num_filters % parts:
+        text = f"conv2d_transpose: {count} channels and {num_filters} filters, which {parts} groups do not divide"
+        raise helper.error(text, hint="change groups")
+    axes = _axes(helper, input, output_size, padding, stride, dilation, data_format)
+    if filter_size is None and output_size is None:
+        raise helper.error("conv2d_transpose: filter_size is missing", hint="give filter_size, or output_size")
+    taps = [a.taps() for a in axes] if filter_size is None else pair("conv2d_transpose", "filter_size", filter_size, 1)
+    sizes = [_size(helper, a, k) for a, k in zip(axes, taps, strict=True)]
+    weight = helper.parameter(param_attr, (count, num_filters // parts, *taps), input.dtype)
+    x = input if data_format == "NCHW" else helper.one("transpose", {"X": input}, {"axis": [0, 3, 1, 2]})
+    for axis, (a, k, size) in enumerate(zip(axes, taps, sizes, strict=True), 2):
+        x = _spread(helper, x, axis, a.stride)
+        border = a.dilation * (k - 1)
+        x = _fit(helper, x, axis, border - a.before, size + border)
+    attrs = {"strides": [1, 1], "paddings": [0, 0], "dilations": [a.dilation for a in axes], "groups": parts, "data_format": "NCHW"}
+    kind = "depthwise_conv2d" if parts == count > 1 else "conv2d"
+    out = helper.one(kind, {"Input": x, "Filter": _turned(helper, weight, parts)}, attrs, "Output")
+    out = helper.add_bias(out, bias_attr, axis=1, end=2)
+    if data_format == "NHWC":
+        out = helper.one("transpose", {"X": out}, {"axis": [0, 2, 3, 1]})
+    return helper.activate(out, act)
+
+
+def _axes(
+    helper: LayerHelper,
+    x: Variable,
+    output_size: int | list[int] | None,
+    padding: int | list[int],
+    stride: int | list[int],
+    dilation: int | list[int],
+    data_format: str,
+) -> list[_Axis]:
+    sizes = x.shape[2:4] if data_format == "NCHW" else x.shape[1:3]
+    if min(sizes) < 1:
+        raise helper.error(f"conv2d_transpose: height and width of {x} are not known", hint="declare the feed with its sizes")
+    cut = padding if isinstance(padding, list) and len(padding) == 4 else None
+    if cut is not None and min(cut) < 0:
+        raise helper.error(f"conv2d_transpose: padding must be at least 0, got {cut}")
+    around = [cut[:2], cut[2:]] if cut is not None else [[p, p] for p in pair("conv2d_transpose", "padding", padding, 0)]
+    wanted = [None, None] if output_size is None else pair("conv2d_transpose", "output_size", output_size, 1)
+    steps, gaps = pair("conv2d_transpose", "stride", stride, 1), pair("conv2d_transpose", "dilation", dilation, 1)
+    return [
+        _Axis(size, step, gap, before, after, want)
+        for size, step, gap, (before, after), want in zip(sizes, steps, gaps, around, wanted, strict=True)
+    ]
+
+
+def _size(helper: LayerHelper, axis: _Axis, taps: int) -> int:
+    """Return the pixels of the output."""
+    least = axis.out(taps) if taps > 0 else 0
+    if least < 1:
+        raise helper.error(f"conv2d_transpose: no pixel is left of {axis.size}", hint="less padding, or a larger filter or output_size")
+    if axis.wanted is None:
+        return least
+    if not least <= axis.wanted < least + axis.stride:
+        text = f"conv2d_transpose: output_size {axis.wanted} is not one of {least} to {least + axis.stride - 1}"
+        raise helper.error(text, hint="change output_size, padding or filter_size")
+    return axis.wanted
+
+
+def _spread(helper: LayerHelper, x: Variable, axis: int, stride: int) -> Variable:
+    """Put stride - 1 zeros behind every pixel of an axis."""
+    if stride == 1:
+        return x
+    shape = [-1, *x.shape[1:]]
+    x = helper.one("reshape", {"X": x}, {"shape": [*shape[: axis + 1], 1, *shape[axis + 1 :]]})
+    borders = [0] * (2 * (axis + 1)) + [0, stride - 1] + [0] * (2 * (4 - axis - 1))
+    x = helper.one("pad", {"X": x}, {"paddings": borders, "pad_value": 0.0})
+    return helper.one("reshape", {"X": x}, {"shape": [*shape[:axis], shape[axis] * stride, *shape[axis + 1 :]]})
+
+
+def _fit(helper: LayerHelper, x: Variable, axis: int, before: int, size: int) -> Variable:
+    """Put zeros before an axis, or cut it where there would be fewer than none, and behind it, so that it has a size."""
+    have = x.shape[axis]
+    after = size - have - before
+    if before < 0 or after < 0:
+        begin, end = max(0, -before), have + min(0, after)
+        x = helper.one("slice", {"Input": x}, {"axes": [axis], "starts": [begin], "ends": [end]})
+    borders = [0] * 8
+    borders[2 * axis : 2 * axis + 2] = [max(0, before), max(0, after)]
+    return helper.one("pad", {"X": x}, {"paddings": borders, "pad_value": 0.0}) if any(borders) else x
+
+
+def _turned(helper: LayerHelper, weight: Variable, parts: int) -> Variable:
+    """Return the filters of the convolution: [filters, channels / groups, height, width], each turned round."""
+    count, filters, *taps = weight.shape
+    w = weight if taps == [1, 1] else helper.one("reverse", {"X": weight}, {"axis": [2, 3]})
+    if parts == 1:
+        return helper.one("transpose", {"X": w}, {"axis": [1, 0, 2, 3]})
+    w = helper.one("reshape", {"X": w}, {"shape": [parts, count // parts, filters, *taps]})
+    w = helper.one("transpose", {"X": w}, {"axis": [0, 2, 1, 3, 4]})
+    return helper.one("reshape", {"X": w}, {"shape": [parts * filters, count // parts, *taps]})
