@@ -78,11 +78,15 @@ def trained_a_little(path):
     return job
 
 
+#: Of models that draw noise in evaluation, too: outputs that do not depend on it.
+NO_NOISE = {"digits_vae": ["center"]}
+
+
 @pytest.mark.parametrize("path", [pytest.param(p, id=f"{p.parent.name}/{p.stem}") for p in CONFIGS])
 def test_every_shipped_model_gives_equal_outputs(path):
     job = trained_a_little(path)
     names = [v for v in job.built.fetches.values() if job.built.eval.global_block().var(v).shape[:1] == (-1,)]
-    names = names or list(job.built.fetches.values())
+    names = NO_NOISE.get(path.stem) or names or list(job.built.fetches.values())
     program = prune(job.built.eval, names)
     held = {v.name: job.scope.get(v.name) for v in job.built.eval.list_vars() if v.persistable}
     feed = next(iter(job.loader("train" if job.built.train else "eval", program, job.batch_size).epoch(0)))

@@ -132,7 +132,7 @@ def tanh_back(g, out):
 
 @pointwise(
     "stanh",
-    attrs={"scale_a": Attr(2.0 / 3.0, "factor of X, no unit"), "scale_b": Attr(1.7159, "factor of the result, no unit")},
+    attrs={"scale_a": Attr(0.67, "factor of X, no unit"), "scale_b": Attr(1.7159, "factor of the result, no unit")},
     samples=shapes(scale_a=2.0, scale_b=-0.5),
 )
 def stanh(x, scale_a, scale_b):

@@ -8,7 +8,7 @@ from typing import Any
 from pe_cli.kernels.cuda_math import replaces
 from pe_cli.kernels.lang import T, intrinsic
 from pe_cli.kernels.vecmath import absolute, copysign
-from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
+from pe_cli.ops.define.onnx import same_in_onnx
 from pe_cli.ops.math.pointwise import away_from, pointwise
 
 
@@ -21,7 +21,7 @@ def _rounding(name: str) -> Any:
     return emit
 
 
-round_down, round_up, round_away = _rounding("floor"), _rounding("ceil"), _rounding("round")
+round_down, round_up, round_even = _rounding("floor"), _rounding("ceil"), _rounding("rint")
 
 
 @pointwise("floor", uses="Out", kinks=away_from(-2.0, -1.0, 0.0, 1.0, 2.0))
@@ -74,7 +74,7 @@ def ceil_back(g, out):
 def round_op(x):
     """Round to the nearest integer.
 
-    Out = that integer; halves go away from 0 (2.5 to 3, -2.5 to -3), as in C and unlike NumPy; the gradient is 0.
+    Out = that integer; halves go to the even one (2.5 to 2, 3.5 to 4), as in NumPy; the gradient is 0.
 
     Args:
         X: any shape, float32 or float64.
@@ -85,7 +85,7 @@ def round_op(x):
     Source:
         fluid.layers.round.
     """
-    return round_away(x)
+    return round_even(x)
 
 
 @round_op.back
@@ -109,21 +109,16 @@ def _round_up(x):
     return T(math.ceil(x)) if absolute(x) < T(WHOLE) else x
 
 
-@replaces(round_away)
-def _round_away(x):
+@replaces(round_even)
+def _round_even(x):
     size = absolute(x)
     low = round_down(size)
-    return copysign(low + T(1) if size - low >= T(0.5) else low, x)
+    rest = size - low
+    odd = low - T(2) * round_down(T(0.5) * low)
+    return copysign(low + T(1) if rest > T(0.5) or (rest == T(0.5) and odd > T(0.5)) else low, x)
 
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------
 
 
-same_in_onnx({"ceil": "Ceil", "floor": "Floor"})
-
-
-@in_onnx("round")
-def away_from_zero_onnx(o: Writer) -> None:
-    """Halves go away from 0; ONNX's own Round takes them to the even number."""
-    size = o.node("Floor", [o.node("Add", [o.node("Abs", [o.x()]), o.const(0.5, "X")])])
-    o.node("Mul", [o.node("Sign", [o.x()]), size], to="Out")
+same_in_onnx({"ceil": "Ceil", "floor": "Floor", "round": "Round"})

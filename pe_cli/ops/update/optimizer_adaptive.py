@@ -247,14 +247,15 @@ def rmsprop_cpu(o: Lowering) -> None:
 
 @kernel
 def adadelta_step(p: Ptr, g: Ptr, s: Ptr, u: Ptr, n: Int, rho: Real, eps: Real):
-    """s = rho s + (1 - rho) g^2; d = sqrt((u + eps) / (s + eps)) g; u = rho u + (1 - rho) d^2; p -= d."""
+    """s = rho s + (1 - rho) g^2; d = sqrt((u + eps) / (s + eps)) g; u = rho u + (1 - rho) d^2; p -= d with the new u."""
     one = T(1)
     for i in range(n):
         square = rho * s[i] + (one - rho) * g[i] * g[i]
         move = square_root((u[i] + eps) / (square + eps)) * g[i]
         s[i] = square
-        u[i] = rho * u[i] + (one - rho) * move * move
-        p[i] -= move
+        moved = rho * u[i] + (one - rho) * move * move
+        u[i] = moved
+        p[i] -= square_root((moved + eps) / (square + eps)) * g[i]
 
 
 @op(
@@ -270,7 +271,8 @@ def adadelta(
 ) -> tuple[TensorType, ...]:
     """Take steps in the parameter's own unit: the ratio of past steps to past gradients. There is no learning rate.
 
-    s = rho s + (1 - rho) Grad^2; d = sqrt((u + epsilon) / (s + epsilon)) Grad; u = rho u + (1 - rho) d^2; Param -= d.
+    s = rho s + (1 - rho) Grad^2; d = sqrt((u + epsilon) / (s + epsilon)) Grad; u = rho u + (1 - rho) d^2;
+    Param -= sqrt((u + epsilon) / (s + epsilon)) Grad, with the new u, as the original does; Zeiler moves by d.
 
     Args:
         Param: any shape, float32 or float64.

@@ -59,13 +59,13 @@ def create_global_var(
 
 
 def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, step: int = 1) -> Any:
-    """Return an int64 [1] counter: begin in the first run, step more in each later one."""
+    """Return an int64 [1] counter: begin + step - 1 in the first run, as in the original, and step more in each later one."""
     program = default_main_program()
     block = program.global_block()
     name = counter_name or "@STEP_COUNTER@"
     if name not in block.vars:
         made = block.create_var(name, TensorType((1,), "int64"), persistable=True, stop_gradient=True)
-        Constant(float(begin - step))(made, default_startup_program().global_block())
+        Constant(float(begin - 1))(made, default_startup_program().global_block())
         with program.role(Role.LR_SCHED):
             block._prepend_op(type="increment", inputs={"X": made}, outputs={"Out": made}, attrs={"step": float(step)})
     return block.var(name)
