@@ -16,6 +16,11 @@ Pairs = list[tuple[Parameter, Variable]]
 class GradientClip:
     """Base of the ways to clip."""
 
+    def applies_to(self, parameter: Parameter) -> bool:
+        """Return whether the gradient of a parameter is clipped."""
+        del parameter
+        return True
+
     def append(self, parameter: Parameter, gradient: Variable) -> Variable:
         """Append the ops for one gradient and return the new one."""
         raise NotImplementedError
@@ -119,6 +124,8 @@ def clip_gradients(pairs: Sequence[tuple[Parameter, Variable]], common: Gradient
     limits: dict[str, float] = {}
     for i, (parameter, gradient) in enumerate(pairs):
         clip = parameter.gradient_clip or common
+        if clip is None or not clip.applies_to(parameter):
+            continue
         if isinstance(clip, GradientClipByGlobalNorm):
             limit = limits.setdefault(clip.group_name, clip.clip_norm)
             if limit != clip.clip_norm:
@@ -128,7 +135,7 @@ def clip_gradients(pairs: Sequence[tuple[Parameter, Variable]], common: Gradient
                     hint="give one of them another group_name",
                 )
             groups.setdefault(clip.group_name, []).append(i)
-        elif clip is not None:
+        else:
             program = parameter.block.program
             with program.role(Role.OPTIMIZE, [parameter.name, gradient.name]), program.name_scope("gradient_clip"):
                 out[i] = parameter, clip.append(parameter, gradient)

@@ -23,7 +23,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     for place, op in enumerate(r.ops):
         assert op is not None
         op.inputs = {s: [same.get(n, n) for n in names] for s, names in op.inputs.items()}
-        key = _key(op, version)
+        key = _key(r, op, version)
         version.update(op.output_names())
         if key is None or not _replaceable(r, op):
             continue
@@ -39,15 +39,21 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     return (r.finish() if done else program), f"{NAME}: {done} ops repeated others"
 
 
-def _key(op: Operator, version: Counter[str]) -> Any:
-    """Return what two ops that compute the same have in common; None for ops that never do."""
+def _key(r: Rewriter, op: Operator, version: Counter[str]) -> Any:
+    """Return what two ops that compute the same have in common; None for ops that never do.
+
+    Sizes of the results count: the gradient of a sum has those of what was summed, which it does not read.
+    """
     computes = op.role in (Role.FORWARD, Role.BACKWARD) and not op.role_vars and op.outputs
     if any(map(callable, op.attrs.values())):  # a Python function may count its calls
         return None
     if not computes or op.definition.has(Random) or EMPTY in {n for names in op.outputs.values() for n in names}:
         return None
     ins = tuple((s, tuple((n, version[n]) for n in names)) for s, names in sorted(op.inputs.items()))
-    outs = tuple((s, len(names)) for s, names in sorted(op.outputs.items()))
+    kinds = {n: r.block.var(n).type for n in (*op.input_names(), *op.output_names())}
+    if not all(kinds[n].known for n in op.output_names()) and all(kinds[n].known for n in op.input_names()):
+        return None  # only what is not read knows how many rows there are
+    outs = tuple((s, tuple(kinds[n] for n in names)) for s, names in sorted(op.outputs.items()))
     return op.type, ins, outs, tuple(sorted((k, repr(v)) for k, v in op.attrs.items()))
 
 

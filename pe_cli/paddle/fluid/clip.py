@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pe_cli.optim import clip as core
-from pe_cli.optim.clip import GradientClip, GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
+from pe_cli.optim.clip import GradientClip
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program
 
 BaseGradientClipAttr = GradientClipBase = GradientClip
+
+
+class _Choosing(GradientClip):
+    """A way to clip that leaves some parameters alone: `need_clip`, called with a parameter, says which are clipped."""
+
+    def __init__(self, *args: Any, need_clip: Callable[[Any], bool] | None = None, **given: Any) -> None:
+        if need_clip is not None and not callable(need_clip):
+            raise FluidTypeError(f"need_clip must be a function of a parameter, got {type(need_clip).__name__}")
+        object.__setattr__(self, "_chooses", need_clip)
+        super().__init__(*args, **given)
+
+    def applies_to(self, parameter: Any) -> bool:
+        """Return whether the gradient of a parameter is clipped."""
+        chooses = self.__dict__["_chooses"]
+        return chooses is None or bool(chooses(parameter))
+
+
+class GradientClipByGlobalNorm(_Choosing, core.GradientClipByGlobalNorm):
+    """The core's, with `need_clip`."""
+
+
+class GradientClipByNorm(_Choosing, core.GradientClipByNorm):
+    """The core's, with `need_clip`."""
+
+
+class GradientClipByValue(_Choosing, core.GradientClipByValue):
+    """The core's, with `need_clip`."""
+
+
 ClipGradByGlobalNorm = GradientClipByGlobalNorm
 ClipGradByNorm = GradientClipByNorm
 ClipGradByValue = GradientClipByValue

@@ -25,6 +25,7 @@ class _Adapter(Optimizer):
 
     def __init__(self, *args: Any, parameter_list: Sequence[Any] | None = None, **given: Any) -> None:
         self._parameters = parameter_list
+        self._excludes = given.pop("exclude_from_weight_decay_fn", None) if isinstance(self, moments.Lamb) else None
         given.pop("multi_precision", None)
         if not isinstance(self, moments.Adam):
             given.pop("lazy_mode", None)
@@ -39,6 +40,10 @@ class _Adapter(Optimizer):
 
             given["regularization"] = L2Decay(decay) if isinstance(decay, (int, float)) else decay
         super().__init__(*args, **given)
+
+    def decay_of(self, parameter: Any) -> float:
+        """Return the coefficient of a parameter's decay; 0 where `exclude_from_weight_decay_fn` says so."""
+        return 0.0 if self._excludes is not None and self._excludes(parameter) else super().decay_of(parameter)
 
     def minimize(
         self,

@@ -121,6 +121,20 @@ def test_the_second_of_two_equal_ops_goes_with_what_follows_from_it():
             [],
             id="of another value of the same variable",
         ),
+        pytest.param(
+            "  var g: float32[1] is_data\n"
+            '  backward reduce_sum_grad(Out@GRAD=g) -> X@GRAD=a: float32[4] {"reduce_all": true}\n'
+            '  backward reduce_sum_grad(Out@GRAD=g) -> X@GRAD=b: float32[1] {"reduce_all": true}\n',
+            [],
+            id="gradients of sums of several sizes",
+        ),
+        pytest.param(
+            "  var g: float32[1] is_data\n"
+            '  backward reduce_sum_grad(Out@GRAD=g) -> X@GRAD=a: float32[batch, 4] {"reduce_all": true}\n'
+            '  backward reduce_sum_grad(Out@GRAD=g) -> X@GRAD=b: float32[batch, 4] {"reduce_all": true}\n',
+            [],
+            id="gradients of sums of sizes that only the step knows",
+        ),
     ],
 )
 def test_ops_that_only_look_the_same_stay(lines, fetches):
