@@ -21,8 +21,9 @@ SAME = {
             "reciprocal", "reshape", "round", "rsqrt", "scale", "shape", "sign", "sin", "split", "sqrt", "square", "squeeze",
             "stack", "stanh", "strided_slice", "tanh", "transpose", "tril", "triu", "unbind", "unsqueeze", "unstack", "zeros",
             "zeros_like", "full_like", "slice", "rank", "gather_nd", "scatter_nd", "scatter_nd_add", "topk", "erf",
-            "addmm", "bmm", "broadcast_to", "cosh", "cross", "diag_embed", "dist", "dot", "index_sample", "index_select", "isinf", "isnan",
-            "kron", "log10", "log1p", "log2", "logsumexp", "median", "mv", "roll", "sinh", "tan", "tile", "trace",
+            "addmm", "bmm", "broadcast_to", "cholesky", "cosh", "cross", "diag_embed", "dist", "dot", "histogram", "index_sample",
+            "index_select", "inverse", "isinf", "isnan", "kron", "log10", "log1p", "log2", "logsumexp", "median", "mv", "roll", "sinh",
+            "tan", "tile", "trace",
         )
     },
     "add": "elementwise_add",

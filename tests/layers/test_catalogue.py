@@ -290,6 +290,9 @@ CALLS |= {
         "fill_constant fill_constant reshape expand reshape expand", ["float32[2, 3]"] * 2,
     ),
     "diag_embed": (lambda f: L.diag_embed(f.x, 1), "unsqueeze pad reshape pad slice reshape", ["float32[b, 5, 5]"]),
+    "inverse": (lambda f: L.inverse(L.diag_embed(f.probability)), "unsqueeze pad reshape slice reshape inverse", ["float32[b, 4, 4]"]),
+    "cholesky": (lambda f: L.cholesky(L.diag_embed(f.probability)), "unsqueeze pad reshape slice reshape cholesky", ["float32[b, 4, 4]"]),
+    "histogram": (lambda f: L.histogram(f.x, 5), "histogram", ["int64[5]"]),
     "trace": (lambda f: L.trace(f.volume, 1, 1, 2), "slice reshape pad reshape slice reduce_sum", ["float32[b]"]),
 }
 CALLS |= sequence_calls.CALLS

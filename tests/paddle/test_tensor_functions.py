@@ -43,10 +43,12 @@ def test_functions_of_one_tensor(cube):
         "median": (paddle.median(x, axis=1), np.median(cube, 1)),
         "trace": (paddle.trace(x, axis1=1, axis2=2), np.trace(cube, axis1=1, axis2=2)),
         "isfinite": (paddle.isfinite(x), np.ones_like(cube, bool)),
+        "histogram": (paddle.histogram(x, bins=4, min=-1, max=1), np.histogram(cube, 4, (-1, 1))[0]),
+        "inverse": (paddle.inverse(paddle.slice(x, [2], [0], [4])), np.linalg.inv(cube[:, :, :4].astype("float64"))),
         "empty_like": (paddle.empty_like(x), 0 * cube),
     }
     for name, value in zip(calls, run(*(made for made, _ in calls.values()), x=cube), strict=True):
-        np.testing.assert_allclose(value, calls[name][1], rtol=2e-5, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(value, calls[name][1], rtol=2e-4, atol=1e-5, err_msg=name)
 
 
 def test_chunks(cube):
