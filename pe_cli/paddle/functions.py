@@ -75,6 +75,26 @@ def chunk(x: Any, chunks: int, axis: Any = 0, name: str | None = None) -> Any:
     return layers.split(x, chunks, axis)
 
 
+def split(x: Any, num_or_sections: Any, axis: Any = 0, name: str | None = None) -> Any:
+    """Cut an axis into a number of equal parts, or into given sizes; the first axis, where fluid's takes the last."""
+    return layers.split(x, num_or_sections, axis)
+
+
+def squeeze(x: Any, axis: Any = None, name: str | None = None) -> Any:
+    """Leave out axes of size 1."""
+    return layers.squeeze(x, _axes(axis))
+
+
+def unsqueeze(x: Any, axis: Any, name: str | None = None) -> Any:
+    """Insert axes of size 1."""
+    return layers.unsqueeze(x, _axes(axis))
+
+
+def flip(x: Any, axis: Any, name: str | None = None) -> Any:
+    """Reverse the order along axes."""
+    return layers.flip(x, axis)
+
+
 def meshgrid(*args: Any, **given: Any) -> Any:
     """Lay vectors out along the axes of a grid: vectors, or one list of them."""
     vectors = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
@@ -225,12 +245,12 @@ def reshape_(x: Any, shape: Sequence[int], name: str | None = None) -> Any:
 
 def squeeze_(x: Any, axis: Any = None, name: str | None = None) -> Any:
     """Return `squeeze(x, axis)`."""
-    return layers.squeeze(x, _axes(axis))
+    return squeeze(x, axis)
 
 
 def unsqueeze_(x: Any, axis: Any, name: str | None = None) -> Any:
     """Return `unsqueeze(x, axis)`."""
-    return layers.unsqueeze(x, _axes(axis))
+    return unsqueeze(x, axis)
 
 
 def _axes(axis: Any) -> list[int]:
@@ -248,7 +268,8 @@ def tanh_(x: Any, name: str | None = None) -> Any:
 
 
 __all__ = [
-    "allclose", "bernoulli", "chunk", "empty", "empty_like", "equal_all", "expand", "expand_as", "get_default_dtype",
-    "is_tensor", "isfinite", "meshgrid", "multinomial", "norm", "normal", "numel", "rand", "randint", "randn",
-    "reshape_", "scatter_", "set_default_dtype", "squeeze_", "std", "tanh_", "uniform", "unsqueeze_", "var",
+    "allclose", "bernoulli", "chunk", "empty", "empty_like", "equal_all", "expand", "expand_as", "flip",
+    "get_default_dtype", "is_tensor", "isfinite", "meshgrid", "multinomial", "norm", "normal", "numel", "rand",
+    "randint", "randn", "reshape_", "scatter_", "set_default_dtype", "split", "squeeze", "squeeze_", "std", "tanh_",
+    "uniform", "unsqueeze", "unsqueeze_", "var",
 ]  # fmt: skip

@@ -15,11 +15,11 @@ SAME = {
     **{
         name: name
         for name in (
-            "abs", "acos", "asin", "assign", "atan", "cast", "ceil", "concat", "cos", "equal", "exp", "eye", "flip", "floor", "gather",
+            "abs", "acos", "asin", "assign", "atan", "cast", "ceil", "concat", "cos", "equal", "exp", "eye", "floor", "gather",
             "greater_equal", "greater_than", "increment", "is_empty", "less_equal", "less_than", "linspace", "log",
             "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "multiplex", "not_equal", "ones", "ones_like",
-            "reciprocal", "reshape", "round", "rsqrt", "scale", "shape", "sign", "sin", "split", "sqrt", "square", "squeeze",
-            "stack", "stanh", "strided_slice", "tanh", "transpose", "tril", "triu", "unbind", "unsqueeze", "unstack", "zeros",
+            "reciprocal", "reshape", "round", "rsqrt", "scale", "shape", "sign", "sin", "sqrt", "square",
+            "stack", "stanh", "strided_slice", "tanh", "transpose", "tril", "triu", "unbind", "unstack", "zeros",
             "zeros_like", "full_like", "slice", "rank", "gather_nd", "scatter_nd", "scatter_nd_add", "topk", "erf",
             "addmm", "bmm", "broadcast_to", "cholesky", "cosh", "cross", "diag_embed", "dist", "dot", "histogram", "index_sample",
             "index_select", "inverse", "isinf", "isnan", "kron", "log10", "log1p", "log2", "logsumexp", "median", "mv", "roll", "sinh",

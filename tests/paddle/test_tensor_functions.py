@@ -56,6 +56,16 @@ def test_chunks(cube):
     assert all(np.array_equal(a, b) for a, b in zip(parts, np.split(cube, 3, -1), strict=True))
 
 
+def test_axes_have_the_names_and_defaults_of_2_x(cube):
+    x = data("x", cube)
+    found = run(paddle.flip(x, axis=[1, 2]), paddle.unsqueeze(x, axis=[0, 2]), paddle.squeeze(paddle.unsqueeze(x, 1), axis=1), x=cube)
+    for value, exact in zip(found, (cube[:, ::-1, ::-1], cube[None, :, None], cube), strict=True):
+        assert np.array_equal(value, exact)
+    rows = paddle.full([4, 6], 1.0)
+    assert [tuple(part.shape) for part in paddle.split(rows, 2)] == [(2, 6)] * 2
+    assert [tuple(part.shape) for part in paddle.split(rows, [1, -1], axis=1)] == [(4, 1), (4, 5)]
+
+
 def test_grids():
     one, two = paddle.arange(0, 3, 1, "int64"), paddle.arange(0, 2, 1, "int64")
     exact = np.meshgrid(np.arange(3), np.arange(2), indexing="ij")
