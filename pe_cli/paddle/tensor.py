@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.paddle import functions as further
 from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.fluid.layers.selection import select
 
@@ -14,12 +15,15 @@ SAME = {
     **{
         name: name
         for name in (
-            "abs", "acos", "asin", "assign", "atan", "cast", "ceil", "concat", "cos", "equal", "exp", "eye", "flip", "floor", "gather",
-            "greater_equal", "greater_than", "increment", "is_empty", "isfinite", "less_equal", "less_than", "linspace", "log",
+            "abs", "acos", "asin", "assign", "atan", "cast", "ceil", "concat", "cos", "equal", "exp", "eye", "floor", "gather",
+            "greater_equal", "greater_than", "increment", "is_empty", "less_equal", "less_than", "linspace", "log",
             "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "multiplex", "not_equal", "ones", "ones_like",
-            "reciprocal", "reshape", "round", "rsqrt", "scale", "shape", "sign", "sin", "split", "sqrt", "square", "squeeze",
-            "stack", "stanh", "strided_slice", "tanh", "transpose", "tril", "triu", "unbind", "unsqueeze", "unstack", "zeros",
+            "reciprocal", "reshape", "round", "rsqrt", "scale", "shape", "sign", "sin", "sqrt", "square",
+            "stack", "stanh", "strided_slice", "tanh", "transpose", "tril", "triu", "unbind", "unstack", "zeros",
             "zeros_like", "full_like", "slice", "rank", "gather_nd", "scatter_nd", "scatter_nd_add", "topk", "erf",
+            "addmm", "bmm", "broadcast_to", "cholesky", "cosh", "cross", "diag_embed", "dist", "dot", "histogram", "index_sample",
+            "index_select", "inverse", "isinf", "isnan", "kron", "log10", "log1p", "log2", "logsumexp", "median", "mv", "roll", "sinh",
+            "tan", "tile", "trace",
         )
     },
     "add": "elementwise_add",
@@ -51,7 +55,7 @@ def mean(x: Any, axis: Any = None, keepdim: bool = False, name: str | None = Non
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None) -> Any:
     """Make a tensor of one value."""
-    return layers.full(shape, fill_value, None, dtype or "float32")
+    return layers.full(shape, fill_value, None, dtype or further.get_default_dtype())
 
 
 def pow(x: Any, y: Any, name: str | None = None) -> Any:
@@ -121,4 +125,5 @@ def functions() -> dict[str, Any]:
     same = {name: getattr(layers, other) for name, other in SAME.items() if hasattr(layers, other)}
     reduced = {n: _reduced(n) for n in _REDUCED}
     own = (mean, full, pow, clip, where, nonzero, masked_select, cumsum, argsort, sort, scatter, randperm)
-    return {**same, **reduced, **{f.__name__: f for f in own}}
+    more = {name: getattr(further, name) for name in further.__all__}
+    return {**same, **reduced, **{f.__name__: f for f in own}, **more}

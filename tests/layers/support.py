@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,8 +13,12 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.startup import run_startup
 from pe_cli.layers.define.registry import discover
+from pe_cli.program.backward import gradients
 from pe_cli.program.defaults import program_guard
+from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Program, Variable
+
+Array = np.ndarray[Any, Any]
 
 
 class Layers:
@@ -55,3 +59,25 @@ def run(
     names = [v if isinstance(v, str) else v.name for v in fetches]
     found = executor.run(feed, names).values
     return [found[0][name] for name in names]
+
+
+def evaluate(
+    build: Callable[..., Any], inputs: Mapping[str, Array], learned: tuple[str, ...]
+) -> tuple[Array, dict[str, Array]]:
+    """Return a loss, and the gradients of its weighted sum with respect to some inputs; weights 1, 2, 3, ..."""
+    with programs() as (main, startup):
+        fed = {}
+        for name, value in inputs.items():
+            fed[name] = layers.data(name, list(value.shape[1:]), dtype=str(value.dtype))
+            if name in learned:  # what is made of data alone has no gradient
+                zero = layers.create_parameter([*value.shape[1:]], str(value.dtype), default_initializer=Constant(0.0))
+                fed[name] = layers.elementwise_add(fed[name], zero, axis=1)
+        out = build(**fed)
+        feed, total = dict(inputs), out
+        if out.shape[0] == -1:
+            shape = (len(next(iter(inputs.values()))), *out.shape[1:])
+            feed["weight"] = np.arange(1, 1 + np.prod(shape), dtype=out.dtype).reshape(shape)
+            total = layers.reduce_sum(layers.elementwise_mul(out, layers.data("weight", list(out.shape[1:]), dtype=out.dtype)))
+        found = gradients([total], [fed[name] for name in learned])
+        values = run(main, startup, feed, [out, *found])
+        return values[0], dict(zip(learned, values[1:], strict=True))

@@ -215,6 +215,7 @@ CALLS |= {
 _SIGMOID, _UNIT = "sigmoid_cross_entropy_with_logits", "square reduce_sum scale rsqrt elementwise_mul"
 _COSINE = "square reduce_sum scale square reduce_sum scale elementwise_mul sqrt elementwise_div"
 _LOGSUMEXP = "reduce_max elementwise_sub exp reduce_sum log elementwise_add"
+_TURNED = "slice slice concat"
 _D = "elementwise_sub scale square reduce_sum sqrt"
 CALLS |= {
     "label_smooth": (lambda f: L.label_smooth(f.probability), "scale", ["float32[b, 4]"]),
@@ -254,6 +255,50 @@ CALLS |= {
     "quantile_loss": (lambda f: L.quantile_loss(f.x, f.y, 0.9), "elementwise_sub scale scale elementwise_max", ["float32[b, 4]"]),
     "poisson_nll_loss": (lambda f: L.poisson_nll_loss(f.x, f.y), "exp elementwise_mul elementwise_sub", ["float32[b, 4]"]),
 }  # fmt: skip
+for _op in ("cosh", "erf", "log10", "log1p", "log2", "sinh", "tan"):
+    CALLS[_op] = (lambda f, n=_op: getattr(L, n)(f.probability), _op, ["float32[b, 4]"])
+CALLS |= {
+    "isnan": (lambda f: L.isnan(f.x), "not_equal", ["bool[b, 4]"]),
+    "isinf": (lambda f: L.isinf(f.x), "fill_constant abs equal", ["bool[b, 4]"]),
+    "isfinite": (lambda f: L.isfinite(f.label), "cast fill_constant abs less_than", ["bool[b, 1]"]),
+    "bmm": (lambda f: L.bmm(f.volume, L.transpose(f.volume, [0, 2, 1])), "transpose matmul", ["float32[b, 2, 2]"]),
+    "mv": (lambda f: L.mv(f.x, L.fill_constant([4], "float32", 2.0)), "fill_constant unsqueeze matmul squeeze", ["float32[b]"]),
+    "dot": (lambda f: L.dot(f.x, f.y), "elementwise_mul reduce_sum", ["float32[b, 1]"]),
+    "addmm": (
+        lambda f: L.addmm(f.x, f.y, L.fill_constant([4, 4], "float32", 2.0), 0.5, 2.0),
+        "fill_constant matmul scale elementwise_add", ["float32[b, 4]"],
+    ),
+    "kron": (
+        lambda f: L.kron(f.x, L.fill_constant([1, 3], "float32", 2.0)),
+        "fill_constant reshape reshape elementwise_mul reshape", ["float32[b, 12]"],
+    ),
+    "cross": (
+        lambda f: L.cross(f.volume, f.volume, axis=2),
+        f"{_TURNED} {_TURNED} elementwise_mul {_TURNED} {_TURNED} elementwise_mul elementwise_sub", ["float32[b, 2, 3]"],
+    ),
+    "logsumexp": (
+        lambda f: L.logsumexp(f.x, 1), "reduce_max elementwise_sub exp reduce_sum log reduce_max elementwise_add", ["float32[b]"],
+    ),
+    "var": (lambda f: L.var(f.x, 1), "reduce_mean elementwise_sub square reduce_mean scale", ["float32[b]"]),
+    "std": (lambda f: L.std(f.x, 1, keepdim=True), "reduce_mean elementwise_sub square reduce_mean scale sqrt", ["float32[b, 1]"]),
+    "norm": (lambda f: L.norm(f.x, 3.0, [1]), "abs pow reduce_sum pow", ["float32[b]"]),
+    "dist": (lambda f: L.dist(f.x, f.y, 1.0), "elementwise_sub abs reduce_sum", ["float32[1]"]),
+    "median": (lambda f: L.median(f.x, 1), "argsort slice reduce_mean", ["float32[b]"]),
+    "tile": (lambda f: L.tile(f.x, [2, 1, 3]), "unsqueeze expand", ["float32[2, b, 12]"]),
+    "broadcast_to": (lambda f: L.broadcast_to(f.yes, [2, -1, 3]), "unsqueeze expand", ["float32[2, b, 3]"]),
+    "roll": (lambda f: L.roll(f.x, 1, 1), "slice slice concat", ["float32[b, 4]"]),
+    "index_select": (lambda f: L.index_select(f.x, f.counts, 1), "transpose gather transpose", ["float32[b, b]"]),
+    "index_sample": (lambda f: L.index_sample(f.x, f.label), "fill_like cumsum stack gather_nd", ["float32[b, 1]"]),
+    "meshgrid": (
+        lambda f: L.meshgrid([L.ones([2], "float32"), L.ones([3], "float32")]),
+        "fill_constant fill_constant reshape expand reshape expand", ["float32[2, 3]"] * 2,
+    ),
+    "diag_embed": (lambda f: L.diag_embed(f.x, 1), "unsqueeze pad reshape pad slice reshape", ["float32[b, 5, 5]"]),
+    "inverse": (lambda f: L.inverse(L.diag_embed(f.probability)), "unsqueeze pad reshape slice reshape inverse", ["float32[b, 4, 4]"]),
+    "cholesky": (lambda f: L.cholesky(L.diag_embed(f.probability)), "unsqueeze pad reshape slice reshape cholesky", ["float32[b, 4, 4]"]),
+    "histogram": (lambda f: L.histogram(f.x, 5), "histogram", ["int64[5]"]),
+    "trace": (lambda f: L.trace(f.volume, 1, 1, 2), "slice reshape pad reshape slice reduce_sum", ["float32[b]"]),
+}
 CALLS |= sequence_calls.CALLS
 
 

@@ -9,34 +9,10 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.program.backward import gradients
-from pe_cli.program.initializer import Constant
+from tests.layers.support import evaluate, programs
 from tests.layers.support import layers as L
-from tests.layers.support import programs, run
 
 Array = np.ndarray[Any, Any]
-
-
-def evaluate(
-    build: Callable[..., Any], inputs: Mapping[str, Array], learned: tuple[str, ...]
-) -> tuple[Array, dict[str, Array]]:
-    """Return a loss, and the gradients of its weighted sum with respect to some inputs; weights 1, 2, 3, ..."""
-    with programs() as (main, startup):
-        fed = {}
-        for name, value in inputs.items():
-            fed[name] = L.data(name, list(value.shape[1:]), dtype=str(value.dtype))
-            if name in learned:  # what is made of data alone has no gradient
-                zero = L.create_parameter([*value.shape[1:]], str(value.dtype), default_initializer=Constant(0.0))
-                fed[name] = L.elementwise_add(fed[name], zero, axis=1)
-        out = build(**fed)
-        feed, total = dict(inputs), out
-        if out.shape[0] == -1:
-            shape = (len(next(iter(inputs.values()))), *out.shape[1:])
-            feed["weight"] = np.arange(1, 1 + np.prod(shape), dtype=out.dtype).reshape(shape)
-            total = L.reduce_sum(L.elementwise_mul(out, L.data("weight", list(out.shape[1:]), dtype=out.dtype)))
-        found = gradients([total], [fed[name] for name in learned])
-        values = run(main, startup, feed, [out, *found])
-        return values[0], dict(zip(learned, values[1:], strict=True))
 
 
 def agrees(build: Callable[..., Any], theirs: Callable[..., Any], inputs: Mapping[str, Array], learned: tuple[str, ...]) -> None:

@@ -66,6 +66,7 @@ _WIDER = {
     "scale",
     "create_parameter",
     "lstm",
+    "isfinite",
     "fill_constant_batch_size_like",
     *ops.__all__,
 }
