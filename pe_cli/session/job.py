@@ -33,12 +33,14 @@ from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.lang import Kernel
 from pe_cli.ops.define.traits import Random
 from pe_cli.optim.accumulate import SHARE
+from pe_cli.program.epochs import count_epochs, epochs_of
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.averages import Averages
 from pe_cli.session.class_weights import class_weights
 from pe_cli.session.devices import Resources
 from pe_cli.session.drawing import augmentation, sample_weights
+from pe_cli.session.epochs import steps_of_epoch
 from pe_cli.session.observer import Observer
 from pe_cli.session.sizes import check_sizes
 from pe_cli.session.start import check_frozen, read_start
@@ -383,6 +385,8 @@ class Job:
             program: training, evaluation or a part of one.
             alone: whether its steps never run beside those of other executors; then it shares memory with those of which that is said, too.
         """
+        if program is self.built.train:
+            self.count_epochs()
         made = Executor(
             program,
             self.scope,
@@ -398,6 +402,16 @@ class Job:
         )
         self._made.append(weakref.ref(made))
         return made
+
+    def count_epochs(self) -> None:
+        """Turn what the training program has in epochs into steps; opens the training data where there is any.
+
+        Raises:
+            PeError: it is not known how many steps an epoch has, or the numbers do not fit together.
+        """
+        found = epochs_of(self.program)
+        if found:
+            count_epochs(self.program, steps_of_epoch(self, found[0].at))
 
     def kernels(self) -> dict[str, str]:
         """Return the native kernels of all plans: name and element types -> the hash of all that they were compiled from."""
