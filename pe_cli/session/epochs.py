@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 
 
 def steps_of_epoch(job: Job, at: Span | None) -> int:
-    """Return the steps of an epoch, as the counter of the schedules counts them.
+    """Return the steps of an epoch as the counter of schedules counts them; arguments and errors as of `batches_of_epoch`."""
+    return batches_of_epoch(job, at) * job.run.exec_strategy.num_iteration_per_run
+
+
+def batches_of_epoch(job: Job, at: Span | None) -> int:
+    """Return the steps of an epoch as the run counts them.
 
     Args:
         job: with a training program; its training data is opened.
@@ -39,4 +44,4 @@ def steps_of_epoch(job: Job, at: Span | None) -> int:
     if not batches:
         text = f"an epoch has no step: no batch has a sample for each of {shares} shares, and uneven_batch is drop"
         raise PeError(text, at=at, hint="use a larger batch_size, or uneven_batch: weighted")
-    return batches * job.run.exec_strategy.num_iteration_per_run
+    return batches

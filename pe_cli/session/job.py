@@ -403,8 +403,8 @@ class Job:
         self._made.append(weakref.ref(made))
         return made
 
-    def count_epochs(self) -> None:
-        """Turn what the training program has in epochs into steps; opens the training data where there is any.
+    def count_epochs(self) -> bool:
+        """Turn what the training program has in epochs into steps, and return whether it had any; opens the training data then.
 
         Raises:
             PeError: it is not known how many steps an epoch has, or the numbers do not fit together.
@@ -412,6 +412,7 @@ class Job:
         found = epochs_of(self.program)
         if found:
             count_epochs(self.program, steps_of_epoch(self, found[0].at))
+        return bool(found)
 
     def kernels(self) -> dict[str, str]:
         """Return the native kernels of all plans: name and element types -> the hash of all that they were compiled from."""
