@@ -203,6 +203,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "init": lambda: keys(sections.StartSection),
     "groups": lambda: keys(sections.GroupSection),
     "early_stopping": lambda: keys(sections.EarlyStoppingSection),
+    "plateau": lambda: keys(sections.PlateauSection),
     "fetches": lambda: keys(sections.FetchSection),
     "executor": lambda: keys(sections.ExecutorSection),
     "build_strategy": lambda: keys(sections.BuildSection),

@@ -114,6 +114,8 @@ def _schedule(source: Source, svg: Path | None) -> None:
     rows += [(f"{(step := found.steps[i]):,}", f"{step // each:,}" if each else "-", number(values[i])) for i in sorted(shown)]
     echo(columns(rows, right=(0, 1)))
     echo(bars(values))
+    if source.run.train is not None and source.run.train.plateau is not None:
+        echo("train.plateau will lower this rate when a measurement gets no better, which nobody knows before")
     if svg is not None:
         title = f"{source.model.name}: learning rate"
         atomic.write_text(svg, standalone(Chart(title, "learning rate", (Line("learning rate", Series(found.steps, values)),))))
