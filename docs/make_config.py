@@ -223,6 +223,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "init": lambda: keys(sections.StartSection),
     "groups": lambda: keys(sections.GroupSection),
     "early_stopping": lambda: keys(sections.EarlyStoppingSection),
+    "plateau": lambda: keys(sections.PlateauSection),
     "fetches": lambda: keys(sections.FetchSection),
     "metrics": metrics,
     "metric options": metric_options,

@@ -137,6 +137,7 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
         references.feeds(feeds)
         metrics = references.metrics(evaluation, fetches)
         references.measured({**fetches, **({run.loss: loss.name} if run.loss and loss else {})})
+        _check_plateau(run, train, made.recorded.get("learning_rate"), mistakes)
     trained = train if run and run.train else None
     if trained and run and run.executor.processes == "mpi":
         with mistakes.catch():
@@ -179,6 +180,17 @@ def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes) -> _Train
                 error.at = error.at or at
                 raise
     return made
+
+
+def _check_plateau(run: RunSpec, program: Program, rate: str | None, mistakes: Mistakes) -> None:
+    """Refuse to lower a rate that is not a number which training keeps."""
+    section = run.train.plateau if run.train else None
+    if section is None or mistakes:
+        return
+    variable = program.global_block().vars.get(rate or "")
+    if variable is None or not variable.persistable or variable.is_data:
+        text = "train.plateau lowers a learning rate that is a number, and here it is a schedule or a feed"
+        mistakes.say(text, section.at, "write a number as learning_rate, or leave train.plateau out")
 
 
 def _minimize(section: TrainSection, optimizer: Optimizer, loss: Variable, norms: bool) -> _Training:
@@ -314,7 +326,8 @@ class _References:
         """Check that what the best checkpoint and early stopping go by is fetched, or a metric of the evaluation."""
         assert self.run
         checkpoint, train = self.run.output.checkpoint, self.run.train
-        for section in (checkpoint.best if checkpoint else None, train.early_stopping if train else None):
+        watched = (train.early_stopping, train.plateau) if train else ()
+        for section in (checkpoint.best if checkpoint else None, *watched):
             if section is None or self.mistakes:
                 continue
             use, slash, name = section.by.partition("/")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pe_cli.build.values import WORDS, convert, meant
+from pe_cli.build.values import WORDS, convert, meant, steps_of
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import Entry, MapNode, Node, ScalarNode, describe, to_data
 from pe_cli.core.errors import PeError, Span, did_you_mean
@@ -203,16 +203,21 @@ class Maker:
         if key in _NESTED and annotation != "float":
             return self._nested(key, node, what)
         if key == "learning_rate" and annotation != "float":
-            if isinstance(node, ScalarNode) and isinstance(node.value, str) and self.block is not None:
-                return self._rate(node.value, node)
-            return self.make(SCHEDULE, node, what) if isinstance(node, MapNode) else convert("float", node, what)
+            return self._rate(node, what)
+        if annotation in ("Steps", "Sequence[Steps]"):
+            return steps_of(node, what, several=annotation != "Steps")
         kind = KINDS.get(annotation.removesuffix(" | None").replace("Sequence[", "list["), "")
         if kind in WORDS:
             return convert(kind, node, what)
         # an annotation that no kind stands for: the object itself checks the value
         return to_data(node)
 
-    def _rate(self, name: str, node: ScalarNode) -> Variable:
+    def _rate(self, node: Node, what: str) -> Any:
+        if isinstance(node, ScalarNode) and isinstance(node.value, str) and self.block is not None:
+            return self._fed_rate(node.value, node)
+        return self.make(SCHEDULE, node, what) if isinstance(node, MapNode) else convert("float", node, what)
+
+    def _fed_rate(self, name: str, node: ScalarNode) -> Variable:
         """Return the variable that a learning rate is fed by."""
         assert self.block is not None
         found = self.block.vars.get(name)

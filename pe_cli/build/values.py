@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from pe_cli.config.nodes import ListNode, Node, ScalarNode, describe, origin_notes
 from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.program.epochs import Epochs
 
 #: What a value of a kind is called in messages.
 WORDS = {
@@ -19,6 +21,8 @@ WORDS = {
     "strs": "a list of texts",
     "int_or_ints": "a whole number or a list of them",
 }
+#: A number of steps that is not a number alone.
+_STEPS = re.compile(r"([1-9][0-9]{0,11}) +(step|epoch)s?")
 _YES_NO = ("yes", "no", "on", "off")
 
 
@@ -53,6 +57,33 @@ def convert(kind: str, node: Node, what: str) -> Any:
         raise PeError(
             f"{what} must be {WORDS[kind]}, got {describe(node)}", at=inner.at, hint=hint, notes=origin_notes(inner)
         ) from None
+
+
+def steps_of(node: Node, what: str, *, several: bool = False) -> Any:
+    """Return a number of steps, or epochs, whose steps are counted later; with several, a list of them.
+
+    Args:
+        node: a whole number, `50 steps` or `10 epochs`.
+        what: begins the message.
+        several: whether the node is a list.
+
+    Raises:
+        PeError: it is something else.
+    """
+    if several:
+        if not isinstance(node, ListNode):
+            text = f"{what} must be a list of numbers of steps, got {describe(node)}"
+            raise PeError(text, at=node.at, hint="for example [500, 10 epochs]", notes=origin_notes(node))
+        return [steps_of(item, what) for item in node.items]
+    value = node.value if isinstance(node, ScalarNode) else None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    found = _STEPS.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        text = f"{what} must be a whole number of steps, or like '50 steps' or '10 epochs', got {describe(node)}"
+        hint = f"write {int(value)}" if isinstance(value, float) and value.is_integer() else None
+        raise PeError(text, at=node.at, hint=hint, notes=origin_notes(node))
+    return Epochs(int(found[1]), node.at) if found[2] == "epoch" else int(found[1])
 
 
 def meant(written: Iterable[str], known: Iterable[str]) -> set[str]:

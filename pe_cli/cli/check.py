@@ -60,16 +60,18 @@ def _data(source: Source, mistakes: Mistakes) -> list[str]:
     from pe_cli.config.nodes import to_data
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.data.registry import check_options, find_reader
+    from pe_cli.program.epochs import epochs_of
 
     assert source.run
-    warnings = []
+    absent: list[str] = []
+    warnings: list[str] = []
     job = functools.cache(lambda: _job(source))
     for name, spec in source.run.data.items():
         with mistakes.catch():
             check_options(find_reader(spec.reader, spec.reader_at), to_data(spec.options), spec.reader_at)
-            absent = _absent(spec, source.run)
-            warnings += [f"data.{name}: no such file: {path}" for path in absent]
-            if absent or mistakes:
+            missing = _absent(spec, source.run)
+            absent += [f"data.{name}: no such file: {path}" for path in missing]
+            if missing or mistakes:
                 continue
             try:
                 _fits(source, job(), name)
@@ -77,11 +79,14 @@ def _data(source: Source, mistakes: Mistakes) -> list[str]:
                 if error.code == ExitCode.DATA:
                     error.at = error.at or spec.at
                 raise
-    if not warnings and not mistakes and source.run.data:
+    if not absent and not mistakes and source.run.data:
         from pe_cli.session.warned import data_warnings
 
         warnings += data_warnings(job())
-    return warnings
+    if not absent and not mistakes and source.built.train is not None and epochs_of(source.built.train):
+        with mistakes.catch():
+            job().count_epochs()
+    return absent + warnings
 
 
 def _job(source: Source) -> Job:

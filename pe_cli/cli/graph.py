@@ -27,13 +27,14 @@ STAGES = ("program", "ssa", "fused", "multi_device", "executed", "plan")
 @path_argument("config")
 @click.option("--stage", type=click.Choice(STAGES), help="What to show; program, and multi_device for pictures.")
 @path_option("--dot", metavar="FILE", help="Write the graph as Graphviz text.")
-@path_option("--svg", metavar="FILE", help="Write the graph as a picture; needs Graphviz.")
+@path_option("--svg", metavar="FILE", help="Write the graph as a picture, which needs Graphviz; with --schedule the curve.")
 @click.option("--only", multiple=True, metavar="ROLE|TYPE", help="Draw ops of a role or type only. May be given again.")
 @click.option("--around", metavar="VAR", help="Draw the ops around a variable only.")
 @click.option("--radius", type=click.IntRange(min=1), default=1, show_default=True, help="How many ops around it.")
 @click.option("--full", is_flag=True, help="Draw every op of a large graph, not a box per name scope.")
 @click.option("--eval", "evaluation", is_flag=True, help="The evaluation program instead of the training program.")
 @click.option("--devices", type=click.IntRange(min=1), help="Number of devices instead of the config's.")
+@click.option("--schedule", is_flag=True, help="The learning rate of every step that the run will do, instead of a graph.")
 @override_option
 def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     config: Path,
@@ -46,6 +47,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     full: bool,
     evaluation: bool,
     devices: int | None,
+    schedule: bool,
     overrides: tuple[str, ...],
 ) -> None:
     """Print or draw what CONFIG becomes.
@@ -59,6 +61,8 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     multi_device  replicated over all devices, with the sums of gradients
     executed      as it is run: what devices share is done once
     plan          every kernel call with its memory, for one batch
+
+    With --schedule: how the learning rate will change over the steps of the run.
     """  # noqa: D301 - the mark is click's, a character
     from pe_cli.cli.common import open_source, resources_of
     from pe_cli.core.errors import PeError
@@ -66,6 +70,11 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     from pe_cli.program.text import print_program
 
     source = open_source(config, overrides)
+    if schedule:
+        if stage or dot or only or around or full or evaluation or devices or radius != 1:
+            raise PeError("--schedule goes with --svg and -o only", hint="leave out what chooses a graph")
+        _schedule(source, svg)
+        return
     draws = dot is not None or svg is not None
     stage = stage or ("multi_device" if draws else "program")
     if not draws and (only or around or full):
@@ -81,6 +90,36 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
         echo(describe_plan(plan_of(source, resources, evaluation)[1]), nl=False)
     else:
         echo(describe(_stages(source, resources, evaluation).stage(stage)), nl=False)
+
+
+def _schedule(source: Source, svg: Path | None) -> None:
+    """Print the learning rates of a run, and draw them into a file."""
+    from pe_cli.cli.columns import columns
+    from pe_cli.cli.common import number
+    from pe_cli.core.errors import PeError
+    from pe_cli.io import atomic
+    from pe_cli.io.history import Series
+    from pe_cli.io.view.bars import bars
+    from pe_cli.io.view.chart import Chart, Line, standalone
+    from pe_cli.session.job import Job
+    from pe_cli.session.rates import rates_of
+
+    if source.run is None or source.built.train is None:
+        raise PeError("there is no learning rate without training", hint="name a config with a train section")
+    found = rates_of(Job(source.run, built=source.built))
+    values, each = found.values, found.per_epoch
+    echo(f"{source.model.name}: learning rate over {found.total:,} steps" + (f", {each:,} per epoch" if each else ""))
+    shown = {round(i * (len(values) - 1) / 8) for i in range(9)} | {values.index(max(values)), values.index(min(values))}
+    rows: list[tuple[object, ...]] = [("step", "epoch", "rate")]
+    rows += [(f"{(step := found.steps[i]):,}", f"{step // each:,}" if each else "-", number(values[i])) for i in sorted(shown)]
+    echo(columns(rows, right=(0, 1)))
+    echo(bars(values))
+    if source.run.train is not None and source.run.train.plateau is not None:
+        echo("train.plateau will lower this rate when a measurement gets no better, which nobody knows before")
+    if svg is not None:
+        title = f"{source.model.name}: learning rate"
+        atomic.write_text(svg, standalone(Chart(title, "learning rate", (Line("learning rate", Series(found.steps, values)),))))
+        echo(f"{len(values):,} steps -> {svg}")
 
 
 def _stages(source: Source, resources: Resources, evaluation: bool) -> Stages:

@@ -335,6 +335,23 @@ class EarlyStoppingSection(Section):
     )
 
 
+class PlateauSection(Section):
+    """When the learning rate is lowered because it gets no better; numbers are those of PyTorch's ReduceLROnPlateau."""
+
+    by: Name = Field(description="a metric, for example eval/loss")
+    mode: Literal["max", "min"] = Field(description="whether more or less is better")
+    patience: Annotated[int, Field(strict=True, ge=0)] = Field(
+        default=10, description="measurements without improvement that change nothing; the rate is lowered at the next one"
+    )
+    factor: Annotated[float, Field(strict=True, gt=0, lt=1)] = Field(default=0.1, description="the rate is multiplied by it")
+    threshold: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = Field(
+        default=1e-4, description="part of the best measurement that a better one must differ by"
+    )
+    min_rate: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = Field(
+        default=0.0, description="the rate is never lowered below it"
+    )
+
+
 class EmaSection(Section):
     """A moving average of the parameters: decay * average + (1 - decay) * parameter, corrected for its start at 0."""
 
@@ -399,6 +416,7 @@ class TrainSection(Section):
     )
     ema: EmaSection | None = Field(default=None, description="evaluate with a moving average of the parameters")
     early_stopping: EarlyStoppingSection | None = Field(default=None, description="end when a metric gets no better")
+    plateau: PlateauSection | None = Field(default=None, description="lower a constant learning rate when a metric gets no better")
     init: StartSection | None = Field(default=None, description="first values from another run or a file")
     groups: list[GroupSection] = Field(default_factory=list, description="parameters that are frozen, or trained otherwise than the rest")
 

@@ -12,11 +12,14 @@ from typing import Any, ClassVar
 
 from pe_cli.core.types import TensorType
 from pe_cli.program.defaults import default_main_program, default_startup_program
+from pe_cli.program.epochs import Epochs
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Program, Role, Variable
 
 #: Counts steps: 0 in the first. All schedules of a program read the same one.
 COUNTER = "@LR_DECAY_COUNTER@"
+#: A number of steps, or of epochs whose length is not known yet.
+Steps = int
 
 
 def step_counter(main: Program, startup: Program) -> Variable:
@@ -70,7 +73,8 @@ class Schedule:
             elif f.metadata.get("attribute", True):
                 attrs[f.name] = list(value) if isinstance(value, (list, tuple)) else value
         with main.role(Role.LR_SCHED), main.name_scope("learning_rate"):
-            main.global_block().append_op(self.op, inputs, {"Out": name}, attrs)
+            op = main.global_block().append_op(self.op, inputs, {"Out": name}, {k: _numbers(v) for k, v in attrs.items()})
+        op.attrs |= {name: value for name, value in attrs.items() if _in_epochs(value)}
         made = main.global_block().var(name)
         made.stop_gradient = True
         return made
@@ -78,6 +82,18 @@ class Schedule:
     def counter_within(self, counter: Variable) -> Variable:
         """Return the counter of a schedule that this one hands over to."""
         return counter
+
+
+def _in_epochs(value: object) -> bool:
+    return isinstance(value, list) and any(isinstance(each, Epochs) for each in value)
+
+
+def _numbers(value: Any) -> Any:
+    """Return a value that an op takes before it is known how long epochs are: of a list with some, numbers that increase."""
+    if not _in_epochs(value):
+        return value
+    whole = all(isinstance(each, Epochs) for each in value)
+    return [int(each) for each in value] if whole else list(range(1, len(value) + 1))
 
 
 def as_rate(
@@ -102,7 +118,7 @@ class ExponentialDecay(Schedule):
 
     op: ClassVar[str] = "exponential_decay"
     learning_rate: float
-    decay_steps: int
+    decay_steps: Steps
     decay_rate: float
     staircase: bool = False
 
@@ -113,7 +129,7 @@ class NaturalExpDecay(Schedule):
 
     op: ClassVar[str] = "natural_exp_decay"
     learning_rate: float
-    decay_steps: int
+    decay_steps: Steps
     decay_rate: float
     staircase: bool = False
 
@@ -124,7 +140,7 @@ class InverseTimeDecay(Schedule):
 
     op: ClassVar[str] = "inverse_time_decay"
     learning_rate: float
-    decay_steps: int
+    decay_steps: Steps
     decay_rate: float
     staircase: bool = False
 
@@ -135,7 +151,7 @@ class PolynomialDecay(Schedule):
 
     op: ClassVar[str] = "polynomial_decay"
     learning_rate: float
-    decay_steps: int
+    decay_steps: Steps
     end_learning_rate: float = 0.0001
     power: float = 1.0
     cycle: bool = False
@@ -146,7 +162,7 @@ class PiecewiseDecay(Schedule):
     """values[k] from step boundaries[k - 1] on; arguments of the op of that name."""
 
     op: ClassVar[str] = "piecewise_decay"
-    boundaries: Sequence[int]
+    boundaries: Sequence[Steps]
     values: Sequence[float]
 
 
@@ -156,7 +172,7 @@ class CosineDecay(Schedule):
 
     op: ClassVar[str] = "cosine_decay"
     learning_rate: float
-    step_each_epoch: int
+    step_each_epoch: Steps
     epochs: int
 
 
@@ -166,7 +182,7 @@ class NoamDecay(Schedule):
 
     op: ClassVar[str] = "noam_decay"
     d_model: int
-    warmup_steps: int
+    warmup_steps: Steps
     learning_rate: float = 1.0
 
 
@@ -176,7 +192,7 @@ class OneCycle(Schedule):
 
     op: ClassVar[str] = "one_cycle"
     max_lr: float
-    total_steps: int
+    total_steps: Steps
     pct_start: float = 0.3
     anneal_strategy: str = "cos"
     div_factor: float = 25.0
@@ -189,7 +205,7 @@ class CosineRestarts(Schedule):
 
     op: ClassVar[str] = "cosine_restarts"
     learning_rate: float
-    T_0: int
+    T_0: Steps
     T_mult: int = 1
     eta_min: float = 0.0
 
@@ -203,7 +219,7 @@ class LinearLrWarmup(Schedule):
 
     op: ClassVar[str] = "linear_lr_warmup"
     learning_rate: float | Schedule | Variable = field(metadata={"slot": "LearningRate"})
-    warmup_steps: int
+    warmup_steps: Steps
     start_lr: float
     end_lr: float
     delay: bool = field(default=False, metadata={"attribute": False})

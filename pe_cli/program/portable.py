@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.program.epochs import Epochs
 from pe_cli.program.ir import Block, Parameter, Variable
 
 #: Frozen dataclasses that a program may carry (regularizers, clips), by name. Filled by the decorator.
@@ -66,7 +67,7 @@ def encode(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": repr(value)}
     if value is None or isinstance(value, (bool, int, float, str)):
-        return value
+        return str(value) if isinstance(value, Epochs) else value
     if isinstance(value, (list, tuple)):
         return [encode(v) for v in value]
     if isinstance(value, Mapping):

@@ -12,7 +12,6 @@ from pe_cli.io.run_folder import RunFolder, State
 from pe_cli.session.averages import Averages
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import Keeper, begun
-from pe_cli.session.measure import Measures
 from pe_cli.session.observer import Observer
 from pe_cli.session.resume import Resume, read
 from pe_cli.session.saver import kept
@@ -37,8 +36,7 @@ class Follower(Keeper):
         self.folder = RunFolder(Path(self._run.output.dir))
         self.at, self.averages = Progress(), Averages()
         self.outputs = _NoOutputs()  # type: ignore[assignment]
-        train, best = self._run.train, self._section.best if self._section else None
-        self._measures = Measures(best, train.early_stopping if train else None, self.tell)
+        self._measures = self._measuring()
         self._saved: tuple[int, int, int, bool] | None = None
 
     def hold(self) -> contextlib.AbstractContextManager[None]:

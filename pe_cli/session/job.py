@@ -35,12 +35,14 @@ from pe_cli.metrics.collect import Collector
 from pe_cli.metrics.define import Declared
 from pe_cli.ops.define.traits import Random
 from pe_cli.optim.accumulate import SHARE
+from pe_cli.program.epochs import count_epochs, epochs_of
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.averages import Averages
 from pe_cli.session.class_weights import class_weights
 from pe_cli.session.devices import Resources
 from pe_cli.session.drawing import augmentation, sample_weights
+from pe_cli.session.epochs import steps_of_epoch
 from pe_cli.session.observer import Observer
 from pe_cli.session.sizes import check_sizes
 from pe_cli.session.start import check_frozen, read_start
@@ -392,6 +394,8 @@ class Job:
             program: training, evaluation or a part of one.
             alone: whether its steps never run beside those of other executors; then it shares memory with those of which that is said, too.
         """
+        if program is self.built.train:
+            self.count_epochs()
         made = Executor(
             program,
             self.scope,
@@ -407,6 +411,17 @@ class Job:
         )
         self._made.append(weakref.ref(made))
         return made
+
+    def count_epochs(self) -> bool:
+        """Turn what the training program has in epochs into steps, and return whether it had any; opens the training data then.
+
+        Raises:
+            PeError: it is not known how many steps an epoch has, or the numbers do not fit together.
+        """
+        found = epochs_of(self.program)
+        if found:
+            count_epochs(self.program, steps_of_epoch(self, found[0].at))
+        return bool(found)
 
     def kernels(self) -> dict[str, str]:
         """Return the native kernels of all plans: name and element types -> the hash of all that they were compiled from."""

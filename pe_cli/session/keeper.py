@@ -7,7 +7,10 @@ import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+import numpy as np
+
 from pe_cli.config.resolved import resolved_yaml
+from pe_cli.config.sections import PlateauSection
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import checkpoint
 from pe_cli.io.inputs import Inputs, changed
@@ -15,7 +18,7 @@ from pe_cli.io.run_folder import RunFolder, State, environment
 from pe_cli.kernels import target
 from pe_cli.session.averages import Averages
 from pe_cli.session.job import Job
-from pe_cli.session.measure import Measures
+from pe_cli.session.measure import Measures, lowered
 from pe_cli.session.observer import NORM, Observer
 from pe_cli.session.outputs import Outputs
 from pe_cli.session.resume import Resume, check_config, environment_changes, restore
@@ -80,9 +83,7 @@ class Keeper:
         self._section = self._run.output.checkpoint
         self.at, self.averages = Progress(), Averages()
         self.outputs = Outputs(folder, {name: self._run.fetches[name] for name in fetched})
-        train = self._run.train
-        best = self._section.best if self._section else None
-        self._measures = Measures(best, train.early_stopping if train else None, self.tell)
+        self._measures = self._measuring()
         places = {p.name: p.at for p in job.program.global_block().parameters()}
         self._saver = Saver(folder.checkpoints, self._section.keep if self._section else 1, places)
         self._saved: tuple[int, int, int, bool] | None = None
@@ -90,6 +91,20 @@ class Keeper:
         self._learned: Mapping[str, bytes] | None = None
         self._inputs = Inputs(folder)
         job.team.watch_time(self._late)
+
+    def _measuring(self) -> Measures:
+        train, best = self._run.train, self._section.best if self._section else None
+        return Measures(best, train.early_stopping if train else None, self.tell, train.plateau if train else None, self._lower)
+
+    def _lower(self, section: PlateauSection) -> tuple[float, float] | None:
+        """Lower the learning rate, a variable that checkpoints keep."""
+        scope, name = self._job.scope, self._job.built.recorded["learning_rate"]
+        before = scope.get(name)
+        rate = lowered(float(before[0]), section)
+        if rate is None:
+            return None
+        scope.set(name, np.full_like(before, rate))
+        return float(before[0]), rate
 
     # --- beginning and end --------------------------------------------------------------------------------------------
 

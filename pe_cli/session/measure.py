@@ -1,14 +1,17 @@
-"""What follows from measurements: which checkpoint is the best, and whether training still gets better."""
+"""What follows from measurements: which checkpoint is the best, whether training still gets better, and if not, what then."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
-from pe_cli.config.sections import BestSection, EarlyStoppingSection
+from pe_cli.config.sections import BestSection, EarlyStoppingSection, PlateauSection
 from pe_cli.session.state import Progress
 
 #: A loss is beyond all measure when it is so many times that of the first step (or 1, where that is less), or greater than this.
 TIMES, MOST = 1e9, 1e30
+#: A learning rate is not lowered by less.
+LEAST = 1e-8
 
 
 class Measures:
@@ -18,12 +21,20 @@ class Measures:
         best: how the best checkpoint is chosen, if at all.
         early: when training ends early, if at all.
         tell: gets a sentence when it does.
+        plateau: when the learning rate is lowered, if at all.
+        lower: lowers it; gets how, and says the rates before and after, None where it stays as it is.
     """
 
     def __init__(
-        self, best: BestSection | None, early: EarlyStoppingSection | None, tell: Callable[[str], None]
+        self,
+        best: BestSection | None,
+        early: EarlyStoppingSection | None,
+        tell: Callable[[str], None],
+        plateau: PlateauSection | None = None,
+        lower: Callable[[PlateauSection], tuple[float, float] | None] = lambda section: None,
     ) -> None:
         self._best, self._early, self._tell = best, early, tell
+        self._plateau, self._lower = plateau, lower
 
     def note(self, at: Progress, use: str, values: Mapping[str, float]) -> bool:
         """Note new metrics in the progress.
@@ -40,6 +51,8 @@ class Measures:
         at.newest |= named
         if self._early is not None and self._early.by in named:
             self._wait(at, self._early, named[self._early.by])
+        if self._plateau is not None and self._plateau.by in named:
+            self._level(at, self._plateau, named[self._plateau.by])
         if self._best is None or self._best.by not in named:
             return False
         value = named[self._best.by]
@@ -70,6 +83,37 @@ class Measures:
             least = "" if at.target is None else f"; the best was {at.target:.6g}"
             times = f"{at.waited} measurement{'s' * (at.waited != 1)}"
             self._tell(f"stopped early at step {at.step}: {section.by} got no better in {times}{least}")
+
+
+    def _level(self, at: Progress, section: PlateauSection, value: float) -> None:
+        """Lower the rate when there were more measurements without improvement than patience allows, as PyTorch does."""
+        if beats(value, at.plateau_best, section):
+            at.plateau_best, at.plateau_waited = value, 0
+            return
+        at.plateau_waited += 1
+        if at.plateau_waited <= section.patience:
+            return
+        rates = self._lower(section)
+        if rates is not None:
+            times = f"{at.plateau_waited} measurement{'s' * (at.plateau_waited != 1)}"
+            change = f"the learning rate goes from {rates[0]:.6g} to {rates[1]:.6g} at step {at.step}"
+            self._tell(f"{change}: {section.by} got no better in {times}")
+        at.plateau_waited = 0
+
+
+def beats(value: float, before: float | None, section: PlateauSection) -> bool:
+    """Tell whether a measurement is better than the best one by a part of it; NaN never is."""
+    if before is None:
+        return value < math.inf if section.mode == "min" else value > -math.inf
+    if section.mode == "min":
+        return value < before * (1 - section.threshold)
+    return value > before * (1 + section.threshold)
+
+
+def lowered(rate: float, section: PlateauSection) -> float | None:
+    """Return the next lower rate; None where it would hardly differ (by 1e-8 or less)."""
+    lower = max(rate * section.factor, section.min_rate)
+    return lower if rate - lower > LEAST else None
 
 
 def is_better(value: float, before: float | None, mode: str, least: float = 0.0) -> bool:

@@ -25,6 +25,8 @@ class Progress:
         target: best of the metric that early stopping goes by.
         waited: measurements of it since then.
         stopped_early: it has got no better for too long.
+        plateau_best: best of the metric that the learning rate is lowered by.
+        plateau_waited: measurements of it since then, or since the rate was lowered.
         first_loss: loss of the first step.
         outgrown: step whose loss was the first beyond all measure.
     """
@@ -40,6 +42,8 @@ class Progress:
     target: float | None = None
     waited: int = 0
     stopped_early: bool = False
+    plateau_best: float | None = None
+    plateau_waited: int = 0
     first_loss: float | None = None
     outgrown: int | None = None
 

@@ -70,8 +70,8 @@ class Stepper:
         if shares == 1 or section.uneven_batch == "weighted":
             return feed
         samples = self._samples(feed)
-        rest = samples % shares
-        if not rest:
+        kept = samples - samples % shares
+        if kept == samples:
             return feed
         if section.uneven_batch == "error":
             parts = f" in {self._count} parts" if self._count > 1 else ""
@@ -80,11 +80,9 @@ class Stepper:
                 at=section.at_of("uneven_batch"),
                 hint="use uneven_batch: weighted or drop, or another batch_size",
             )
-        if samples <= rest:
+        if not kept:
             return None
-        return (
-            {n: a[: samples - rest] for n, a in feed.items()} if self._others else self._last.head(feed, samples - rest)
-        )
+        return {n: a[:kept] for n, a in feed.items()} if self._others else self._last.head(feed, kept)
 
     def _samples(self, feed: Feed) -> int:
         return len(next(iter(feed.values()))) if self._others else self._last.samples(feed)

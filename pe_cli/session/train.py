@@ -125,7 +125,7 @@ class Trainer:
             )
         files_of({name: self.run.fetches[name] for name in self.arrays})
         output = self.run.output.checkpoint
-        for section in (output.best if output else None, self.section.early_stopping):
+        for section in (output.best if output else None, self.section.early_stopping, self.section.plateau):
             if section is None:
                 continue
             known = [f"{use}/{name}" for use in self.run.data for name in self.numbers if use in ("train", "eval")]

@@ -20,7 +20,6 @@ from pe_cli.program.ir import Program
 from pe_cli.session.averages import Averages
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import Keeper
-from pe_cli.session.measure import Measures
 from pe_cli.session.observer import Observer
 from pe_cli.session.outputs import Outputs, files_of
 from pe_cli.session.resume import Resume, read
@@ -93,8 +92,7 @@ class Witness(Keeper):
         self._job, self._run, self.folder, self._observer = job, job.run, folder, observer
         self._section = self._run.output.checkpoint
         self.at, self.averages = Progress(), Averages()
-        train, best = self._run.train, self._section.best if self._section else None
-        self._measures = Measures(best, train.early_stopping if train else None, self.tell)
+        self._measures = self._measuring()
         self.seen = Seen()
         self._left = checkpoint.steps(folder.checkpoints) if folder.checkpoints.is_dir() else []
         self._lines: dict[tuple[object, ...], dict[str, object]] = {}

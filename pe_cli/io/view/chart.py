@@ -53,6 +53,8 @@ class Chart:
         lines: at least one.
         key: names it in a page.
         from_zero: whether the vertical axis begins at 0.
+        across: what the horizontal axis counts.
+        powers: the horizontal axis is logarithmic, and `steps` of the series are powers of ten.
     """
 
     title: str
@@ -60,6 +62,8 @@ class Chart:
     lines: tuple[Line, ...]
     key: str = ""
     from_zero: bool = False
+    across: str = "step"
+    powers: bool = False
 
     def values(self) -> list[float]:
         """Return all values that have a place."""
@@ -121,7 +125,7 @@ def draw(chart: Chart, *, log: bool = False, width: float = WIDTH, height: float
         return f'{head}>{style}<text class="axis" x="{width / 2:g}" y="{height / 2:g}" text-anchor="middle">no values yet</text></svg>'
     axes, across, up = _axes(chart, log, width, height)
     at = " ".join(f"{v!r}" for v in (axes.x_low, axes.x_high, axes.y_low, axes.y_high))
-    parts = [f'{head} data-axes="{at}" data-log="{int(log)}">', style, *_grid(axes, across, up, chart.unit)]
+    parts = [f'{head} data-axes="{at}" data-log="{int(log)}">', style, *_grid(axes, across, up, chart)]
     for i, line in enumerate(chart.lines):
         parts += _line(line, axes, i)
     return "".join([*parts, "</svg>"])
@@ -197,7 +201,7 @@ def _axes(chart: Chart, log: bool, width: float, height: float) -> tuple[Axes, l
     return Axes(low, high, up[0], up[-1], log, width, height), across, up
 
 
-def _grid(axes: Axes, across: Sequence[float], up: Sequence[float], unit: str) -> list[str]:
+def _grid(axes: Axes, across: Sequence[float], up: Sequence[float], chart: Chart) -> list[str]:
     right, bottom = axes.width - RIGHT, axes.height - BOTTOM
     parts = []
     for value in up:
@@ -207,12 +211,13 @@ def _grid(axes: Axes, across: Sequence[float], up: Sequence[float], unit: str) -
     for step in across:
         x = axes.x(step)
         parts.append(f'<path class="tick" d="M{x:.1f} {bottom:g}v4"/>')
-        parts.append(f'<text class="axis" x="{x:.1f}" y="{bottom + 17:g}" text-anchor="middle">{short(step)}</text>')
+        shown = short(10.0**step if chart.powers else step)
+        parts.append(f'<text class="axis" x="{x:.1f}" y="{bottom + 17:g}" text-anchor="middle">{shown}</text>')
     parts.append(f'<path class="base" d="M{LEFT:g} {bottom:g}H{right:g}"/>')
     middle = (LEFT + right) / 2
-    parts.append(f'<text class="unit" x="{middle:g}" y="{axes.height - 5:g}" text-anchor="middle">step</text>')
+    parts.append(f'<text class="unit" x="{middle:g}" y="{axes.height - 5:g}" text-anchor="middle">{escape(plain(chart.across))}</text>')
     y = (TOP + bottom) / 2
-    name = escape(plain(unit))
+    name = escape(plain(chart.unit))
     parts.append(f'<text class="unit" x="11" y="{y:g}" text-anchor="middle" transform="rotate(-90 11 {y:g})">{name}</text>')
     return parts
 

@@ -1,0 +1,77 @@
+"""Numbers of steps that a config writes in epochs: attributes of ops that get their number when it is known how long an epoch is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pe_cli.core.errors import PeError, Span
+from pe_cli.program.ir import Operator, Program
+
+#: Steps that an epoch is taken for until its length is known. Any number would do that schedules do not refuse as too small.
+PROVISIONAL = 1000
+
+
+class Epochs(int):
+    """So many epochs, in a place that counts steps; `count_epochs` puts the number of steps there.
+
+    Args:
+        count: epochs, at least 1.
+        at: where they are written.
+    """
+
+    count: int
+    at: Span | None
+
+    def __new__(cls, count: int, at: Span | None = None) -> Epochs:
+        """Return epochs, which are a provisional number of steps.
+
+        >>> Epochs(10)
+        10 epochs
+        """
+        made = super().__new__(cls, count * PROVISIONAL)
+        made.count, made.at = count, at
+        return made
+
+    def __repr__(self) -> str:
+        return f"{self.count} epoch{'s' * (self.count > 1)}"
+
+    __str__ = __repr__
+
+
+def epochs_of(program: Program) -> list[Epochs]:
+    """Return all numbers of steps in a program that are written in epochs, in the order of the ops."""
+    return [value for _, _, values in _places(program) for value in values if isinstance(value, Epochs)]
+
+
+def count_epochs(program: Program, steps: int) -> None:
+    """Turn epochs into steps.
+
+    Args:
+        program: its attributes are changed.
+        steps: of an epoch.
+
+    Raises:
+        PeError: the numbers of an op do not fit any more, such as boundaries that do not increase; with its place.
+    """
+    places = [*_places(program)]
+    for op, name, values in places:
+        found = [value.count * steps if isinstance(value, Epochs) else value for value in values]
+        op.attrs[name] = found if isinstance(op.attrs[name], list) else found[0]
+    for op, _, values in places:
+        place = next(value.at for value in values if isinstance(value, Epochs))
+        try:
+            program.global_block().infer(op, lambda variable: program.global_block().var(variable).type)
+        except PeError as error:
+            error.at = place or op.at
+            error.hint = error.hint or f"an epoch has {steps:,} steps"
+            raise
+
+
+def _places(program: Program) -> Iterator[tuple[Operator, str, list[Any]]]:
+    """Return ops with an attribute in epochs, its name, and its values."""
+    for op in program.global_block().ops:
+        for name, value in op.attrs.items():
+            values = value if isinstance(value, list) else [value]
+            if any(isinstance(each, Epochs) for each in values):
+                yield op, name, values

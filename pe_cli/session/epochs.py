@@ -1,0 +1,47 @@
+"""How many steps an epoch has, for schedules that are written in epochs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pe_cli.core.errors import PeError, Span
+
+if TYPE_CHECKING:
+    from pe_cli.session.job import Job
+
+
+def steps_of_epoch(job: Job, at: Span | None) -> int:
+    """Return the steps of an epoch as the counter of schedules counts them; arguments and errors as of `batches_of_epoch`."""
+    return batches_of_epoch(job, at) * job.run.exec_strategy.num_iteration_per_run
+
+
+def batches_of_epoch(job: Job, at: Span | None) -> int:
+    """Return the steps of an epoch as the run counts them.
+
+    Args:
+        job: with a training program; its training data is opened.
+        at: where the epochs are written.
+
+    Raises:
+        PeError: there is no training data, no step, or no epoch that all threads do together.
+    """
+    section, executor = job.run.train, job.run.executor
+    assert section is not None
+    if executor.type == "async":
+        text = "asynchronous training has no steps in common that a schedule could count in epochs"
+        raise PeError(text, at=at, hint="write a number of steps, or executor.type: parallel")
+    if "train" not in job.run.data and not job.smoke:
+        text = "how many steps an epoch has is not known: the run file has no data.train"
+        raise PeError(text, at=at, hint="add data.train, or write a number of steps")
+    size = job.batch_size * section.accumulate
+    loader = job.loader("train", job.program, size, drop_last=section.drop_last)
+    shares = len(job.places) * job.team.size * section.accumulate
+    batches = len(loader)
+    if executor.uneven_batch == "drop":
+        # a batch without a sample for every device is left out
+        whole, rest = divmod(loader.samples, size)
+        batches = whole * (size >= shares) + (rest >= shares)
+    if not batches:
+        text = f"an epoch has no step: no batch has a sample for each of {shares} shares, and uneven_batch is drop"
+        raise PeError(text, at=at, hint="use a larger batch_size, or uneven_batch: weighted")
+    return batches
