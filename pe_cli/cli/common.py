@@ -54,7 +54,9 @@ def path_option(*names: str, **facts: Any) -> Callable[[AnyFunction], AnyFunctio
 
 def start_override(file: Path | None) -> tuple[str, ...]:
     """Return what `--init FILE` says as `-o` does."""
-    return () if file is None else (f"train.init.from={json.dumps(str(file.absolute()))}",)
+    from pe_cli.config.substitute import escaped
+
+    return () if file is None else (f"train.init.from={json.dumps(escaped(str(file.absolute())))}",)
 
 
 #: `-o key=value`, the same everywhere.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pe_cli.config.compose import long_form
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe
 from pe_cli.config.parse import parse
@@ -95,10 +96,6 @@ def _set(node: Node, override: Override, depth: int) -> Node:
 
 def _long_form(node: ScalarNode, override: Override, depth: int) -> Node:
     """Return the mapping that a short form (`model: path`, `feeds.label: field`) or null stands for."""
-    path = [part for part, _ in override.parts[:depth]]
     if node.value is None:
         return MapNode({}, override.parts[max(0, depth - 1)][1])
-    short = "file" if path == ["model"] else "from" if len(path) == 2 and path[0] == "feeds" else None
-    if short and isinstance(node.value, str):
-        return MapNode({short: Entry(short, node.at, node)}, node.at)
-    return node
+    return long_form(node, tuple(part for part, _ in override.parts[:depth]))

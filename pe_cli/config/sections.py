@@ -595,6 +595,10 @@ class OutputSection(Section):
 class RunFile(Section):
     """With what a model is run, on what, and what is kept."""
 
+    extends: Patterns | None = Field(
+        default=None, description="config, or list of configs, that this one differs from; relative to this file's folder"
+    )
+    args: dict[str, Any] = Field(default_factory=dict, description="constants, used as ${name} anywhere in this file")
     model: ModelSection
     data: DataSections = Field(default_factory=DataSections)
     feeds: dict[str, FeedSection] = Field(default_factory=dict, description="feed of the model -> field of the data")
