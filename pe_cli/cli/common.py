@@ -67,7 +67,7 @@ override_option = click.option(
     multiple=True,
     metavar="KEY=VALUE",
     shell_complete=completer("overrides"),
-    help="Set a value of the config, like train.epochs=1; checked like the file. May be given again.",
+    help="Set a value of the config, like train.epochs=1, or add to a list with +=; checked like the file. May be given again.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
 
