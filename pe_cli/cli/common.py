@@ -27,7 +27,7 @@ AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
 #: Argument -> what completes it, in `completers`.
-_COMPLETED = {"config": "configs", "target": "targets", "runs": "runs", "first": "runs", "second": "runs"}
+_COMPLETED = {"config": "configs", "target": "targets", "runs": "runs", "first": "runs", "second": "runs", "compared": "targets"}
 
 
 def completer(name: str) -> Callable[[click.Context, click.Parameter, str], Any]:
