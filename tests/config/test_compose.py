@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -169,6 +170,12 @@ def test_bases_that_cannot_be_read(
 def test_a_base_that_is_not_there_is_told_with_one_that_is_near(errors: Callable[..., list[PeError]]) -> None:
     (error,) = errors("extends: bas.yaml\n")
     assert error.hint == "did you mean 'base.yaml'?"
+
+
+def test_a_pipe_is_not_waited_for(errors: Callable[..., list[PeError]]) -> None:
+    os.mkfifo("pipe")
+    (error,) = errors("extends: pipe\n")
+    assert said([error]) == [("run.yaml:1:10", "base config pipe is neither a file nor a folder")]
 
 
 def test_chains_and_numbers_of_files_are_bounded(run: Callable[..., RunSpec], errors: Callable[..., list[PeError]]) -> None:
