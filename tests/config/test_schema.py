@@ -21,6 +21,11 @@ def test_the_run_schema_has_every_section() -> None:
     assert train["properties"]["optimizer"]["properties"]["type"]["oneOf"] == [
         {"const": "SGD", "description": "Stochastic gradient descent."}
     ]
+    assert "required" not in schema
+    assert "required" not in train, "a base may have it"
+    needed = schema["then"]["properties"]["train"]["anyOf"][1]
+    assert set(needed["required"]) == {"loss", "batch_size", "optimizer"}
+    assert needed["anyOf"] == [{"required": ["epochs"]}, {"required": ["steps"]}]
     assert set(schema["$defs"]["FeedSection"]["properties"]) >= {"from", "value"}
     json.dumps(schema)
 
