@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from pe_cli.build import objects
 from pe_cli.build.values import WORDS
-from pe_cli.config import expand, mistakes, nodes, sections, substitute
+from pe_cli.config import compose, expand, mistakes, nodes, sections, substitute
 from pe_cli.config.model import FeedDeclaration
 from pe_cli.config.period import Period
 from pe_cli.core.types import DTYPES
@@ -163,6 +163,8 @@ def limits() -> str:
         (f"{nodes.MAX_NODES:,}", "values in a file, with aliases and `${...}` put in"),
         (f"{substitute.MAX_MADE:,}", "values of a model that blocks and `${...}` make"),
         (f"{substitute.MAX_TEXT:,}", "characters of one text, with `${...}` put in"),
+        (f"{compose.MAX_FILES}", "files that a config is made of, by `extends`"),
+        (f"{compose.MAX_CHAIN}", "files that extend one another in a chain"),
         (f"{expand.MAX_LAYERS:,}", "layers of a model, with blocks written out"),
         (f"{expand.MAX_CALLS}", "blocks inside blocks"),
         (f"{mistakes.MOST}", "mistakes that are reported in one run"),

@@ -27,7 +27,7 @@ AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
 #: Argument -> what completes it, in `completers`.
-_COMPLETED = {"config": "configs", "target": "targets", "runs": "runs", "first": "runs", "second": "runs"}
+_COMPLETED = {"config": "configs", "target": "targets", "runs": "runs", "first": "runs", "second": "runs", "compared": "targets"}
 
 
 def completer(name: str) -> Callable[[click.Context, click.Parameter, str], Any]:
@@ -54,7 +54,9 @@ def path_option(*names: str, **facts: Any) -> Callable[[AnyFunction], AnyFunctio
 
 def start_override(file: Path | None) -> tuple[str, ...]:
     """Return what `--init FILE` says as `-o` does."""
-    return () if file is None else (f"train.init.from={json.dumps(str(file.absolute()))}",)
+    from pe_cli.config.substitute import escaped
+
+    return () if file is None else (f"train.init.from={json.dumps(escaped(str(file.absolute())))}",)
 
 
 #: `-o key=value`, the same everywhere.
@@ -65,7 +67,7 @@ override_option = click.option(
     multiple=True,
     metavar="KEY=VALUE",
     shell_complete=completer("overrides"),
-    help="Set a value of the config, like train.epochs=1; checked like the file. May be given again.",
+    help="Set a value of the config, like train.epochs=1, or add to a list with +=; checked like the file. May be given again.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
 

@@ -24,7 +24,7 @@ TAKE_MODELS = ("check", "graph", "summary")
 def configs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the configs that begin so, in this folder and those below; any file where there is none."""
     del param
-    wanted = r"^(model|layers)\s*:" if ctx.info_name in TAKE_MODELS else r"^model\s*:"
+    wanted = r"^(model|extends|layers)\s*:" if ctx.info_name in TAKE_MODELS else r"^(model|extends)\s*:"
     found = [name for name in _yaml_files(incomplete) if re.search(wanted, _head(name), re.MULTILINE)]
     return _items(found) or [CompletionItem(incomplete, type="file")]
 
@@ -47,6 +47,7 @@ def overrides(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
     schema = RunFile.model_json_schema(by_alias=True)
     keys = dict(_leaves(schema, schema.get("$defs", {})))
+    del keys["extends"]  # it is read before -o
     key, equals, value = incomplete.partition("=")
     if equals:
         return _items(f"{key}={option}" for option in _options(keys.get(key, {})) if option.startswith(value))

@@ -11,12 +11,13 @@ from typing import Literal, TypeVar
 
 from pe_cli.config.asynchronous import async_mistakes
 from pe_cli.config.check import check
-from pe_cli.config.files import read_text
+from pe_cli.config.compose import compose, is_null, tidy
+from pe_cli.config.constants import fill
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.model import read_model
 from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe
 from pe_cli.config.overrides import apply_overrides
-from pe_cli.config.parse import parse
+from pe_cli.config.paths import from_run_folder
 from pe_cli.config.processes import process_mistakes
 from pe_cli.config.sections import (
     USES,
@@ -35,7 +36,6 @@ from pe_cli.config.sections import (
     SplitSection,
     TrainSection,
 )
-from pe_cli.config.source import Source
 from pe_cli.config.spec import ArgSpec, DataSpec, ModelSpec, Preparation, RunSpec
 from pe_cli.config.split import split_mistakes
 from pe_cli.core.errors import PeError, did_you_mean
@@ -88,22 +88,17 @@ def read_run(path: Path, overrides: Sequence[str], mistakes: Mistakes) -> RunSpe
     Returns:
         None when there is no telling what is computed.
     """
-    try:
-        text = read_text(path, "config")
-        tree = parse(Source(str(path), text), mistakes)
-    except PeError as error:
-        mistakes.add(error)
+    found = compose(path, mistakes)
+    if found is None:
         return None
-    if isinstance(tree, MapNode) and "layers" in tree.entries and "model" not in tree.entries:
-        at = tree.entries["layers"].at
-        mistakes.say(f"{path} is a model file, not a config", at, "name a config whose model: is this file")
-        return None
-    if isinstance(tree, MapNode):
-        return _Run(path, text, apply_overrides(tree, overrides, mistakes), mistakes).read()
-    if not mistakes:
-        said = "is empty" if tree is None else f"must be a mapping, got {describe(tree)}"
-        at = tree.at if tree else Source(str(path), text).span(0, 0)
-        mistakes.say(f"the config {said}", at, "it needs at least model: FILE")
+    tree = apply_overrides(found.tree, overrides, mistakes)
+    late = tree.entries.get("extends")
+    if late is not None:
+        mistakes.say("extends is read before -o, which cannot set it", late.at, "write extends: into the file")
+    with mistakes.catch_all():
+        filled = fill(tree.without("extends"), found.names, mistakes)
+        if filled is not None:
+            return _Run(path, found.text, from_run_folder(filled, found.folders), mistakes).read()
     return None
 
 
@@ -135,7 +130,7 @@ class _Run:
             self.mistakes.say(text, at, hint)
         if section is None:
             return None
-        model_path = _tidy(self.path.parent / os.path.expanduser(section.file))  # noqa: PTH111 - Path's raises for no such user
+        model_path = tidy(self.path.parent / os.path.expanduser(section.file))  # noqa: PTH111 - Path's raises for no such user
         try:
             model = read_model(model_path, model_args, self.mistakes, section.at_of("file"))
         except PeError as error:
@@ -203,11 +198,11 @@ class _Run:
 
     def train(self) -> TrainSection | None:
         entry = self.tree.entries.get("train")
-        if entry is None or _is_null(entry.value):
+        if entry is None or is_null(entry.value):
             return None
         node = entry.value
         found = check(TrainSection, node, ("train",), self.mistakes, entry.at)
-        if isinstance(node, MapNode) and all(_is_null(node.get(key)) for key in ("epochs", "steps")):
+        if isinstance(node, MapNode) and all(is_null(node.get(key)) for key in ("epochs", "steps")):
             self.mistakes.say("train needs epochs or steps", entry.at, "add epochs: 10, or steps: 1000")
         return found
 
@@ -220,7 +215,7 @@ class _Run:
                 self.mistakes.say(
                     f"data has no key '{name}'", entry.at, did_you_mean(name, known) or f"one of {', '.join(known)}"
                 )
-            elif name in (*USES, "source") and not _is_null(entry.value):
+            elif name in (*USES, "source") and not is_null(entry.value):
                 made = self.reader(name, entry)
                 if made is not None:
                     found[name] = made
@@ -240,7 +235,7 @@ class _Run:
 
     def split(self, entry: Entry | None, found: Mapping[str, DataSpec]) -> SplitSection | None:
         """Return how the source is divided; wishes that contradict each other are mistakes."""
-        if entry is None or _is_null(entry.value):
+        if entry is None or is_null(entry.value):
             return None
         section = check(SplitSection, entry.value, ("data", "split"), self.mistakes, entry.at)
         if section is None:
@@ -315,25 +310,11 @@ class _Run:
         return ExecutionStrategy(**(given if asked is None else {**given, "num_threads": asked}))
 
 
-def _is_null(node: Node | None) -> bool:
-    """Return whether a key is absent, or has nothing after it."""
-    return node is None or (isinstance(node, ScalarNode) and node.value is None)
-
-
 def _given(entry: Entry | None) -> Node | None:
     """Return the value of a key, None where it is absent or empty."""
-    return None if entry is None or _is_null(entry.value) else entry.value
+    return None if entry is None or is_null(entry.value) else entry.value
 
 
 def _filled(entry: Entry) -> Node:
     """Return an entry's value; a key with nothing after it is an empty mapping."""
-    return MapNode({}, entry.at) if _is_null(entry.value) else entry.value
-
-
-def _tidy(path: Path) -> Path:
-    """Return configs/../models/a.yaml as models/a.yaml, unless a symbolic link makes that another file."""
-    short = Path(os.path.normpath(path))
-    try:
-        return short if short.resolve() == path.resolve() else path
-    except (OSError, RuntimeError, ValueError):
-        return path
+    return MapNode({}, entry.at) if is_null(entry.value) else entry.value

@@ -63,6 +63,14 @@ class Mistakes:
         except PeError as error:
             self.add(error)
 
+    @contextlib.contextmanager
+    def catch_all(self) -> Iterator[None]:
+        """Keep any `PeError` that is raised inside, where nothing more is read after the block."""
+        try:
+            yield
+        except PeError as error:
+            self.add(error)
+
     def raise_all(self) -> None:
         """Raise what was kept, sorted by file and place; return when there was nothing.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pe_cli.config.compose import long_form
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe
 from pe_cli.config.parse import parse
@@ -22,21 +23,26 @@ class Override:
         text: `key=value` as written.
         parts: of the key, with their places.
         value: what is set.
+        append: whether it goes behind what the list has, as `key+=value` says.
     """
 
     text: str
     parts: tuple[tuple[str, Span], ...]
     value: Node
+    append: bool = False
 
 
 def read_override(text: str, mistakes: Mistakes) -> Override | None:
-    """Return `key=value` with places in a pseudo-file, or None with its mistakes added."""
+    """Return `key=value` or `key+=value` with places in a pseudo-file, or None with its mistakes added."""
     file = f"-o {text.splitlines()[0] if text else ''}"
     key, equals, written = text.partition("=")
     whole = Source(file, text)
     if not equals:
         mistakes.say(f"-o needs key=value, got '{text}'", None, "for example -o train.epochs=1")
         return None
+    before_value = f"{key}="
+    append = key.endswith("+")
+    key = key.removesuffix("+")
     parts: list[tuple[str, Span]] = []
     column = 0
     for part in key.split("."):
@@ -50,12 +56,12 @@ def read_override(text: str, mistakes: Mistakes) -> Override | None:
         )
         return None
     before = mistakes.total
-    value = parse(Source(file, written, before=f"{key}="), mistakes)
+    value = parse(Source(file, written, before=before_value), mistakes)
     if value is None:
         if mistakes.total > before:
             return None
         value = ScalarNode(None, whole.span(0, 0, len(text)))
-    return Override(text, tuple(parts), value)
+    return Override(text, tuple(parts), value, append)
 
 
 def apply_overrides(tree: MapNode, texts: Sequence[str], mistakes: Mistakes) -> MapNode:
@@ -73,7 +79,7 @@ def apply_overrides(tree: MapNode, texts: Sequence[str], mistakes: Mistakes) -> 
 
 def _set(node: Node, override: Override, depth: int) -> Node:
     if depth == len(override.parts):
-        return override.value
+        return _appended(node, override) if override.append else override.value
     key, at = override.parts[depth]
     above = ".".join(part for part, _ in override.parts[:depth])
     if isinstance(node, ScalarNode):
@@ -93,12 +99,20 @@ def _set(node: Node, override: Override, depth: int) -> Node:
     raise PeError(f"{above} is {describe(node)}, which has no keys", at=at, hint=f"set {above} itself")
 
 
+def _appended(node: Node, override: Override) -> Node:
+    """Return a list with the value behind what it has; of a list its items."""
+    value = override.value
+    added = value.items if isinstance(value, ListNode) else (value,)
+    if isinstance(node, ListNode):
+        return replace(node, items=(*node.items, *added))
+    key = ".".join(part for part, _ in override.parts)
+    if isinstance(node, ScalarNode) and node.value is None:
+        return ListNode(tuple(added), value.at)
+    raise PeError(f"{key} is {describe(node)}, and += adds to lists", at=override.parts[-1][1], hint=f"set it: -o {key}=...")
+
+
 def _long_form(node: ScalarNode, override: Override, depth: int) -> Node:
     """Return the mapping that a short form (`model: path`, `feeds.label: field`) or null stands for."""
-    path = [part for part, _ in override.parts[:depth]]
     if node.value is None:
         return MapNode({}, override.parts[max(0, depth - 1)][1])
-    short = "file" if path == ["model"] else "from" if len(path) == 2 and path[0] == "feeds" else None
-    if short and isinstance(node.value, str):
-        return MapNode({short: Entry(short, node.at, node)}, node.at)
-    return node
+    return long_form(node, tuple(part for part, _ in override.parts[:depth]))

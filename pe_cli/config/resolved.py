@@ -9,9 +9,11 @@ from typing import Any
 import yaml
 
 from pe_cli.config.nodes import Node, to_data
+from pe_cli.config.paths import PATHS
 from pe_cli.config.scalars import resolve, write_float
 from pe_cli.config.sections import USES
 from pe_cli.config.spec import RunSpec
+from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 
@@ -52,11 +54,7 @@ def resolved_yaml(run: RunSpec, *, standalone: bool = False) -> str:
     data["exec_strategy"] = _wishes(run.exec_strategy)
     output = _dump(run.output)
     data["output"] = output if run.output.checkpoint else {**output, "checkpoint": None}
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
-
-
-#: Keys of readers and column types that hold paths.
-_PATHS = ("file", "files", "folder", "table")
+    return yaml.dump(escaped(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 def _sources(run: RunSpec) -> dict[str, Any]:
@@ -90,7 +88,7 @@ def _stand_alone(section: Any, base: Path) -> None:
     if not isinstance(section, dict):
         return
     for key, value in section.items():
-        if key in _PATHS and not (isinstance(value, dict) and key == "table"):
+        if key in PATHS and not (isinstance(value, dict) and key == "table"):
             section[key] = _absolute(value, base)
         else:
             _stand_alone(value, base)

@@ -77,11 +77,20 @@ def run_schema(optimizers: Mapping[str, str] | None = None, metrics: Mapping[str
     fetch = {"anyOf": [{"$ref": "#/$defs/FetchSection"}, {"type": "null"}]}
     schema["properties"]["fetches"]["additionalProperties"] = fetch
     train = definitions["TrainSection"]
-    train["anyOf"] = [{"required": ["epochs"]}, {"required": ["steps"]}]
     train["properties"]["optimizer"] = _choice(optimizers)
     if metrics is not None:
         schema["properties"]["metrics"]["additionalProperties"] = {"anyOf": [_metric(*item) for item in metrics.items()]}
     assert DataSection.__name__ in definitions
+    # what a file must have may be in one that it extends
+    model: Json = {"anyOf": [{"type": "string"}, {"required": definitions["ModelSection"].pop("required")}]}
+    whole: Json = {"required": train.pop("required"), "anyOf": [{"required": ["epochs"]}, {"required": ["steps"]}]}
+    schema["if"] = {"not": {"required": ["extends"]}}
+    schema["then"] = {
+        "required": schema.pop("required"),
+        "properties": {"model": model, "train": {"anyOf": [{"type": "null"}, whole]}},
+    }
+    for found in (schema, *definitions.values()):
+        found["properties"] = {key: _filled_in(value) for key, value in found.get("properties", {}).items()}
     return {"$schema": _DRAFT, "title": "pe run file", **{k: v for k, v in schema.items() if k != "title"}}
 
 
@@ -192,6 +201,18 @@ def _metric(name: str, options: type[Section]) -> Json:
         "required": ["type", *schema.get("required", ())],
         "additionalProperties": False,
     }
+
+
+def _filled_in(value: Json) -> Json:
+    """Return the schema of a value of a run file, which may be a `${name}`; what says how it is described stays at the top."""
+    options = value.get("anyOf", [value])
+    if value.get("type") == "string" or "$ref" in value or any(one.get("type") in ("string", "object") or "$ref" in one for one in options):
+        return value
+    about: Json = {key: value[key] for key in ("description", "default", "title") if key in value}
+    rule: Json = {key: inner for key, inner in value.items() if key not in about}
+    if not rule:
+        return value
+    return about | {"anyOf": [*rule["anyOf"], _REFERENCE] if set(rule) == {"anyOf"} else [rule, _REFERENCE]}
 
 
 def _choice(optimizers: Mapping[str, str] | None) -> Json:

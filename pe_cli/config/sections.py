@@ -140,6 +140,22 @@ def _fetched(value: object) -> str:
     )
 
 
+#: Tags of a run, and characters of a tag and of a note.
+MAX_TAGS, MAX_TAG, MAX_NOTE = 20, 60, 2000
+
+
+def _tags(value: object) -> list[str]:
+    if isinstance(value, list) and 0 < len(value) <= MAX_TAGS and all(isinstance(tag, str) and 0 < len(tag) <= MAX_TAG for tag in value):
+        return value
+    raise ValueError(f"must be a list of 1 to {MAX_TAGS} texts of at most {MAX_TAG} characters", "for example [baseline, wide]")
+
+
+def _note(value: object) -> str:
+    if isinstance(value, str) and 0 < len(value) <= MAX_NOTE:
+        return value
+    raise ValueError(f"must be a text of 1 to {MAX_NOTE} characters")
+
+
 def _inside(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("must be text")
@@ -154,6 +170,14 @@ FetchedFile = Annotated[
 InsideRun = Annotated[
     str, PlainValidator(_inside), WithJsonSchema({"type": "string", "pattern": r"^(?![/~])(?!(.*/)?\.\.(/|$))"})
 ]
+Tags = Annotated[
+    list[str],
+    PlainValidator(_tags),
+    WithJsonSchema(
+        {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": MAX_TAG}, "minItems": 1, "maxItems": MAX_TAGS}
+    ),
+]
+Note = Annotated[str, PlainValidator(_note), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_NOTE})]
 Devices = Annotated[
     int | Literal["auto"],
     PlainValidator(_devices),
@@ -608,11 +632,17 @@ class OutputSection(Section):
     trace: Annotated[int, Field(strict=True, ge=0, le=1000)] = Field(
         default=0, description="steps whose kernels are timed after the last one, for trace.json; 0: none"
     )
+    tags: Tags | None = Field(default=None, description="words that pe runs shows and chooses by")
+    note: Note | None = Field(default=None, description="what the run is for, in your words; pe runs shows it")
 
 
 class RunFile(Section):
     """With what a model is run, on what, and what is kept."""
 
+    extends: Patterns | None = Field(
+        default=None, description="config, or list of configs, that this one differs from; relative to this file's folder"
+    )
+    args: dict[str, Any] = Field(default_factory=dict, description="constants, used as ${name} anywhere in this file")
     model: ModelSection
     data: DataSections = Field(default_factory=DataSections)
     feeds: dict[str, FeedSection] = Field(default_factory=dict, description="feed of the model -> field of the data")

@@ -1,10 +1,11 @@
-"""`${name}` in a model file: a value that is nothing else keeps its type, text around it makes it text."""
+"""`${name}` in a model file or a run file: a value that is nothing else keeps its type, text around it makes it text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from pe_cli.config.mistakes import Mistakes, TooLargeError
 from pe_cli.config.nodes import MAX_DEPTH, MAX_NODES, Entry, ListNode, MapNode, Node, ScalarNode
@@ -18,19 +19,45 @@ MAX_TEXT = 10_000
 MAX_MADE = 500_000
 
 
+def names_in(node: Node) -> set[str]:
+    """Return the names of every `${name}` in a node."""
+    if not node.refers:
+        return set()
+    if isinstance(node, MapNode):
+        return {name for entry in node.entries.values() for name in names_in(entry.value)}
+    if isinstance(node, ListNode):
+        return {name for item in node.items for name in names_in(item)}
+    return {match[1].strip() for match in _PART.finditer(str(node.value)) if match[1] is not None}
+
+
+def escaped(data: Any) -> Any:
+    """Return plain data whose texts are read as they are: `$${` for every `${`.
+
+    >>> escaped({"a": ["${b}", 1]})
+    {'a': ['$${b}', 1]}
+    """
+    if isinstance(data, dict):
+        return {key: escaped(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [escaped(value) for value in data]
+    return data.replace("${", "$${") if isinstance(data, str) else data
+
+
 class Substitution:
     """Puts values in for `${name}`.
 
     Args:
         mistakes: where unknown names go.
+        what: is filled, for errors: a model or a config.
 
     Attributes:
         made: values so far.
         missing: names without a value, which is reported already.
     """
 
-    def __init__(self, mistakes: Mistakes) -> None:
+    def __init__(self, mistakes: Mistakes, what: str = "model") -> None:
         self.mistakes = mistakes
+        self.what = what
         self.made = 0
         self.missing: set[str] = set()
 
@@ -66,7 +93,7 @@ class Substitution:
         self.made += values
         if self.made > MAX_MADE:
             raise TooLargeError(
-                f"the model grows to more than {MAX_MADE} values by blocks and ${{...}}",
+                f"the {self.what} grows to more than {MAX_MADE} values by blocks and ${{...}}",
                 at=at,
                 hint="use fewer repeats",
             )

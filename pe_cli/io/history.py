@@ -164,7 +164,7 @@ def read_run(path: Path) -> Run:
         status,
         _series(folder),
         _speed(folder),
-        _config(text),
+        config_data(text),
         text,
         _environment(folder.env_path),
         gone,
@@ -260,7 +260,8 @@ def read_limited(path: Path) -> str:
         return ""
 
 
-def _config(text: str) -> dict[str, Any]:
+def config_data(text: str) -> dict[str, Any]:
+    """Return a resolved config as data; empty where it cannot be read."""
     with contextlib.suppress(PeError):
         tree = parse(Source("resolved.yaml", text), Mistakes())
         data = to_data(tree) if tree is not None else None

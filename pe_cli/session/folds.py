@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pe_cli.config.spec import RunSpec
+from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.signals import interruptible
 from pe_cli.execute.executor import usable_cores
@@ -159,7 +160,7 @@ def _folder(run: RunSpec) -> Path:
 def _start(run: RunSpec, overrides: Sequence[str], folder: Path, number: int, count: int, jobs: int) -> subprocess.Popen[str]:
     wanted = [
         *overrides, f"data.split.folds={count}", f"data.split.fold={number}", "data.split.eval=null",
-        f"output.dir={strict_json.dumps(str(folder))}", f"output.name=fold-{number}",
+        f"output.dir={strict_json.dumps(escaped(str(folder)))}", f"output.name=fold-{number}",
     ]  # fmt: skip
     options = [part for override in wanted for part in ("-o", override)]
     environment = dict(os.environ)

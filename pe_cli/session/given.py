@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 from pe_cli.config.nodes import to_data
 from pe_cli.config.spec import RunSpec
+from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io.run_folder import is_run
 from pe_cli.session.targets import labels, sources
@@ -64,7 +65,7 @@ def override(run: RunSpec, files: Sequence[Path], use: str, *, unlabelled: bool 
         value["ends"] = True
     if spec.reader == "csv":
         value = {key: inner for key, inner in value.items() if key not in _CSV} | {"reader": "table"}
-    return f"data.{use}={json.dumps(value, ensure_ascii=False)}"
+    return f"data.{use}={json.dumps(escaped(value), ensure_ascii=False)}"
 
 
 _BY_HAND = "name the data in the config's form: -o 'data.predict={reader: npy, files: {x: /path/x.npy}}'"

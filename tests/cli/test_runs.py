@@ -74,9 +74,10 @@ def test_the_list_of_runs(pe: Pe, tmp_path: Path) -> None:
     said = pe("runs", tmp_path)
     assert said.code == 0, said.err
     assert [line.split() for line in said.out.splitlines()[1:]] == [
-        ["lenet-20240229-120005", "lenet", "done", "20", "1", "min", "30", "s", "max", "eval/acc", "0.9", "10"],
-        ["mlp-20240229-120006-2", "mlp", "failed", "20", "1", "min", "30", "s", "min", "eval/loss", "0.2", "20"],
+        ["lenet-20240229-120005", "lenet", "done", "20", "1", "min", "30", "s", "max", "eval/acc", "0.9", "10", "4"],
+        ["mlp-20240229-120006-2", "mlp", "failed", "20", "1", "min", "30", "s", "min", "eval/loss", "0.2", "20", "-"],
     ]
+    assert said.out.splitlines()[0].split()[-1] == "batch_size"
     (first, _) = json.loads(pe("runs", tmp_path, "--json").out)
     assert (first["state"], first["seconds"], first["best"]["value"]) == ("done", 90, 0.9)
     assert first["metrics"]["train/loss"] == 0.05
@@ -125,6 +126,131 @@ def test_what_tells_two_runs_apart(pe: Pe, tmp_path: Path) -> None:
     found = json.loads(pe("diff", one, two, "--json").out)
     assert found["config"] == {"train.batch_size": [4, 8]}
     assert "the same" in pe("diff", one, one).out
+
+
+def test_any_number_of_runs_and_configs_side_by_side(pe: Pe, tmp_path: Path, config: Path) -> None:
+    texts = [f"train: {{loss: loss, batch_size: {size}}}\n" for size in (4, 8, 4)]
+    runs = [make_run(tmp_path / "made", name, ordinary(), config=text) for name, text in zip("abc", texts, strict=True)]
+    (runs[1] / "model.yaml").write_text("name: other\n")
+    said = pe("diff", *runs)
+    assert said.code == 0, said.err
+    rows = [re.split("  +", line.strip()) for line in said.out.splitlines()]
+    assert rows[:5] == [
+        ["a", "b", "c"], ["config"], ["train.batch_size", "4", "8", "4"], ["model"], ["model.yaml", "model 1", "model 2", "model 1"],
+    ]  # fmt: skip
+    faster = config.with_name("faster.yaml")
+    faster.write_text("extends: line.yaml\ntrain: {optimizer: {learning_rate: 0.5}}\noutput: {note: 'two\n\n  lines'}\n")
+    said = pe("diff", config, faster)
+    assert said.code == 0, said.err
+    rows = [re.split("  +", line.strip()) for line in said.out.splitlines()]
+    assert rows == [
+        [str(config), str(faster)], ["config"], ["train.optimizer.learning_rate", "0.1", "0.5"], ["output.note", "-", "two lines"],
+        ["model"], ["the same"],
+    ]  # fmt: skip
+    assert pe("train", config, "--quiet").code == 0
+    (run,) = (config.parent / "runs").iterdir()
+    found = json.loads(pe("diff", run, config, faster, "--json").out)
+    assert found["config"]["train.optimizer.learning_rate"] == [0.1, 0.1, 0.5]
+    assert found["model"] == {}
+    assert [type(value) for value in found["results"]["steps"]] == [int, type(None), type(None)]
+    said = pe("diff", run)
+    assert (said.code, "name two runs or configs, or more" in said.err) == (2, True)
+    assert pe("diff", run, config.with_name("model.yaml")).code == 2
+
+
+def listed(pe: Pe, *arguments: object) -> list[str]:
+    """Return the names of the runs that are listed, the columns cut off."""
+    said = pe("runs", *arguments)
+    assert said.code == 0, said.err
+    return [line.split()[0] for line in said.out.splitlines()[1:] if "  " in line]
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> Path:
+    """Runs a, b and c, which differ in rate, size and loss; a and b have tags, a has a note."""
+    output = {"a": "{tags: [base, small], note: 'a first\n try'}", "b": "{tags: [base]}", "c": "{dir: x}"}
+    for name, rate, size, loss in (("a", 0.1, 4, 2.0), ("b", 0.01, 4, 1.0), ("c", 0.01, 8, 3.0)):
+        config = f"train: {{loss: loss, batch_size: {size}, optimizer: {{type: SGD, learning_rate: {rate}}}}}\noutput: {output[name]}\n"
+        make_run(tmp_path / "runs", name, ordinary(loss), config=config, state="failed" if name == "c" else "done")
+    return tmp_path / "runs"
+
+
+@pytest.mark.parametrize(
+    ("where", "names"),
+    [
+        pytest.param(["train.batch_size=4"], ["a", "b"], id="a key"),
+        pytest.param(["batch_size!=4"], ["c"], id="the end of a key, and not this"),
+        pytest.param(["learning_rate<0.1"], ["b", "c"], id="less"),
+        pytest.param(["learning_rate <= 1e-1", "batch_size >= 8"], ["c"], id="two conditions"),
+        pytest.param(["train/loss>0.1"], ["c"], id="a metric"),
+        pytest.param(["tags=base"], ["a", "b"], id="a tag"),
+        pytest.param(["tags!=small"], ["b", "c"], id="not a tag"),
+        pytest.param(["note=*first*"], ["a"], id="a part of the note"),
+        pytest.param(["state=failed"], ["c"], id="a state"),
+        pytest.param(["run=a"], ["a"], id="a name"),
+        pytest.param(["type=SG?"], [], id="a question mark is itself"),
+    ],
+)
+def test_runs_are_chosen(pe: Pe, several: Path, where: list[str], names: list[str]) -> None:
+    options = [part for one in where for part in ("--where", one)]
+    assert [run["run"] for run in json.loads(pe("runs", several, *options, "--json").out)] == [str(several / name) for name in names]
+    assert listed(pe, several, *options) == names
+
+
+def test_runs_are_sorted(pe: Pe, several: Path) -> None:
+    assert listed(pe, several, "--sort", "train/loss") == ["b", "a", "c"]
+    assert listed(pe, several, "--sort", "train/loss", "--reverse") == ["c", "a", "b"]
+    assert listed(pe, several, "--sort", "note") == ["a", "b", "c"], "what has none comes last"
+    assert listed(pe, several, "--reverse") == ["c", "b", "a"]
+
+
+def test_columns_show_what_differs(pe: Pe, several: Path) -> None:
+    lines = pe("runs", several, "--sort", "train/loss").out.splitlines()
+    assert lines[0].split()[-4:] == ["tags", "train/loss", "batch_size", "learning_rate"]
+    assert [re.split("  +", line)[-4:] for line in lines[1:4]] == [
+        ["base", "0.05", "4", "0.01"], ["base, small", "0.1", "4", "0.1"], ["-", "0.15", "8", "0.01"],
+    ]  # fmt: skip
+    assert lines[4:] == ["a: a first try"]
+    assert pe("runs", several, "--where", "run=a").out.splitlines()[0].split()[-1] == "tags", "one run differs from none"
+
+
+def test_few_columns_are_shown_of_many(pe: Pe, tmp_path: Path) -> None:
+    for name in "ab":
+        keys = "".join(f"  k{i}: {'x' * 50}{name}\n" for i in range(7))
+        make_run(tmp_path, name, ordinary(), config=f"fetches:\n{keys}train:\n  loss: loss\n  epochs: {ord(name)}\n")
+    lines = pe("runs", tmp_path).out.splitlines()
+    assert lines[0].split()[-4:] == ["k0", "k1", "k2", "epochs"]
+    assert max(map(len, lines)) < 250
+    assert lines[-1] == "4 more keys differ: pe diff RUN RUN shows all"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        pytest.param(["--where", "batch_size"], "--where needs KEY=VALUE, got 'batch_size'", id="no condition"),
+        pytest.param(["--where", "batch_sise=4"], "did you mean 'batch_size'?", id="an unknown key"),
+        pytest.param(["--where", "batch_size<x"], "compares with 'x', which is no number", id="less than a text"),
+        pytest.param(["--sort", "eval/los"], "did you mean 'eval/loss'?", id="an unknown metric"),
+    ],
+)
+def test_mistakes_in_choosing(pe: Pe, several: Path, options: list[str], text: str) -> None:
+    said = pe("runs", several, *options)
+    assert (said.code, text in said.err) == (2, True), said.err
+
+
+def test_tags_and_a_note_are_kept_in_the_run(pe: Pe, config: Path) -> None:
+    said = pe("train", config, "--quiet", "-o", "output.tags=[base]", "-o", "output.tags+=wide", "-o", "output.note=a try")
+    assert said.code == 0, said.err
+    (run,) = json.loads(pe("runs", config.parent / "runs", "--json").out)
+    assert (run["tags"], run["note"]) == (["base", "wide"], "a try")
+    (folder,) = (config.parent / "runs").iterdir()
+    said = pe("train", config, "--quiet", "--resume", folder, "-o", "output.tags=[other]", "-o", "train.epochs=3")
+    assert said.code == 0, said.err
+    assert listed(pe, config.parent / "runs", "--where", "tags=other") == [folder.name]
+    said = pe("check", config, "-o", "output.tags=base")
+    assert (said.code, "output.tags must be a list of 1 to 20 texts" in said.err) == (2, True), said.err
+    said = pe("check", config, "-o", f"output.note={'x' * 2001}")
+    assert (said.code, "output.note must be a text of 1 to 2000 characters" in said.err) == (2, True), said.err
 
 
 def test_a_plot_is_svg_and_its_mistakes_are_told(pe: Pe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,11 +375,14 @@ def test_a_live_page_does_not_keep_its_port_when_the_run_fails(pe: Pe, config: P
 def test_texts_of_a_run_do_not_steer_the_terminal(pe: Pe, tmp_path: Path) -> None:
     steer = "a\x1b]0;title\x07b\x9b31mc\u202ed"
     evil = [{"step": 3, "epoch": 1, "split": "train", "loss": 1.0, steer: 1.0}]
+    config = "output: {tags: [%s], note: %s}\ntrain: {loss: loss, %s: %s%d}\n"
+    told = json.dumps(f"{steer}\nx")
     runs = [
         make_run(
             tmp_path,
             f"{steer}-20240229-12000{i}",
             [*ordinary(), *evil],
+            config=config % (told, told, told, "v", i),
             env={"pe": steer, "cpu": f"{steer}{i}", "packages": {steer: f"{steer}{i}"}},
             state=steer,
             warning=steer,
@@ -262,7 +391,8 @@ def test_texts_of_a_run_do_not_steer_the_terminal(pe: Pe, tmp_path: Path) -> Non
         )
         for i in (1, 2)
     ]
-    for arguments in (["runs", tmp_path], ["diff", *runs], ["report", *runs, "-o", tmp_path / "page.html"], ["plot", *runs]):
+    shown = (["runs", tmp_path], ["runs", tmp_path, "--sort", f"train/{steer}"], ["runs", tmp_path, "--where", f"{steer}=1"])
+    for arguments in (*shown, ["diff", *runs], ["report", *runs, "-o", tmp_path / "page.html"], ["plot", *runs]):
         said = pe(*arguments)
         for text in (said.out, said.err):
             assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text), arguments[0]

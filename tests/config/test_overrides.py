@@ -49,6 +49,16 @@ def test_values_replace_those_of_the_file(folder: Callable[..., None]) -> None:
     assert run.output.checkpoint is None
 
 
+def test_more_goes_behind_what_a_list_has(folder: Callable[..., None]) -> None:
+    folder(run=RUN, model=MODEL)
+    values = "train.optimizer.learning_rate.values"
+    run = load_run("run.yaml", [f"{values}+=3", f"{values}+=[4, 5]", "data.augment+={flip: {p: 0.5}}", "data.augment+=crop"])
+    assert run.train is not None
+    assert run.train.optimizer["learning_rate"]["values"] == [1, 2, 3, 4, 5]
+    assert run.preparation.augment is not None
+    assert to_data(run.preparation.augment) == [{"flip": {"p": 0.5}}, "crop"]
+
+
 def test_the_last_of_several_wins(folder: Callable[..., None]) -> None:
     folder(run=RUN, model=MODEL)
     run = load_run("run.yaml", ["train.epochs=1", "train.epochs=2"])
@@ -115,6 +125,24 @@ of 2, which has no item '2'
                                ^
             hint: add what is missing""",
             id="a value that is no YAML",
+        ),
+        pytest.param(
+            "train.epochs+=1",
+            """\
+            -o train.epochs+=1:1:7: error: train.epochs is 3, and += adds to lists
+                  train.epochs+=1
+                        ^^^^^^
+            hint: set it: -o train.epochs=...""",
+            id="more behind a number",
+        ),
+        pytest.param(
+            "train.groups+={match: 3}",
+            """\
+            -o train.groups+={match: 3}:1:23: error: train.groups.0.match must be a pattern, or a list of patterns, got 3
+                  train.groups+={match: 3}
+                                        ^
+            hint: for example encoder/*""",
+            id="a wrong item behind a list that is not there",
         ),
         pytest.param(
             "train..epochs=1",

@@ -11,15 +11,22 @@ from pe_cli.metrics.define import discover as discover_metrics
 def test_the_run_schema_has_every_section() -> None:
     schema = run_schema({"SGD": "Stochastic gradient descent.\nMore."})
     assert list(schema["properties"]) == [
-        "model", "data", "feeds", "train", "fetches", "metrics", "executor", "build_strategy", "exec_strategy", "output",
+        "extends", "args", "model", "data", "feeds", "train", "fetches", "metrics", "executor", "build_strategy", "exec_strategy", "output",
     ]  # fmt: skip
     assert schema["additionalProperties"] is False
-    assert schema["required"] == ["model"]
+    assert schema["if"] == {"not": {"required": ["extends"]}}
+    assert schema["then"]["required"] == ["model"]
     train = schema["$defs"]["TrainSection"]
-    assert train["properties"]["batch_size"]["minimum"] == 1
+    number, reference = train["properties"]["batch_size"]["anyOf"]
+    assert (number["minimum"], reference["type"]) == (1, "string")
     assert train["properties"]["optimizer"]["properties"]["type"]["oneOf"] == [
         {"const": "SGD", "description": "Stochastic gradient descent."}
     ]
+    assert "required" not in schema
+    assert "required" not in train, "a base may have it"
+    needed = schema["then"]["properties"]["train"]["anyOf"][1]
+    assert set(needed["required"]) == {"loss", "batch_size", "optimizer"}
+    assert needed["anyOf"] == [{"required": ["epochs"]}, {"required": ["steps"]}]
     assert set(schema["$defs"]["FeedSection"]["properties"]) >= {"from", "value"}
     json.dumps(schema)
 

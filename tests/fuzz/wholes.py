@@ -21,8 +21,15 @@ from tests.program.support import TWO_LAYERS
 KERNEL = MAGIC + hashlib.sha256(b"\x7fELF machine code").digest() + b"\x7fELF machine code"
 OVERRIDES = (
     "train.epochs=1", "data.train.file=x.csv", "fetches={loss: {every: 1 steps}}",
-    "train.optimizer.learning_rate=0.1", "model.args.classes=3",
+    "train.optimizer.learning_rate=0.1", "model.args.classes=3", "args.size=4", "train.batch_size=${size}", "train.groups+={match: fc}",
 )  # fmt: skip
+EXTENDING = """\
+extends: [iris.yaml, ./digits.yaml]
+args: {size: 8, rate: ~, whole: ["${size}", {a: "x${size}"}]}
+model: {file: ../models/mlp.yaml, args: {hidden: "${size}"}}
+train: {batch_size: "${size}", optimizer: {learning_rate: "${rate}"}, early_stopping: ~}
+output: {tags: [a, b], note: "$${x} ${size}", name: "${whole}"}
+"""
 
 
 def _arrays(save: object = np.savez) -> bytes:
@@ -65,7 +72,7 @@ def texts() -> dict[str, list[str]]:
     two = from_string(TWO_LAYERS)
     append_backward(two.global_block().var("loss"))
     return {
-        "config": [path.read_text() for path in sorted((ROOT / "configs").glob("*.yaml")) if path.stat().st_size < 2000],
+        "config": [path.read_text() for path in sorted((ROOT / "configs").glob("*.yaml")) if path.stat().st_size < 2000] + [EXTENDING],
         "model": [path.read_text() for path in sorted((ROOT / "models").glob("*.yaml")) if path.stat().st_size < 3000],
         "override": ["\n".join(OVERRIDES)],
         "csv": ["a,b,kind\n" + "".join(f"{i},{i / 3},c{i % 2}\n" for i in range(5))],

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pe_cli.config.substitute import escaped
 from pe_cli.core.flow import flow, quoted
 from pe_cli.data.arrays import is_table
 from pe_cli.data.cells import Table
@@ -114,9 +115,9 @@ def data_section(
     """Return the lines of `data`."""
     lines = [
         "data:",
-        f"  source: {flow(source)}",
+        f"  source: {flow(escaped(source))}",
         *(f"  # {comment}" for comment in comments),
-        f"  split: {flow(split)}",
+        f"  split: {flow(escaped(split))}",
     ]
     if columns:
         lines += [
@@ -184,4 +185,4 @@ def text(lines: Sequence[str]) -> str:
 
 def column_row(name: str, declared: Mapping[str, Any], comment: str) -> tuple[str, str, str]:
     """Return a column's line."""
-    return f"{quoted(name)}:", flow(declared), comment
+    return f"{quoted(name)}:", flow(escaped(declared)), comment

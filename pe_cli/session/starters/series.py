@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.config.sections import SplitSection
+from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import PeError
 from pe_cli.core.flow import flow, quoted
 from pe_cli.data.cells import Table
@@ -227,9 +228,9 @@ def _config(looked: Looked, wish: Wish) -> str:
     if found.key:
         columns.append(column_row(found.key, {"type": "category"}, "which series"))
     out = [f"  # Left out: '{said(g.name)}': {said(g.why, 200)}" for g in looked.others]
-    feeds: Lines = [("past:", quoted(past), ""), ("before:", quoted(before), ""), ("next:", quoted(following), "")]
+    feeds: Lines = [(f"{feed}:", quoted(escaped(field)), "") for feed, field in (("past", past), ("before", before), ("next", following))]
     if found.key:
-        feeds.append(("key:", quoted(found.key), ""))
+        feeds.append(("key:", quoted(escaped(found.key)), ""))
     numbers = replace(plan(looked.windows, 2000), learning_rate=0.002)
     lines = [
         *head(what, wish),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.config.sections import SplitSection
+from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.flow import flow, quoted
 from pe_cli.data.cells import MISSING, Table
@@ -226,7 +227,7 @@ def _config(looked: Looked, wish: Wish) -> str:
     time = _in_time(looked)
     later = (
         [
-            f"Rows are in the order of '{said(time)}'. To evaluate with the latest: {{eval: 0.15, time: {quoted(time)}, seed: 1}}"
+            f"Rows are in the order of '{said(time)}'. To evaluate with the latest: {{eval: 0.15, time: {quoted(escaped(time))}, seed: 1}}"
         ]
         if time
         else []
@@ -268,10 +269,10 @@ def _feeds(looked: Looked) -> list[str]:
     rows: Lines = []
     numbers = _numbers(looked)
     if numbers:
-        rows.append(("x:", flow([g.name for g in numbers]), _sum_of(looked)))
+        rows.append(("x:", flow(escaped([g.name for g in numbers])), _sum_of(looked)))
     for found, feed in _branches(looked).items():
-        rows.append((f"{feed}:", quoted(found), ""))
-    goal = ("label:" if looked.target.type == "category" else "value:", quoted(looked.target.name), "what is predicted")
+        rows.append((f"{feed}:", quoted(escaped(found)), ""))
+    goal = ("label:" if looked.target.type == "category" else "value:", quoted(escaped(looked.target.name)), "what is predicted")
     return [*lines, "feeds:", *aligned([*rows, goal], "  ")]
 
 
