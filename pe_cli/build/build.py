@@ -289,10 +289,10 @@ class _References:
                 )
 
     def measured(self, fetches: Mapping[str, str]) -> None:
-        """Check that what the best checkpoint and early stopping go by is fetched."""
+        """Check that what the best checkpoint, early stopping and a sweep go by is fetched."""
         assert self.run
         checkpoint, train = self.run.output.checkpoint, self.run.train
-        for section in (checkpoint.best if checkpoint else None, train.early_stopping if train else None):
+        for section in (checkpoint.best if checkpoint else None, train.early_stopping if train else None, self.run.sweep):
             if section is None or self.mistakes:
                 continue
             use, slash, name = section.by.partition("/")

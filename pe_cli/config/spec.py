@@ -17,6 +17,7 @@ from pe_cli.config.sections import (
     OutputSection,
     SamplingSection,
     SplitSection,
+    SweepSection,
     Term,
     TrainSection,
 )
@@ -215,6 +216,7 @@ class RunSpec:
     build_strategy: BuildStrategy = field(default_factory=BuildStrategy)
     exec_strategy: ExecutionStrategy = field(default_factory=ExecutionStrategy)
     output: OutputSection = field(default_factory=OutputSection)
+    sweep: SweepSection | None = None
 
     @property
     def name(self) -> str:

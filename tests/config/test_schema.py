@@ -10,7 +10,7 @@ from pe_cli.config.schema import ArgDoc, LayerDoc, model_schema, run_schema
 def test_the_run_schema_has_every_section() -> None:
     schema = run_schema({"SGD": "Stochastic gradient descent.\nMore."})
     assert list(schema["properties"]) == [
-        "model", "data", "feeds", "train", "fetches", "executor", "build_strategy", "exec_strategy", "output",
+        "model", "data", "feeds", "train", "fetches", "executor", "build_strategy", "exec_strategy", "output", "sweep",
     ]  # fmt: skip
     assert schema["additionalProperties"] is False
     assert schema["required"] == ["model"]
