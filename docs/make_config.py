@@ -236,6 +236,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "output": lambda: keys(sections.OutputSection),
     "checkpoint": lambda: keys(sections.CheckpointSection),
     "best": lambda: keys(sections.BestSection),
+    "sweep": lambda: keys(sections.SweepSection),
+    "halving": lambda: keys(sections.HalvingSection),
     "optimizers": lambda: catalogue(objects.OPTIMIZER),
     "schedules": lambda: catalogue(objects.SCHEDULE),
     "regularizers": lambda: catalogue(objects.REGULARIZER),

@@ -323,11 +323,11 @@ class _References:
         return declare(self.run.metrics, evaluation, numbers | {self.run.loss or ""}, self.find, self.mistakes)
 
     def measured(self, fetches: Mapping[str, str]) -> None:
-        """Check that what the best checkpoint and early stopping go by is fetched, or a metric of the evaluation."""
+        """Check that what the best checkpoint, early stopping, a plateau and a sweep go by is fetched, or a metric of the evaluation."""
         assert self.run
         checkpoint, train = self.run.output.checkpoint, self.run.train
         watched = (train.early_stopping, train.plateau) if train else ()
-        for section in (checkpoint.best if checkpoint else None, *watched):
+        for section in (checkpoint.best if checkpoint else None, *watched, self.run.sweep):
             if section is None or self.mistakes:
                 continue
             use, slash, name = section.by.partition("/")

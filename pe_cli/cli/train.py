@@ -114,6 +114,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
             observers.members.append(_live(path, overrides, live_port, watcher.note if not quiet else _say))
         with job.team.together():
             say = watcher.note if job.team.leads else _nothing
+            if job.run.sweep is not None:
+                say("the config's sweep is left out: pe sweep tries its values, pe train trains the config as it is")
             going_on = None if resume is None else _run_of(job.run, resume, allow_changes, say)
             trainer = trainer_of(job, smoke=smoke, resume=going_on if job.team.leads else None, limits=Limits(max_time, max_steps))
             given = job.initialise(fresh=going_on is None or not going_on.has_checkpoint)

@@ -34,10 +34,12 @@ from pe_cli.config.sections import (
     SamplingSection,
     Section,
     SplitSection,
+    SweepSection,
     TrainSection,
 )
 from pe_cli.config.spec import ArgSpec, DataSpec, ModelSpec, Preparation, RunSpec
 from pe_cli.config.split import split_mistakes
+from pe_cli.config.sweep import sweep_mistakes
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 
@@ -102,6 +104,17 @@ def read_run(path: Path, overrides: Sequence[str], mistakes: Mistakes) -> RunSpe
     return None
 
 
+def read_variant(run: RunSpec, tree: MapNode, mistakes: Mistakes) -> RunSpec | None:
+    """Read a run again with another tree; as `read_run`.
+
+    Args:
+        run: as it was read.
+        tree: its own with other values.
+        mistakes: where errors go.
+    """
+    return _Run(run.path, run.text, tree, mistakes).read()
+
+
 @dataclass
 class _Run:
     """One reading of a run file, section by section, so that a mistake in one hides none in another."""
@@ -124,6 +137,7 @@ class _Run:
         metrics = {name: ArgSpec(entry.value, entry.at) for name, entry in self.mapping("metrics").entries.items()}
         train = self.train()
         output = self.section("output", OutputSection)
+        sweep = self.sweep(train, output)
         for text, at, hint in async_mistakes(executor, train, execution, data, output):
             self.mistakes.say(text, at, hint)
         for text, at, hint in process_mistakes(executor, wishes, output):
@@ -140,7 +154,7 @@ class _Run:
             return None
         return RunSpec(
             self.path, self.text, self.tree, model_path, model_args, model, data, preparation, feeds, train, fetches,
-            executor, build, execution, output, metrics,
+            executor, build, execution, output, metrics, sweep,
         )  # fmt: skip
 
     def check_keys(self) -> None:
@@ -205,6 +219,19 @@ class _Run:
         if isinstance(node, MapNode) and all(is_null(node.get(key)) for key in ("epochs", "steps")):
             self.mistakes.say("train needs epochs or steps", entry.at, "add epochs: 10, or steps: 1000")
         return found
+
+    def sweep(self, train: TrainSection | None, output: OutputSection) -> SweepSection | None:
+        """Return the trials that are asked for; wishes that contradict each other are mistakes."""
+        entry = self.tree.entries.get("sweep")
+        if entry is None or is_null(entry.value):
+            return None
+        section = check(SweepSection, entry.value, ("sweep",), self.mistakes, entry.at)
+        if section is None or (train is None and not is_null(self.tree.get("train"))):
+            return section
+        assert isinstance(entry.value, MapNode)
+        for text, at, hint in sweep_mistakes(section, train, output, entry.value):
+            self.mistakes.say(text, at, hint)
+        return section
 
     def data(self) -> tuple[dict[str, DataSpec], Preparation]:
         found: dict[str, DataSpec] = {}

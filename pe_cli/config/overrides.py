@@ -71,10 +71,19 @@ def apply_overrides(tree: MapNode, texts: Sequence[str], mistakes: Mistakes) -> 
         if override is None:
             continue
         with mistakes.catch():
-            made = _set(tree, override, 0)
-            assert isinstance(made, MapNode)
-            tree = made
+            tree = put(tree, override)
     return tree
+
+
+def put(tree: MapNode, override: Override) -> MapNode:
+    """Return the tree with one value set.
+
+    Raises:
+        PeError: the key leads into a value that has no keys, or out of a list.
+    """
+    made = _set(tree, override, 0)
+    assert isinstance(made, MapNode)
+    return made
 
 
 def _set(node: Node, override: Override, depth: int) -> Node:

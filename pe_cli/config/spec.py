@@ -17,6 +17,7 @@ from pe_cli.config.sections import (
     OutputSection,
     SamplingSection,
     SplitSection,
+    SweepSection,
     Term,
     TrainSection,
 )
@@ -217,6 +218,7 @@ class RunSpec:
     exec_strategy: ExecutionStrategy = field(default_factory=ExecutionStrategy)
     output: OutputSection = field(default_factory=OutputSection)
     metrics: Mapping[str, ArgSpec] = field(default_factory=dict)
+    sweep: SweepSection | None = None
 
     @property
     def name(self) -> str:

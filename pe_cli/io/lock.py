@@ -30,12 +30,27 @@ def locked(folder: Path) -> Iterator[str | None]:
         BlockingIOError: another process has it.
         PeError: USAGE, the folder can't be opened; DEVICE, the disk failed.
     """
+    with held(folder) as (descriptor, sure):
+        yield _mark(descriptor) if sure else None
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[tuple[int, bool]]:
+    """Keep other processes out of a folder, as `locked` does; who inherits the descriptor keeps them out, too, for as long as it lives.
+
+    Yields:
+        The descriptor, and whether the file system can lock.
+
+    Raises:
+        BlockingIOError: another process has it.
+        PeError: USAGE, the folder can't be opened; DEVICE, the disk failed.
+    """
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise atomic.write_error(error, folder) from None
     try:
-        yield _mark(descriptor) if _lock(descriptor, folder) else None
+        yield descriptor, _lock(descriptor, folder)
     finally:
         os.close(descriptor)
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +14,9 @@ from pe_cli.config.spec import RunSpec
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.signals import interruptible
-from pe_cli.execute.executor import usable_cores
 from pe_cli.io import atomic, strict_json
 from pe_cli.io.history import Run, find_runs, read_run, value_at
+from pe_cli.session.children import Child, new_folder, start_training, stop
 
 #: Name of the report in the folds' folder.
 REPORT = "folds.json"
@@ -123,9 +118,9 @@ def train_folds(
         )
     if run.executor.processes != 1:
         raise PeError("--folds starts processes of its own", at=run.executor.at_of("processes"), hint="leave executor.processes out")
-    folder = _folder(run)
+    folder = new_folder(Path(run.output.dir), f"{run.name}-folds")
     waiting = list(range(1, count + 1))
-    running: dict[int, subprocess.Popen[str]] = {}
+    running: dict[int, Child] = {}
     ended: dict[int, Fold] = {}
     interruptible()  # the folds are to end, too
     try:
@@ -133,54 +128,29 @@ def train_folds(
             while waiting and len(running) < jobs:
                 number = waiting.pop(0)
                 running[number] = _start(run, overrides, folder, number, count, jobs)
-            for number in [number for number, process in running.items() if process.poll() is not None]:
+            for number in [number for number, process in running.items() if process.has_ended]:
                 ended[number], said = _ended(running.pop(number), folder, number)
                 say(f"fold {number} of {count}: {said}")
             time.sleep(0.02)
     except BaseException:
-        for process in running.values():  # each writes a checkpoint and ends
-            process.send_signal(signal.SIGINT)
-        for process in running.values():
-            process.wait()
+        stop(running.values())  # each writes a checkpoint and ends
         raise
     found = Folds(folder, [ended[number] for number in range(1, count + 1)])
     atomic.write_text(folder / REPORT, strict_json.dumps(found.to_json(), indent=1) + "\n")
     return found
 
 
-def _folder(run: RunSpec) -> Path:
-    base = Path(run.output.dir) / f"{run.name}-folds-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
-    for i in range(1, 1000):
-        path = base if i == 1 else base.with_name(f"{base.name}-{i}")
-        if not path.exists():
-            return atomic.make_folder(path)
-    raise PeError(f"cannot write {base}: so many runs are called like it", hint="give the run another name")
-
-
-def _start(run: RunSpec, overrides: Sequence[str], folder: Path, number: int, count: int, jobs: int) -> subprocess.Popen[str]:
+def _start(run: RunSpec, overrides: Sequence[str], folder: Path, number: int, count: int, jobs: int) -> Child:
     wanted = [
-        *overrides, f"data.split.folds={count}", f"data.split.fold={number}", "data.split.eval=null",
+        *overrides, f"data.split.folds={count}", f"data.split.fold={number}", "data.split.eval=null", "sweep=null",
         f"output.dir={strict_json.dumps(escaped(str(folder)))}", f"output.name=fold-{number}",
     ]  # fmt: skip
-    options = [part for override in wanted for part in ("-o", override)]
-    environment = dict(os.environ)
-    if jobs > 1 and run.executor.devices == "auto" and "CPU_NUM" not in environment:
-        environment["CPU_NUM"] = str(max(1, usable_cores() // jobs))
-    command = [sys.executable, "-m", "pe_cli", "train", str(run.path), "--quiet", *options]
-    # a Ctrl-C in the terminal would reach it, too: it is told once, by us
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    return start_training(run, wanted, jobs)
 
 
-def _ended(process: subprocess.Popen[str], folder: Path, number: int) -> tuple[Fold, str]:
+def _ended(process: Child, folder: Path, number: int) -> tuple[Fold, str]:
     """Return what came of a process, and what it said last."""
-    said, error = (text.strip() for text in process.communicate())
-    code = process.returncode
-    if not code:
-        error = ""
-    elif not error:
-        error = f"ended with exit code {code}"
+    code, said, error = process.ended()
     path = next((path for path in find_runs(folder) if path.name.startswith(f"fold-{number}-")), None)
     if path is None:
         return Fold(number, None, 0, {}, error or "left no run", code or ExitCode.BUG), error or said

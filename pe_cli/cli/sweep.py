@@ -1,0 +1,118 @@
+"""pe sweep: trials with other values of a config, and which are the best."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pe_cli.cli.common import override_option, path_argument, path_option
+from pe_cli.cli.say import echo
+from pe_cli.core.errors import ExitCode
+
+if TYPE_CHECKING:
+    from pe_cli.session.sweep_record import Sweep
+
+#: Value of --resume without FOLDER.
+_NEWEST = ":newest:"
+
+
+@click.command()
+@path_argument("config", required=False)
+@override_option
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Trials at a time; cores are divided among them.")
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value=_NEWEST,
+    metavar="[FOLDER]",
+    help="Go on with a sweep that was stopped or killed; without FOLDER with CONFIG's newest, or a new one where there is none.",
+)
+@path_option("--report", metavar="FOLDER", help="Only tell what a sweep's folder holds; without CONFIG.")
+@path_option("--html", metavar="FILE", help="With --report: also write a page with parallel coordinates and importance.")
+@click.option("--quiet", is_flag=True, help="Print nothing but the table and what failed.")
+def command(
+    config: Path | None,
+    overrides: tuple[str, ...],
+    jobs: int,
+    resume: str | None,
+    report: Path | None,
+    html: Path | None,
+    quiet: bool,
+) -> int:
+    """Train CONFIG with the values that its section `sweep` lists, and write the best config.
+
+    Every trial is a run in the sweep's folder, `sweep-NAME-...` in `output.dir`, beside sweep.json with all results and best.yaml,
+    which `pe train` takes. The first Ctrl-C lets the trials write checkpoints and exits with 75; --resume goes on.
+    """
+    if report is not None:
+        of_jobs = click.get_current_context().get_parameter_source("jobs")
+        if config is not None or overrides or resume is not None or quiet or of_jobs is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError("--report goes with --html only")
+        return _report(report, html)
+    if html is not None:
+        raise click.UsageError("--html goes with --report")
+    if config is None:
+        context = click.get_current_context()
+        raise click.MissingParameter(ctx=context, param=next(p for p in context.command.params if p.name == "config"))
+    return _sweep(config, overrides, jobs, resume, quiet)
+
+
+def _sweep(config: Path, overrides: tuple[str, ...], jobs: int, resume: str | None, quiet: bool) -> int:
+    from pe_cli.config.load import load_run
+    from pe_cli.session.sweep import Runner, new_sweep, open_sweep
+
+    run = load_run(config, overrides)
+    say = _nothing if quiet else echo
+    found = None
+    if resume is not None:
+        found = open_sweep(run, None if resume == _NEWEST else Path(resume))
+        if found is None:
+            say(f"{run.output.dir} holds no sweep of {run.name}: a new one begins")
+    sweep = found or new_sweep(run)
+    say(f"{len(sweep.trials)} trials -> {sweep.folder}")
+    done = Runner(run, overrides, sweep, jobs, say).train()
+    _show(sweep)
+    if not done:
+        echo(f"stopped: pe sweep {config} --resume goes on", err=True)
+        return ExitCode.STOPPED
+    return ExitCode.DONE if sweep.best is not None else next((t.code for t in sweep.trials if t.code > 0), ExitCode.DIVERGED)
+
+
+def _nothing(text: str) -> None:
+    """Say nothing."""
+
+
+def _report(folder: Path, html: Path | None) -> int:
+    from pe_cli.io import atomic
+    from pe_cli.io.view.sweep import sweep_page
+    from pe_cli.session.sweep_record import read_sweep
+
+    sweep = read_sweep(folder)
+    _show(sweep)
+    if html is not None:
+        page = sweep_page(folder.resolve().name, sweep.rows(), sweep.importance(), sweep.points(), sweep.by)
+        atomic.write_text(html, page)
+        echo(f"{len(page.encode()) / 1024:,.0f} KiB -> {html}")
+    return ExitCode.DONE
+
+
+def _show(sweep: Sweep) -> None:
+    """Print the table, what each key explains, the best config, and what failed."""
+    from pe_cli.cli.columns import columns
+    from pe_cli.core.errors import shown
+    from pe_cli.session.sweep_record import BEST
+
+    rows = sweep.rows()
+    echo(columns(rows, right=[0, *range(1, len(rows[0]) - 1)]))
+    explained = {name: share for name, share in sweep.importance().items() if share is not None}
+    if explained:
+        ordered = sorted(explained.items(), key=lambda pair: -pair[1])
+        echo("importance (share of the variance explained): " + ", ".join(f"{shown(name)} {share:.2f}" for name, share in ordered))
+    for trial in sweep.trials:
+        if trial.error:
+            said = trial.error.splitlines()[0].partition("error: ")
+            echo(shown(f"trial {trial.number} failed: {said[2] or said[0]}"), err=True)
+    if sweep.best is not None and (sweep.folder / BEST).is_file():
+        echo(f"best: trial {sweep.best.number} -> {sweep.folder / BEST}")

@@ -1,0 +1,159 @@
+"""The trials of a sweep: which values each has, drawn from a seed, and whether a config with them can be trained."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pe_cli.build.build import build_into
+from pe_cli.config.domain import Choices, Range
+from pe_cli.config.load import read_variant
+from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, find
+from pe_cli.config.overrides import Override, put
+from pe_cli.config.scalars import show
+from pe_cli.config.sections import SweepSection
+from pe_cli.config.spec import RunSpec
+from pe_cli.core.errors import PeError, Span
+
+#: Trials of a sweep; every one is checked before the first is trained.
+MOST = 10_000
+#: Digits of a number that is drawn: enough for any search, and few enough to read.
+DIGITS = 6
+
+Values = Mapping[str, Any]
+Domains = Mapping[str, Choices | Range]
+
+
+def trials_of(section: SweepSection) -> list[Values]:
+    """Return the values of every trial, in order; they depend on the section alone.
+
+    Raises:
+        PeError: USAGE; there are too many combinations, or fewer than trials.
+    """
+    count = math.prod(_size(domain) for domain in section.over.values())
+    if section.method == "grid":
+        if count > MOST:
+            hint = "take fewer values, or method: random"
+            raise PeError(f"sweep: the grid has {count:.0f} trials, and at most {MOST} are tried", at=section.at_of("over"), hint=hint)
+        return list(_grid(section.over, range(int(count))))
+    assert section.trials is not None
+    if count < section.trials:
+        at = section.at_of("trials")
+        raise PeError(f"sweep.trials is {section.trials}, and there are {count:.0f} combinations", at=at, hint="write method: grid")
+    if count <= MOST:  # without repetition
+        order = np.random.default_rng(section.seed).permutation(int(count))
+        return list(_grid(section.over, order[: section.trials].tolist()))
+    return [{key: _draw(domain, section.seed, number, key) for key, domain in section.over.items()} for number in range(section.trials)]
+
+
+def _size(domain: Choices | Range) -> float:
+    if isinstance(domain, Choices):
+        return len(domain.values)
+    return domain.high - domain.low + 1 if domain.scale == "int" else math.inf
+
+
+def _grid(over: Domains, numbers: Sequence[int]) -> Iterator[Values]:
+    """Yield combinations by their numbers; that of the last key changes fastest."""
+    sides = [domain.values if isinstance(domain, Choices) else range(int(domain.low), int(domain.high) + 1) for domain in over.values()]
+    for number in numbers:
+        at = np.unravel_index(number, [len(side) for side in sides])
+        yield {key: side[int(i)] for key, side, i in zip(over, sides, at, strict=True)}
+
+
+def _draw(domain: Choices | Range, seed: int, number: int, key: str) -> Any:
+    """Return a value that depends on seed, trial and key alone, so that more trials or other keys change no other value."""
+    rng = np.random.default_rng([seed, number, zlib.crc32(key.encode())])
+    if isinstance(domain, Choices):
+        return domain.values[int(rng.integers(len(domain.values)))]
+    if domain.scale == "int":
+        return int(rng.integers(int(domain.low), int(domain.high), endpoint=True))
+    if domain.scale == "log":
+        value = math.exp(rng.uniform(math.log(domain.low), math.log(domain.high)))
+    else:
+        value = float(rng.uniform(domain.low, domain.high))
+    return float(min(max(float(f"{value:.{DIGITS}g}"), domain.low), domain.high))
+
+
+def check_trials(run: RunSpec, trials: Sequence[Values]) -> None:
+    """Read and build the config of every trial; errors name the place in `sweep.over` where the value is written.
+
+    Args:
+        run: the config, with its sweep.
+        trials: of `trials_of`.
+
+    Raises:
+        PeError: the config itself, or that of a trial, has a mistake; a `PeErrors` with all where there are several.
+    """
+    mistakes = Mistakes()
+    build_into(run.model, run, mistakes)
+    mistakes.raise_all()
+    for number, values in enumerate(trials, 1):
+        found = Mistakes()
+        made = variant(run, values, found)
+        if made is not None and not found:
+            build_into(made.model, made, found)
+        for error in found.errors:
+            mistakes.add(_explained(run, error, number, values))
+    mistakes.raise_all()
+
+
+def _explained(run: RunSpec, error: PeError, number: int, values: Values) -> PeError:
+    """Add the values of a trial to an error whose place does not show them."""
+    places = [(key, _entry(run, key)) for key in values]
+    if any(error.at in (entry.at, entry.value.at) or _inside(error.at, entry) for _, entry in places):
+        return error
+    notes = [(entry.at, f"trial {number} sets {key} to {show(values[key])}") for key, entry in places]
+    return PeError(error.message, at=error.at, hint=error.hint, notes=[*error.notes, *notes], code=error.code)
+
+
+def _inside(at: Span | None, entry: Entry) -> bool:
+    return at is not None and (at.file, at.line) == (entry.at.file, entry.at.line)
+
+
+def variant(run: RunSpec, values: Values, mistakes: Mistakes) -> RunSpec | None:
+    """Return the config of a trial, without its sweep; as `read_run`."""
+    tree = run.tree.without("sweep")
+    for key, value in values.items():
+        with mistakes.catch():
+            tree = put(tree, _override(run, key, value))
+    return None if mistakes else read_variant(run, tree, mistakes)
+
+
+def _override(run: RunSpec, key: str, value: Any) -> Override:
+    """Return a value with the places of `sweep.over`."""
+    entry = _entry(run, key)
+    places, column = [], 0
+    for part in key.split("."):
+        places.append((part, _within(entry.at, key, column, len(part))))
+        column += len(part) + 1
+    return Override(f"{key}={value}", tuple(places), _node(run.sweep, entry, value))
+
+
+def _entry(run: RunSpec, key: str) -> Entry:
+    over = find(run.tree, ("sweep", "over"))
+    assert isinstance(over, MapNode)
+    return over.entries[key]
+
+
+def _within(at: Span, key: str, column: int, length: int) -> Span:
+    """Return the place of a part of a key; that of the whole key where it is quoted."""
+    plain = at.text[at.column - 1 :].startswith(key)
+    return replace(at, column=at.column + column, length=length) if plain else at
+
+
+def _node(section: SweepSection | None, entry: Entry, value: Any) -> Node:
+    assert section is not None
+    domain = section.over[entry.key]
+    if isinstance(domain, Choices) and isinstance(entry.value, ListNode):
+        return entry.value.items[next(i for i, known in enumerate(domain.values) if known is value or _same(known, value))]
+    return ScalarNode(value, entry.value.at)
+
+
+def _same(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and bool(a == b)
