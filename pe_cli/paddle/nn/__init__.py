@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from pe_cli.paddle.names import missing
-from pe_cli.paddle.nn import functional
+from typing import Any
 
-__all__ = ["functional"]
+from pe_cli.paddle.names import missing
+from pe_cli.paddle.nn import containers, functional, layer, made, norm, parametric
+
+
+def _collected() -> dict[str, Any]:
+    modules = (layer, containers, made, parametric, norm)
+    return {"functional": functional, **{name: getattr(module, name) for module in modules for name in module.__all__}}
+
+
+globals().update(_collected())
 __getattr__ = missing("paddle.nn", lambda: globals())
