@@ -127,7 +127,11 @@ def _constructor(made: Made, function: Callable[..., Any]) -> inspect.Signature:
 
 
 def make(name: str, made: Made) -> type[Layer]:
-    """Return the class of a row of the table."""
+    """Return the class of a row of the table.
+
+    Raises:
+        TypeError: when the class is called: an argument that it does not take, or one that is missing.
+    """
     function = getattr(functions, made.function) if isinstance(made.function, str) else made.function
     takes = _constructor(made, function)
     trains = "training" in inspect.signature(function).parameters
