@@ -325,6 +325,55 @@ def test_transposed_convolution(options):
     )
 
 
+def test_transposed_convolution_of_rows():
+    def ours(x, w, b):
+        return F.conv1d_transpose(x, w, b, 2, 1, 1)
+
+    check(torch, ours, lambda x, w, b: T.conv_transpose1d(x, w, b, 2, 1, 1), ROWS, values(4, 3, 3), values(3))
+
+
+def test_looking_at_images_elsewhere():
+    theta = np.array([[[0.8, 0.3, 0.1], [-0.2, 1.1, 0.05]], [[1, 0, 0.4], [0.1, 0.7, -0.3]]], "float32")
+
+    def theirs(x, t):
+        return T.grid_sample(x, T.affine_grid(t.detach(), (2, 4, 5, 7), align_corners=True), align_corners=True)
+
+    check(torch, lambda x, t: F.grid_sample(x, stopped(F.affine_grid(stopped(t), [2, 4, 5, 7]))), theirs, IMAGES, theta)
+
+
+VOLUMES = values(2, 3, 4, 6, 5)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        pytest.param(lambda x: F.max_pool3d(x, 2), lambda x: T.max_pool3d(x, 2), id="max_pool3d"),
+        pytest.param(
+            lambda x: F.avg_pool3d(x, 3, 2, 1),
+            lambda x: T.avg_pool3d(x, 3, 2, 1, count_include_pad=False),
+            id="avg_pool3d",
+        ),
+        pytest.param(
+            lambda x: F.avg_pool3d(x, 2, divisor_override=3),
+            lambda x: T.avg_pool3d(x, 2, divisor_override=3),
+            id="avg_pool3d by a divisor",
+        ),
+        pytest.param(
+            lambda x: F.adaptive_avg_pool3d(x, (2, None, 3)),
+            lambda x: T.adaptive_avg_pool3d(x, (2, None, 3)),
+            id="adaptive_avg_pool3d",
+        ),
+        pytest.param(lambda x: F.adaptive_max_pool3d(x, 2), lambda x: T.adaptive_max_pool3d(x, 2), id="adaptive_max_pool3d"),
+    ],
+)
+def test_volumes(ours, theirs):
+    check(torch, ours, theirs, VOLUMES)
+
+
+def test_unfold():
+    check(torch, lambda x: F.unfold(x, [3, 2], 2, 1), lambda x: T.unfold(x, (3, 2), padding=1, stride=2), IMAGES)
+
+
 def test_the_size_of_a_transposed_convolution():
     x, w = fluid.data("x", [-1, 4, 5, 5]), fluid.data("w", [4, 2, 3, 3])
     assert F.conv2d_transpose(x, w, stride=2, output_size=12).shape == (-1, 2, 12, 12)

@@ -164,4 +164,31 @@ def _turned_filters(weight: Any, groups: int) -> Any:
     return composed.flip(swapped, [2, 3])
 
 
-__all__ = ["conv1d", "conv2d", "conv2d_transpose"]
+def conv1d_transpose(  # noqa: PLR0913, PLR0917 (2.x's arguments)
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+    output_size: Any = None,
+    data_format: str = "NCL",
+    name: str | None = None,
+) -> Any:
+    """Spread every element of rows over a window of filters [channels, filters / groups, length]; see `conv2d_transpose`.
+
+    Raises:
+        NotThereYet: channels last, or padding as text.
+    """
+    if data_format != "NCL" or isinstance(padding, str):
+        raise NotThereYet("conv1d_transpose: NLC and padding as text are not there yet", hint="NCL and numbers")
+    high, taps = call("unsqueeze", x, [2]), call("unsqueeze", weight, [2])
+    around = [0, 0, *padding] if isinstance(padding, (list, tuple)) and len(padding) == 2 else [0, flat(padding)]
+    more, wanted = [0, flat(output_padding)], None if output_size is None else [1, flat(output_size)]
+    facts = groups, [1, flat(dilation)], "NCHW", wanted, name
+    return call("squeeze", conv2d_transpose(high, taps, bias, [1, flat(stride)], around, more, *facts), [2])
+
+
+__all__ = ["conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose"]

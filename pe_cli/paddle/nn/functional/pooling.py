@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from pe_cli.paddle.errors import NotThereYet
@@ -115,7 +116,7 @@ def adaptive_max_pool2d(x: Any, output_size: Any, return_mask: bool = False, nam
 
 
 def _grid(x: Any, output_size: Any) -> list[int]:
-    wanted = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
+    wanted = [output_size] * (len(x.shape) - 2) if isinstance(output_size, int) else list(output_size)
     return [size if n is None else int(n) for n, size in zip(wanted, x.shape[2:], strict=True)]
 
 
@@ -133,13 +134,77 @@ def adaptive_max_pool1d(x: Any, output_size: Any, return_mask: bool = False, nam
     return call("squeeze", adaptive_max_pool2d(call("unsqueeze", x, [2]), [1, flat(output_size)], return_mask), [2])
 
 
+def max_pool3d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    return_mask: bool = False,
+    ceil_mode: bool = False,
+    data_format: str = "NCDHW",
+    name: str | None = None,
+) -> Any:
+    """Take the largest value of windows of volumes, channels first.
+
+    Raises:
+        NotThereYet: return_mask, or channels last.
+    """
+    _refuse_mask("max_pool3d", return_mask)
+    _refuse_last("max_pool3d", data_format)
+    return call(
+        "pool3d", x, kernel_size, "max", kernel_size if stride is None else stride, padding, False, ceil_mode, name
+    )
+
+
+def avg_pool3d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    exclusive: bool = True,
+    divisor_override: float | None = None,
+    data_format: str = "NCDHW",
+    name: str | None = None,
+) -> Any:
+    """Average windows of volumes, channels first; see `avg_pool2d`.
+
+    Raises:
+        NotThereYet: channels last.
+    """
+    _refuse_last("avg_pool3d", data_format)
+    step, whole = (kernel_size if stride is None else stride), exclusive and divisor_override is None
+    out = call("pool3d", x, kernel_size, "avg", step, padding, False, ceil_mode, name, whole)
+    pixels = kernel_size**3 if isinstance(kernel_size, int) else math.prod(kernel_size)
+    return out if divisor_override is None else call("scale", out, pixels / divisor_override)
+
+
+def _refuse_last(function: str, data_format: str) -> None:
+    if not channels_first(function, data_format):
+        raise NotThereYet(f"{function}: {data_format} is not there yet", hint="channels first")
+
+
+def adaptive_avg_pool3d(x: Any, output_size: Any, data_format: str = "NCDHW", name: str | None = None) -> Any:
+    """Average a grid of output_size windows of volumes; None keeps a size.
+
+    Raises:
+        NotThereYet: channels last.
+    """
+    _refuse_last("adaptive_avg_pool3d", data_format)
+    return call("adaptive_pool3d", x, _grid(x, output_size), "avg")
+
+
+def adaptive_max_pool3d(x: Any, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
+    """Take the largest value of each of a grid of output_size windows of volumes; None keeps a size.
+
+    Raises:
+        NotThereYet: return_mask.
+    """
+    _refuse_mask("adaptive_max_pool3d", return_mask)
+    return call("adaptive_pool3d", x, _grid(x, output_size), "max")
+
+
 __all__ = [
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "avg_pool1d",
-    "avg_pool2d",
-    "max_pool1d",
-    "max_pool2d",
-]
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
+    "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d", "max_pool2d", "max_pool3d",
+]  # fmt: skip

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.paddle.errors import FluidValueError, NotThereYet
-from pe_cli.paddle.fluid.layers import composed, images
+from pe_cli.paddle.fluid.layers import composed, fed_sizes, images
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.nn.functional.common import channels_first
 from pe_cli.paddle.nn.functional.pooling import adaptive_avg_pool2d
-from pe_cli.paddle.nn.functional.sizes import flat
+from pe_cli.paddle.nn.functional.sizes import flat, two
 
 
 def interpolate(
@@ -131,4 +131,63 @@ def pixel_shuffle(x: Any, upscale_factor: int, data_format: str = "NCHW", name: 
     return call("transpose", composed.pixel_shuffle(call("transpose", x, [0, 3, 1, 2]), upscale_factor), [0, 2, 3, 1])
 
 
-__all__ = ["interpolate", "pad", "pixel_shuffle", "upsample"]
+def affine_grid(theta: Any, out_shape: Any, align_corners: bool = True, name: str | None = None) -> Any:
+    """Return where the pixels of out_shape come from under theta [batch, 2, 3]: [batch, height, width, 2], from -1 to 1.
+
+    Raises:
+        NotThereYet: align_corners is False.
+    """
+    if not align_corners:
+        raise NotThereYet("affine_grid: align_corners=False is not there yet", hint="leave it out")
+    return fed_sizes.affine_grid(theta, out_shape, name)
+
+
+def grid_sample(
+    x: Any,
+    grid: Any,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Look at images at given places; between pixels they are linear, outside they are 0.
+
+    Raises:
+        NotThereYet: another mode or padding_mode, or align_corners is False.
+    """
+    if (mode, padding_mode, align_corners) != ("bilinear", "zeros", True):
+        what = f"mode={mode!r}, padding_mode={padding_mode!r}, align_corners={align_corners}"
+        raise NotThereYet(f"grid_sample: {what} is not there yet", hint="bilinear, zeros and True")
+    return call("grid_sampler", x, grid, name)
+
+
+def unfold(
+    x: Any, kernel_sizes: Any, strides: Any = 1, paddings: Any = 0, dilations: Any = 1, name: str | None = None
+) -> Any:
+    """Cut images of known size into windows, a column each: [batch, channels * window, windows].
+
+    Args:
+        x: [batch, channels, height, width].
+        kernel_sizes: pixels of a window.
+        strides: pixels between windows.
+        paddings: zeros around: a number, two, or above, left, below and right.
+        dilations: 1.
+        name: without effect.
+
+    Raises:
+        NotThereYet: other dilations.
+        FluidValueError: the size is not known.
+    """
+    if two(dilations) != [1, 1]:
+        raise NotThereYet(f"unfold: dilations={dilations!r} is not there yet", hint="leave it out")
+    if min(x.shape[1:]) < 1:
+        raise FluidValueError(f"unfold needs images of known size, got {x}")
+    around = [paddings] * 4 if isinstance(paddings, int) else list(paddings) * (2 if len(paddings) == 2 else 1)
+    taps, steps = two(kernel_sizes), two(strides)
+    rows = images.im2sequence(x, taps, steps, around)
+    high, wide = x.shape[2] + around[0] + around[2], x.shape[3] + around[1] + around[3]
+    count = ((high - taps[0]) // steps[0] + 1) * ((wide - taps[1]) // steps[1] + 1)
+    return call("transpose", call("reshape", rows, [-1, count, x.shape[1] * taps[0] * taps[1]]), [0, 2, 1])
+
+
+__all__ = ["affine_grid", "grid_sample", "interpolate", "pad", "pixel_shuffle", "unfold", "upsample"]
