@@ -74,6 +74,11 @@ def test_a_transposed_convolution():
     compare(torch, nn.Conv2DTranspose(4, 6, 3, 2, 1, 1, 1, 2), torch.nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2), IMAGES)
 
 
+def test_a_transposed_convolution_of_rows():
+    torch = pytest.importorskip("torch")
+    compare(torch, nn.Conv1DTranspose(4, 6, 3, 2, 1, 1), torch.nn.ConvTranspose1d(4, 6, 3, 2, 1, 1), values(2, 4, 7))
+
+
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 def test_borders_of_a_convolution(mode):
     torch = pytest.importorskip("torch")

@@ -7,7 +7,6 @@ from typing import Any
 
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.nn import functional as functions
-from pe_cli.paddle.nn.functional.sizes import two
 from pe_cli.paddle.nn.layer import Layer
 from pe_cli.program.initializer import Constant, Normal, Uniform
 
@@ -168,7 +167,7 @@ class _Convolution(Layer):
             raise FluidValueError(
                 f"{kind}: padding {padding!r} with padding_mode {padding_mode!r}", hint="give numbers"
             )
-        taps = two(kernel_size)[: self._axes] if isinstance(kernel_size, int) else list(kernel_size)
+        taps = [kernel_size] * self._axes if isinstance(kernel_size, int) else list(kernel_size)
         inputs = in_channels * math.prod(taps)
         default = Normal(0.0, math.sqrt(2.0 / inputs))
         self.weight = self.create_parameter(
@@ -201,8 +200,8 @@ class Conv1D(_Convolution):
     _function = "conv1d"
 
 
-class Conv2DTranspose(Layer):
-    """Spread every pixel over a window of learned filters; see `functional.conv2d_transpose`.
+class _Transposed(Layer):
+    """Spread every element over a window of learned filters; see `functional.conv2d_transpose`.
 
     Args:
         in_channels: channels of x.
@@ -213,10 +212,13 @@ class Conv2DTranspose(Layer):
         output_padding: more pixels below and to the right.
         dilation: pixels between taps.
         groups: parts that channels are split into.
-        weight_attr: of weight, [in_channels, out_channels / groups, height, width]; Xavier by default.
+        weight_attr: of weight, [in_channels, out_channels / groups, ...]; Xavier by default.
         bias_attr: of bias, [out_channels]; 0 by default; False for none.
-        data_format: NCHW.
+        data_format: channels first.
     """
+
+    _axes = 2
+    _function = "conv2d_transpose"
 
     def __init__(  # noqa: PLR0913, PLR0917 (2.x's arguments)
         self,
@@ -230,16 +232,29 @@ class Conv2DTranspose(Layer):
         groups: int = 1,
         weight_attr: Any = None,
         bias_attr: Any = None,
-        data_format: str = "NCHW",
+        data_format: str | None = None,
     ) -> None:
         super().__init__()
-        self.weight = self.create_parameter([in_channels, out_channels // groups, *two(kernel_size)], weight_attr)
+        taps = [kernel_size] * self._axes if isinstance(kernel_size, int) else list(kernel_size)
+        self.weight = self.create_parameter([in_channels, out_channels // groups, *taps], weight_attr)
         self.bias = self.create_parameter([out_channels], bias_attr, is_bias=True)
-        self._options = (stride, padding, output_padding, groups, dilation, data_format)
+        self._options = (stride, padding, output_padding, groups, dilation)
+        self._layout = data_format or ("NCL" if self._axes == 1 else "NCHW")
 
     def forward(self, x: Any, output_size: Any = None) -> Any:
         """Append the convolution; output_size instead of output_padding."""
-        return functions.conv2d_transpose(x, self.weight, self.bias, *self._options, output_size)
+        where = {"data_format": self._layout, "output_size": output_size}
+        return getattr(functions, self._function)(x, self.weight, self.bias, *self._options, **where)
 
 
-__all__ = ["Bilinear", "Conv1D", "Conv2D", "Conv2DTranspose", "Embedding", "Linear", "PReLU"]
+class Conv2DTranspose(_Transposed):
+    __doc__ = _Transposed.__doc__
+
+
+class Conv1DTranspose(_Transposed):
+    __doc__ = _Transposed.__doc__
+    _axes = 1
+    _function = "conv1d_transpose"
+
+
+__all__ = ["Bilinear", "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Embedding", "Linear", "PReLU"]
