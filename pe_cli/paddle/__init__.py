@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pe_cli.paddle import fluid, optimizer, reader, static, tensor
+from pe_cli.paddle import fluid, nn, optimizer, reader, static, tensor
 from pe_cli.paddle.fluid import (
     CPUPlace,
     CUDAPinnedPlace,
@@ -47,6 +47,6 @@ def seed(seed: int) -> None:
 globals().update(tensor.functions())
 __all__ = [
     "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "ParamAttr", "Tensor", "batch", "disable_static", "enable_static",
-    "fluid", "in_dynamic_mode", "is_compiled_with_cuda", "optimizer", "reader", "seed", "static", "tensor",
+    "fluid", "in_dynamic_mode", "is_compiled_with_cuda", "nn", "optimizer", "reader", "seed", "static", "tensor",
 ]  # fmt: skip
 __getattr__ = missing("paddle", lambda: globals())

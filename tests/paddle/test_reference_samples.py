@@ -254,7 +254,15 @@ def test_a_parameter_with_every_attribute():
 
 
 @pytest.mark.parametrize(
-    ("module", "label"), [(fluid, "fluid"), (fluid.layers, "fluid.layers"), (paddle, "paddle"), (paddle.static, "paddle.static")]
+    ("module", "label"),
+    [
+        (fluid, "fluid"),
+        (fluid.layers, "fluid.layers"),
+        (paddle, "paddle"),
+        (paddle.static, "paddle.static"),
+        (paddle.nn, "paddle.nn"),
+        (paddle.nn.functional, "paddle.nn.functional"),
+    ],
 )
 def test_every_name_of_the_reference_is_there_or_says_that_it_is_not(module, label):
     for name in sorted(known()):

@@ -1,0 +1,28 @@
+"""nn.functional: layers of PaddlePaddle 2.x without parameters of their own, on static variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.layers.define.registry import discover
+from pe_cli.paddle.fluid.layers import catalogue, images, losses
+from pe_cli.paddle.names import missing
+from pe_cli.paddle.nn.functional import activation, common, conv, loss, pooling, vision
+
+#: fluid's layers whose arguments are 2.x's, too.
+SAME = ("dice_loss", "log_loss", "sequence_mask", "softmax_with_cross_entropy", "square_error_cost")
+
+
+def _collected() -> dict[str, Any]:
+    found = {
+        name: getattr(module, name)
+        for module in (activation, common, conv, loss, pooling, vision)
+        for name in module.__all__
+    }
+    core = discover()
+    same = {name: catalogue.adapt(core[name]) for name in SAME}
+    return {**found, **same, "npair_loss": losses.npair_loss, "temporal_shift": images.temporal_shift}
+
+
+globals().update(_collected())
+__getattr__ = missing("paddle.nn.functional", lambda: globals())

@@ -1,0 +1,133 @@
+"""Activations by 2.x's names and arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.paddle.fluid.framework import as_dtype
+from pe_cli.paddle.fluid.layers import composed, images
+from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.layers.selection import select
+
+#: 2.x's name -> the catalogue's, of activations without arguments.
+PLAIN = {
+    "relu": "relu",
+    "relu6": "relu6",
+    "sigmoid": "sigmoid",
+    "tanh": "tanh",
+    "hardswish": "hard_swish",
+    "log_sigmoid": "logsigmoid",
+    "softsign": "softsign",
+    "swish": "swish",
+    "tanhshrink": "tanh_shrink",
+}
+
+
+def _plain(name: str) -> Callable[..., Any]:
+    def made(x: Any, name: str | None = None) -> Any:
+        return call(layer, x)
+
+    layer = PLAIN[name]
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = f"Append `{layer}` of every element."
+    return made
+
+
+def elu(x: Any, alpha: float = 1.0, name: str | None = None) -> Any:
+    """Let x through where it is above 0, else return alpha (exp(x) - 1)."""
+    return call("elu", x, alpha)
+
+
+def gelu(x: Any, approximate: bool = False, name: str | None = None) -> Any:
+    """Return x times the normal distribution's share below x, or its approximation by tanh."""
+    return call("gelu", x, approximate)
+
+
+def selu(x: Any, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772, name: str | None = None) -> Any:
+    """Return scale x above 0 and scale alpha (exp(x) - 1) below."""
+    return images.selu(x, scale, alpha)
+
+
+def hardshrink(x: Any, threshold: float = 0.5, name: str | None = None) -> Any:
+    """Let x through where |x| is above the threshold, else return 0."""
+    return call("hard_shrink", x, threshold)
+
+
+def hardsigmoid(x: Any, slope: float = 0.1666667, offset: float = 0.5, name: str | None = None) -> Any:
+    """Return slope x + offset, limited to [0, 1]."""
+    return call("hard_sigmoid", x, slope, offset)
+
+
+def hardtanh(x: Any, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Any:
+    """Limit x to [min, max]."""
+    return call("brelu", x, min, max)
+
+
+def leaky_relu(x: Any, negative_slope: float = 0.01, name: str | None = None) -> Any:
+    """Let x through where it is above 0, else return negative_slope x."""
+    return call("leaky_relu", x, negative_slope)
+
+
+def softmax(x: Any, axis: int = -1, dtype: Any = None, name: str | None = None) -> Any:
+    """Turn logits along an axis into probabilities; a dtype casts x first."""
+    return call("softmax", _cast(x, dtype), axis)
+
+
+def log_softmax(x: Any, axis: int = -1, dtype: Any = None, name: str | None = None) -> Any:
+    """Turn logits along an axis into logarithms of probabilities, in nats; a dtype casts x first."""
+    return call("log_softmax", _cast(x, dtype), axis)
+
+
+def _cast(x: Any, dtype: Any) -> Any:
+    return x if dtype is None else call("cast", x, as_dtype(dtype))
+
+
+def maxout(x: Any, groups: int, axis: int = 1, name: str | None = None) -> Any:
+    """Take the largest of every `groups` channels in a row."""
+    return composed.maxout(x, groups, axis=axis)
+
+
+def prelu(x: Any, weight: Any, name: str | None = None) -> Any:
+    """Let x through where it is above 0, else return weight x.
+
+    Args:
+        x: [batch, channels, ...].
+        weight: [1], or [channels].
+        name: without effect.
+    """
+    below = call("scale", call("relu", call("scale", x, -1.0)), -1.0)
+    axis = 1 if weight.shape != (1,) else -1
+    return call("elementwise_add", call("relu", x), call("elementwise_mul", below, weight, axis))
+
+
+def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0, name: str | None = None) -> Any:
+    """Return ln(1 + exp(beta x)) / beta, and x where beta x is above the threshold."""
+    inner = x if beta == 1 else call("scale", x, float(beta))
+    smooth = call("softplus", inner)
+    smooth = smooth if beta == 1 else call("scale", smooth, 1.0 / beta)
+    # From 20 on ln(1 + exp(x)) and x are one number in float32.
+    return smooth if threshold >= 20 else select(_above(inner, threshold), x, smooth)
+
+
+def _above(x: Any, limit: float) -> Any:
+    level = LayerHelper("fill_like").one("fill_like", {"X": x}, {"value": float(limit)})
+    return call("greater_than", x, level)
+
+
+def softshrink(x: Any, threshold: float = 0.5, name: str | None = None) -> Any:
+    """Move x towards 0 by the threshold; what is nearer becomes 0."""
+    return call("softshrink", x, threshold)
+
+
+def thresholded_relu(x: Any, threshold: float = 1.0, name: str | None = None) -> Any:
+    """Let x through where it is above the threshold, else return 0."""
+    return call("thresholded_relu", x, threshold)
+
+
+globals().update({name: _plain(name) for name in PLAIN})
+__all__ = [
+    *PLAIN, "elu", "gelu", "hardshrink", "hardsigmoid", "hardtanh", "leaky_relu", "log_softmax", "maxout", "prelu",
+    "selu", "softmax", "softplus", "softshrink", "thresholded_relu",
+]  # fmt: skip

@@ -1,0 +1,194 @@
+"""Convolutions with given filters by 2.x's arguments; a row is an image of height 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.paddle.errors import FluidValueError, NotThereYet
+from pe_cli.paddle.fluid.framework import ensure_defaults
+from pe_cli.paddle.fluid.layers import composed
+from pe_cli.paddle.fluid.layers import padding as borders
+from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.nn.functional.common import channels_first
+from pe_cli.paddle.nn.functional.sizes import flat, two
+
+
+def conv2d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Any:
+    """Convolve images with given filters.
+
+    Args:
+        x: [batch, channels, height, width], or channels last with NHWC.
+        weight: [filters, channels / groups, height, width].
+        bias: [filters], or None.
+        stride: pixels between outputs.
+        padding: a number, two, four, SAME or VALID.
+        dilation: pixels between taps.
+        groups: parts that channels are split into.
+        data_format: NCHW or NHWC.
+        name: prefix of the output's name.
+    """
+    ensure_defaults()
+    first = 2 if channels_first("conv2d", data_format) else 1
+    around = borders.sides("conv2d", padding, x, list(weight.shape[2:]), stride, first, dilation)
+    if around[0] != around[1] or around[2] != around[3]:
+        x, around = call("pad", x, [0] * (2 * first) + around + [0] * (2 * (2 - first))), [0] * 4
+    attrs = {
+        "strides": two(stride),
+        "paddings": [around[0], around[2]],
+        "dilations": two(dilation),
+        "groups": groups,
+        "data_format": data_format,
+    }
+    kind = "depthwise_conv2d" if groups == x.shape[1 if first == 2 else 3] > 1 else "conv2d"
+    out = LayerHelper("conv2d", name).one(kind, {"Input": x, "Filter": weight}, attrs, "Output")
+    return out if bias is None else call("elementwise_add", out, bias, 1 if first == 2 else 3)
+
+
+def conv1d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_format: str = "NCL",
+    name: str | None = None,
+) -> Any:
+    """Convolve rows with given filters [filters, channels / groups, length]; see `conv2d`."""
+    first = channels_first("conv1d", data_format)
+    high, taps = call("unsqueeze", x, [2 if first else 1]), call("unsqueeze", weight, [2])
+    if isinstance(padding, (list, tuple)) and len(padding) == 2:
+        around: Any = [0, 0, *padding]
+    else:
+        around = padding if isinstance(padding, str) else [0, flat(padding)]
+    steps = [1, flat(stride)], around, [1, flat(dilation)]
+    out = conv2d(high, taps, bias, *steps, groups, "NCHW" if first else "NHWC", name)
+    return call("squeeze", out, [2 if first else 1])
+
+
+def conv2d_transpose(  # noqa: PLR0913, PLR0917 (2.x's arguments)
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+    data_format: str = "NCHW",
+    output_size: Any = None,
+    name: str | None = None,
+) -> Any:
+    """Spread every pixel over a window of filters: the gradient of `conv2d` by its images.
+
+    A convolution of the images with zeros between their pixels, by the filters turned around.
+
+    Args:
+        x: [batch, channels, height, width] of known height and width.
+        weight: [channels, filters / groups, height, width].
+        bias: [filters], or None.
+        stride: pixels between the windows.
+        padding: pixels that are cut off every side: a number, two or four.
+        output_padding: more pixels below and to the right.
+        groups: parts that channels are split into.
+        dilation: pixels between taps.
+        data_format: NCHW.
+        output_size: height and width, instead of output_padding.
+        name: prefix of the output's name.
+
+    Returns:
+        Images of (size - 1) stride - 2 padding + dilation (taps - 1) + 1 + output_padding pixels a side.
+
+    Raises:
+        NotThereYet: channels last, or padding as text.
+        FluidValueError: the size is not known, or no output_padding below the stride gives output_size.
+    """
+    if data_format != "NCHW" or isinstance(padding, str):
+        raise NotThereYet("conv2d_transpose: NHWC and padding as text are not there yet", hint="NCHW and numbers")
+    if min(x.shape[1:]) < 1:
+        raise FluidValueError(f"conv2d_transpose needs images of known size, got {x}")
+    steps, gaps, more = two(stride), two(dilation), two(output_padding)
+    cut = borders.sides("conv2d_transpose", padding, x, list(weight.shape[2:]), stride, 2, dilation)
+    reach = [g * (t - 1) for g, t in zip(gaps, weight.shape[2:], strict=True)]
+    if output_size is not None:
+        least = [
+            (s - 1) * n + r + 1 - cut[2 * i] - cut[2 * i + 1]
+            for i, (s, n, r) in enumerate(zip(x.shape[2:], steps, reach, strict=True))
+        ]
+        more = [wanted - size for wanted, size in zip(two(output_size), least, strict=True)]
+        if any(not 0 <= m < n for m, n in zip(more, steps, strict=True)):
+            raise FluidValueError(
+                f"conv2d_transpose: output_size is {two(output_size)}, the least is {least}, and the stride {steps}"
+            )
+    around = [v for i, r in enumerate(reach) for v in (r - cut[2 * i], r - cut[2 * i + 1] + more[i])]
+    spread = _resized(_spread(x, steps), around)
+    return conv2d(spread, _turned_filters(weight, groups), bias, 1, 0, dilation, groups, name=name)
+
+
+def _spread(x: Any, steps: list[int]) -> Any:
+    """Put zeros between the pixels."""
+    if steps == [1, 1]:
+        return x
+    _, c, h, w = x.shape
+    apart = call("pad", call("reshape", x, [0, c, h, 1, w, 1]), [0] * 6 + [0, steps[0] - 1, 0, 0, 0, steps[1] - 1])
+    wide = call("reshape", apart, [0, c, h * steps[0], w * steps[1]])
+    return call("slice", wide, [2, 3], [0, 0], [(h - 1) * steps[0] + 1, (w - 1) * steps[1] + 1])
+
+
+def _resized(x: Any, around: list[int]) -> Any:
+    """Put zeros around images, or cut off where a number is below 0."""
+    x = call("pad", x, [0] * 4 + [max(v, 0) for v in around]) if max(around) > 0 else x
+    if min(around) >= 0:
+        return x
+    top, bottom, left, right = (max(-v, 0) for v in around)
+    return call("slice", x, [2, 3], [top, left], [x.shape[2] - bottom, x.shape[3] - right])
+
+
+def _turned_filters(weight: Any, groups: int) -> Any:
+    """Return [filters, channels / groups, ...] of [channels, filters / groups, ...], each upside down."""
+    c, f, *taps = weight.shape
+    parts = call("reshape", weight, [groups, c // groups, f, *taps])
+    swapped = call("reshape", call("transpose", parts, [0, 2, 1, 3, 4]), [groups * f, c // groups, *taps])
+    return composed.flip(swapped, [2, 3])
+
+
+def conv1d_transpose(  # noqa: PLR0913, PLR0917 (2.x's arguments)
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+    output_size: Any = None,
+    data_format: str = "NCL",
+    name: str | None = None,
+) -> Any:
+    """Spread every element of rows over a window of filters [channels, filters / groups, length]; see `conv2d_transpose`.
+
+    Raises:
+        NotThereYet: channels last, or padding as text.
+    """
+    if data_format != "NCL" or isinstance(padding, str):
+        raise NotThereYet("conv1d_transpose: NLC and padding as text are not there yet", hint="NCL and numbers")
+    high, taps = call("unsqueeze", x, [2]), call("unsqueeze", weight, [2])
+    around = [0, 0, *padding] if isinstance(padding, (list, tuple)) and len(padding) == 2 else [0, flat(padding)]
+    more, wanted = [0, flat(output_padding)], None if output_size is None else [1, flat(output_size)]
+    facts = groups, [1, flat(dilation)], "NCHW", wanted, name
+    return call("squeeze", conv2d_transpose(high, taps, bias, [1, flat(stride)], around, more, *facts), [2])
+
+
+__all__ = ["conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose"]

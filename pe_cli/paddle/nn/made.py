@@ -1,0 +1,170 @@
+"""Layers without parameters: a table of classes, each made of a function of `nn.functional`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.nn import functional as functions
+from pe_cli.paddle.nn.layer import Layer
+
+
+def _flatten(x: Any, start_axis: int = 1, stop_axis: int = -1) -> Any:
+    """Make one axis of those from start_axis to stop_axis."""
+    first, last = start_axis % len(x.shape), stop_axis % len(x.shape)
+    if first == 0:
+        return call("reshape", x, [-1, *x.shape[last + 1 :]])
+    if all(s > 0 for s in x.shape[first : last + 1]):
+        inner = 1
+        for size in x.shape[first : last + 1]:
+            inner *= size
+    else:
+        inner = -1
+    return call("reshape", x, [*([0] * first), inner, *x.shape[last + 1 :]])
+
+
+def _pairwise_distance(x: Any, y: Any, p: float = 2.0, epsilon: float = 1e-6, keepdim: bool = False) -> Any:
+    """Return the p-norm of the difference of every pair of rows, with epsilon added to the differences."""
+    gap = call("abs", call("scale", call("elementwise_sub", x, y), 1.0, epsilon))
+    if p == float("inf"):
+        return call("reduce_max", gap, -1, keepdim)
+    return call("pow", call("reduce_sum", call("pow", gap, float(p)), -1, keepdim), 1.0 / p)
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a class is made of a function.
+
+    Attributes:
+        function: its name in `nn.functional`, or itself.
+        called: arguments that a call gives; those of the constructor are the others.
+        renamed: argument of the constructor -> the function's.
+        fixed: arguments that neither gives.
+        defaults: of the constructor, where they differ from the function's.
+    """
+
+    function: str | Callable[..., Any]
+    called: str = "x"
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+_LOSS = "input label"
+_NO_DTYPE: dict[str, Any] = {"dtype": None}
+_PADDED = {"padding": "pad"}
+TABLE = {
+    "ReLU": Made("relu"),
+    "ReLU6": Made("relu6"),
+    "ELU": Made("elu"),
+    "GELU": Made("gelu"),
+    "SELU": Made("selu"),
+    "Hardshrink": Made("hardshrink"),
+    "Hardsigmoid": Made("hardsigmoid"),
+    "Hardswish": Made("hardswish"),
+    "Hardtanh": Made("hardtanh"),
+    "LeakyReLU": Made("leaky_relu"),
+    "LogSigmoid": Made("log_sigmoid"),
+    "LogSoftmax": Made("log_softmax", fixed=_NO_DTYPE),
+    "Maxout": Made("maxout"),
+    "Sigmoid": Made("sigmoid"),
+    "Softmax": Made("softmax", fixed=_NO_DTYPE),
+    "Softplus": Made("softplus"),
+    "Softshrink": Made("softshrink"),
+    "Softsign": Made("softsign"),
+    "Swish": Made("swish"),
+    "Tanh": Made("tanh"),
+    "Tanhshrink": Made("tanhshrink"),
+    "ThresholdedReLU": Made("thresholded_relu"),
+    "BCELoss": Made("binary_cross_entropy", _LOSS),
+    "BCEWithLogitsLoss": Made("binary_cross_entropy_with_logits", "logit label"),
+    "CrossEntropyLoss": Made("cross_entropy", _LOSS),
+    "KLDivLoss": Made("kl_div", _LOSS),
+    "L1Loss": Made("l1_loss", _LOSS),
+    "MSELoss": Made("mse_loss", _LOSS),
+    "MarginRankingLoss": Made("margin_ranking_loss", "input other label"),
+    "NLLLoss": Made("nll_loss", _LOSS),
+    "SmoothL1Loss": Made("smooth_l1_loss", _LOSS),
+    "CosineSimilarity": Made("cosine_similarity", "x1 x2"),
+    "PairwiseDistance": Made(_pairwise_distance, "x y"),
+    "Dropout": Made("dropout"),
+    "Dropout2D": Made("dropout2d"),
+    "Dropout3D": Made("dropout3d"),
+    "AlphaDropout": Made("alpha_dropout"),
+    "AvgPool1D": Made("avg_pool1d"),
+    "AvgPool2D": Made("avg_pool2d"),
+    "AvgPool3D": Made("avg_pool3d"),
+    "MaxPool1D": Made("max_pool1d"),
+    "MaxPool2D": Made("max_pool2d"),
+    "MaxPool3D": Made("max_pool3d"),
+    "AdaptiveAvgPool1D": Made("adaptive_avg_pool1d"),
+    "AdaptiveAvgPool2D": Made("adaptive_avg_pool2d"),
+    "AdaptiveAvgPool3D": Made("adaptive_avg_pool3d"),
+    "AdaptiveMaxPool1D": Made("adaptive_max_pool1d"),
+    "AdaptiveMaxPool2D": Made("adaptive_max_pool2d"),
+    "AdaptiveMaxPool3D": Made("adaptive_max_pool3d"),
+    "Flatten": Made(_flatten),
+    "LocalResponseNorm": Made("local_response_norm"),
+    "Pad1D": Made("pad", renamed=_PADDED, defaults={"data_format": "NCL"}),
+    "Pad2D": Made("pad", renamed=_PADDED),
+    "Pad3D": Made("pad", renamed=_PADDED, defaults={"data_format": "NCDHW"}),
+    "PixelShuffle": Made("pixel_shuffle"),
+    "Upsample": Made("interpolate"),
+    "UpsamplingBilinear2D": Made("interpolate", fixed={"mode": "bilinear", "align_corners": True, "align_mode": 0}),
+    "UpsamplingNearest2D": Made("interpolate", fixed={"mode": "nearest", "align_corners": False, "align_mode": 0}),
+}
+
+
+def _constructor(made: Made, function: Callable[..., Any]) -> inspect.Signature:
+    """Return the arguments of a class: the function's but those of a call, with the class's names and defaults."""
+    back = {theirs: ours for ours, theirs in made.renamed.items()}
+    left_out = {*made.called.split(), *made.fixed, "training"}
+    found = [
+        p.replace(name=back.get(p.name, p.name), default=made.defaults.get(p.name, p.default))
+        for p in inspect.signature(function).parameters.values()
+        if p.name not in left_out
+    ]
+    return inspect.Signature(found)
+
+
+def make(name: str, made: Made) -> type[Layer]:
+    """Return the class of a row of the table.
+
+    Raises:
+        TypeError: when the class is called: an argument that it does not take, or one that is missing.
+    """
+    function = getattr(functions, made.function) if isinstance(made.function, str) else made.function
+    takes = _constructor(made, function)
+    trains = "training" in inspect.signature(function).parameters
+
+    def __init__(self: Any, *args: Any, **given: Any) -> None:
+        Layer.__init__(self)
+        try:
+            bound = takes.bind(*args, **given)
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from None
+        bound.apply_defaults()
+        self._arguments = {**{made.renamed.get(k, k): v for k, v in bound.arguments.items()}, **made.fixed}
+
+    def forward(self: Any, *inputs: Any, **given: Any) -> Any:
+        mode = {"training": self.training} if trains else {}
+        return function(*inputs, **given, **self._arguments, **mode)
+
+    def extra_repr(self: Any) -> str:
+        shown = {k: self._arguments[made.renamed.get(k, k)] for k in takes.parameters if k != "name"}
+        return ", ".join(f"{k}={v!r}" for k, v in shown.items())
+
+    first, _, rest = (inspect.getdoc(function) or "").partition("\n")
+    called = ", ".join(made.called.split())
+    doc = f"{first}\n\nThe constructor takes all but {called}, which a call takes.\n{rest}"
+    body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__doc__": doc, "__module__": __name__}
+    built = type(name, (Layer,), body)
+    built.__signature__ = takes  # type: ignore[attr-defined]  # what `inspect.signature` and `help` look at
+    return built
+
+
+globals().update({name: make(name, made) for name, made in TABLE.items()})
+__all__ = list(TABLE)
