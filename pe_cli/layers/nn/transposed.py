@@ -12,7 +12,7 @@ from pe_cli.program.param_attr import ParamAttr
 
 
 @dataclass(frozen=True)
-class _Axis:
+class ImageAxis:
     """One axis of the images.
 
     Args:
@@ -90,35 +90,60 @@ def conv2d_transpose(
     if parts < 1 or num_filters < 1 or count % parts or num_filters % parts:
         text = f"conv2d_transpose: {count} channels and {num_filters} filters, which {parts} groups do not divide"
         raise helper.error(text, hint="change groups")
-    axes = _axes(helper, input, output_size, padding, stride, dilation, data_format)
+    axes = image_axes(helper, input, output_size, padding, stride, dilation, data_format)
     if filter_size is None and output_size is None:
         raise helper.error("conv2d_transpose: filter_size is missing", hint="give filter_size, or output_size")
     taps = [a.taps() for a in axes] if filter_size is None else pair("conv2d_transpose", "filter_size", filter_size, 1)
-    sizes = [_size(helper, a, k) for a, k in zip(axes, taps, strict=True)]
+    sizes = [image_size(helper, a, k) for a, k in zip(axes, taps, strict=True)]
     weight = helper.parameter(param_attr, (count, num_filters // parts, *taps), input.dtype)
     x = input if data_format == "NCHW" else helper.one("transpose", {"X": input}, {"axis": [0, 3, 1, 2]})
-    for axis, (a, k, size) in enumerate(zip(axes, taps, sizes, strict=True), 2):
-        x = _spread(helper, x, axis, a.stride)
-        border = a.dilation * (k - 1)
-        x = _fit(helper, x, axis, border - a.before, size + border)
-    attrs = {"strides": [1, 1], "paddings": [0, 0], "dilations": [a.dilation for a in axes], "groups": parts, "data_format": "NCHW"}
-    kind = "depthwise_conv2d" if parts == count > 1 else "conv2d"
-    out = helper.one(kind, {"Input": x, "Filter": _turned(helper, weight, parts)}, attrs, "Output")
+    out = append_transposed(helper, x, weight, axes, sizes, parts)
     out = helper.add_bias(out, bias_attr, axis=1, end=2)
     if data_format == "NHWC":
         out = helper.one("transpose", {"X": out}, {"axis": [0, 2, 3, 1]})
     return helper.activate(out, act)
 
 
-def _axes(
+def append_transposed(
+    helper: LayerHelper, x: Variable, weight: Variable, axes: list[ImageAxis], sizes: list[int], parts: int
+) -> Variable:
+    """Append the convolution of images with zeros between their pixels.
+
+    Args:
+        helper: of the layer.
+        x: [batch, channels, height, width].
+        weight: [channels, filters / parts, height, width].
+        axes: of height and width.
+        sizes: pixels of the output, of both.
+        parts: groups.
+
+    Returns:
+        [batch, filters, *sizes].
+    """
+    count, _, *taps = weight.shape
+    for axis, (a, k, size) in enumerate(zip(axes, taps, sizes, strict=True), 2):
+        x = _spread(helper, x, axis, a.stride)
+        border = a.dilation * (k - 1)
+        x = _fit(helper, x, axis, border - a.before, size + border)
+    attrs = {"strides": [1, 1], "paddings": [0, 0], "dilations": [a.dilation for a in axes], "groups": parts, "data_format": "NCHW"}
+    kind = "depthwise_conv2d" if parts == count > 1 else "conv2d"
+    return helper.one(kind, {"Input": x, "Filter": _turned(helper, weight, parts)}, attrs, "Output")
+
+
+def image_axes(
     helper: LayerHelper,
     x: Variable,
     output_size: int | list[int] | None,
     padding: int | list[int],
     stride: int | list[int],
     dilation: int | list[int],
-    data_format: str,
-) -> list[_Axis]:
+    data_format: str = "NCHW",
+) -> list[ImageAxis]:
+    """Return height and width with what a layer says of them; arguments of `conv2d_transpose`.
+
+    Raises:
+        PeError: numbers that do not fit, or sizes that are not known.
+    """
     sizes = x.shape[2:4] if data_format == "NCHW" else x.shape[1:3]
     if min(sizes) < 1:
         raise helper.error(f"conv2d_transpose: height and width of {x} are not known", hint="declare the feed with its sizes")
@@ -129,13 +154,17 @@ def _axes(
     wanted = [None, None] if output_size is None else pair("conv2d_transpose", "output_size", output_size, 1)
     steps, gaps = pair("conv2d_transpose", "stride", stride, 1), pair("conv2d_transpose", "dilation", dilation, 1)
     return [
-        _Axis(size, step, gap, before, after, want)
+        ImageAxis(size, step, gap, before, after, want)
         for size, step, gap, (before, after), want in zip(sizes, steps, gaps, around, wanted, strict=True)
     ]
 
 
-def _size(helper: LayerHelper, axis: _Axis, taps: int) -> int:
-    """Return the pixels of the output."""
+def image_size(helper: LayerHelper, axis: ImageAxis, taps: int) -> int:
+    """Return the pixels of the output.
+
+    Raises:
+        PeError: none is left, or as many as are wanted cannot be.
+    """
     least = axis.out(taps) if taps > 0 else 0
     if least < 1:
         raise helper.error(f"conv2d_transpose: no pixel is left of {axis.size}", hint="less padding, or a larger filter or output_size")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
-from pe_cli.paddle.errors import FluidValueError, NotThereYet
+from pe_cli.layers.nn.transposed import append_transposed, image_axes, image_size
+from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.framework import ensure_defaults
-from pe_cli.paddle.fluid.layers import composed
 from pe_cli.paddle.fluid.layers import padding as borders
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.nn.functional.common import channels_first
@@ -117,51 +117,17 @@ def conv2d_transpose(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     """
     if data_format != "NCHW" or isinstance(padding, str):
         raise NotThereYet("conv2d_transpose: NHWC and padding as text are not there yet", hint="NCHW and numbers")
-    if min(x.shape[1:]) < 1:
-        raise FluidValueError(f"conv2d_transpose needs images of known size, got {x}")
-    steps, gaps, more = two(stride), two(dilation), two(output_padding)
-    cut = borders.sides("conv2d_transpose", padding, x, list(weight.shape[2:]), stride, 2, dilation)
-    reach = [g * (t - 1) for g, t in zip(gaps, weight.shape[2:], strict=True)]
-    if output_size is not None:
-        least = [
-            (s - 1) * n + r + 1 - cut[2 * i] - cut[2 * i + 1]
-            for i, (s, n, r) in enumerate(zip(x.shape[2:], steps, reach, strict=True))
-        ]
-        more = [wanted - size for wanted, size in zip(two(output_size), least, strict=True)]
-        if any(not 0 <= m < n for m, n in zip(more, steps, strict=True)):
-            raise FluidValueError(
-                f"conv2d_transpose: output_size is {two(output_size)}, the least is {least}, and the stride {steps}"
-            )
-    around = [v for i, r in enumerate(reach) for v in (r - cut[2 * i], r - cut[2 * i + 1] + more[i])]
-    spread = _resized(_spread(x, steps), around)
-    return conv2d(spread, _turned_filters(weight, groups), bias, 1, 0, dilation, groups, name=name)
-
-
-def _spread(x: Any, steps: list[int]) -> Any:
-    """Put zeros between the pixels."""
-    if steps == [1, 1]:
-        return x
-    _, c, h, w = x.shape
-    apart = call("pad", call("reshape", x, [0, c, h, 1, w, 1]), [0] * 6 + [0, steps[0] - 1, 0, 0, 0, steps[1] - 1])
-    wide = call("reshape", apart, [0, c, h * steps[0], w * steps[1]])
-    return call("slice", wide, [2, 3], [0, 0], [(h - 1) * steps[0] + 1, (w - 1) * steps[1] + 1])
-
-
-def _resized(x: Any, around: list[int]) -> Any:
-    """Put zeros around images, or cut off where a number is below 0."""
-    x = call("pad", x, [0] * 4 + [max(v, 0) for v in around]) if max(around) > 0 else x
-    if min(around) >= 0:
-        return x
-    top, bottom, left, right = (max(-v, 0) for v in around)
-    return call("slice", x, [2, 3], [top, left], [x.shape[2] - bottom, x.shape[3] - right])
-
-
-def _turned_filters(weight: Any, groups: int) -> Any:
-    """Return [filters, channels / groups, ...] of [channels, filters / groups, ...], each upside down."""
-    c, f, *taps = weight.shape
-    parts = call("reshape", weight, [groups, c // groups, f, *taps])
-    swapped = call("reshape", call("transpose", parts, [0, 2, 1, 3, 4]), [groups * f, c // groups, *taps])
-    return composed.flip(swapped, [2, 3])
+    ensure_defaults()
+    taps = list(weight.shape[2:])
+    cut = borders.sides("conv2d_transpose", padding, x, taps, stride, 2, dilation)
+    helper = LayerHelper("conv2d_transpose", name)
+    with raised_as(FluidValueError):
+        axes = image_axes(helper, x, None if output_size is None else two(output_size), cut, two(stride), two(dilation))
+        sizes = [image_size(helper, axis, tap) for axis, tap in zip(axes, taps, strict=True)]
+        if output_size is None:
+            sizes = [size + more for size, more in zip(sizes, two(output_padding), strict=True)]
+        out = append_transposed(helper, x, weight, axes, sizes, groups)
+    return out if bias is None else call("elementwise_add", out, bias, 1)
 
 
 def conv1d_transpose(  # noqa: PLR0913, PLR0917 (2.x's arguments)
