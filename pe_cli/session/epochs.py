@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
+from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError, Span
+from pe_cli.core.types import Place
+from pe_cli.data import Loader
+from pe_cli.program.ir import Program
+from pe_cli.session.team import Team
 
-if TYPE_CHECKING:
-    from pe_cli.session.job import Job
+
+class Trained(Protocol):
+    """What is asked of a job."""
+
+    run: RunSpec
+    smoke: bool
+    team: Team
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """Devices."""
+
+    @property
+    def program(self) -> Program:
+        """The training program."""
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a step."""
+
+    def loader(self, split: str, program: Program, batch_size: int, *, drop_last: bool = False) -> Loader:
+        """Return the batches of a part of the data."""
 
 
-def steps_of_epoch(job: Job, at: Span | None) -> int:
+def steps_of_epoch(job: Trained, at: Span | None) -> int:
     """Return the steps of an epoch as the counter of schedules counts them; arguments and errors as of `batches_of_epoch`."""
     return batches_of_epoch(job, at) * job.run.exec_strategy.num_iteration_per_run
 
 
-def batches_of_epoch(job: Job, at: Span | None) -> int:
+def batches_of_epoch(job: Trained, at: Span | None) -> int:
     """Return the steps of an epoch as the run counts them.
 
     Args:

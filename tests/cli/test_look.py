@@ -283,7 +283,9 @@ def test_schema_of_configs_knows_the_sections(pe: Pe) -> None:
     assert {"model", "data", "feeds", "train", "fetches", "executor", "output"} <= set(found["properties"])
     assert found["additionalProperties"] is False
     train = found["$defs"]["TrainSection"]
-    assert set(train["required"]) == {"loss", "batch_size", "optimizer"}
+    whole = found["then"]["properties"]["train"]["anyOf"][1]
+    assert set(whole["required"]) == {"loss", "batch_size", "optimizer"}, "where no other file says the rest"
+    assert set(whole["required"]) <= set(train["properties"])
     assert "npz" in found["$defs"]["DataSection"]["properties"]["reader"]["enum"]
 
 

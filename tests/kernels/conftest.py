@@ -49,6 +49,7 @@ def guarded() -> Callable[..., np.ndarray]:
         block = mmap.mmap(-1, pages * mmap.PAGESIZE)
         view = np.frombuffer(block, np.uint8)
         held.append((block, view))
+        del held[:-100]  # a process may have so many mappings only
         last = (pages - 1) * mmap.PAGESIZE
         assert libc.mprotect(view.ctypes.data + last, mmap.PAGESIZE, 0) == 0
         return view[last - size : last].view(dtype).reshape(shape)

@@ -146,7 +146,7 @@ def test_throw_on_error_checks_the_program_first():
         pytest.param(["var x: float32[2"], None, "the line ends too early", id="an open bracket"),
         pytest.param(["var x: float32[2] wrong"], "3:19", "unexpected 'wrong'", id="an unknown flag"),
         pytest.param(["forwrd tanh()"], "3:1", "unknown word 'forwrd'", id="an unknown role"),
-        pytest.param(["forward tan()"], "3:9", "there is no op 'tan'", id="an unknown op"),
+        pytest.param(["forward tann()"], "3:9", "there is no op 'tann'", id="an unknown op"),
         pytest.param(["forward tanh(X=a) -> "], None, "there is no variable 'a'", id="an unknown variable"),
         pytest.param(["var a: float32[2]", "forward tanh(Y=a) -> "], None, "no input 'Y'", id="an unknown slot"),
         pytest.param(["var a: float32[2]", "var a: float32[2]"], None, "declared twice", id="a name twice"),
