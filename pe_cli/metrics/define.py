@@ -11,6 +11,7 @@ import functools
 import importlib
 import inspect
 import pkgutil
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -31,7 +32,7 @@ class UndefinedError(Exception):
     """A metric has no value for the rows that there are; the argument is a clause that says why."""
 
 
-class Metric(Generic[AnyOptions]):
+class Metric(ABC, Generic[AnyOptions]):
     """A kind of metric.
 
     Class attributes:
@@ -49,6 +50,7 @@ class Metric(Generic[AnyOptions]):
         """What it measures, as written at the class."""
         return inspect.getdoc(type(self)) or ""
 
+    @abstractmethod
     def check(self, options: AnyOptions, types: Mapping[str, TensorType]) -> None:
         """Check the options and the types of the variables; there is a batch axis (-1) in front.
 
@@ -59,12 +61,12 @@ class Metric(Generic[AnyOptions]):
         Raises:
             PeError: USAGE; they do not fit.
         """
-        raise NotImplementedError
 
 
 class Counted(Metric[AnyOptions]):
     """A metric that is a function of counts, which are added up over batches."""
 
+    @abstractmethod
     def count(self, options: AnyOptions, values: Mapping[str, Array]) -> Counts:
         """Return the counts of a batch, int64 of one shape.
 
@@ -75,8 +77,8 @@ class Counted(Metric[AnyOptions]):
         Raises:
             PeError: DATA; the values are none that the metric can be computed of.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def result(self, options: AnyOptions, counts: Counts) -> float:
         """Return the metric.
 
@@ -87,12 +89,12 @@ class Counted(Metric[AnyOptions]):
         Raises:
             UndefinedError: it has no value.
         """
-        raise NotImplementedError
 
 
 class Gathered(Metric[AnyOptions]):
     """A metric that needs the values of all rows at once."""
 
+    @abstractmethod
     def result(self, options: AnyOptions, values: Mapping[str, Array]) -> float:
         """Return the metric.
 
@@ -104,7 +106,6 @@ class Gathered(Metric[AnyOptions]):
             PeError: DATA; the values are none that the metric can be computed of.
             UndefinedError: it has no value.
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

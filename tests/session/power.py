@@ -69,7 +69,7 @@ class Disk:
         return 0 if place is None else self._now[place[0]][place[1]]
 
     def enter(self, path: object, node: int) -> None:
-        """Give a node a name; what had it loses it."""
+        """Give a node a name; another node that had the name loses it."""
         place = self.place(path)
         assert place is not None
         folder, name = place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Literal
 
@@ -71,6 +72,7 @@ class _PerClass(Counted[AveragedOptions]):
             return math.fsum(value * n for value, n in each) / rows if rows else 0.0
         return math.fsum(value for value, _ in each) / len(each) if each else 0.0
 
+    @abstractmethod
     def of(self, right: int, taken: int, there: int) -> float:
         """Return the metric of one class.
 
@@ -79,7 +81,6 @@ class _PerClass(Counted[AveragedOptions]):
             taken: decisions for it.
             there: labels of it.
         """
-        raise NotImplementedError
 
 
 @metric

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Literal
 
@@ -64,6 +65,7 @@ class _Ranking(Gathered[RankingOptions]):
         rows: list[int] = hits.sum(axis=0).tolist()
         return math.fsum(value * n for value, n in zip(each, rows, strict=True)) / sum(rows)
 
+    @abstractmethod
     def of(self, scores: Array, hit: Flags, number: int) -> float:
         """Return the metric of one class.
 
@@ -75,7 +77,6 @@ class _Ranking(Gathered[RankingOptions]):
         Raises:
             UndefinedError: the rows lack what it is a share of.
         """
-        raise NotImplementedError
 
 
 @metric

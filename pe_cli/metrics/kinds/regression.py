@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 
 import numpy as np
@@ -58,9 +59,9 @@ class _Regression(Gathered[RegressionOptions]):
         with np.errstate(over="ignore", invalid="ignore"):
             return self.of(guess, truth)
 
+    @abstractmethod
     def of(self, guess: Array, truth: Array) -> float:
         """Return the metric of float64 [rows, numbers]."""
-        raise NotImplementedError
 
 
 @metric

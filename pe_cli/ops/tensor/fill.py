@@ -83,6 +83,26 @@ def fill_like(x: TensorType, *, value: float) -> TensorType:
     return x
 
 
+def like_batch(name: str, input: TensorType, shape: list[int], dtype: str, input_dim_idx: int, output_dim_idx: int) -> TensorType:
+    """Return the type of a result that takes the size of one axis from another tensor.
+
+    Args:
+        name: of the op, for errors.
+        input: type of that tensor.
+        shape: sizes; that of axis output_dim_idx is replaced by the one of axis input_dim_idx of input.
+        dtype: element type.
+
+    Raises:
+        PeError: an axis that is not there, a negative size elsewhere, or an unknown dtype.
+    """
+    if not 0 <= input_dim_idx < len(input.shape) or not 0 <= output_dim_idx < len(shape):
+        raise PeError(f"there is no axis {input_dim_idx} of {input}, or no axis {output_dim_idx} of {shape}")
+    sizes = [*shape[:output_dim_idx], input.shape[input_dim_idx], *shape[output_dim_idx + 1 :]]
+    if any(s < 0 for i, s in enumerate(sizes) if i != output_dim_idx):
+        raise PeError(f"{name} needs sizes of at least 0, got shape {shape}")
+    return TensorType(tuple(sizes), check_dtype(dtype))
+
+
 @op(
     "fill_constant_batch_size_like",
     inputs="Input",
@@ -118,12 +138,7 @@ def fill_constant_batch_size_like(
     Source:
         fluid.layers.fill_constant_batch_size_like.
     """
-    if not 0 <= input_dim_idx < len(input.shape) or not 0 <= output_dim_idx < len(shape):
-        raise PeError(f"there is no axis {input_dim_idx} of {input}, or no axis {output_dim_idx} of {shape}")
-    sizes = [*shape[:output_dim_idx], input.shape[input_dim_idx], *shape[output_dim_idx + 1 :]]
-    if any(s < 0 for i, s in enumerate(sizes) if i != output_dim_idx):
-        raise PeError(f"fill_constant_batch_size_like needs sizes of at least 0, got shape {shape}")
-    return TensorType(tuple(sizes), check_dtype(dtype))
+    return like_batch("fill_constant_batch_size_like", input, shape, dtype, input_dim_idx, output_dim_idx)
 
 
 @fill_constant.sequences()

@@ -11,6 +11,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STEP, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import FedSizes, Random
+from pe_cli.ops.tensor.fill import like_batch
 
 
 @kernel
@@ -228,15 +229,6 @@ _AXES = {
 }
 
 
-def _like(name: str, input: TensorType, shape: list[int], dtype: str, input_dim_idx: int, output_dim_idx: int) -> TensorType:
-    if not 0 <= input_dim_idx < len(input.shape) or not 0 <= output_dim_idx < len(shape):
-        raise PeError(f"there is no axis {input_dim_idx} of {input}, or no axis {output_dim_idx} of {shape}")
-    sizes = [*shape[:output_dim_idx], input.shape[input_dim_idx], *shape[output_dim_idx + 1 :]]
-    if any(s < 0 for i, s in enumerate(sizes) if i != output_dim_idx):
-        raise PeError(f"{name} needs sizes of at least 0, got shape {shape}")
-    return TensorType(tuple(sizes), check_dtype(dtype))
-
-
 def _like_samples(**attrs: float) -> list[Sample]:
     return [
         Sample({"Input": (3, 2)}, {"shape": [-1, 4], **attrs}, "a row for each row"),
@@ -281,7 +273,7 @@ def uniform_random_batch_size_like(
     """
     if max < min:
         raise PeError(f"uniform_random_batch_size_like needs min <= max, got min {min} and max {max}", hint="swap them")
-    return _like("uniform_random_batch_size_like", input, shape, dtype, input_dim_idx, output_dim_idx)
+    return like_batch("uniform_random_batch_size_like", input, shape, dtype, input_dim_idx, output_dim_idx)
 
 
 @op(
@@ -314,7 +306,7 @@ def gaussian_random_batch_size_like(
     """
     if std < 0:
         raise PeError(f"gaussian_random_batch_size_like needs std >= 0, got {std}")
-    return _like("gaussian_random_batch_size_like", input, shape, dtype, input_dim_idx, output_dim_idx)
+    return like_batch("gaussian_random_batch_size_like", input, shape, dtype, input_dim_idx, output_dim_idx)
 
 
 def _draw_rows(o: Lowering, kernel_: Kernel, first: str, second: str) -> None:

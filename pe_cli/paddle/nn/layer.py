@@ -43,7 +43,7 @@ class Layer:
         Raises:
             NotImplementedError: the subclass does not.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no forward")
+        raise NotImplementedError(f"{type(self).__name__} has no forward: define forward(self, x), which appends the layer's ops")
 
     def __call__(self, *inputs: Any, **given: Any) -> Any:
         for before in self._pre_hooks.values():
