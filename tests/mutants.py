@@ -206,33 +206,39 @@ def rounds(mutant: Mutant) -> Iterator[list[str]]:
     yield [*(f"tests/{folder}" for folder in further.get(top, [])), "tests/cli", "tests/session"]
 
 
-def noticed(mutant: Mutant, home: Path) -> bool:
-    """Tell whether a test fails with a mutant, in a copy of the project."""
+def noticed(mutant: Mutant, home: Path) -> str:
+    """Return the first test that fails with a mutant, in a copy of the project, or nothing where none does."""
     target = home / mutant.file
     source = target.read_text(encoding="utf-8")
     target.write_text(source[: mutant.begin] + mutant.text + source[mutant.end :], encoding="utf-8")
     try:
         for tests in rounds(mutant):
             command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
-            if _ended(command, home) not in (0, 5):  # 5: no test was chosen
-                return True
-        return False
+            if failed := _failed(command, home):
+                return failed
+        return ""
     finally:
         target.write_text(source, encoding="utf-8")
 
 
-def _ended(command: list[str], home: Path) -> int:
-    """Run a command in a copy of the project and return its exit code; what hangs is ended, with all that it began, and has -1."""
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+def _failed(command: list[str], home: Path) -> str:
+    """Run tests in a copy of the project and return the one that fails; tests that hang are ended, with all that they began."""
     given = {**os.environ, "PYTHONPATH": str(home)}
-    with subprocess.Popen(command, cwd=home, env=given, start_new_session=True, **quiet) as process:
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said,
+        subprocess.Popen(command, cwd=home, env=given, start_new_session=True, stdout=said, stderr=subprocess.STDOUT) as process,
+    ):
         try:
-            return process.wait(LIMIT)
+            if process.wait(LIMIT) in (0, 5):  # 5: no test was chosen
+                return ""
         except subprocess.TimeoutExpired:
-            return -1
+            return f"no test: ended after {LIMIT} s"
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+        said.seek(0)
+        found = re.findall(r"^(?:FAILED|ERROR) (\S+)", said.read(), re.MULTILINE)
+        return found[0] if found else "pytest, which did not start"
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
@@ -257,10 +263,10 @@ def main() -> None:
             home = Path(folder) / str(i)
             shutil.copytree(ROOT, home, ignore=_left_out)
             homes.put(home)
-        if noticed(Mutant(chosen[0].file, 1, 0, 0, "", ""), home):
-            raise SystemExit(f"the tests of {chosen[0].file} fail without a change")
+        if failed := noticed(Mutant(chosen[0].file, 1, 0, 0, "", ""), home):
+            raise SystemExit(f"the tests of {chosen[0].file} fail without a change: {failed}")
 
-        def run(mutant: Mutant) -> bool:
+        def run(mutant: Mutant) -> str:
             home = homes.get()
             try:
                 return noticed(mutant, home)
@@ -269,7 +275,7 @@ def main() -> None:
 
         with concurrent.futures.ThreadPoolExecutor(wished.workers) as pool:
             for i, (mutant, found) in enumerate(zip(chosen, pool.map(run, chosen), strict=True), 1):
-                print(f"{i:4} {'noticed ' if found else 'SURVIVED'} {mutant}", flush=True)  # noqa: T201
+                print(f"{i:4} {f'noticed by {found}' if found else 'SURVIVED'}: {mutant}", flush=True)  # noqa: T201
                 if not found:
                     survived.append(mutant)
     killed = len(chosen) - len(survived)
