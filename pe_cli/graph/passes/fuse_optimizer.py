@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from pe_cli.ops.define.registry import find
+from pe_cli.ops.define.registry import OpDef, discover
+from pe_cli.ops.define.traits import UpdatesMany
 from pe_cli.program.ir import Block, Operator, Program, Role
-
-#: Update ops that have a form over lists.
-FUSABLE = ("sgd", "momentum", "adam", "adamw")
-#: Of these, those whose form over lists does the weight decay, too.
-DECAYING = ("sgd", "momentum")
 
 
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with fused updates, and a sentence on what was done."""
     made = program.clone()
     block = made.global_block()
-    decays = _decays(block, set(fetches))
+    forms = _forms()
+    decays = _decays(block, set(fetches), forms)
     groups: dict[tuple[Any, ...], list[Operator]] = {}
     for op in block.ops:
-        if op.role is Role.OPTIMIZE and op.type in FUSABLE and "Rows" not in op.inputs:
+        if op.role is Role.OPTIMIZE and op.type in forms and "Rows" not in op.inputs:
             groups.setdefault(_key(block, op, decays.get(id(op))), []).append(op)
     joined = [ops for ops in groups.values() if len(ops) > 1]
     if not joined:
@@ -33,19 +30,24 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
         return program, f"fuse_all_optimizer_ops: nothing to join: {why}"
     taken = 0
     for ops in joined:
-        taken += _join(block, ops, [decays.get(id(op)) for op in ops])
+        taken += _join(block, forms[ops[0].type], ops, [decays.get(id(op)) for op in ops])
     count = sum(map(len, joined))
     with_decay = f", {taken} of them with their weight decay" if taken else ""
     return made, f"fuse_all_optimizer_ops: {count} updates became {len(joined)}{with_decay}"
 
 
-def _decays(block: Block, fetches: Collection[str]) -> dict[int, Operator]:
-    """Return the l2_decay op of every update that alone reads its result, by the update's id."""
+def _forms() -> dict[str, OpDef]:
+    """Return the ops over lists, by the update op that each stands for."""
+    return {many.update: op for op in discover().values() if (many := op.get(UpdatesMany)) is not None}
+
+
+def _decays(block: Block, fetches: Collection[str], forms: Mapping[str, OpDef]) -> dict[int, Operator]:
+    """Return the l2_decay op of every update that alone reads its result and whose form over lists decays, by the update's id."""
     makers = {op.outputs["Out"][0]: op for op in block.ops if op.type == "l2_decay" and not op.inputs.get("Rows")}
     readers = Counter(n for op in block.ops for n in op.input_names())
     found = {}
     for op in block.ops:
-        decay = makers.get(op.inputs["Grad"][0]) if op.type in DECAYING else None
+        decay = makers.get(op.inputs["Grad"][0]) if op.type in forms and "decay" in forms[op.type].attrs else None
         if decay is not None and decay.inputs["Param"] == op.inputs["Param"]:
             name = decay.outputs["Out"][0]
             if readers[name] == 1 and name not in fetches and name not in decay.input_names():
@@ -59,17 +61,16 @@ def _key(block: Block, op: Operator, decay: Operator | None) -> tuple[Any, ...]:
     return op.type, dtype, tuple(op.inputs["LearningRate"]), attrs, decay and decay.attrs["coeff"]
 
 
-def _join(block: Block, ops: list[Operator], decays: list[Operator | None]) -> int:
+def _join(block: Block, fused: OpDef, ops: list[Operator], decays: list[Operator | None]) -> int:
     """Put one op in the place of the last: by then every gradient is ready. Return how many decays it does."""
     first = ops[0]
     taken = [decay for decay in decays if decay is not None]
-    fused = find(f"fused_{first.type}")
     inputs = {s.name: [n for op in ops for n in op.inputs[s.name]] for s in fused.inputs if s.name != "LearningRate"}
     outputs = {s.name: [n for op in ops for n in op.outputs[s.name]] for s in fused.outputs}
     attrs = dict(first.attrs)
     if taken:
         inputs["Grad"] = [decay.inputs["Grad"][0] for decay in taken]
-    if first.type in DECAYING:
+    if "decay" in fused.attrs:
         attrs["decay"] = taken[0].attrs["coeff"] if taken else 0.0
     role_vars = [n for op in ops for n in op.role_vars]
     inputs["LearningRate"] = list(first.inputs["LearningRate"])

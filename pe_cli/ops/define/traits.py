@@ -332,6 +332,23 @@ class UpdatesTable(Trait):
     """The op takes the step of a table together with the table's gradient, which is never there as a whole."""
 
 
+class UpdatesMany(Trait):
+    """Does for lists of parameters what an update op does for one; with an attribute `decay` it does their weight decay, too.
+
+    Args:
+        update: the op for one parameter; every slot of it but the learning rate's is a list here.
+    """
+
+    update: str
+
+    def verify(self, op: Named) -> None:
+        _need(op, ["Param", "Grad", "LearningRate"])
+        _need(op, ["ParamOut"], outputs=True)
+
+    def says(self) -> tuple[str, str]:
+        return "updates many", f"takes the place of several `{self.update}` with the same learning rate and settings"
+
+
 class BatchStatistics(Trait):
     """The op takes statistics of a device's own samples.
 

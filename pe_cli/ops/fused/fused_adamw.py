@@ -8,7 +8,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, PtrU, Real, T, kernel, pointer
 from pe_cli.ops.define.lowering import Lowering, Table
 from pe_cli.ops.define.registry import Sample, op
-from pe_cli.ops.define.traits import Spreads
+from pe_cli.ops.define.traits import Spreads, UpdatesMany
 from pe_cli.ops.fused.fused_optimizer import (
     BLOCK,
     check_lists,
@@ -49,7 +49,7 @@ def adamw_steps(
     outputs="ParamOut* Moment1Out* Moment2Out* Beta1PowOut* Beta2PowOut*",
     attrs=adamw.attrs,
     differentiable="",
-    traits=[Spreads()],
+    traits=[Spreads(), UpdatesMany("adamw")],
     samples=[
         Sample(
             {"LearningRate": rate} | dict.fromkeys(_LISTS, [room_sample] * 2) | dict.fromkeys(_POWERS, [one_sample] * 2),

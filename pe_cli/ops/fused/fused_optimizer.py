@@ -11,7 +11,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, PtrU, Real, T, helper, kernel, pointer
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset, Table
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Spreads
+from pe_cli.ops.define.traits import Spreads, UpdatesMany
 from pe_cli.ops.update.decay import add_l2, with_l2
 from pe_cli.ops.update.optimizer import lists_in_place, momentum, momentum_step, rate, sgd_step
 from pe_cli.ops.update.optimizer_moments import adam
@@ -352,9 +352,9 @@ def fused_adam_cpu(o: Lowering) -> None:
     o.call(move_powers, *powers, len(o.inputs("Param")), *settings[:2], dtype=o.inputs("Param")[0].dtype)
 
 
-fused_sgd.give(Spreads())
-fused_momentum.give(Spreads())
-fused_adam.give(Spreads())
+fused_sgd.give(Spreads(), UpdatesMany("sgd"))
+fused_momentum.give(Spreads(), UpdatesMany("momentum"))
+fused_adam.give(Spreads(), UpdatesMany("adam"))
 
 
 # --- CUDA -------------------------------------------------------------------------------------------------------------
