@@ -21,6 +21,7 @@ _FLAGS: dict[str, Any] = {
     "FLAGS_benchmark": False,
     "FLAGS_paddle_num_threads": 1,
     "FLAGS_use_mkldnn": False,
+    "FLAGS_rpc_deadline": 180000,
 }
 
 
@@ -45,6 +46,22 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     for name, value in flags.items():
         _FLAGS[_known(name)] = value
         os.environ[name] = str(value)
+
+
+def deadline() -> float:
+    """Return for how many seconds a process with parameter servers may be silent: FLAGS_rpc_deadline, milliseconds, or what the environment says.
+
+    Raises:
+        FluidValueError: it is no positive number; a ValueError.
+    """
+    given = os.environ.get("FLAGS_rpc_deadline", _FLAGS["FLAGS_rpc_deadline"])
+    try:
+        found = float(given) / 1000
+    except (TypeError, ValueError):
+        found = 0.0
+    if not 0 < found < 1e6:
+        raise FluidValueError(f"FLAGS_rpc_deadline must be a positive number of milliseconds, got {given!r}")
+    return found
 
 
 def _known(name: str) -> str:
