@@ -31,10 +31,13 @@ class Parts:
     Args:
         stages: programs that compute, with the lookups before each.
         talk: ops that come after, in their order.
+        raw: row-sparse gradients that are sent -> what their values are called in the stages: fetched by its own name, such a
+            gradient would be made whole.
     """
 
     stages: list[tuple[list[Operator], Program]]
     talk: list[Operator]
+    raw: dict[str, str]
 
     @property
     def needed(self) -> list[str]:
@@ -87,7 +90,9 @@ def _cut(program: Program) -> Parts:
             stages[at].ops.append(i)
             ready |= dict.fromkeys(op.output_names(), at)
             made |= set(op.output_names())
-    return Parts([(s.lookups, _program(program, s.ops)) for s in stages], talk)
+    sparse = [op.inputs["X"][0] for op in talk if op.inputs.get("Rows")]
+    raw = {name: "raw " + name.replace("@GRAD", "") for name in sparse if name in made}
+    return Parts([(s.lookups, _program(program, s.ops, raw)) for s in stages], talk, raw)
 
 
 def _joins(op: Operator, ops: list[Operator]) -> bool:
@@ -98,9 +103,10 @@ def _joins(op: Operator, ops: list[Operator]) -> bool:
     return set(op.input_names()) <= received
 
 
-def _program(program: Program, ops: list[int]) -> Program:
+def _program(program: Program, ops: list[int], names: dict[str, str]) -> Program:
     """Return some ops of a program as one of their own; what it gives is read from its variables."""
     made = program.clone()
     block = made.global_block()
     block.ops = [block.ops[i] for i in ops]
+    block.rename_vars(names)
     return made

@@ -72,7 +72,8 @@ class Step:
         for lookups, program in self._cut.stages:
             for op in lookups:
                 self._look_up(op)
-            self._compute(program, [*names, *self._cut.needed])
+            self._compute(program, [*names, *(self._cut.raw.get(n, n) for n in self._cut.needed)])
+        self._values.update({n: self._values[raw] for n, raw in self._cut.raw.items()})
         for op in self._cut.talk:
             getattr(self, f"_{op.type}")(op)
         self._take()
