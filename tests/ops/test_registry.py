@@ -27,7 +27,7 @@ WITH_GRADIENT = [
 @pytest.mark.parametrize("name", FORWARD)
 def test_every_op_has_a_doc_and_a_sample(name):
     assert OPS[name].doc, f"{name} has no documentation"
-    tested_elsewhere = OPS[name].has(HasRegions) or OPS[name].has(Remote)  # tests/execute/test_regions.py, tests/paddle/test_parameter_server.py
+    tested_elsewhere = OPS[name].has(HasRegions) or OPS[name].has(Remote)  # execute/test_regions, paddle/test_parameter_server
     assert OPS[name].samples or tested_elsewhere, f"{name} has no sample input"
 
 

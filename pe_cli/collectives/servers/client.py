@@ -13,8 +13,13 @@ from pe_cli.collectives.servers import frames
 from pe_cli.collectives.servers.frames import FrameError, Message
 from pe_cli.core.errors import ExitCode
 
-#: Seconds between two signs of life, and between two attempts to connect.
+#: Seconds between two signs of life, at most, and between two attempts to connect.
 LIFE, AGAIN = 1.0, 0.05
+
+
+def often(seconds: float) -> float:
+    """Return the seconds between two signs of life, where so many seconds of silence are the end."""
+    return min(LIFE, seconds / 4)
 
 
 def address(endpoint: str) -> tuple[str, int]:
@@ -139,16 +144,17 @@ class Servers:
     @staticmethod
     def _raise_error(endpoint: str, found: Message) -> None:
         if found.kind == "error":
-            code = found.number("code")
-            known = code in [c.value for c in ExitCode]
-            raise PeerError(f"server {endpoint}: {found.text('message')}", code=ExitCode(code) if known else ExitCode.PEER_LOST)
+            given = found.number("code")
+            code = ExitCode(given) if given in [c.value for c in ExitCode] else ExitCode.PEER_LOST
+            text = found.text("message")
+            raise PeerError(text if endpoint in text else f"server {endpoint}: {text}", code=code)
 
     def _lost(self, endpoint: str, doing: str, error: BaseException) -> PeerError:
         why = f"it said nothing for {self._seconds:.0f} s" if isinstance(error, TimeoutError) else "the connection broke"
         return PeerError(f"trainer {self._trainer} {doing}: server {endpoint} is lost, {why}", hint="look at the server's own message")
 
     def _live(self) -> None:
-        while not self._ended.wait(LIFE):
+        while not self._ended.wait(often(self._seconds)):
             with contextlib.suppress(OSError), self._writing:
                 for each in self._sockets.values():
                     frames.write(each, Message("alive"))

@@ -85,14 +85,14 @@ class Message:
 
 def write(to: socket.socket, message: Message) -> None:
     """Send a message."""
-    arrays = {name: np.ascontiguousarray(a) for name, a in message.arrays.items()}
+    arrays = {name: np.asarray(a, order="C") for name, a in message.arrays.items()}
     listed = [[name, a.dtype.name, list(a.shape)] for name, a in arrays.items()]
     header = json.dumps([message.kind, dict(message.facts), listed]).encode()
     size = sum(a.nbytes for a in arrays.values())
     to.sendall(_HEAD.pack(MAGIC, len(header), size) + header)
     for a in arrays.values():
         if a.nbytes:
-            to.sendall(memoryview(a.astype(TYPES[a.dtype.name], copy=False).reshape(-1).view(np.uint8)))
+            to.sendall(_bytes_of(a.astype(TYPES[a.dtype.name], copy=False)))
 
 
 def read(source: socket.socket, most: int) -> Message:
@@ -132,12 +132,11 @@ def _header(text: bytes) -> tuple[str, dict[str, Any], list[Any]]:
 
 
 def _array_type(found: Any) -> tuple[str, str, tuple[int, ...]]:
-    fits = isinstance(found, list) and len(found) == 3  # noqa: PLR2004 (name, type, shape)
+    fits = isinstance(found, list) and len(found) == 3
     name, dtype, shape = found if fits else (None, None, None)
     if not isinstance(name, str) or len(name) > MOST_NAME or not isinstance(dtype, str) or dtype not in TYPES:
         raise FrameError(f"an array of a message has no name, or no known type: {found!r:.80}")
-    whole = isinstance(shape, list) and len(shape) <= MOST_AXES
-    if not whole or not all(isinstance(s, int) and not isinstance(s, bool) and 0 <= s < 1 << 40 for s in shape):
+    if not isinstance(shape, list) or len(shape) > MOST_AXES or not all(type(s) is int and 0 <= s < 1 << 40 for s in shape):
         raise FrameError(f"array '{name}' of a message has no shape: {shape!r:.80}")
     return name, dtype, tuple(shape)
 
@@ -145,8 +144,14 @@ def _array_type(found: Any) -> tuple[str, str, tuple[int, ...]]:
 def _read_array(source: socket.socket, dtype: str, shape: tuple[int, ...]) -> Array:
     made = np.empty(shape, TYPES[dtype])
     if made.nbytes:
-        _fill(source, memoryview(made.reshape(-1).view(np.uint8)))
+        _fill(source, _bytes_of(made))
     return made.astype(dtype, copy=False)
+
+
+def _bytes_of(a: Array) -> memoryview:
+    """Return the bytes of an array without a copy."""
+    found: Any = a.reshape(-1).view(np.uint8)
+    return memoryview(found)
 
 
 def _bytes(source: socket.socket, count: int) -> bytearray:

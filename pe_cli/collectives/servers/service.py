@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from pe_cli.collectives.protocol import PeerError
 from pe_cli.collectives.servers import frames
-from pe_cli.collectives.servers.client import LIFE, address
+from pe_cli.collectives.servers.client import LIFE, address, often
 from pe_cli.collectives.servers.frames import FrameError, Message
 from pe_cli.core.errors import ExitCode, PeError
 
@@ -113,7 +113,7 @@ class Service:
             while len(self._left) < self._trainers:
                 self._watch(begun)
                 try:
-                    event = self._events.get(timeout=LIFE / 2)
+                    event = self._events.get(timeout=often(self._seconds) / 2)
                 except queue.Empty:
                     continue
                 if isinstance(event, Request):
@@ -221,7 +221,7 @@ class Service:
                     return ""
                 request = Request(number, message)
                 self._events.put(request)
-                while (answer := request.wait(LIFE)) is None:
+                while (answer := request.wait(often(self._seconds))) is None:
                     frames.write(trainer, Message("wait"))  # fails where the trainer is gone
                     self._drain(trainer, number)
                 frames.write(trainer, answer)

@@ -166,7 +166,7 @@ class OnHost(Trait):
 
 
 class Remote(Trait):
-    """The op is a part of what processes with parameter servers tell each other: it has no lowering, and runs between the parts of a step."""
+    """The op is a part of what trainers and parameter servers tell each other: it has no lowering, and runs between the parts of a step."""
 
 
 @dataclass(frozen=True)

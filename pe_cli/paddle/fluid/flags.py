@@ -11,6 +11,8 @@ from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 
 #: The version of the original whose behaviour this follows.
 VERSION = "1.8.5"
+#: Milliseconds that a trainer or parameter server may be silent.
+DEADLINE = "FLAGS_rpc_deadline"
 _FLAGS: dict[str, Any] = {
     "FLAGS_eager_delete_tensor_gb": 0.0,
     "FLAGS_check_nan_inf": False,
@@ -21,7 +23,7 @@ _FLAGS: dict[str, Any] = {
     "FLAGS_benchmark": False,
     "FLAGS_paddle_num_threads": 1,
     "FLAGS_use_mkldnn": False,
-    "FLAGS_rpc_deadline": 180000,
+    DEADLINE: 180000,
 }
 
 
@@ -49,12 +51,12 @@ def set_flags(flags: Mapping[str, Any]) -> None:
 
 
 def deadline() -> float:
-    """Return for how many seconds a process with parameter servers may be silent: FLAGS_rpc_deadline, milliseconds, or what the environment says.
+    """Return for how many seconds a trainer or parameter server may be silent: FLAGS_rpc_deadline, of the environment too, in milliseconds.
 
     Raises:
         FluidValueError: it is no positive number; a ValueError.
     """
-    given = os.environ.get("FLAGS_rpc_deadline", _FLAGS["FLAGS_rpc_deadline"])
+    given = os.environ.get(DEADLINE, _FLAGS[DEADLINE])
     try:
         found = float(given) / 1000
     except (TypeError, ValueError):

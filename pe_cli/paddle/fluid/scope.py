@@ -146,7 +146,8 @@ class Scope:
         """Return copies of some rows of a variable's newest value, device 0's, without a copy of all of them on CPUs."""
         where = self._newest.get(name) or {None}
         if None in where:
-            return self._host[name][numbers] if name in self._host else self.read(name)[numbers]
+            whole = self._host[name] if name in self._host else self.read(name)
+            return np.asarray(whole[numbers])
         scope = self._stores[next(iter(where))].scope  # type: ignore[index]
         spot = scope.spot(name, 0)
         view = getattr(spot.memory, "view", None)

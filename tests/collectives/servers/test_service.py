@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from pe_cli.collectives.protocol import PeerError
@@ -102,13 +103,13 @@ def test_a_trainer_that_says_nothing_is_lost():
 def test_a_message_larger_than_agreed_ends_the_server():
     running = Running()
     servers = Servers([running.endpoint], 0, 5.0, 0)
-    with pytest.raises(PeerError, match="is lost|larger than"):
-        for _ in range(20):
-            servers.ask({running.endpoint: Message("push", {}, {"a": frames.np.zeros(1 << 20, "uint8")})}, "sends")
+    large = Message("push", {}, {"a": np.zeros(1 << 20, "uint8")})
+    with pytest.raises(PeerError, match=r"is lost|larger than"):
+        servers.ask({running.endpoint: large}, "sends")
     running.join()
     assert "larger than" in running.error.message
 
 
 def test_hosts_that_are_not_known():
-    with pytest.raises(PeerError, match="host is not known|does not listen"):
+    with pytest.raises(PeerError, match=r"host is not known|does not listen"):
         wait_for_servers(["no-such-host.invalid:80"], 1.0)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from pe_cli.paddle.fluid.transpiler import distribute_transpiler, geo_sgd_transpiler, memory_optimization_transpiler, ps_dispatcher
+from pe_cli.paddle.fluid.transpiler import (
+    distribute_transpiler,
+    geo_sgd_transpiler,
+    memory_optimization_transpiler,
+    ps_dispatcher,
+)
 from pe_cli.paddle.fluid.transpiler.config import DistributedMode, DistributeTranspilerConfig, ServerRuntimeConfig
 from pe_cli.paddle.fluid.transpiler.distribute_transpiler import DistributeTranspiler
 from pe_cli.paddle.fluid.transpiler.geo_sgd_transpiler import GeoSgdTranspiler

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.collectives.servers.client import wait_for_servers
-from pe_cli.paddle.errors import FluidError, FluidTypeError, FluidValueError
+from pe_cli.paddle.errors import EnforceNotMet, FluidError, FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.flags import deadline
 from pe_cli.paddle.fluid.framework import default_main_program, default_startup_program
 from pe_cli.paddle.fluid.transpiler.blocks import add
@@ -140,7 +140,7 @@ class DistributeTranspiler:
 
         Raises:
             FluidValueError: `transpile` comes first; a ValueError.
-            PeerError: a server does not listen in time.
+            EnforceNotMet: a server does not listen in time; a RuntimeError.
         """
         self._check_transpiled("get_trainer_program")
         leave_out_of_startup(self.startup_program, self._updates, self._cut)
@@ -150,7 +150,8 @@ class DistributeTranspiler:
         return self.origin_program
 
     def _wait(self) -> None:
-        wait_for_servers(self.pserver_endpoints, deadline())
+        with raised_as(EnforceNotMet):
+            wait_for_servers(self.pserver_endpoints, deadline())
 
     def get_pserver_program(self, endpoint: str) -> Program:
         """Return the program of a server.

@@ -12,6 +12,7 @@ from pe_cli.paddle.fluid.transpiler.blocks import InnerBlock, add, declare, inne
 from pe_cli.paddle.fluid.transpiler.slicing import Piece
 from pe_cli.paddle.fluid.transpiler.trainer import Cut, Job
 from pe_cli.paddle.fluid.transpiler.updates import Updated, Updates, copied, renamed
+from pe_cli.program import ir
 from pe_cli.program.ir import Role
 
 #: Numbers of rows of a row-sparse gradient: this after the gradient's name.
@@ -212,7 +213,7 @@ def backup(name: str, trainer: int) -> str:
     return f"{name}.trainer_{trainer}_bak"
 
 
-def program_of(program: Program, block: InnerBlock, lasting: Any) -> Program:
+def program_of(program: ir.Program, block: ir.Block, lasting: Any) -> Program:
     """Return a block of a server as a program that executors run.
 
     Args:
