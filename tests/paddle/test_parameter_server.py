@@ -16,7 +16,7 @@ import pe_cli.paddle.fluid as fluid
 from pe_cli.collectives.servers.client import Servers
 from tests.paddle import pserver_job
 from tests.paddle.pserver_job import Job, Threads, serve, side_by_side, train
-from tests.paddle.pserver_models import batch
+from tests.paddle.pserver_models import batch, built
 
 GOLDENS = Path(__file__).parent / "goldens"
 
@@ -149,6 +149,64 @@ def test_processes_train_as_the_original_did(optimizer, smallest, slices, tmp_pa
         np.testing.assert_allclose(found["loss"], golden[f"loss/{i}"], rtol=1e-6)
         for key in (k for k in golden.files if k.startswith("final/")):
             np.testing.assert_allclose(found[key[6:]], golden[key], atol=1e-6)
+
+
+def geo(job, trainer, every, cut=None, scope=None):
+    """Train with GeoSgdTranspiler; return (losses, parameters at the end)."""
+    transpiler, main, startup, loss = cut
+    executor = fluid.Executor(fluid.CPUPlace())
+    transpiler.get_trainer_program()
+    executor.run(startup, scope=scope)
+    given = {"push_vars": transpiler.vars_info, "trainers": job.trainers, "push_nums": every}
+    communicator = fluid.communicator.Communicator(main, fluid.transpiler.DistributedMode.GEO, given)
+    with pytest.raises(RuntimeError, match="none is running"):
+        executor.run(main, batch(job.model, trainer, 0), [loss], scope=scope)
+    with fluid.scope_guard(scope):
+        communicator.start()
+    assert communicator.is_running()
+    losses = [executor.run(main, batch(job.model, trainer, i), [loss], scope=scope)[0].item() for i in range(job.steps)]
+    communicator.stop()
+    assert not communicator.is_running()
+    last = {p.name: np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()}
+    executor.close()
+    return losses, last
+
+
+def geo_cut(job, trainer):
+    main, startup, loss = built(job.model, job.optimizer)
+    config = fluid.DistributeTranspilerConfig()
+    config.sync_mode, config.geo_sgd_mode = False, True
+    transpiler = fluid.transpiler.GeoSgdTranspiler(config)
+    config.min_block_size = job.smallest
+    transpiler.transpile(trainer, main, ",".join(job.endpoints), job.trainers, False, startup)
+    return transpiler, main, startup, loss
+
+
+@pytest.mark.parametrize("model", ["mlp", "emb_sparse"])
+def test_one_geo_trainer_trains_as_if_alone_and_servers_follow(model):
+    job, threads = Job(model, trainers=1, steps=5).placed(), Threads()
+    cuts, scopes = [geo_cut(job, 0) for _ in range(3)], [fluid.Scope() for _ in range(3)]
+    for i in range(2):
+        threads.start(f"server {i}", serve, job, i, cut=(cuts[i][0], None, None), scope=scopes[i])
+    threads.start("trainer", geo, job, 0, 2, cut=cuts[2], scope=scopes[2])
+    losses, last = threads.join()["trainer"]
+    for i, endpoint in enumerate(job.endpoints):
+        for piece in cuts[2][0]._cut.at(endpoint):
+            found = np.array(scopes[i].find_var(piece.name).get_tensor())
+            expected = last[piece.parameter][piece.begin : piece.begin + piece.rows]
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert np.isfinite(losses).all()
+
+
+def test_geo_trainers_meet():
+    job, threads = Job(trainers=2, steps=6).placed(), Threads()
+    cuts, scopes = [geo_cut(job, i % 2) for i in range(4)], [fluid.Scope() for _ in range(4)]
+    for i in range(2):
+        threads.start(f"server {i}", serve, job, i, cut=(cuts[i][0], None, None), scope=scopes[i])
+        threads.start(i, geo, job, i, 3, cut=cuts[2 + i], scope=scopes[2 + i])
+    found = threads.join()
+    assert all(np.isfinite(found[i][0]).all() for i in range(2))
+    assert max(np.abs(found[0][1][n] - found[1][1][n]).max() for n in found[0][1]) < 0.2
 
 
 # --- the lost ---------------------------------------------------------------------------------------------------------

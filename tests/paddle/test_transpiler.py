@@ -207,7 +207,7 @@ def test_geo_trainers_keep_their_updates_and_servers_add_differences(model):
         names = [v.name for v in transpiler.param_opt_ep_mapping[server]["params"]]
         assert program.global_block().ops[0].attr("distributed_mode") == 3
         assert program.global_block().ops[0].attr("grad_to_block_id") == [f"{n}.delta:{i + 1}" for i, n in enumerate(names)]
-        assert [types(b) for b in program.blocks[1:]] == [["scatter" if n == "table" else "sum"] for n in names]
+        assert [types(b) for b in program.blocks[1:]] == [["fill_constant", "sgd"] if n == "table" else ["sum"] for n in names]
         assert {n for op in first.global_block().ops for n in op.output_names()} == set(names)
     info = transpiler.vars_info
     assert all(len(i["var_names"]) == len(i["epmap"]) == len(i["sections"]) for i in info.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pe_cli.paddle.fluid import (
     backward,
     clip,
+    communicator,
     compiler,
     core,
     data_feeder,
@@ -77,8 +78,8 @@ __all__ = [
     "AsyncExecutor", "BuildStrategy", "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "CompiledProgram", "DataFeedDesc",
     "DataFeeder", "DatasetFactory", "DistributeTranspiler", "DistributeTranspilerConfig", "ExecutionStrategy",
     "Executor", "InMemoryDataset", "LoDTensor", "LoDTensorArray", "ParallelExecutor", "ParamAttr", "Program",
-    "QueueDataset", "Scope", "Tensor", "Variable", "WeightNormParamAttr", "append_backward", "backward", "clip", "compiler", "core",
-    "cpu_places", "create_lod_tensor", "create_random_int_lodtensor", "cuda_pinned_places", "cuda_places", "data",
+    "QueueDataset", "Scope", "Tensor", "Variable", "WeightNormParamAttr", "append_backward", "backward", "clip", "communicator", "compiler",
+    "core",    "cpu_places", "create_lod_tensor", "create_random_int_lodtensor", "cuda_pinned_places", "cuda_places", "data",
     "data_feeder", "default_main_program", "default_startup_program", "device_guard", "embedding", "executor",
     "framework", "get_flags", "global_scope", "gradients", "in_dygraph_mode", "initializer", "io",
     "is_compiled_with_cuda", "layers", "load", "load_program_state", "lod_tensor", "memory_optimize", "metrics",

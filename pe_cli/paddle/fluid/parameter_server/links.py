@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.collectives.servers.client import Servers
-from pe_cli.paddle.fluid.flags import deadline
 
 #: Servers and the trainer's number.
 Key = tuple[tuple[str, ...], int]
@@ -16,19 +15,21 @@ _OPEN: dict[Key, Servers] = {}
 _USED: dict[int, set[Key]] = {}
 
 
-def link(endpoints: Sequence[str], trainer: int, most: int, owner: Any) -> Servers:
-    """Return the connection of a trainer to servers, made on first need.
+def link(endpoints: Sequence[str], trainer: int, most: int, owner: Any, seconds: float) -> Servers:
+    """Return the connection of a trainer to servers, or one to more of them; made on first need.
 
     Args:
         endpoints: host:port of all servers.
         trainer: its number.
         most: bytes of an answer, at most.
         owner: the executor that uses it.
+        seconds: that a server may be silent.
     """
-    key = (tuple(endpoints), trainer)
     with _LOCK:
+        wanted = (tuple(endpoints), trainer)
+        key = next((k for k in _OPEN if k[1] == trainer and set(endpoints) <= set(k[0])), wanted)
         if key not in _OPEN:
-            _OPEN[key] = Servers(endpoints, trainer, deadline(), most)
+            _OPEN[key] = Servers(endpoints, trainer, seconds, most)
         _OPEN[key].allow(most)
         _USED.setdefault(id(owner), set()).add(key)
         return _OPEN[key]

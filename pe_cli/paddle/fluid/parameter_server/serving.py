@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from pe_cli.collectives.servers.service import Request, Service
 from pe_cli.paddle.errors import EnforceNotMet
 from pe_cli.paddle.fluid import running
 from pe_cli.paddle.fluid.flags import deadline
+from pe_cli.paddle.fluid.framework import Program as FluidProgram
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 from pe_cli.paddle.fluid.parameter_server.training import SLACK
 from pe_cli.paddle.fluid.scope import Scope
@@ -44,7 +46,7 @@ def serve(program: Program, listen: Operator, scope: Scope, setting: running.Set
     service.run(server.answer, server.left)
 
 
-class Server:
+class Server(ABC):
     """What servers of all modes do.
 
     Args:
@@ -65,29 +67,33 @@ class Server:
         self._parameters = {n for block in program.blocks[1:] for n in _updated(block)}
 
     def answer(self, request: Request) -> None:
-        """Answer a trainer."""
+        """Answer a trainer.
+
+        Raises:
+            FrameError: it asks for something else.
+        """
         kind = request.message.kind
         takes = {"push": self.push, "barrier": self.barrier, "pull": self._pull, "rows": self._rows, "count": self.count}
         if kind not in takes:
             raise FrameError(f"trainer {request.trainer} sent message {kind}, which servers do not answer")
         takes[kind](request)
 
+    @abstractmethod
     def push(self, request: Request) -> None:
         """Take gradients."""
-        raise NotImplementedError
 
+    @abstractmethod
     def barrier(self, request: Request) -> None:
         """A trainer has given all gradients of a step."""
-        raise NotImplementedError
 
+    @abstractmethod
     def count(self, request: Request) -> None:
         """A trainer has done a step, for schedules."""
-        raise NotImplementedError
 
-    def left(self) -> None:
+    def left(self) -> None:  # noqa: B027 (nothing to do where nobody waits)
         """A trainer has left."""
 
-    def took(self, name: str, trainer: int, value: Array) -> None:
+    def took(self, name: str, trainer: int, value: Array) -> None:  # noqa: B027 (only some look at it)
         """A trainer has taken a parameter."""
 
     def _is_gradient(self, name: str) -> bool:
@@ -95,8 +101,9 @@ class Server:
 
     def part(self, numbers: list[int]) -> Program:
         """Return some blocks as one program."""
-        made = program_of(self._program, self._program.blocks[numbers[0]], lambda n: not self._is_gradient(n))
-        for number in numbers[1:]:
+        made = FluidProgram("update")
+        made.random_seed = self._program.random_seed
+        for number in numbers:
             other = program_of(self._program, self._program.blocks[number], lambda n: not self._is_gradient(n))
             made.global_block().vars.update(
                 {n: v.for_block(made.global_block()) for n, v in other.global_block().vars.items() if n not in made.global_block().vars}
@@ -106,6 +113,8 @@ class Server:
 
     def run(self, program: Program, fed: Mapping[str, Array]) -> None:
         """Run blocks."""
+        if not program.global_block().ops:
+            return
         used = {n for op in program.global_block().ops for n in op.input_names()}
         part = {n: LoDTensor(a) for n, a in fed.items() if n in used}
         running.run(program, self._scope, self._setting, [part], [])

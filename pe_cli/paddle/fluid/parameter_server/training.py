@@ -11,6 +11,7 @@ from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.frames import Message
 from pe_cli.paddle.errors import EnforceNotMet
 from pe_cli.paddle.fluid import running
+from pe_cli.paddle.fluid.flags import deadline
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 from pe_cli.paddle.fluid.parameter_server import links
 from pe_cli.paddle.fluid.parameter_server.cutting import Parts, parts
@@ -37,12 +38,30 @@ def step(
         fed: name -> value, checked.
     """
     cut = parts(program)
+    if not cut.endpoints:
+        return _alone(program, cut, Step(program, cut, scope.root(), setting, None), fed, names)
     return Step(program, cut, scope.root(), setting, _link(program, cut, owner)).run(fed, names)
+
+
+def _alone(program: Program, cut: Parts, made: Step, fed: Mapping[str, LoDTensor], names: Sequence[str]) -> dict[str, LoDTensor]:
+    """Run a step of a trainer that updates by itself, and count it."""
+    communicator = getattr(program, "communicator", None)
+    learned = getattr(communicator, "learned", None)
+    if learned is None:
+        hint = "make a fluid.communicator.Communicator of it, and start it after the startup program"
+        raise EnforceNotMet("the program's parameters are shared by a Communicator, and none is running", hint=hint)
+    found = made.run(fed, names)
+    ids: dict[str, list[Array]] = {}
+    for op in cut.talk:
+        for name, table in zip(op.inputs.get("X", ()), op.attrs["send_varnames"], strict=True):
+            ids.setdefault(table, []).append(made.array(name))
+    learned.step(ids)
+    return found
 
 
 def _link(program: Program, cut: Parts, owner: Any) -> Servers:
     sizes = [v.type.nbytes for v in program.global_block().vars.values() if v.type.known]
-    return links.link(cut.endpoints, cut.trainer, 2 * sum(sizes) + SLACK, owner)
+    return links.link(cut.endpoints, cut.trainer, 2 * sum(sizes) + SLACK, owner, deadline())
 
 
 class Step:
@@ -53,18 +72,22 @@ class Step:
         cut: its parts.
         scope: values that live between steps.
         setting: devices.
-        servers: connections.
+        servers: connections; None for a program that talks to no server by itself.
     """
 
-    def __init__(self, program: Program, cut: Parts, scope: Scope, setting: running.Setting, servers: Servers) -> None:
-        self._block, self._cut, self._scope, self._setting, self._servers = (
-            program.global_block(), cut, scope, setting, servers,
-        )  # fmt: skip
+    def __init__(self, program: Program, cut: Parts, scope: Scope, setting: running.Setting, servers: Servers | None) -> None:
+        self._block, self._cut, self._scope, self._setting = program.global_block(), cut, scope, setting
+        self._connections = servers
         self._values: dict[str, LoDTensor] = {}
         self._sparse: dict[str, tuple[Array, Array]] = {}
         self._pushes: dict[str, dict[str, Array]] = {}
         self._pulls: dict[str, list[str]] = {}
         self._taken: dict[str, Array] = {}
+
+    @property
+    def _servers(self) -> Servers:
+        assert self._connections is not None, "only programs with servers talk to them"
+        return self._connections
 
     def run(self, fed: Mapping[str, LoDTensor], names: Sequence[str]) -> dict[str, LoDTensor]:
         """Run it; return what is fetched."""
@@ -95,7 +118,7 @@ class Step:
         (found,) = running.run(program, self._scope, self._setting, [part], fetched)
         self._values.update(found)
 
-    def _array(self, name: str) -> Array:
+    def array(self, name: str) -> Array:
         """Return a value that was computed, or that lives between steps."""
         return np.asarray(self._values[name]) if name in self._values else self._scope.read(name)
 
@@ -123,7 +146,7 @@ class Step:
         answers = self._servers.ask({e: Message("rows", {}, a) for e, a in asked.items()}, "looks up rows")
         rows = np.zeros((len(numbers), *width), dtype)
         for where, name, begin, end in spans:
-            rows[begin:end] = _array_of(answers[where], name, (end - begin, *width), where)
+            rows[begin:end] = array_of(answers[where], name, (end - begin, *width), where)
         if op.attrs["padding_idx"] >= 0:
             rows[numbers == op.attrs["padding_idx"]] = 0
         at = 0
@@ -134,7 +157,7 @@ class Step:
             at += each.size
 
     def _split_byref(self, op: Operator) -> None:
-        whole = self._array(op.inputs["X"][0])
+        whole = self.array(op.inputs["X"][0])
         for out, end, count in zip(op.outputs["Out"], np.cumsum(op.attrs["sections"]), op.attrs["sections"], strict=True):
             self._values[out] = LoDTensor(whole[end - count : end])
 
@@ -143,7 +166,7 @@ class Step:
         self._split_rows(rows, values, op.outputs["Out"], op.attrs["height_sections"])
 
     def _rows_of(self, op: Operator) -> tuple[Array, Array]:
-        rows, values = self._array(op.inputs["Rows"][0]), self._array(op.inputs["X"][0])
+        rows, values = self.array(op.inputs["Rows"][0]), self.array(op.inputs["X"][0])
         there = rows >= 0
         return rows[there], values[there]
 
@@ -154,6 +177,8 @@ class Step:
 
     def _send(self, op: Operator) -> None:
         where = op.attrs["epmap"]
+        if not where:  # for a communicator
+            return
         if not op.attrs["use_send_handler"]:
             name = op.inputs["X"][0]
             self._servers.ask({e: Message("count", {"name": name}) for e in where}, "tells servers of a step")
@@ -165,7 +190,7 @@ class Step:
             names = op.attrs["send_varnames"] or names
             self._split_rows(rows, values, names, heights)
         elif op.attrs["send_varnames"]:
-            whole, counts = self._array(names[0]), op.attrs["sections"]
+            whole, counts = self.array(names[0]), op.attrs["sections"]
             names = op.attrs["send_varnames"]
             for name, end, count in zip(names, np.cumsum(counts), counts, strict=True):
                 self._values[name] = LoDTensor(whole[end - count : end])
@@ -174,7 +199,7 @@ class Step:
             if name in self._sparse:
                 push[name + ROWS], push[name] = self._sparse[name]
             else:
-                push[name] = self._array(name)
+                push[name] = self.array(name)
 
     def _send_barrier(self, op: Operator) -> None:
         self._push()
@@ -211,7 +236,7 @@ class Step:
         for endpoint, names in self._pulls.items():
             for name in names:
                 kind = self._block.vars[name].type
-                self._taken[name] = _array_of(answers[endpoint], name, kind.shape, endpoint).astype(kind.numpy, copy=False)
+                self._taken[name] = array_of(answers[endpoint], name, kind.shape, endpoint).astype(kind.numpy, copy=False)
         self._pulls = {}
         self._keep()
 
@@ -228,7 +253,7 @@ class Step:
                         self._scope.write(name, self._taken[name])
 
 
-def _array_of(answer: Message, name: str, shape: Sequence[int], endpoint: str) -> Array:
+def array_of(answer: Message, name: str, shape: Sequence[int], endpoint: str) -> Array:
     """Return an array of an answer.
 
     Raises:

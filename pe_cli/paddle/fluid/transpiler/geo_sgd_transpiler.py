@@ -15,6 +15,9 @@ from pe_cli.paddle.fluid.transpiler.updates import Updates
 from pe_cli.program import ir
 from pe_cli.program.ir import Role
 
+#: A learning rate of -1, with which an update adds some rows.
+BACKWARDS = "backwards"
+
 
 class GeoSgdTranspiler(DistributeTranspiler):
     """Cuts a program for trainers that update by themselves and send the difference every `geo_sgd_need_push_nums` steps.
@@ -98,7 +101,7 @@ class GeoSgdTranspiler(DistributeTranspiler):
         block = startup.global_block()
         for name in self._cut.pieces:
             declare(block, f"{name}.delta", self._updates.parameters[name].type)
-        declare(block, "param_init", TensorType((), "bool"))
+        declare(block, "param_init", TensorType((), "bool"), persistable=True)
         attrs = {"send_varnames": ["param_init"], "trainer_id": self.trainer_id}
         add(block, "send", {"X": ["param_init"]}, {"Out": [control(block)]}, attrs)
         return startup
@@ -126,8 +129,11 @@ class GeoSgdTranspiler(DistributeTranspiler):
             declare(block, delta, TensorType((-1, *p.type.shape[1:]), p.type.dtype) if p.sparse else p.type)
             if p.sparse:
                 declare(block, delta + ROWS, TensorType((-1,), "int64"))
-                given = {"X": [p.name], "Ids": [delta + ROWS], "Updates": [delta]}
-                add(inner, "scatter", given, {"Out": [p.name]}, {"overwrite": False}, role=Role.FORWARD)
+                declare(block, BACKWARDS, TensorType((1,), p.type.dtype))
+                attrs = {"shape": [1], "dtype": p.type.dtype, "value": -1.0}
+                add(inner, "fill_constant", {}, {"Out": [BACKWARDS]}, attrs, role=Role.FORWARD)
+                given = {"Param": [p.name], "Grad": [delta], "Rows": [delta + ROWS], "LearningRate": [BACKWARDS]}
+                add(inner, "sgd", given, {"ParamOut": [p.name]}, role=Role.OPTIMIZE, role_vars=[p.name, delta])
             else:
                 add(inner, "sum", {"X": [p.name, delta]}, {"Out": [p.name]}, role=Role.FORWARD)
             numbers[delta] = inner.index
