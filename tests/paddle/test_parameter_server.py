@@ -80,6 +80,8 @@ def check(found, steps):
         pytest.param(Job(config={"split_method": fluid.transpiler.HashName}), (3, 3), id="dealt by hash"),
         pytest.param(Job(), (5, 3), id="a trainer with less to do leaves, and the mean is over the others"),
         pytest.param(Job(trainers=1, sync=False), (5,), id="one asynchronous trainer"),
+        pytest.param(Job(trainers=1, servers=10, slices=False), (2,), id="more servers than parameters"),
+        pytest.param(Job(trainers=1, servers=10, slices=False, sync=False), (2,), id="more servers than parameters, asynchronous"),
         pytest.param(Job(trainers=1, sync=False, config={"runtime_split_send_recv": True}), (3,), id="cut when sent"),
         pytest.param(
             Job(trainers=1, sync=False, config={"runtime_split_send_recv": True, "half_async": True}), (3,), id="half-async"

@@ -46,3 +46,16 @@ def close(owner: Any) -> None:
         found = [_OPEN.pop(key) for key in keys if key in _OPEN]
     for each in found:
         each.leave()
+
+
+def leave(endpoints: Sequence[str], trainer: int) -> None:
+    """Leave servers, whichever executor has used them.
+
+    Raises:
+        PeerError: one of them is lost.
+    """
+    with _LOCK:
+        keys = [k for k in _OPEN if k[1] == trainer and set(k[0]) <= set(endpoints)]
+        found = [_OPEN.pop(key) for key in keys]
+    for each in found:
+        each.leave()

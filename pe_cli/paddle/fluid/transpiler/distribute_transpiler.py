@@ -146,10 +146,25 @@ class DistributeTranspiler:
         leave_out_of_startup(self.startup_program, self._updates, self._cut)
         TrainerEdits(self.origin_program, self._updates, self._job, self._cut).leave_out()
         if wait_port and self.config.wait_port:
-            self._wait()
+            self.wait_for_servers()
         return self.origin_program
 
-    def _wait(self) -> None:
+    @property
+    def updates(self) -> Updates:
+        """The updates of the program, as it was before `transpile`."""
+        return self._updates
+
+    @property
+    def found(self) -> Cut:
+        """The pieces of all parameters, and where they are."""
+        return self._cut
+
+    def wait_for_servers(self) -> None:
+        """Wait until all servers listen.
+
+        Raises:
+            EnforceNotMet: one does not in time; a RuntimeError.
+        """
         with raised_as(EnforceNotMet):
             wait_for_servers(self.pserver_endpoints, deadline())
 

@@ -113,7 +113,7 @@ class GeoSgdTranspiler(DistributeTranspiler):
         """Return the trainer's program; see `DistributeTranspiler.get_trainer_program`."""
         self._check_transpiled("get_trainer_program")
         if wait_port and self.config.wait_port:
-            self._wait()
+            self.wait_for_servers()
         return self.origin_program
 
     def get_pserver_program(self, endpoint: str) -> Program:
