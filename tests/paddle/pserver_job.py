@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+import time
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -104,11 +105,13 @@ class Threads:
 
     def join(self, seconds: float = 60.0, check: bool = True):
         """Wait for all; return what they returned."""
-        for thread in self._threads:
-            thread.join(seconds)
-            assert not thread.is_alive(), f"{thread.name} has not ended after {seconds} s"
+        until = time.monotonic() + seconds
+        while any(thread.is_alive() for thread in self._threads) and time.monotonic() < until and not (check and self.errors):
+            time.sleep(0.01)
         if check and self.errors:
             raise next(iter(self.errors.values()))
+        alive = [thread.name for thread in self._threads if thread.is_alive()]
+        assert not alive, f"{alive} have not ended after {seconds} s"
         return self.results
 
 

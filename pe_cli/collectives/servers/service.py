@@ -18,6 +18,8 @@ from pe_cli.core.errors import ExitCode, PeError
 
 #: Seconds in which who connects has to say who it is, and connections that are open beside those of trainers.
 INTRODUCTION, STRANGERS = 10.0, 32
+#: Seconds after a connection that could not be taken.
+PAUSE = 0.01
 
 
 @dataclass(eq=False)
@@ -82,6 +84,7 @@ class Service:
         self._left: set[int] = set()
         self._sockets: set[socket.socket] = set()
         self._lock = threading.Lock()
+        self._ended = threading.Event()
         try:
             self._listener = socket.create_server(address(endpoint))
         except OSError as error:
@@ -120,6 +123,8 @@ class Service:
                     answer(event)
                 elif event.why:
                     raise PeerError(f"server {self._endpoint}: trainer {event.trainer} is lost: {event.why}")
+                else:
+                    left()
         except BaseException as error:
             self._tell(error)
             raise
@@ -152,6 +157,7 @@ class Service:
         time.sleep(LIFE / 2)  # what is closed with unread bytes takes its last message with it
 
     def _close(self) -> None:
+        self._ended.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -162,17 +168,20 @@ class Service:
     # --- threads ------------------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
+        while not self._ended.is_set():
+            try:
                 made, _ = self._listener.accept()
-                with self._lock:
-                    full = len(self._sockets) >= self._trainers + STRANGERS
-                    if not full:
-                        self._sockets.add(made)
-                if full:
-                    made.close()
-                else:
-                    threading.Thread(target=self._serve, args=(made,), name="trainer", daemon=True).start()
+            except OSError:  # the other end has given up already, or this server has ended
+                self._ended.wait(PAUSE)
+                continue
+            with self._lock:
+                full = len(self._sockets) >= self._trainers + STRANGERS
+                if not full:
+                    self._sockets.add(made)
+            if full:
+                made.close()
+            else:
+                threading.Thread(target=self._serve, args=(made,), name="trainer", daemon=True).start()
 
     def _serve(self, trainer: socket.socket) -> None:
         """Read and write the messages of a connection; who does not introduce itself is sent away."""

@@ -280,7 +280,11 @@ class Async(Server):
         request.reply(DONE)
 
     def count(self, request: Request) -> None:
-        """Note that a trainer has done a step, and make the learning rate of all steps together."""
+        """Note that a trainer has done a step, and make the learning rate of all steps together.
+
+        Raises:
+            FrameError: no such counter.
+        """
         name = request.message.text("name")
         ending = f".trainer_{request.trainer}"
         if self._rates is None or name not in self._known or not name.endswith(ending):
