@@ -183,6 +183,13 @@ def test_configurations_that_are_refused():
     config.split_method, config.min_block_size = RoundRobin, 8191
     with pytest.raises(AssertionError, match="min_block_size must be at least 8192"):
         fluid.DistributeTranspiler(config)
+    main, startup, _ = built("mlp", "SGD")
+    config.min_block_size, config.geo_sgd_mode = 8192, True
+    with pytest.raises(ValueError, match="geo_sgd_mode is of another transpiler"):
+        fluid.DistributeTranspiler(config).transpile(0, main, SERVERS[0], 1, True, startup)
+    config.geo_sgd_mode, config.enable_dc_asgd = False, True
+    with pytest.raises(AssertionError, match="none does with sync_mode"):
+        fluid.DistributeTranspiler(config).transpile(0, main, SERVERS[0], 1, True, startup)
     with pytest.raises(ValueError, match="call transpile first"):
         fluid.DistributeTranspiler().get_trainer_program()
 

@@ -91,11 +91,16 @@ class DistributeTranspiler:
         Raises:
             FluidTypeError: trainers is no number; a TypeError.
             FluidValueError: arguments that do not fit one another, or mode nccl2 or collective; a ValueError.
+            TranspilerRefusal: enable_dc_asgd with sync_mode; an AssertionError.
         """
         if self.config.mode != "pserver":
             raise FluidValueError(
                 f"mode {self.config.mode}: operator gen_nccl_id has not been registered", hint="use mpiexec and executor.processes: mpi"
             )
+        if self.config.geo_sgd_mode:
+            raise FluidValueError("geo_sgd_mode is of another transpiler", hint="use fluid.transpiler.GeoSgdTranspiler")
+        if self.config.enable_dc_asgd and sync_mode:
+            raise TranspilerRefusal("enable_dc_asgd corrects gradients that come late, and none does with sync_mode")
         self.origin_program = default_main_program() if program is None else program
         self.startup_program = default_startup_program() if startup_program is None else startup_program
         self.origin_startup_program = self.startup_program.clone()
