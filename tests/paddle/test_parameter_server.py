@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import pe_cli.paddle.fluid as fluid
-from pe_cli.collectives.servers.client import Servers
+from pe_cli.collectives.servers.client import Servers, wait_for_servers
 from tests.paddle import pserver_job
 from tests.paddle.pserver_job import Job, Threads, serve, side_by_side, train
 from tests.paddle.pserver_models import batch, built
@@ -252,7 +252,8 @@ def test_a_server_that_is_killed_is_named(tmp_path):
     server = subprocess.Popen([sys.executable, "-c", script], env=environment)
     threads = Threads()
     threads.start("trainer", train, job, 0, cut=job.cut(0), steps=100000)
-    time.sleep(6)
+    wait_for_servers(job.endpoints, 60)
+    time.sleep(1)
     server.kill()
     server.wait(5)
     threads.join(20, check=False)
