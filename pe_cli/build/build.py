@@ -15,7 +15,9 @@ from pe_cli.build.objects import OPTIMIZER, Maker
 from pe_cli.build.regions import BrokenError
 from pe_cli.config.load import read_run
 from pe_cli.config.mistakes import Mistakes
-from pe_cli.config.sections import FeedSection, Term, TrainSection
+from pe_cli.config.sections.feed import FeedSection
+from pe_cli.config.sections.losses import Term
+from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import TOTAL_LOSS, ModelSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import FLOATS, TensorType
