@@ -12,6 +12,7 @@ from pe_cli.build.losses import append_final_total, append_total
 from pe_cli.build.metrics import declare
 from pe_cli.build.model import Layers
 from pe_cli.build.objects import OPTIMIZER, Maker
+from pe_cli.build.recompute import set_checkpoints
 from pe_cli.build.regions import BrokenError
 from pe_cli.config.load import read_run
 from pe_cli.config.mistakes import Mistakes
@@ -131,6 +132,8 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
         if not mistakes:
             with mistakes.catch():
                 resolve(evaluation)  # says which layer misses sequences
+        if run and run.train and run.train.recompute is not None and not mistakes:
+            set_checkpoints(train, run.train.recompute, mistakes, run.train.at_of("recompute"))
         made = (_optimize(run, loss, mistakes) if run else None) or _Training()
     feeds = {v.name: v.type for v in evaluation.list_vars() if v.is_data}
     fetches = references.fetches(model) | {name: variable.name for name, (variable, _) in terms.items()}

@@ -8,6 +8,7 @@ from pe_cli.config.period import Period, PeriodField
 from pe_cli.config.sections.group import GroupSection
 from pe_cli.config.sections.kinds import Count, Name
 from pe_cli.config.sections.losses import Losses
+from pe_cli.config.sections.recompute import Recompute
 from pe_cli.config.sections.section import Section
 
 
@@ -81,6 +82,11 @@ class TrainSection(Section):
     accumulate: Count = Field(
         default=1,
         description="parts of batch_size samples whose gradients make one step, as a batch so many times larger",
+    )
+    recompute: Recompute | None = Field(
+        default=None,
+        description="what backward needs is computed again instead of being kept, for less memory and the same bits, in about a third more "
+        "time: blocks, keeping what every block of the model gives, `{every: 3}`, keeping every third layer, or a list of layers",
     )
     ema: EmaSection | None = Field(default=None, description="evaluate with a moving average of the parameters")
     early_stopping: EarlyStoppingSection | None = Field(default=None, description="end when a metric gets no better")
