@@ -35,7 +35,7 @@ def losses(main, start, loss) -> list[float]:
     with fluid.scope_guard(scope):
         exe.run(start)
         return [
-            float(exe.run(main, feed={"x": rng.normal(size=(7, 6)), "y": rng.integers(0, 3, (7, 1))}, fetch_list=[loss])[0][0])
+            float(exe.run(main, feed={"x": rng.normal(size=(7, 6)).astype("float32"), "y": rng.integers(0, 3, (7, 1))}, fetch_list=[loss])[0][0])
             for _ in range(4)
         ]
 
