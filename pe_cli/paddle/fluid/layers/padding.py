@@ -14,42 +14,46 @@ from pe_cli.program.ir import Variable
 LOWEST = -3.0e38
 
 
-def _pair(value: Any) -> list[int]:
-    return [value, value] if isinstance(value, int) else [int(v) for v in value]
+def _each(value: Any, count: int) -> list[int]:
+    return [value] * count if isinstance(value, int) else [int(v) for v in value]
 
 
 def sides(layer: str, padding: Any, x: Variable, taps: Any, stride: Any, first: int, dilation: Any = 1) -> list[int]:
-    """Return [top, bottom, left, right].
+    """Return [top, bottom, left, right] of images, with front and back before them of volumes.
 
     Args:
         layer: for errors.
-        padding: a number, two, four, a pair for every axis of the image, SAME or VALID.
-        x: images.
-        taps: height and width of a window.
+        padding: a number, one or two for each axis of the image or volume, a pair for every axis, SAME or VALID.
+        x: images or volumes.
+        taps: sizes of a window.
         stride: between windows.
-        first: axis of the height.
+        first: the first axis of the image or volume.
         dilation: between taps.
 
     Raises:
         FluidValueError: another form; a ValueError.
     """
+    count = len(x.shape) - 2
     if isinstance(padding, str):
         if padding.upper() not in ("SAME", "VALID"):
             raise FluidValueError(f"{layer}: padding is {padding!r}", hint="SAME, VALID or numbers")
         if padding.upper() == "VALID":
-            return [0, 0, 0, 0]
+            return [0] * (2 * count)
         out = []
-        for size, tap, step, gap in zip(x.shape[first:], _pair(taps), _pair(stride), _pair(dilation), strict=False):
+        each = zip(x.shape[first:], _each(taps, count), _each(stride, count), _each(dilation, count), strict=False)
+        for size, tap, step, gap in each:
             whole = max((-(-size // step) - 1) * step + gap * (tap - 1) + 1 - size, 0)
             out += [whole // 2, whole - whole // 2]
         return out
     numbers = padding if isinstance(padding, int) else list(padding)
     if isinstance(numbers, list) and numbers and isinstance(numbers[0], (list, tuple)):
-        numbers = [v for pair in numbers[first : first + 2] for v in pair]
-    if isinstance(numbers, list) and len(numbers) == 4:
+        numbers = [v for pair in numbers[first : first + count] for v in pair]
+    if isinstance(numbers, list) and len(numbers) == 2 * count:
         return [int(v) for v in numbers]
-    high, wide = _pair(numbers)
-    return [high, high, wide, wide]
+    each_side = _each(numbers, count)
+    if len(each_side) != count:
+        raise FluidValueError(f"{layer}: padding is {padding!r}", hint=f"a number, {count} or {2 * count} of them, SAME or VALID")
+    return [v for v in each_side for _ in range(2)]
 
 
 def _even(found: list[int]) -> bool:
