@@ -78,7 +78,7 @@ def _unit(helper: LayerHelper, x: Variable, eps: float) -> Variable:
 
 
 @layer
-def data_norm(  # noqa: PLR0913, PLR0917 (fluid's arguments, and the first values)
+def data_norm(
     input: Variable,
     act: str | None = None,
     data_layout: str = "NCHW",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
 from pe_cli.program.ir import Variable
-
 
 #: Axes of images and volumes whose channels are last.
 LAST = ("NHWC", "NDHWC")
@@ -60,7 +61,7 @@ def append_resized(
     scale: float | None,
     data_format: str,
     fed: Variable | None = None,
-    **attrs: object,
+    **attrs: Any,
 ) -> Variable:
     """Append an op that changes the size of images or volumes.
 
@@ -113,7 +114,7 @@ def resize_bilinear(
     Source:
         fluid.layers.resize_bilinear.
     """
-    how = {"align_corners": align_corners, "align_mode": align_mode}
+    how: dict[str, Any] = {"align_corners": align_corners, "align_mode": align_mode}
     return append_resized(LayerHelper("resize_bilinear", name), "bilinear_interp", input, out_shape, scale, data_format, **how)
 
 
@@ -147,7 +148,7 @@ def resize_trilinear(
     Source:
         fluid.layers.resize_trilinear.
     """
-    how = {"align_corners": align_corners, "align_mode": align_mode}
+    how: dict[str, Any] = {"align_corners": align_corners, "align_mode": align_mode}
     return append_resized(LayerHelper("resize_trilinear", name), "trilinear_interp", input, out_shape, scale, data_format, **how)
 
 
@@ -179,8 +180,8 @@ def resize_nearest(
     Source:
         fluid.layers.resize_nearest.
     """
-    how = {"align_corners": align_corners}
-    return append_resized(LayerHelper("resize_nearest", name), "nearest_interp", input, out_shape, scale, data_format, **how)
+    helper = LayerHelper("resize_nearest", name)
+    return append_resized(helper, "nearest_interp", input, out_shape, scale, data_format, align_corners=align_corners)
 
 
 @layer

@@ -156,7 +156,8 @@ def image_axes(
     cut = padding if isinstance(padding, list) and len(padding) == 2 * count else None
     if cut is not None and min(cut) < 0:
         raise helper.error(f"{kind}: padding must be at least 0, got {cut}")
-    around = [[p, p] for p in several(kind, "padding", padding, 0, count)] if cut is None else [cut[i : i + 2] for i in range(0, 2 * count, 2)]
+    each = [v for p in several(kind, "padding", padding, 0, count) for v in (p, p)] if cut is None else cut
+    around = zip(each[::2], each[1::2], strict=True)
     wanted = [None] * count if output_size is None else several(kind, "output_size", output_size, 1, count)
     steps, gaps = several(kind, "stride", stride, 1, count), several(kind, "dilation", dilation, 1, count)
     return [

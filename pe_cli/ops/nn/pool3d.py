@@ -140,8 +140,8 @@ def pool3d(
         X: [batch, channels, depth, height, width] float32 or float64.
 
     Returns:
-        Out: size = (size + padding of both sides - window) / stride + 1, rounded down, or up with ceil_mode. With adaptive, ksize: window i of n
-            goes from floor(i size / n) to ceil((i + 1) size / n).
+        Out: size = (size + padding of both sides - window) / stride + 1, rounded down, or up with ceil_mode. With
+            adaptive, ksize: window i of n goes from floor(i size / n) to ceil((i + 1) size / n).
 
     Raises:
         PeError: wrong rank, a window that does not fit, or padding of at least the window.
