@@ -254,9 +254,6 @@ class SpectralNorm(Layer):
         eps: added to lengths.
         dtype: of the weight.
         name: prefix of the names of weight_u, [rows], and weight_v, [columns], which are drawn once and stay.
-
-    Raises:
-        FluidValueError: when called: a weight of another shape.
     """
 
     def __init__(
@@ -270,7 +267,11 @@ class SpectralNorm(Layer):
         self.weight_v = self.create_parameter([product(self._shape) // rows], fixed, default_initializer=drawn)
 
     def forward(self, weight: Any) -> Any:
-        """Append the power iteration and the division."""
+        """Append the power iteration and the division.
+
+        Raises:
+            FluidValueError: a weight of another shape.
+        """
         if list(weight.shape) != self._shape:
             raise FluidValueError(f"SpectralNorm: the weight should be {self._shape}, got {weight}")
         return append_spectral_norm(LayerHelper("spectral_norm"), weight, self.weight_u, self.weight_v, *self._options)
