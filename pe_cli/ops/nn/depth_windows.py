@@ -8,6 +8,7 @@ from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 
 
@@ -140,3 +141,19 @@ def depth_windows_grad_cpu(o: Lowering) -> None:
 
 
 also_on_cuda(depth_windows)
+
+
+@in_onnx("depth_windows")
+def depth_windows_onnx(o: Writer) -> None:
+    """Zeros around, then a slice in steps for every tap, side by side."""
+    a, places = o.attrs, o.out_type().shape[1]
+    x = o.x()
+    if any(a["paddings"]):
+        front, behind = a["paddings"]
+        x = o.node("Pad", [x, o.const([0, 0, front, 0, 0, 0, 0, behind, 0, 0])])
+    taps = []
+    for begin in range(0, a["ksize"] * a["dilation"], a["dilation"]):
+        numbers = ([begin], [begin + (places - 1) * a["stride"] + 1], [2], [a["stride"]])
+        tap = o.node("Slice", [x, *(o.const(n) for n in numbers)])
+        taps.append(o.node("Unsqueeze", [tap, o.const([3])]))
+    o.node("Transpose", [o.node("Concat", taps, axis=3)], to="Out", perm=[0, 2, 1, 3, 4, 5])
