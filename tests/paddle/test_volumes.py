@@ -114,6 +114,18 @@ def test_conv2d_transpose_by_name_of_its_padding(data_format):
     check_exactly(lambda x, w: F.conv2d_transpose(x, w, stride=2, padding="SAME", data_format=data_format), theirs, given, weight)
 
 
+def test_same_padding_forgets_the_dilation_as_in_the_original():
+    x, attr = fluid.data("x", [2, 4, 6, 5]), fluid.ParamAttr(name="w")
+    two = [L.conv2d(x, 3, 3, padding="SAME", dilation=d, param_attr=attr, bias_attr=False) for d in (1, 2)]
+    three = fluid.layers.unsqueeze(x, [2])
+    attr = fluid.ParamAttr(name="v")
+    two += [L.conv3d(three, 3, [1, 3, 3], padding="SAME", dilation=d, param_attr=attr, bias_attr=False) for d in (1, 2)]
+    found = by_feeds(two, x=IMAGES)
+    assert found[0].shape == (2, 3, 6, 5)
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[2], found[3])
+
+
 def test_classes_of_convolutions_of_volumes():
     layer, back = paddle.nn.Conv3D(4, 6, [2, 3, 3], stride=2, padding=1), paddle.nn.Conv3DTranspose(6, 4, 2, stride=2)
     x = fluid.data("x", [None, 4, 4, 5, 6])

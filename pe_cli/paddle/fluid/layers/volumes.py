@@ -7,7 +7,7 @@ from typing import Any
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidValueError, NotThereYet
 from pe_cli.paddle.fluid.layers.catalogue import adapt
-from pe_cli.paddle.fluid.layers.padding import sides
+from pe_cli.paddle.fluid.layers.padding import is_same, sides
 from pe_cli.program.ir import Variable
 
 #: The share of the statistics that the original's servers keep from step to step.
@@ -34,8 +34,7 @@ def conv3d(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     data_format: str = "NCDHW",
 ) -> Any:
     """Convolve volumes; see the core's layer. Padding may be SAME, which sets dilation to 1, VALID or six numbers."""
-    if isinstance(padding, str) and padding.upper() == "SAME":
-        dilation = 1
+    dilation = 1 if is_same(padding) else dilation
     found = sides("conv3d", padding, input, filter_size, stride, _first(data_format))
     facts = {"param_attr": param_attr, "bias_attr": bias_attr, "act": act, "name": name, "data_format": data_format}
     return adapt(find("conv3d"))(input, num_filters, filter_size, stride, found, dilation, groups, **facts)
@@ -65,7 +64,7 @@ def conv3d_transpose(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     if isinstance(padding, str):
         if filter_size is None:
             raise FluidValueError(f"conv3d_transpose: padding {padding!r} needs filter_size")
-        dilation = 1 if padding.upper() == "SAME" else dilation
+        dilation = 1 if is_same(padding) else dilation
     found = sides("conv3d_transpose", padding, input, filter_size, stride, _first(data_format))
     facts = {"groups": groups, "param_attr": param_attr, "bias_attr": bias_attr, "act": act, "name": name, "data_format": data_format}
     return adapt(find("conv3d_transpose"))(input, num_filters, output_size, filter_size, found, stride, dilation, **facts)

@@ -33,7 +33,7 @@ def conv2d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
         weight: [filters, channels / groups, height, width].
         bias: [filters], or None.
         stride: pixels between outputs.
-        padding: a number, two, four, SAME or VALID.
+        padding: a number, two, four, SAME, which sets dilation to 1, or VALID.
         dilation: pixels between taps.
         groups: parts that channels are split into.
         data_format: NCHW or NHWC.
@@ -41,7 +41,8 @@ def conv2d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     """
     ensure_defaults()
     first = 2 if channels_first("conv2d", data_format) else 1
-    around = borders.sides("conv2d", padding, x, list(weight.shape[2:]), stride, first, dilation)
+    around = borders.sides("conv2d", padding, x, list(weight.shape[2:]), stride, first)
+    dilation = 1 if borders.is_same(padding) else dilation
     if around[0] != around[1] or around[2] != around[3]:
         x, around = call("pad", x, [0] * (2 * first) + around + [0] * (2 * (2 - first))), [0] * 4
     attrs = {
@@ -77,8 +78,7 @@ def conv3d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     ensure_defaults()
     first, helper = channels_first("conv3d", data_format), LayerHelper("conv3d", name)
     around = borders.sides("conv3d", padding, x, list(weight.shape[2:]), stride, 2 if first else 1)
-    if isinstance(padding, str) and padding.upper() == "SAME":
-        dilation = 1
+    dilation = 1 if borders.is_same(padding) else dilation
     with raised_as(FluidValueError):
         size = volume_channels(helper, x, data_format)
         if size != weight.shape[1] * groups or weight.shape[0] % groups:
@@ -187,7 +187,7 @@ def _transposed(function: str, x: Any, weight: Any, bias: Any, facts: tuple[Any,
         return [value] * len(taps) if isinstance(value, int) else [int(v) for v in value]
 
     cut = borders.sides(function, padding, x, taps, stride, 2)
-    gaps = [1] * len(taps) if isinstance(padding, str) and padding.upper() == "SAME" else each(dilation)
+    gaps = [1] * len(taps) if borders.is_same(padding) else each(dilation)
     helper = LayerHelper(function, name)
     with raised_as(FluidValueError):
         wanted = None if output_size is None else each(output_size)
