@@ -123,8 +123,12 @@ class PReLU(Layer):
         return functions.prelu(x, self.weight)
 
 
+#: How many axes rows, images and volumes have beside batch and channels -> the layout with channels first.
+_FIRST = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
+
+
 class _Convolution(Layer):
-    """A convolution of rows or images with learned filters.
+    """A convolution of rows, images or volumes with learned filters.
 
     Args:
         in_channels: channels of x.
@@ -175,7 +179,7 @@ class _Convolution(Layer):
         )
         self.bias = self.create_parameter([out_channels], bias_attr, is_bias=True)
         self._border = None if padding_mode == "zeros" else (self._around(padding), padding_mode)
-        self._layout = data_format or ("NCL" if self._axes == 1 else "NCHW")
+        self._layout = data_format or _FIRST[self._axes]
         self._options = (stride, 0 if self._border else padding, dilation, groups, self._layout)
 
     def _around(self, padding: Any) -> list[int]:
@@ -200,6 +204,12 @@ class Conv1D(_Convolution):
     _function = "conv1d"
 
 
+class Conv3D(_Convolution):
+    __doc__ = _Convolution.__doc__
+    _axes = 3
+    _function = "conv3d"
+
+
 class _Transposed(Layer):
     """Spread every element over a window of learned filters; see `functional.conv2d_transpose`.
 
@@ -214,7 +224,7 @@ class _Transposed(Layer):
         groups: parts that channels are split into.
         weight_attr: of weight, [in_channels, out_channels / groups, ...]; Xavier by default.
         bias_attr: of bias, [out_channels]; 0 by default; False for none.
-        data_format: channels first.
+        data_format: where the channels are.
     """
 
     _axes = 2
@@ -239,7 +249,7 @@ class _Transposed(Layer):
         self.weight = self.create_parameter([in_channels, out_channels // groups, *taps], weight_attr)
         self.bias = self.create_parameter([out_channels], bias_attr, is_bias=True)
         self._options = (stride, padding, output_padding, groups, dilation)
-        self._layout = data_format or ("NCL" if self._axes == 1 else "NCHW")
+        self._layout = data_format or _FIRST[self._axes]
 
     def forward(self, x: Any, output_size: Any = None) -> Any:
         """Append the convolution; output_size instead of output_padding."""
@@ -257,4 +267,13 @@ class Conv1DTranspose(_Transposed):
     _function = "conv1d_transpose"
 
 
-__all__ = ["Bilinear", "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Embedding", "Linear", "PReLU"]
+class Conv3DTranspose(_Transposed):
+    __doc__ = _Transposed.__doc__
+    _axes = 3
+    _function = "conv3d_transpose"
+
+
+__all__ = [
+    "Bilinear", "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "Embedding", "Linear",
+    "PReLU",
+]  # fmt: skip

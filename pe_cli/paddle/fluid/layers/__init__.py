@@ -32,8 +32,10 @@ from pe_cli.paddle.fluid.layers import (
     padding,
     printing,
     py_func,
+    resizing,
     rnn,
     tensor,
+    volumes,
 )
 from pe_cli.paddle.names import missing
 
@@ -51,7 +53,14 @@ _SCHEDULES = (
 _WIDER = {
     "conv2d",
     "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
     "pool2d",
+    "pool3d",
+    "data_norm",
+    "resize_bilinear",
+    "resize_nearest",
+    "resize_trilinear",
     "data",
     "assign",
     "topk",
@@ -70,11 +79,16 @@ _WIDER = {
     "fill_constant_batch_size_like",
     *ops.__all__,
 }
+#: Where the names are that the core's catalogue lacks, or has with less.
+_MODULES = (
+    composed, control_flow, detection, fed_sizes, images, io, losses, lstm, ops, padding, printing, py_func, resizing, rnn, tensor,
+    volumes,
+)  # fmt: skip
 
 
 def _collected() -> dict[str, Any]:
     found: dict[str, Any] = {f.__name__: f for f in _SCHEDULES}
-    for module in (composed, control_flow, detection, fed_sizes, images, io, losses, lstm, ops, padding, printing, py_func, rnn, tensor):
+    for module in _MODULES:
         found |= {name.rstrip("_"): getattr(module, name) for name in module.__all__}
     core = {name: catalogue.adapt(definition) for name, definition in discover().items()}
     return {**found, **{name: fn for name, fn in core.items() if name not in _WIDER or name not in found}}

@@ -28,12 +28,6 @@ ORDER = {
     "softmax": "input use_cudnn name axis",
     "reshape": "x shape actual_shape act inplace name",
     "gather": "input index overwrite",
-    "resize_bilinear": "input out_shape scale name actual_shape align_corners align_mode data_format",
-    "resize_nearest": "input out_shape scale name actual_shape align_corners data_format",
-    "pad2d": "input paddings mode pad_value data_format name",
-    "pool3d": "input pool_size pool_type pool_stride pool_padding global_pooling use_cudnn ceil_mode name exclusive data_format",
-    "adaptive_pool2d": "input pool_size pool_type require_index name",
-    "adaptive_pool3d": "input pool_size pool_type require_index name",
     "roi_pool": "input rois pooled_height pooled_width spatial_scale rois_lod batch_roi_nums",
     "roi_align": "input rois pooled_height pooled_width spatial_scale sampling_ratio name rois_lod batch_roi_nums",
     "hsigmoid": "input label num_classes param_attr bias_attr name path_table path_code is_custom is_sparse",
@@ -58,9 +52,7 @@ IDLE = {
 ONLY = {
     "actual_shape": (None,),
     "allow_out_of_range": (False,),
-    "require_index": (False,),
     "rois_lod": (None,),
-    "data_format": ("NCDHW", "NCHW"),
     "is_sparse": (False,),
 }
 

@@ -72,16 +72,21 @@ def group_norm(
     data_layout: str = "NCHW",
     name: str | None = None,
 ) -> Any:
-    """Normalise every group of channels of every sample; channels first.
+    """Normalise every group of channels of every sample; channels first, or last with NHWC.
 
     Raises:
-        FluidValueError: the groups do not divide the channels, or channels are not first.
+        FluidValueError: the groups do not divide the channels, or an unknown layout.
     """
     ensure_defaults()
     helper = LayerHelper("group_norm", name)
-    channels = input.shape[1]
-    if data_layout != "NCHW" or channels % groups:
-        raise helper.error(f"group_norm: {groups} groups of {channels} channels, {data_layout}", hint="NCHW, a divisor")
+    last = len(input.shape) - 1
+    channels = input.shape[last if data_layout == "NHWC" else 1]
+    if data_layout not in ("NCHW", "NHWC") or groups < 1 or channels % groups:
+        raise helper.error(f"group_norm: {groups} groups of {channels} channels, {data_layout}", hint="NCHW or NHWC, a divisor")
+    if data_layout == "NHWC":
+        turned = call("transpose", input, [0, last, *range(1, last)])
+        made = group_norm(turned, groups, epsilon, param_attr, bias_attr, act, "NCHW", helper.name)
+        return call("transpose", made, [0, *range(2, last + 1), 1])
     sizes = [groups, channels // groups, *input.shape[2:]]
     parted = call("reshape", input, [0, *sizes])
     out = call(
