@@ -19,6 +19,7 @@ from pe_cli.paddle.fluid.flags import VERSION
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.places import get_cudnn_version, get_device, set_device
 from pe_cli.paddle.hapi.flops import flops
+from pe_cli.paddle.hapi.model import Model
 from pe_cli.paddle.hapi.summary import summary
 from pe_cli.paddle.names import missing, refusing
 
@@ -54,7 +55,7 @@ _REFUSED = ("amp", "callbacks", "distributed", "incubate", "inference", "jit", "
 globals().update(tensor.functions())
 globals().update(refusing(__name__, {name: f"paddle.{name}" for name in _REFUSED}))
 __all__ = [
-    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "ParamAttr", "Tensor", "batch", "compat", "dataset", "device", "disable_static", "enable_static",
+    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "batch", "compat", "dataset", "device", "disable_static", "enable_static",
     "flops", "fluid", "get_cuda_rng_state", "get_cudnn_version", "get_device", "grad", "in_dynamic_mode", "io", "is_compiled_with_cuda",
     "is_compiled_with_xpu", "metric", "nn", "no_grad", "optimizer", "reader", "regularizer", "seed", "set_cuda_rng_state", "set_device",
     "static", "summary", "tensor", "text", "to_tensor", "vision",

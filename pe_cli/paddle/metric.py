@@ -10,6 +10,7 @@ import numpy as np
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid import metrics
 from pe_cli.paddle.names import missing
+from pe_cli.program.ir import Variable
 
 
 class Metric:
@@ -32,7 +33,7 @@ class Metric:
         raise NotImplementedError(f"{type(self).__name__} has no name: define it")
 
     def compute(self, *args: Any) -> Any:
-        """Return what `update` gets of predictions and labels; as they are, unless a metric says otherwise."""
+        """Return what `update` gets of predictions and labels, variables or arrays; as they are, unless a metric says otherwise."""
         return args
 
 
@@ -62,7 +63,11 @@ class Accuracy(Metric):
         Args:
             pred: [batch, classes].
             label: class indices, [batch] or [batch, 1]; or one-hot rows, [batch, classes].
+
+        Both are arrays, or both are variables of a program, which then gets the ops.
         """
+        if isinstance(pred, Variable):
+            return _right(pred, label, min(max(self.topk), pred.shape[-1]))
         pred, label = np.asarray(pred), np.asarray(label)
         most = min(max(self.topk), pred.shape[-1])
         best = np.argsort(-pred, axis=-1, kind="stable")[..., :most]
@@ -90,6 +95,18 @@ class Accuracy(Metric):
     def name(self) -> list[str]:
         """Return the names of the values."""
         return [f"{self._prefix}_top{k}" for k in self.topk] if len(self.topk) > 1 else [self._prefix]
+
+
+def _right(pred: Any, label: Any, most: int) -> Any:
+    from pe_cli.paddle.fluid import layers
+
+    if len(label.shape) == len(pred.shape) and label.shape[-1] == pred.shape[-1] != 1:
+        label = layers.unsqueeze(layers.argmax(label, -1), [-1])
+    elif len(label.shape) < len(pred.shape):
+        label = layers.unsqueeze(label, [len(label.shape)])
+    best = layers.topk(pred, most)[1]
+    wanted = layers.expand(label, [1] * (len(pred.shape) - 1) + [most]) if most > 1 else label
+    return layers.cast(layers.equal(best, wanted), "float32")
 
 
 class _Counted(Metric):
