@@ -12,7 +12,7 @@ from typing import Any
 from pe_cli.build import objects
 from pe_cli.layers.define.registry import discover
 from pe_cli.paddle.names import known
-from pe_cli.paddle.refused import NO_NAMES, REFUSED, Refused, Refusal
+from pe_cli.paddle.refused import NO_NAMES, REFUSED, Refusal, Refused
 
 PAGE = Path(__file__).resolve().parent / "coverage.md"
 HEAD = """\

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from pe_cli.paddle import compat, dataset, device, fluid, io, metric, nn, optimizer, reader, static, tensor, text, vision
+from pe_cli.paddle import (
+    compat,
+    dataset,
+    device,
+    fluid,
+    io,
+    metric,
+    nn,
+    optimizer,
+    reader,
+    static,
+    tensor,
+    text,
+    vision,
+)
 from pe_cli.paddle.dynamic import get_cuda_rng_state, grad, no_grad, set_cuda_rng_state, to_tensor
 from pe_cli.paddle.fluid import (
     CPUPlace,

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet
-from pe_cli.paddle.fluid.reader import GeneratorLoader
 from pe_cli.paddle.fluid.reader import DataLoader as OlderLoader
+from pe_cli.paddle.fluid.reader import GeneratorLoader
 from pe_cli.paddle.names import missing
 
 

@@ -30,14 +30,15 @@ pytestmark = pytest.mark.usefixtures("fresh")
 def test_a_program_and_its_values_come_back_from_bytes(tmp_path):
     loss, executor = trained()
     x = fluid.default_main_program().global_block().var("X")
-    guess = fluid.default_main_program().global_block().var(loss.op.inputs["X"][0])
+    block = fluid.default_main_program().global_block()
+    guess = block.var(next(op.inputs["X"][0] for op in block.ops if loss.name in op.output_names()))
     expected = executor.run(static.normalize_program(fluid.default_main_program(), x, guess), {"X": rows(3)}, [guess.name])[0]
     program = static.serialize_program([x], [guess])
     values = static.serialize_persistables([x], [guess], executor)
     static.save_to_file(tmp_path / "folder" / "values", values)
     with fluid.scope_guard(fluid.Scope()):
         found = static.deserialize_program(program)
-        assert [op.type for op in found.global_block().ops] == ["fc"] or "mean" not in [op.type for op in found.global_block().ops]
+        assert "mean" not in [op.type for op in found.global_block().ops]
         static.deserialize_persistables(found, static.load_from_file(tmp_path / "folder" / "values"), executor)
         np.testing.assert_array_equal(executor.run(found, {"X": rows(3)}, [guess.name])[0], expected)
 

@@ -186,7 +186,7 @@ def test_other_things_are_no_pictures():
 
 
 def test_pictures_of_pillow_stay_pictures_of_pillow():
-    Image = pytest.importorskip("PIL.Image")  # noqa: N806 (a module with a class of its name)
+    Image = pytest.importorskip("PIL.Image")
     given = Image.fromarray(PICTURE)
     assert np.array_equal(np.asarray(T.rotate(given, 90, expand=True)), np.rot90(PICTURE))
     assert np.array_equal(np.asarray(T.hflip(given)), PICTURE[:, ::-1])

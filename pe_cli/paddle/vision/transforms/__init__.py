@@ -14,5 +14,5 @@ def _collected() -> dict[str, Any]:
 
 
 globals().update(_collected())
-__all__ = ["BaseTransform", "Compose", *_collected()]  # noqa: PLE0604 - all are texts
+__all__ = ["BaseTransform", "Compose", *_collected()]
 __getattr__ = missing("paddle.vision.transforms", lambda: globals())

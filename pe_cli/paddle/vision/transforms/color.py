@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from pe_cli.paddle.errors import FluidValueError
-from pe_cli.paddle.vision.transforms import functional as F  # noqa: N812 (as scripts call it)
+from pe_cli.paddle.vision.transforms import functional as F
 from pe_cli.paddle.vision.transforms.base import BaseTransform
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.paddle.vision.transforms import functional as F  # noqa: N812 (as scripts call it)
+from pe_cli.paddle.vision.transforms import functional as F
 from pe_cli.paddle.vision.transforms.base import BaseTransform
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.paddle.errors import FluidValueError
-from pe_cli.paddle.vision.transforms import functional as F  # noqa: N812 (as scripts call it)
+from pe_cli.paddle.vision.transforms import functional as F
 from pe_cli.paddle.vision.transforms.base import BaseTransform
 
 #: Boxes that are tried until one fits.
