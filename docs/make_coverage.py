@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from pe_cli.build import objects
 from pe_cli.layers.define.registry import discover
@@ -32,8 +31,7 @@ MODULES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """What there is of a name.
 
     Args:

@@ -36,7 +36,7 @@ def to_bytes(obj: Any, encoding: str = "utf-8", inplace: bool = False) -> Any:
 
 def round(x: float, d: int = 0) -> float:
     """Round a number to d decimals, a half away from 0."""
-    scale = 10**d
+    scale = 10.0**d
     if x > 0:
         return math.floor(x * scale + 0.5) / scale
     return math.ceil(x * scale - 0.5) / scale if x < 0 else 0.0

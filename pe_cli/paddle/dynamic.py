@@ -111,7 +111,7 @@ def set_cuda_rng_state(state_list: Sequence[Any]) -> None:
     """
     if len(state_list):
         raise FluidValueError(
-            f"set_cuda_rng_state: {len(state_list)} states for 0 generators", hint="paddle.seed: random numbers depend on the seed and the step"
+            f"set_cuda_rng_state: {len(state_list)} states for 0 generators", hint="call paddle.seed"
         )
 
 

@@ -24,8 +24,8 @@ class Refusal:
     use: str
 
 
-_DYNAMIC = Refusal("graphs are static here, there is no dynamic mode", "build the network once, with fluid.layers or paddle.nn, and run it")
-_PROCESSES = Refusal("processes are started by MPI, and a config says what they share", "mpirun -n 4 pe train; see docs/how-to/processes.md")
+_DYNAMIC = Refusal("graphs are static here, there is no dynamic mode", "build the network once, by fluid.layers or paddle.nn, and run it")
+_PROCESSES = Refusal("processes are started by MPI, and a config says what they share", "mpirun -n 4 pe train: docs/how-to/processes.md")
 _HALF = Refusal("kernels compute in float32 and float64 only", "leave mixed precision out")
 _FEWER_BITS = Refusal("there are no kernels for fewer bits, and no pass that prunes", "pe export writes ONNX, which other tools quantise")
 _XPU = Refusal("there is no device of this kind", "CPUPlace(), or CUDAPlace(0) where a GPU is")
@@ -37,7 +37,7 @@ REFUSED: dict[str, Refusal] = {
         "it belongs to the dynamic mode", "CompiledProgram(program).with_data_parallel(loss_name=loss.name), or executor.places of a config"
     ),
     "paddle.nn.SyncBatchNorm": Refusal(
-        "a strategy says it of all layers at once", "nn.BatchNorm2D, and BuildStrategy.sync_batch_norm = True, or build_strategy of a config"
+        "a strategy says it of all layers at once", "nn.BatchNorm2D with BuildStrategy.sync_batch_norm = True, or build_strategy of a config"
     ),
     "paddle.XPUPlace": _XPU,
     "fluid.XPUPlace": _XPU,
@@ -57,7 +57,7 @@ REFUSED: dict[str, Refusal] = {
         "gradients are summed whole, as devices of one machine share memory", "fluid.optimizer.Momentum: the same steps without a threshold"
     ),
     "fluid.optimizer.PipelineOptimizer": Refusal(
-        "a program is not cut over devices, each device has all of it", "CompiledProgram.with_data_parallel, a share of each batch per device"
+        "a program is not cut over devices, each device has all of it", "CompiledProgram.with_data_parallel, for shares of a batch"
     ),
     "fluid.optimizer.GradientMergeOptimizer": Refusal(
         "a program updates in every run", "train.accumulate: K of a config, which adds up the gradients of K parts"
@@ -69,7 +69,7 @@ REFUSED: dict[str, Refusal] = {
     "fluid.contrib.quantize": _FEWER_BITS,
     "fluid.contrib.QuantizeTranspiler": _FEWER_BITS,
     "fluid.contrib.Compressor": _FEWER_BITS,
-    "fluid.contrib.extend_with_decoupled_weight_decay": Refusal("such optimizers are ready made", "fluid.optimizer.AdamW, SGDW or MomentumW"),
+    "fluid.contrib.extend_with_decoupled_weight_decay": Refusal("there are such optimizers", "fluid.optimizer.AdamW, SGDW or MomentumW"),
     "fluid.contrib.memory_usage": Refusal("memory is planned before a run", "pe summary CONFIG, or pe graph CONFIG --stage plan"),
     "fluid.contrib.HDFSClient": Refusal("files lie where the machine can open them", "copy them, or mount the file system"),
     "fluid.incubate.*": _PROCESSES,
@@ -80,7 +80,7 @@ REFUSED: dict[str, Refusal] = {
     "paddle.inference.*": Refusal(
         "inference models run in the ordinary executor", "fluid.io.load_inference_model and Executor.run, or pe predict"
     ),
-    "fluid.layers.load": Refusal("reading a file is no op of a program", "fluid.io.load_vars(executor, dirname, vars=[...]) before it runs"),
+    "fluid.layers.load": Refusal("reading a file is no op of a program", "fluid.io.load_vars(executor, dirname, vars=[...])"),
     "fluid.layers.open_files": _READING,
     "fluid.layers.open_recordio_file": _READING,
     "fluid.layers.random_data_generator": _READING,
@@ -92,7 +92,7 @@ REFUSED: dict[str, Refusal] = {
     "fluid.trainer_desc.*": Refusal("there are no trainers in other processes", "Executor.train_from_dataset"),
     "fluid.communicator.*": _PROCESSES,
     "fluid.default_scope_funcs.*": Refusal("scopes are values", "fluid.global_scope() and fluid.scope_guard(scope)"),
-    "paddle.callbacks.*": Refusal("Model.fit takes objects with the original's methods", "define on_epoch_end(self, epoch, logs) and others"),
+    "paddle.callbacks.*": Refusal("Model.fit takes objects with the original's methods", "define on_epoch_end(self, epoch, logs)"),
 }
 
 #: What the original's index holds that is no name of a program -> what it stands for.

@@ -24,7 +24,7 @@ def train10(cycle: bool = False) -> Callable[[], Iterator[Any]]:
     return _scaled(Cifar10, "train", cycle)
 
 
-def test10(cycle: bool = False) -> Callable[[], Iterator[Any]]:
+def test10(cycle: bool = False) -> Callable[[], Iterator[Any]]:  # noqa: PT028 - the original's name, no test
     """Return the reader of the test samples of ten classes; cycle begins again at the end."""
     return _scaled(Cifar10, "test", cycle)
 

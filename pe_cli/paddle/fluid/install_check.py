@@ -35,7 +35,7 @@ def _train(place: CPUPlace | CUDAPlace, places: list[CPUPlace] | list[CUDAPlace]
     with unique_name.guard(), scope_guard(Scope()), program_guard(main, startup):
         x, y = layers.data("x", [3]), layers.data("y", [1])
         loss = layers.mean(layers.square_error_cost(layers.fc(x, 1), y))
-        optimizer.SGD(learning_rate=0.1).minimize(loss)  # type: ignore[attr-defined]
+        optimizer.SGD(learning_rate=0.1).minimize(loss)
         executor = Executor(place)
         executor.run(startup)
         program = CompiledProgram(main).with_data_parallel(loss_name=loss.name, places=places) if places else main

@@ -22,7 +22,7 @@ def _convolution(call: Call) -> int:
         channels = -1 if str(getattr(call.layer, "_layout", "")).endswith("C") else 1
         inner = weight[0] * weight[1] // call.outputs[0][channels]
     bias = int(getattr(call.layer, "bias", None) is not None)
-    return product(call.outputs[0]) * (inner * product(weight[2:]) + bias)
+    return product(call.outputs[0]) * (int(inner) * product(weight[2:]) + bias)
 
 
 def _linear(call: Call) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +216,7 @@ class Model:
         told.call("on_train_begin", logs)
         for epoch in range(epochs):
             told.call("on_epoch_begin", epoch, logs)
-            logs = self._pass("train", batches, lambda i, found, e=epoch: self._tell(told, e, i, found, verbose == 2, log_freq))
+            logs = self._pass("train", batches, partial(self._tell, told, epoch, log_freq if verbose == 2 else 0))
             if eval_data is not None and (epoch + 1) % eval_freq == 0:
                 found = self.evaluate(eval_data, batch_size, log_freq, 0, num_workers)
                 logs |= {f"eval_{name}": value for name, value in found.items()}
@@ -231,9 +232,9 @@ class Model:
         told.call("on_train_end", logs)
 
     @staticmethod
-    def _tell(told: _Told, epoch: int, step: int, logs: dict[str, Any], lines: bool, every: int) -> None:
+    def _tell(told: _Told, epoch: int, every: int, step: int, logs: dict[str, Any]) -> None:
         told.call("on_train_batch_end", step, logs)
-        if lines and (step + 1) % every == 0:
+        if every and (step + 1) % every == 0:
             print(f"epoch {epoch + 1}, batch {step + 1}: {_text(logs)}")  # noqa: T201 (asked for)
 
     def evaluate(
@@ -260,7 +261,7 @@ class Model:
     def predict(
         self, test_data: Any, batch_size: int = 1, num_workers: int = 0, stack_outputs: bool = False, callbacks: Any = None
     ) -> list[Any]:
-        """Return for every output its batches, or one array where stack_outputs is set; parts of a sample behind the inputs are left out."""
+        """Return every output, as a list of batches or, with stack_outputs, one array; labels in a sample are left out."""
         told = _Told(self, _list(callbacks))
         told.call("on_predict_begin", {})
         made = [self.predict_batch(b[: len(self._inputs)]) for b in self._batches(test_data, batch_size, False, False, num_workers)()]
@@ -271,7 +272,9 @@ class Model:
     def _pass(self, mode: str, batches: Callable[[], Iterator[list[Any]]], tell: Callable[[int, dict[str, Any]], None]) -> dict[str, Any]:
         for metric in self._metrics:
             metric.reset()
-        first, sums, count, logs = len(self._inputs), 0.0, 0, {}
+        first, count = len(self._inputs), 0
+        sums: Any = 0.0
+        logs: dict[str, Any] = {}
         for i, batch in enumerate(batches()):
             found = self._measured(mode, batch[:first], batch[first:])
             sums, count = sums + np.array([float(v[0]) for v in (found[0] if self._metrics else found)]), i + 1
@@ -287,7 +290,8 @@ class Model:
         if data is None:
             raise FluidValueError("there is no data", hint="give a paddle.io.Dataset, or a DataLoader")
         loader = DataLoader(data, None, None, True, None, size, shuffle, drop_last, None, workers) if isinstance(data, Dataset) else data
-        feeds = [spec.name or f"{kind}_{i}" for kind, row in (("input", self._inputs), ("label", self._labels)) for i, spec in enumerate(row)]
+        rows = ("input", self._inputs), ("label", self._labels)
+        feeds = [spec.name or f"{kind}_{i}" for kind, row in rows for i, spec in enumerate(row)]
 
         def batches() -> Iterator[list[Any]]:
             for batch in loader() if callable(loader) else loader:

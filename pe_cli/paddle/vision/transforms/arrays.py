@@ -18,7 +18,8 @@ LUMA = np.array([0.299, 0.587, 0.114])
 
 
 def _linear(x: Weights) -> Weights:
-    return np.maximum(0.0, 1 - np.abs(x))
+    found: Weights = np.maximum(0.0, 1 - np.abs(x))
+    return found
 
 
 def _cubic(x: Weights) -> Weights:
@@ -53,13 +54,15 @@ def weights(size: int, wanted: int, interpolation: str) -> Weights:
     if interpolation == "area" and step > 1:
         edges = np.arange(size)
         low, high = (rows * step)[:, None], ((rows + 1) * step)[:, None]
-        return np.clip(np.minimum(high, edges + 1) - np.maximum(low, edges), 0, None) / step
+        shares: Weights = np.clip(np.minimum(high, edges + 1) - np.maximum(low, edges), 0, None) / step
+        return shares
     curve, reach = FILTERS.get(interpolation, FILTERS["bilinear"])
     centre = (rows + 0.5) * step - 0.5
     first = np.floor(centre).astype(np.int64)
     for k in range(1 - reach, reach + 1):
         np.add.at(found, (rows, np.clip(first + k, 0, size - 1)), curve(centre - (first + k)))
-    return found / found.sum(axis=1, keepdims=True)
+    found /= found.sum(axis=1, keepdims=True)
+    return found
 
 
 def as_kind(values: NDArray[Any], kind: np.dtype[Any]) -> Picture:

@@ -99,7 +99,8 @@ class RandomCrop(BaseTransform):
         return random.randint(0, height - tall), random.randint(0, width - wide)
 
     def _apply_image(self, img: Any) -> Any:
-        return F.crop(self._padded(img), *self.params, *self.size)
+        top, left = self.params
+        return F.crop(self._padded(img), top, left, *self.size)
 
 
 class RandomResizedCrop(BaseTransform):
