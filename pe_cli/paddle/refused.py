@@ -37,7 +37,7 @@ REFUSED: dict[str, Refusal] = {
         "it belongs to the dynamic mode", "CompiledProgram(program).with_data_parallel(loss_name=loss.name), or executor.places of a config"
     ),
     "paddle.nn.SyncBatchNorm": Refusal(
-        "a strategy says it of all layers at once", "nn.BatchNorm2D with BuildStrategy.sync_batch_norm = True, or build_strategy of a config"
+        "a strategy says it of all layers", "nn.BatchNorm2D with BuildStrategy.sync_batch_norm = True, or build_strategy of a config"
     ),
     "paddle.XPUPlace": _XPU,
     "fluid.XPUPlace": _XPU,
