@@ -11,7 +11,7 @@ from pe_cli.paddle.fluid import feeding, running
 from pe_cli.paddle.fluid.compiler import CompiledProgram
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
-from pe_cli.paddle.fluid.places import CPUPlace, CUDAPlace, core_places, is_compiled_with_cuda
+from pe_cli.paddle.fluid.places import core_places, default_place
 from pe_cli.paddle.fluid.reader import next_feed
 from pe_cli.paddle.fluid.scope import Scope, global_scope, scope_guard
 from pe_cli.program.ir import Program
@@ -21,12 +21,12 @@ class Executor:
     """Runs programs on one device.
 
     Args:
-        place: of that device; default: a GPU where there is one, else the CPU.
+        place: of that device; default: what `set_device` chose, else a GPU where there is one, else the CPU.
     """
 
     def __init__(self, place: Any = None) -> None:
         if place is None:
-            place = CUDAPlace(0) if is_compiled_with_cuda() else CPUPlace()
+            place = default_place()
         self.place = place
         self._places = core_places([place])
         self._closed = False

@@ -37,7 +37,7 @@ from pe_cli.paddle.fluid.layers import (
     tensor,
     volumes,
 )
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.names import elsewhere, missing, places
 
 _SCHEDULES = (
     cosine_decay,
@@ -94,6 +94,13 @@ def _collected() -> dict[str, Any]:
     return {**found, **{name: fn for name, fn in core.items() if name not in _WIDER or name not in found}}
 
 
-globals().update(_collected())
+#: Modules of the original that have no file of their own here: the names of all of them are this package's.
+_PLACES = ("nn", "loss", "sequence_lod", "metric_op", "learning_rate_scheduler", "device", "utils", "distributions")
+#: Modules of the original that have a file, which holds a part of what the original's does.
+_PARTS = (control_flow, detection, io, ops, rnn, tensor)
 
+globals().update(_collected())
+for _part in _PARTS:
+    _part.__getattr__ = elsewhere(__name__)  # type: ignore[method-assign]
+globals().update(places(__name__, dict.fromkeys(_PLACES, __name__)))
 __getattr__ = missing("fluid.layers", lambda: globals())
