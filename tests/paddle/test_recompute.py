@@ -34,10 +34,8 @@ def losses(main, start, loss) -> list[float]:
     scope, exe, rng = fluid.Scope(), fluid.Executor(fluid.CPUPlace()), np.random.default_rng(1)
     with fluid.scope_guard(scope):
         exe.run(start)
-        return [
-            float(exe.run(main, feed={"x": rng.normal(size=(7, 6)).astype("float32"), "y": rng.integers(0, 3, (7, 1))}, fetch_list=[loss])[0][0])
-            for _ in range(4)
-        ]
+        feeds = [{"x": rng.normal(size=(7, 6)).astype("float32"), "y": rng.integers(0, 3, (7, 1))} for _ in range(4)]
+        return [exe.run(main, feed=feed, fetch_list=[loss])[0].item() for feed in feeds]
 
 
 def test_the_same_numbers_with_operators_that_are_done_again():
