@@ -13,6 +13,7 @@ from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 from pe_cli.paddle.fluid.places import core_places, default_place
 from pe_cli.paddle.fluid.reader import next_feed
+from pe_cli.paddle.fluid.refitting import fitted
 from pe_cli.paddle.fluid.scope import Scope, global_scope, scope_guard
 from pe_cli.program.ir import Program
 
@@ -80,6 +81,7 @@ class Executor:
             feed = feed[0]
         if not isinstance(feed, dict):
             raise FluidTypeError(f"feed must be a dict of name -> value, got {type(feed).__name__}")
+        program = fitted(program, feed)
         part = feeding.check(program, feed)
         names = running.names_of(program, fetch_list)
         with raised_as(EnforceNotMet):

@@ -297,6 +297,16 @@ def merged(values: Sequence[Array]) -> Array:
     return values[0] if len(values) == 1 else np.concatenate([np.atleast_1d(v) for v in values])
 
 
+class _One(np.ndarray[Any, Any]):
+    """One number in a list: scripts print it with %f, as early NumPy let them."""
+
+    def __float__(self) -> float:
+        return float(self.item()) if self.size == 1 else super().__float__()
+
+    def __int__(self) -> int:
+        return int(self.item()) if self.size == 1 else super().__int__()
+
+
 def as_fetched(name: str, value: LoDTensor, return_numpy: bool) -> Any:
     """Return a fetched value as an array, or as it is.
 
@@ -307,4 +317,4 @@ def as_fetched(name: str, value: LoDTensor, return_numpy: bool) -> Any:
         return value
     if value.lod():
         raise EnforceNotMet(f"'{name}' has sequences, which no array can show", hint="use return_numpy=False")
-    return value.array
+    return value.array.view(_One) if value.array.shape == (1,) else value.array
