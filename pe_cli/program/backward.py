@@ -64,10 +64,17 @@ def gradients(
     target_gradients: Sequence[Variable | None] | None = None,
     no_grad_set: Collection[str] | None = None,
 ) -> list[Variable | None]:
-    """Append the ops that compute the gradients of targets with respect to inputs; None where there is no dependence."""
+    """Append the ops that compute the gradients of targets with respect to inputs; None where there is no dependence.
+
+    What depends on a gradient may be a target too: gradient ops are differentiated again (`ops.define.second`). On several devices the
+    gradients are those of each device's targets, not shares of a mean over all devices: a loss may be made of them.
+
+    Raises:
+        PeError: a target depends on the gradient of an op that has no second one.
+    """
     block = targets[0].block
     starts = [None if g is None else g.name for g in target_gradients or [None] * len(targets)]
-    walk = _Walk(block, {v.name for v in inputs}, set(no_grad_set or ()))
+    walk = _Walk(block, {v.name for v in inputs}, set(no_grad_set or ()), start=Role.BACKWARD)
     found = walk.run([t.name for t in targets], starts)
     return [block.vars[found[v.name]] if v.name in found else None for v in inputs]
 
@@ -96,8 +103,11 @@ def _sources(op: Operator) -> list[str]:
 class _Walk:
     """One reverse walk over a block; inside a region the gradients of tables are whole."""
 
-    def __init__(self, block: Block, targets: set[str], no_grad: set[str], *, inside: bool = False) -> None:
+    def __init__(
+        self, block: Block, targets: set[str], no_grad: set[str], *, inside: bool = False, start: Role = Role.LOSS
+    ) -> None:
         self.block = block
+        self.start = start
         self.inside = inside
         self.targets = targets
         self.no_grad = no_grad
@@ -136,7 +146,7 @@ class _Walk:
         gradient = grad_name(name)
         v = self.block.vars[name]
         source = next((op for op in reversed(forward) if name in op.output_names()), None)
-        with self.block.program.role(Role.LOSS):
+        with self.block.program.role(self.start):
             self.block.append_op(
                 "fill_like", {"X": name}, {"Out": gradient}, {"value": 1.0}, at=source.at if source else v.at
             )
@@ -229,7 +239,7 @@ class _Walk:
         made = block.ops[first:]
         for name, same in request.instead.items():
             self.parts.setdefault(same, []).append(grads[name])
-        further = self.reachable(made, reach)
+        further = self.reachable(made, reach - request.constants) - request.constants
         for new in reversed(made):
             self._differentiate(new, further)
         for name, gradient in request.given:

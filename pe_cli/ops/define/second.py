@@ -35,6 +35,7 @@ class Again:
         type_of: type of a variable.
         given: variables and their gradients, what the rule decided.
         instead: output -> a variable of the same value, made by ops that the walk is to differentiate.
+        constants: variables that no gradient flows to from there.
     """
 
     op: OpDesc
@@ -45,6 +46,7 @@ class Again:
     type_of: Callable[[str], TensorType]
     given: list[tuple[str, str]] = field(default_factory=list)
     instead: dict[str, str] = field(default_factory=dict)
+    constants: set[str] = field(default_factory=set)
 
     @property
     def attrs(self) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ def _cross_entropy(r: Again) -> None:
 
 @second("softmax_with_cross_entropy")
 def _softmax_with_cross_entropy(r: Again) -> None:
-    """Logits@GRAD = (Softmax - Label) g, but 0 in rows that are left out.
+    """Logits@GRAD = (Softmax sum of Label - Label) g, but 0 in rows that are left out.
 
     Raises:
         PeError: the probabilities are used, too.
@@ -42,15 +42,14 @@ def _softmax_with_cross_entropy(r: Again) -> None:
     over = {"dim": [r.attrs["axis"]], "keep_dim": True}
     unit = r.back(r.op.type, {"Label": r.input("Label"), "Softmax": p, "Loss@GRAD": r.like(g, 1.0)}, "Logits@GRAD", p, r.attrs)
     r.given.append((g, r.one("reduce_sum", {"X": r.times(v, unit)}, over)))
-    # A row that is left out has the gradient 0; any other has p - Label, whose sum of magnitudes is above 0 unless it is exactly right.
-    kept = g
-    if not r.attrs["soft_label"]:
-        label = r.input("Label")
+    label = r.input("Label")
+    if r.attrs["soft_label"]:
+        kept = r.times(g, r.one("reduce_sum", {"X": label}, over))
+    else:
         ignored = r.like(label, float(r.attrs["ignore_index"]))
         mask = r.one("cast", {"X": r.one("not_equal", {"X": label, "Y": ignored})}, {"in_dtype": "bool", "out_dtype": r.type_of(g).dtype})
         kept = r.times(g, mask)
-    slope = r.times(v, kept)
-    r.given.append((p, slope))
+    r.given.append((p, r.times(v, kept)))
 
 
 @second("sigmoid_cross_entropy_with_logits")

@@ -103,6 +103,7 @@ def _batch_norm(r: Again) -> None:
     over = {"dim": [i for i in range(axes) if i != channel], "keep_dim": True}
     fixed = r.attrs["is_test"] or r.attrs["use_global_stats"]
     at = {"axis": channel}
+    r.constants |= {r.input("SavedMean"), r.input("SavedVariance")}
     if fixed:
         centred = r.one("elementwise_sub", {"X": x, "Y": r.input("SavedMean")}, at)
         h = r.one("elementwise_mul", {"X": centred, "Y": r.input("SavedVariance")}, at)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pe_cli.core.errors import PeError
-from pe_cli.ops.define.registry import find
-from pe_cli.ops.define.second import SECOND, Again, linear, second
+from pe_cli.ops.define.second import linear
 
 for _name in ("cast", "split", "expand", "reshape", "flatten", "squeeze", "unsqueeze", "reverse", "transpose", "tril_triu"):
     linear(_name)
@@ -17,17 +15,3 @@ linear("pad2d", changed={"pad_value": 0.0})
 linear("select", "X Y", inputs="Condition")
 linear("gather_nd", inputs="Index")
 linear("gather", inputs="Index")
-
-_gather = SECOND.pop("gather")
-
-
-@second("gather")
-def _gather_again(r: Again) -> None:
-    """Only without `overwrite`: with it the gradient of a row that is taken twice is that of one of its places.
-
-    Raises:
-        PeError: overwrite is set.
-    """
-    if find("gather").attrs["overwrite"] and r.attrs["overwrite"]:
-        raise PeError("the gradient of 'gather' with overwrite has no gradient of its own", hint="set overwrite: false")
-    _gather(r)

@@ -76,7 +76,7 @@ class Executor:
             raise FluidTypeError(f"Executor.run takes a Program or a CompiledProgram, got {type(program).__name__}")
         if isinstance(feed, (list, tuple)) and len(feed) == 1:
             feed = feed[0]
-        if not feed:
+        if feed is None or (isinstance(feed, dict) and not feed):
             feed = next_feed(program)
         if not isinstance(feed, dict):
             raise FluidTypeError(f"feed must be a dict of name -> value, got {type(feed).__name__}")
