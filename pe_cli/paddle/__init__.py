@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pe_cli.paddle import fluid, nn, optimizer, reader, static, tensor
+from pe_cli.paddle import distribution, fluid, nn, optimizer, reader, static, tensor
 from pe_cli.paddle.fluid import (
     CPUPlace,
     CUDAPinnedPlace,
@@ -46,7 +46,7 @@ def seed(seed: int) -> None:
 
 globals().update(tensor.functions())
 __all__ = [
-    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "ParamAttr", "Tensor", "batch", "disable_static", "enable_static",
+    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "ParamAttr", "Tensor", "batch", "disable_static", "distribution", "enable_static",
     "fluid", "in_dynamic_mode", "is_compiled_with_cuda", "nn", "optimizer", "reader", "seed", "static", "tensor",
 ]  # fmt: skip
 __getattr__ = missing("paddle", lambda: globals())
