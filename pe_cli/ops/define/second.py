@@ -18,6 +18,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.registry import OpDesc, forward_name, grad_name
 
+#: Slot -> variable or variables.
+Inputs = Mapping[str, "str | Sequence[str]"]
 #: Stands for a variable that is not there, in lists.
 EMPTY = "@EMPTY@"
 
@@ -73,19 +75,17 @@ class Again:
         """Return the forward variable of an output, `x` for `x@GRAD`; only its type is sure to be the same."""
         return forward_name(self.op.outputs[slot][0])
 
-    def one(self, type: str, inputs: Mapping[str, str | Sequence[str]], attrs: Mapping[str, Any] | None = None, out: str = "Out") -> str:
+    def one(self, type: str, inputs: Inputs, attrs: Mapping[str, Any] | None = None, out: str = "Out") -> str:
         """Append an op with one result and return that."""
         return self.several(type, inputs, attrs, out, 1)[0]
 
-    def several(
-        self, type: str, inputs: Mapping[str, str | Sequence[str]], attrs: Mapping[str, Any] | None, out: str, count: int
-    ) -> list[str]:
+    def several(self, type: str, inputs: Inputs, attrs: Mapping[str, Any] | None, out: str, count: int) -> list[str]:
         """Append an op with results in one slot and return those."""
         names = [self.unique("again") for _ in range(count)]
         self._append(type, inputs, {out: names}, attrs)
         return names
 
-    def back(self, type: str, inputs: Mapping[str, str | Sequence[str]], slot: str, like: str, attrs: Mapping[str, Any] | None = None) -> str:
+    def back(self, type: str, inputs: Inputs, slot: str, like: str, attrs: Mapping[str, Any] | None = None) -> str:
         """Append a gradient op for one of its results.
 
         Args:
@@ -99,7 +99,7 @@ class Again:
         self._append(type, inputs, {slot: [name]}, attrs)
         return name
 
-    def _append(self, type: str, inputs: Mapping[str, str | Sequence[str]], outputs: dict[str, list[str]], attrs: Mapping[str, Any] | None) -> None:
+    def _append(self, type: str, inputs: Inputs, outputs: dict[str, list[str]], attrs: Mapping[str, Any] | None) -> None:
         ins = {s: [n] if isinstance(n, str) else list(n) for s, n in inputs.items()}
         self.append(OpDesc(type, ins, outputs, dict(attrs or {})))
 
@@ -195,4 +195,5 @@ def refuse(r: Again) -> None:
         PeError: always.
     """
     name = r.op.type.removesuffix("_grad")
-    raise PeError(f"the gradient of '{name}' has no gradient of its own", hint="let no loss depend on it, or set stop_gradient of what it is of")
+    hint = "let no loss depend on it, or set stop_gradient of what it is of"
+    raise PeError(f"the gradient of '{name}' has no gradient of its own", hint=hint)

@@ -60,7 +60,8 @@ def _sigmoid_cross_entropy(r: Again) -> None:
         PeError: with normalize.
     """
     if r.attrs["normalize"]:
-        raise PeError("the gradient of 'sigmoid_cross_entropy_with_logits' with normalize has no gradient of its own", hint="normalize: false")
+        what = "the gradient of 'sigmoid_cross_entropy_with_logits' with normalize has no gradient of its own"
+        raise PeError(what, hint="normalize: false")
     x, g, label = r.input("X"), r.input("Out@GRAD"), r.input("Label")
     apart = r.one("elementwise_sub", {"X": r.one("sigmoid", {"X": x}), "Y": label})
     kind = {"in_dtype": "bool", "out_dtype": r.type_of(g).dtype}

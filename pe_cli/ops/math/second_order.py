@@ -9,7 +9,6 @@ from pe_cli.ops.define.second import Again, bilinear, linear, second
 from pe_cli.ops.math import elementwise
 from pe_cli.ops.math.scalar_ops import as_ops
 
-
 # --- two tensors, one of which may be broadcast ---------------------------------------------------------------------------
 
 

@@ -49,6 +49,10 @@ _SCHEDULES = (
     piecewise_decay,
     polynomial_decay,
 )
+_MODULES = (
+    composed, control_flow, detection, distributions, early, fed_sizes, images, io, losses, lstm, ops, padding, printing, py_func, rnn,
+    tensor,
+)  # fmt: skip
 #: Layers that scripts call with more than the core's has: these go before the catalogue.
 _WIDER = {
     "conv2d",
@@ -79,7 +83,7 @@ _WIDER = {
 
 def _collected() -> dict[str, Any]:
     found: dict[str, Any] = {f.__name__: f for f in _SCHEDULES}
-    for module in (composed, control_flow, detection, fed_sizes, images, io, losses, lstm, ops, padding, printing, py_func, rnn, tensor, early, distributions):
+    for module in _MODULES:
         found |= {name.rstrip("_"): getattr(module, name) for name in module.__all__}
     core = {name: catalogue.adapt(definition) for name, definition in discover().items()}
     return {**found, **{name: fn for name, fn in core.items() if name not in _WIDER or name not in found}}

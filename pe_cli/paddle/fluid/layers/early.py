@@ -87,7 +87,7 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, name: 
     return range_(first, last, step, dtype or "int64")
 
 
-def randint(
+def randint(  # noqa: PLR0913, PLR0917 (the original's arguments)
     low: int,
     high: int | None = None,
     shape: Any = None,
@@ -112,7 +112,7 @@ def randint(
     return _into(call("cast", call("clip", numbers, float(first), float(last - 1)), kind), out)
 
 
-def pow(x: Variable, factor: Any = 1.0, name: str | None = None) -> Any:  # noqa: A001 (fluid's name)
+def pow(x: Variable, factor: Any = 1.0, name: str | None = None) -> Any:
     """Raise to a power: a number, or a variable [1] that a step may compute or be fed."""
     if isinstance(factor, Variable):
         try:
