@@ -162,6 +162,14 @@ def test_a_gradient_penalty_trains_as_in_pytorch(rng):
         np.testing.assert_allclose(found, right.detach().numpy(), rtol=2e-4, atol=2e-5)
 
 
+def test_names_with_a_trailing_underscore(rng):
+    a, F = rng.standard_normal((3, 4)).astype("float32"), paddle.nn.functional
+    x, t = fluid.data("x", [3, 4]), torch.tensor(a)
+    wanted = [torch.relu(t), torch.nn.functional.elu(t, 0.5), torch.softmax(t, 0)]
+    for found, right in zip(run(F.relu_(x), F.elu_(x, 0.5), F.softmax_(x, 0), x=a), wanted, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-6)
+
+
 def test_third_derivatives():
     x = fluid.data("x", [5], "float64")
     x.stop_gradient = False
