@@ -177,17 +177,23 @@ class _Walk:
             for name, of in zip(op.outputs.get(out, ()), op.inputs.get(source, ()), strict=False):
                 if of in self.known:  # the same numbers in another shape
                     self.known[name] = self.known[of]
-        for lod in dict.fromkeys(self.lods[n] for n in op.input_names() if n in self.lods):
-            for name in self._kept(op, lod):
-                self.lods.setdefault(name, lod)
+        lods = list(dict.fromkeys(self.lods[n] for n in op.input_names() if n in self.lods))
+        kept = {name: lod for lod in reversed(lods) for name in self._kept(op, lod)}
+        if len(lods) > 1 and not kept:  # several feeds, row by row: the sequences are the first one's
+            kept = dict.fromkeys(self._probe(op, self._alike(op, {n for n in op.input_names() if n in self.lods})), lods[0])
+        for name, lod in kept.items():
+            self.lods.setdefault(name, lod)
 
     def _kept(self, op: Operator, lod: Lod) -> set[str]:
         """Return the outputs that have as many rows as the inputs of a LoD, whatever their number."""
         rows = {n for n in op.input_names() if self.lods.get(n) == lod}
+        return self._probe(op, rows) or self._probe(op, self._alike(op, rows))
+
+    def _alike(self, op: Operator, rows: set[str]) -> set[str]:
+        """Return these inputs and those without LoD that seem to have as many rows."""
         sizes = {self.block.var(n).shape[:1] for n in rows}
         alike = {n for n in op.input_names() if self.block.var(n).shape[:1] in sizes and n not in self.lods}
-        more = {n for n in alike if not self.block.var(n).persistable}
-        return self._probe(op, rows) or self._probe(op, rows | more)
+        return rows | {n for n in alike if not self.block.var(n).persistable}
 
     def _probe(self, op: Operator, rows: set[str]) -> set[str]:
         found: list[set[str]] = []

@@ -17,7 +17,7 @@ from pe_cli.program.param_attr import ParamAttr, WeightNormParamAttr
 #: Ops that are activations: `act` takes their names, and `activations.py` makes a layer of each.
 ACTIVATIONS = (
     "abs", "brelu", "ceil", "cos", "elu", "exp", "floor", "gelu", "hard_shrink",
-    "hard_sigmoid", "hard_swish", "leaky_relu", "log", "logsigmoid", "pow", "reciprocal", "relu", "relu6", "round",
+    "hard_sigmoid", "hard_swish", "leaky_relu", "log", "logsigmoid", "mish", "pow", "reciprocal", "relu", "relu6", "round",
     "rsqrt", "sigmoid", "sign", "sin", "soft_relu", "softplus", "softshrink", "softsign", "sqrt", "square",
     "stanh", "swish", "tanh", "tanh_shrink", "thresholded_relu", "softmax", "log_softmax",
 )  # fmt: skip

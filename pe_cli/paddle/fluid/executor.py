@@ -75,10 +75,10 @@ class Executor:
             return program.run_on(self.place, scope, feed, fetch_list, return_numpy, return_merged)
         if not isinstance(program, Program):
             raise FluidTypeError(f"Executor.run takes a Program or a CompiledProgram, got {type(program).__name__}")
-        if feed is None:
-            feed = next_feed(program)
         if isinstance(feed, (list, tuple)) and len(feed) == 1:
             feed = feed[0]
+        if feed is None or (isinstance(feed, dict) and not feed):
+            feed = next_feed(program)
         if not isinstance(feed, dict):
             raise FluidTypeError(f"feed must be a dict of name -> value, got {type(feed).__name__}")
         program = fitted(program, feed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pe_cli.optim import moments, rules
@@ -40,6 +40,10 @@ class _Adapter(Optimizer):
 
             given["regularization"] = L2Decay(decay) if isinstance(decay, (int, float)) else decay
         super().__init__(*args, **given)
+
+    def attrs(self) -> Mapping[str, Any]:
+        """Return the update op's attributes; Adam corrects row-sparse steps as the original does."""
+        return {**super().attrs(), **({"ahead": True} if self.op == "adam" else {})}
 
     def decay_of(self, parameter: Any) -> float:
         """Return the coefficient of a parameter's decay; 0 where `exclude_from_weight_decay_fn` says so."""

@@ -23,6 +23,8 @@ from pe_cli.paddle.fluid.layers import (
     composed,
     control_flow,
     detection,
+    distributions,
+    early,
     fed_sizes,
     images,
     io,
@@ -49,6 +51,10 @@ _SCHEDULES = (
     piecewise_decay,
     polynomial_decay,
 )
+_MODULES = (
+    composed, control_flow, detection, distributions, early, fed_sizes, images, io, losses, lstm, ops, padding, printing, py_func, rnn,
+    tensor,
+)  # fmt: skip
 #: Layers that scripts call with more than the core's has: these go before the catalogue.
 _WIDER = {
     "conv2d",
@@ -77,6 +83,9 @@ _WIDER = {
     "lstm",
     "isfinite",
     "fill_constant_batch_size_like",
+    "pow",
+    "reshape",
+    "diag",
     *ops.__all__,
 }
 #: Where the names are that the core's catalogue lacks, or has with less.

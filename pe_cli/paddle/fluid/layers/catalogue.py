@@ -34,6 +34,23 @@ ORDER = {
     "deformable_conv": "input offset mask num_filters filter_size stride padding dilation groups deformable_groups im2col_step "
     "param_attr bias_attr modulated name",
     "one_hot": "input depth allow_out_of_range",
+    "logsumexp": "x axis keepdim out name",
+    "trace": "x offset axis1 axis2 out",
+    "kron": "x y out name",
+    "inverse": "x out name",
+    "log1p": "x out name",
+}
+#: What 1.8 calls arguments for which the core has 2.x's names: layer -> original's name -> core's.
+ALSO = {
+    "logsumexp": {"dim": "axis", "input": "x"},
+    "trace": {"input": "x", "dim1": "axis1", "dim2": "axis2"},
+    "cross": {"input": "x", "other": "y", "dim": "axis"},
+    "index_select": {"input": "x", "dim": "axis"},
+    "roll": {"input": "x", "dims": "axis"},
+    "dist": {"input": "x", "other": "y"},
+    "inverse": {"input": "x"},
+    "tril": {"x": "input"},
+    "triu": {"x": "input"},
 }
 #: Arguments of the original's that say how, not what: nothing to do.
 IDLE = {
@@ -72,12 +89,17 @@ def adapt(definition: LayerDef) -> Callable[..., Any]:
         ensure_defaults()
         if len(args) > len(names):
             raise FluidTypeError(f"{definition.name} takes at most {len(names)} arguments, got {len(args)}")
-        for name, value in zip(names, args, strict=False):
+        other = ALSO.get(definition.name, {})
+        named = [(other.get(k, k) if k not in definition.args else k, v) for k, v in given.items()]
+        given = {}
+        for name, value in [*zip(names, args, strict=False), *named]:
             if name in given:
                 raise FluidTypeError(f"{definition.name} got '{name}' twice")
             given[name] = value
+        out = given.pop("out", None) if "out" in names and "out" not in definition.args else None
         values = {k: _plain(definition, k, v) for k, v in given.items() if not _idle(definition, k, v)}
-        return definition.fn(**values)
+        made = definition.fn(**values)
+        return made if out is None else find("assign").fn(made, out)
 
     return layer
 

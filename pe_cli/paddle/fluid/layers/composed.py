@@ -9,6 +9,7 @@ from pe_cli.layers.define.registry import find
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Variable
+from pe_cli.program.sparse import rows_of
 
 
 def call(layer: str, *args: Any, **given: Any) -> Any:
@@ -255,12 +256,22 @@ def crop_tensor(x: Variable, shape: Any = None, offsets: Any = None, name: str |
     return call("slice", x, axes, list(begins), ends)
 
 
+def merge_selected_rows(x: Variable, name: str | None = None) -> Any:
+    """Return the rows of a row-sparse gradient, each once: it is made so; any other variable is copied."""
+    return x if rows_of(x.block, x.name) else call("assign", x)
+
+
 def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Any:
-    """Return a copy: rows of a gradient are kept dense."""
-    return call("assign", x)
+    """Return the values of the rows of a row-sparse gradient: [rows, width]; any other variable is copied.
 
+    How many there are only a step tells: the program is cut there.
+    """
+    rows = rows_of(x.block, x.name)
+    if rows is None:
+        return call("assign", x)
+    helper = LayerHelper("get_tensor_from_selected_rows", name)
+    return helper.one("get_tensor_from_selected_rows", {"X": x, "Rows": rows})
 
-merge_selected_rows = get_tensor_from_selected_rows
 
 __all__ = [
     "bilinear_tensor_product",
