@@ -59,7 +59,6 @@ ONLY = {
     "actual_shape": (None,),
     "allow_out_of_range": (False,),
     "require_index": (False,),
-    "rois_lod": (None,),
     "data_format": ("NCDHW", "NCHW"),
     "is_sparse": (False,),
 }
