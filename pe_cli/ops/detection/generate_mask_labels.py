@@ -19,8 +19,8 @@ _ONE = {
     "ImInfo": lambda rng: [[20.0, 20.0, 1.0]],
     "GtClasses": lambda rng: np.array([[1]], "int32"),
     "IsCrowd": lambda rng: np.array([[0]], "int32"),
-    "GtSegms": lambda rng: [[2, 2], [12, 2], [12, 12], [2, 12]],
-    "Rois": lambda rng: [[1, 1, 13, 13], [7, 7, 19, 19], [0, 0, 4, 4]],
+    "GtSegms": lambda rng: [[2.0, 2], [12, 2], [12, 12], [2, 12]],
+    "Rois": lambda rng: [[1.0, 1, 13, 13], [7, 7, 19, 19], [0, 0, 4, 4]],
     "LabelsInt32": lambda rng: np.array([[1], [1], [0]], "int32"),
 }
 
@@ -59,7 +59,7 @@ def generate_mask_labels(
         LabelsInt32: [regions, 1] int32 or int64, a sequence for each image: their classes, 0 for none.
 
     Returns:
-        MaskRois: [masks, 4] element type of ImInfo, a sequence for each image: the regions on objects; the first on none where no region is.
+        MaskRois: [masks, 4] element type of ImInfo, a sequence for each image: regions on objects, or the first on none.
         RoiHasMaskInt32: [masks, 1] int32, a sequence for each image: their places among the image's regions.
         MaskInt32: [masks, num_classes resolution resolution] int32, a sequence for each image: 1 within the polygons and 0 outside for the
             region's class, -1 for the others.

@@ -26,10 +26,10 @@ NEAR = 1e-5
 OUTPUTS = ("Rois", "LabelsInt32", "BboxTargets", "BboxInsideWeights", "BboxOutsideWeights", "MaxOverlapWithGT")
 
 _SIX = {
-    "RpnRois": lambda rng: [[1, 1, 9, 10], [2, 2, 12, 11], [0, 9, 8, 18], [9, 8, 18, 19], [11, 9, 19, 19], [4, 4, 14, 14]],
+    "RpnRois": lambda rng: [[1.0, 1, 9, 10], [2, 2, 12, 11], [0, 9, 8, 18], [9, 8, 18, 19], [11, 9, 19, 19], [4, 4, 14, 14]],
     "GtClasses": lambda rng: np.array([[1], [2]], "int32"),
     "IsCrowd": lambda rng: np.array([[0], [0]], "int32"),
-    "GtBoxes": lambda rng: [[2, 1, 10, 10], [10, 9, 19, 18]],
+    "GtBoxes": lambda rng: [[2.0, 1, 10, 10], [10, 9, 19, 18]],
     "ImInfo": lambda rng: [[20.0, 20.0, 1.0]],
 }
 _FEW = {"batch_size_per_im": 6, "fg_fraction": 0.5, "fg_thresh": 0.4, "bg_thresh_hi": 0.4, "class_nums": 3}

@@ -82,7 +82,8 @@ def generate_proposals(  # noqa: PLR0913 (its slots and attributes)
     del pre_nms_topN, post_nms_topN, nms_thresh, min_size, eta
     ranks = [len(t.shape) for t in (scores, deltas, anchors, variances)]
     if ranks != [4] * 4 or scores.dtype not in FLOATS or any(t.dtype != scores.dtype for t in (deltas, anchors, variances)):
-        raise PeError(f"generate_proposals needs four tensors of rank 4 and one element type, got {scores}, {deltas}, {anchors}, {variances}")
+        given = f"{scores}, {deltas}, {anchors}, {variances}"
+        raise PeError(f"generate_proposals needs four tensors of rank 4 and one element type, got {given}")
     if -1 not in (deltas.shape[1], scores.shape[1]) and deltas.shape[1] != 4 * scores.shape[1]:
         raise PeError(f"generate_proposals needs BboxDeltas [images, {4 * scores.shape[1]}, height, width], got {deltas}")
     if anchors.shape != variances.shape or anchors.shape[3] != 4:

@@ -28,12 +28,12 @@ NEAR = 1e-5
 
 
 def _anchors(rng):
-    return [[0, 0, 9, 9], [5, 5, 14, 14], [0, 10, 9, 19], [10, 0, 19, 9], [10, 10, 19, 19], [2, 2, 11, 11]]
+    return [[0.0, 0, 9, 9], [5, 5, 14, 14], [0, 10, 9, 19], [10, 0, 19, 9], [10, 10, 19, 19], [2, 2, 11, 11]]
 
 
 _TRUE = {
     "Anchor": _anchors,
-    "GtBoxes": lambda rng: [[1, 1, 10, 10], [11, 9, 19, 18]],
+    "GtBoxes": lambda rng: [[1.0, 1, 10, 10], [11, 9, 19, 18]],
     "IsCrowd": lambda rng: np.array([[0], [0]], "int32"),
     "ImInfo": lambda rng: [[20.0, 20.0, 1.0]],
 }
@@ -131,7 +131,7 @@ def _assign(overlap: Array, high: float, low: float, most: tuple[int, int] | Non
         off = sample(off, most[1] - len(on), rng)
     both = set(on) & set(off)
     left = [i for i in sorted(on) if i not in both]
-    return left, sorted(off), [on[0]] * len(both) + left, [0] * len(both)
+    return left, sorted(off), on[:1] * len(both) + left, [0] * len(both)
 
 
 def _targets(anchors: Array, inside: Array, boxes: Array, found: tuple[list[int], ...]) -> dict[str, Array]:
