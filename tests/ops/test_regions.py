@@ -23,7 +23,7 @@ def away(v):
 
 def linear(image, y, x):
     """Return an image at a point within it, linear between pixels."""
-    i, j = (min(int(math.floor(v)), n - 1) for v, n in zip((y, x), image.shape, strict=True))
+    i, j = (min(math.floor(v), n - 1) for v, n in zip((y, x), image.shape, strict=True))
     k, m = min(i + 1, image.shape[0] - 1), min(j + 1, image.shape[1] - 1)
     v, u = y - i, x - j
     return (image[i, j] * (1 - u) + image[i, m] * u) * (1 - v) + (image[k, j] * (1 - u) + image[k, m] * u) * v
@@ -62,8 +62,8 @@ def test_a_region_outside_of_the_image_has_no_pixels():
 
 
 def test_channels_must_be_those_of_all_parts():
+    attrs = {"output_channels": 2, "pooled_height": 2, "pooled_width": 3}
     with pytest.raises(PeError, match="2 by 2 by 3 needs 12 channels, X has 8"):
-        attrs = {"output_channels": 2, "pooled_height": 2, "pooled_width": 3}
         run_op("psroi_pool", {"X": np.zeros((1, 8, 4, 4)), "ROIs": ROIS}, attrs)
 
 
@@ -111,7 +111,8 @@ def test_parts_are_moved(changes):
 def test_without_moves_trans_does_not_count():
     x, trans = RNG.standard_normal((1, 2, 5, 5)), RNG.standard_normal((3, 2, 1, 1))
     attrs = {"no_trans": True, "output_dim": 2}
-    alone, given = (run_op("deformable_psroi_pooling", {"Input": x, "ROIs": ROIS, **more}, attrs)["Output"] for more in ({}, {"Trans": trans}))
+    inputs = ({"Input": x, "ROIs": ROIS}, {"Input": x, "ROIs": ROIS, "Trans": trans})
+    alone, given = (run_op("deformable_psroi_pooling", each, attrs)["Output"] for each in inputs)
     assert np.array_equal(alone, given)
     assert not run_gradient("deformable_psroi_pooling", {"Input": x, "ROIs": ROIS, "Trans": trans}, attrs)["Trans"].any()
 

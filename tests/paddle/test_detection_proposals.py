@@ -90,8 +90,8 @@ def test_the_best_boxes_that_lie_apart(before, after, threshold, eta):
 
 
 def test_one_box_of_zeros_where_all_are_too_small():
-    given = {"s": np.ones((1, 1, 1, 1)), "d": np.zeros((1, 4, 1, 1)), "i": [[9, 9, 1]], "a": np.zeros((1, 1, 1, 4)), "v": np.ones((1, 1, 1, 4))}
-    given = {k: np.array(v, "float32") for k, v in given.items()}
+    sizes = {"s": (1, 1, 1, 1), "d": (1, 4, 1, 1), "a": (1, 1, 1, 4), "v": (1, 1, 1, 4)}
+    given = {k: np.zeros(sizes[k], "float32") if k in sizes else np.array([[9, 9, 1]], "float32") for k in "sdiav"}
     made = [fluid.data(k, list(v.shape), "float32") for k, v in given.items()]
     rois, probs = run(L.generate_proposals(*made, min_size=3.0), given)
     assert (np.array(rois).tolist(), np.array(probs).tolist(), rois.lod()) == ([[0, 0, 0, 0]], [[0]], [[0, 1]])
@@ -161,7 +161,8 @@ def assigned(anchors, true, info, positive, negative, straddle=-1.0, most=None):
     return on, [of[k] for k in on], off, [int(table[inside.index(k)].argmax()) for k in on]
 
 
-ANCHORS = np.array([[0, 0, 9, 9], [5, 5, 14, 14], [0, 10, 9, 19], [10, 0, 19, 9], [10, 10, 19, 19], [2, 2, 11, 11], [-3, 0, 6, 9]], "float32")
+CORNERS = [[0, 0], [5, 5], [0, 10], [10, 0], [10, 10], [2, 2], [-3, 0]]
+ANCHORS = np.array([[x, y, x + 9, y + 9] for x, y in CORNERS], "float32")
 INFO = np.array([[20, 20, 1.0], [20, 20, 2.0]], "float32")
 TRUE = [np.array([[1, 1, 10, 10], [11, 9, 19, 18]], "float32"), np.array([[0, 0, 30, 30], [1, 5, 5, 9]], "float32")]
 CROWD = np.array([[0], [0], [1], [0]], "int32")
@@ -343,8 +344,10 @@ def test_masks_of_regions_on_objects():
 
 
 def test_three_levels_of_sequences():
-    feed = {"i": INFO[:1], "c": tensor(np.ones((1, 1), "int32"), [1]), "w": tensor(np.zeros((1, 1), "int32"), [1]),
-            "s": tensor(np.zeros((3, 2), "float32"), [3]), "r": tensor(boxes(1), [1]), "l": tensor(np.ones((1, 1), "int32"), [1])}  # fmt: skip
-    made = [fluid.data("i", [None, 3], "float32"), data("c", 1, "int32"), data("w", 1, "int32"), data("s", 2), data("r", 4), data("l", 1, "int32")]
+    one, zero = (tensor(np.full((1, 1), k, "int32"), [1]) for k in (1, 0))
+    points = tensor(np.zeros((3, 2), "float32"), [3])
+    feed = {"i": INFO[:1], "c": one, "w": zero, "s": points, "r": tensor(boxes(1), [1]), "l": one}
+    classes, crowd, labels = (data(k, 1, "int32") for k in "cwl")
+    made = [fluid.data("i", [None, 3], "float32"), classes, crowd, data("s", 2), data("r", 4), labels]
     with pytest.raises(RuntimeError, match="GtSegms has 1 levels of sequences"):
         run(L.generate_mask_labels(*made, 3, 4), feed)

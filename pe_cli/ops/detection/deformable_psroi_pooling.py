@@ -30,13 +30,13 @@ def _length(low, high, scale):
 @helper
 def _group(part, parts, groups):
     """Return which of `groups` a part is in."""
-    return min(max(int(math.floor(T(part) * T(groups) / T(parts))), 0), groups - 1)
+    return min(max(math.floor(T(part) * T(groups) / T(parts)), 0), groups - 1)
 
 
 @helper
 def _piece(part, parts, pieces):
     """Return which of `pieces` moves a part."""
-    return int(math.floor(T(part) / T(parts) * T(pieces)))
+    return math.floor(T(part) / T(parts) * T(pieces))
 
 
 @helper
@@ -45,8 +45,8 @@ def _inside(p, size):
     if p < T(-0.5) or p > T(size) - T(0.5):
         return -1, -1, T(0)
     q = min(max(p, T(0)), T(size - 1))
-    low = int(math.floor(q))
-    return low, int(math.ceil(q)), q - T(low)
+    low = math.floor(q)
+    return low, math.ceil(q), q - T(low)
 
 
 @kernel(exact=True)

@@ -101,7 +101,7 @@ def collect_fpn_proposals(
     rois: Sequence[TensorType],
     scores: Sequence[TensorType],
     *,
-    post_nms_topN: int,  # noqa: N803 (fluid's name)
+    post_nms_topN: int,
 ) -> TensorType:
     """Put the boxes of all levels of a feature pyramid together that have the best scores.
 

@@ -11,7 +11,16 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun, Leveled
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.detection.host import Array, check_boxes, check_column, check_infos, images_of, overlaps, per_image, same_lengths
+from pe_cli.ops.detection.host import (
+    Array,
+    check_boxes,
+    check_column,
+    check_infos,
+    images_of,
+    overlaps,
+    per_image,
+    same_lengths,
+)
 
 #: Points along a pixel's side at which the outline of a polygon is followed.
 FINE = 5
@@ -109,13 +118,15 @@ def polygon_mask(points: Array, size: int) -> Array:
     seen = (np.floor(column) == column) & (column >= 0) & (column <= size - 1)
     # column by column, every crossing of the outline goes in or out
     crossed = np.bincount((column[seen] * size + row[seen]).astype(np.int64), minlength=size * size + 1)
-    return (np.cumsum(crossed[: size * size]) % 2 == 1).reshape(size, size).T
+    found: Array = np.cumsum(crossed[: size * size]) % 2 == 1
+    return found.reshape(size, size).T
 
 
 def region_mask(polygons: Sequence[Array], box: Array, size: int) -> Array:
     """Return which parts of a region are within polygons: [size, size] of bool."""
     sides = np.maximum(box[2:] - box[:2], 1)
-    return np.logical_or.reduce([polygon_mask((p - box[:2]) * size / sides, size) for p in polygons])
+    found: Array = np.logical_or.reduce([polygon_mask((p - box[:2]) * size / sides, size) for p in polygons])
+    return found
 
 
 def _polygons(run: HostRun, images: int) -> list[list[list[Array]]]:

@@ -57,7 +57,7 @@ _FEW = {"batch_size_per_im": 6, "fg_fraction": 0.5, "fg_thresh": 0.4, "bg_thresh
         Sample(_SIX, {**_FEW, "is_cascade_rcnn": True, "is_cls_agnostic": True}, "a later stage"),
     ],
 )
-def generate_proposal_labels(  # noqa: PLR0913 (its slots and attributes)
+def generate_proposal_labels(
     rois: TensorType,
     classes: TensorType,
     crowd: TensorType,
@@ -131,11 +131,12 @@ def generate_proposal_labels_host(run: HostRun) -> dict[str, list[object]]:
     n, rng = images_of(run), run.generator() if run.attrs["use_random"] else None
     parts = {slot: run.parts(slot, n) for slot in ("RpnRois", "GtBoxes", "GtClasses", "IsCrowd")}
     same_lengths(run, **{slot: parts[slot] for slot in ("GtBoxes", "GtClasses", "IsCrowd")})
-    known = [None] * n
+    known: list[Array | None] = [None] * n
     if run.values.get("MaxOverlap"):
         ends = run.offsets("RpnRois", n)
-        known = np.split(run.one("MaxOverlap"), ends[1:-1])
-        same_lengths(run, RpnRois=parts["RpnRois"], MaxOverlap=known)
+        given = np.split(run.one("MaxOverlap"), ends[1:-1])
+        same_lengths(run, RpnRois=parts["RpnRois"], MaxOverlap=given)
+        known = list(given)
     most = run.attrs["class_nums"]
     found = []
     for i in range(n):

@@ -43,15 +43,15 @@ def _anchors(rng):
         ),
     ],
 )  # fmt: skip
-def generate_proposals(  # noqa: PLR0913 (its slots and attributes)
+def generate_proposals(
     scores: TensorType,
     deltas: TensorType,
     info: TensorType,
     anchors: TensorType,
     variances: TensorType,
     *,
-    pre_nms_topN: int,  # noqa: N803 (fluid's name)
-    post_nms_topN: int,  # noqa: N803
+    pre_nms_topN: int,
+    post_nms_topN: int,
     nms_thresh: float,
     min_size: float,
     eta: float,
@@ -106,7 +106,8 @@ def _overlaps_of(box: Array, boxes: Array) -> Array:
     low, high = np.maximum(box[:2], boxes[:, :2]), np.minimum(box[2:], boxes[:, 2:])
     both = np.where((high >= low).all(1), (high - low + 1).prod(1), 0)
     areas = (boxes[:, 2:] - boxes[:, :2] + 1).prod(1)
-    return both / ((box[2:] - box[:2] + 1).prod() + areas - both)
+    found: Array = both / ((box[2:] - box[:2] + 1).prod() + areas - both)
+    return found
 
 
 def best_apart(boxes: Array, scores: Array, threshold: float, eta: float, most: int) -> list[int]:

@@ -21,14 +21,16 @@ def overlaps(a: Array, b: Array) -> Array:
     both = np.maximum(high - low + 1, 0).prod(-1)
     areas = [(c[:, 2] - c[:, 0] + 1) * (c[:, 3] - c[:, 1] + 1) for c in (a, b)]
     whole = areas[0][:, None] + areas[1][None] - both
-    return np.divide(both, whole, out=np.zeros_like(both), where=both != 0)
+    found: Array = np.divide(both, whole, out=np.zeros_like(both), where=both != 0)
+    return found
 
 
 def differences(boxes: Array, targets: Array, weights: Sequence[float] = (1.0, 1.0, 1.0, 1.0)) -> Array:
     """Return targets as differences from boxes, of centres in sides and of sides as logarithms, by weights."""
     sides, wanted = boxes[:, 2:] - boxes[:, :2] + 1, targets[:, 2:] - targets[:, :2] + 1
     moved = (targets[:, :2] + wanted / 2 - boxes[:, :2] - sides / 2) / sides
-    return np.concatenate([moved, np.log(wanted / sides)], 1) / np.asarray(weights, boxes.dtype)
+    found: Array = np.concatenate([moved, np.log(wanted / sides)], 1) / np.asarray(weights, boxes.dtype)
+    return found
 
 
 def sample(places: list[int], count: int, rng: np.random.Generator | None) -> list[int]:

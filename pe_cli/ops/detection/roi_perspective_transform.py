@@ -106,7 +106,7 @@ def _between(p, size):
     """Return (pixel, 1 if the next one counts, distance) of a point."""
     if _at_most(p, 0.0):
         p = 0.0
-    low = int(math.floor(p))
+    low = math.floor(p)
     if low >= size - 1:
         return size - 1, 0, 0.0
     return low, 1, p - low

@@ -65,7 +65,7 @@ def _check(name: str, anchor: TensorType, boxes: TensorType, crowd: TensorType, 
         Sample({**_TRUE, "GtBoxes": (0, 4), "IsCrowd": lambda rng: np.zeros((0, 1), "int32")}, name="no boxes"),
     ],
 )
-def rpn_target_assign(  # noqa: PLR0913 (its slots and attributes)
+def rpn_target_assign(
     anchor: TensorType,
     boxes: TensorType,
     crowd: TensorType,

@@ -125,10 +125,7 @@ def run(
     if not program.global_block().ops and not fetches:
         return [{} for _ in parts]
     cut = _cut(program)
-    if cut:
-        values = _run_parts(cut, root, setting, parts, fetches)
-    else:
-        values = _run_once(program, root, setting, parts, fetches)
+    values = _run_parts(cut, root, setting, parts, fetches) if cut else _run_once(program, root, setting, parts, fetches)
     for each in shown:
         each.count += 1
         print(each.text(merged([np.asarray(v[each.name]) for v in values])))  # noqa: T201 (asked for)

@@ -25,7 +25,7 @@ def _append(
     return helper, made
 
 
-def generate_proposals(
+def generate_proposals(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     scores: Variable,
     bbox_deltas: Variable,
     im_info: Variable,
@@ -99,7 +99,7 @@ def _picked(found: Sequence[Variable], bbox_pred: Variable, cls_logits: Variable
 _ASSIGNED = ("LocationIndex", "ScoreIndex", "TargetLabel", "TargetBBox", "BBoxInsideWeight")
 
 
-def rpn_target_assign(
+def rpn_target_assign(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     bbox_pred: Variable,
     cls_logits: Variable,
     anchor_box: Variable,
@@ -130,7 +130,7 @@ def rpn_target_assign(
     return scores, moves, *found[2:]
 
 
-def retinanet_target_assign(
+def retinanet_target_assign(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     bbox_pred: Variable,
     cls_logits: Variable,
     anchor_box: Variable,
