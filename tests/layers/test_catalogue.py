@@ -193,6 +193,21 @@ for _op in ("prroi_pool", "roi_align", "roi_pool"):
     CALLS[_op] = (
         lambda f, n=_op: getattr(L, n)(f.image, f.x, pooled_height=2, batch_roi_nums=f.counts), _op, ["float32[b, 6, 2, 1]"],
     )  # fmt: skip
+CALLS |= {
+    "psroi_pool": (
+        lambda f: L.psroi_pool(f.image, f.x, 3, pooled_width=2, batch_roi_nums=f.counts), "psroi_pool", ["float32[b, 3, 1, 2]"],
+    ),
+    "deformable_roi_pooling": (
+        lambda f: L.deformable_roi_pooling(f.image, f.x, None, True, pooled_width=2, batch_roi_nums=f.counts),
+        "deformable_psroi_pooling",
+        ["float32[b, 6, 1, 2]"],
+    ),
+    "roi_perspective_transform": (
+        lambda f: L.roi_perspective_transform(f.image, L.concat([f.x, f.x], 1), 3, 4, batch_roi_nums=f.counts),
+        "concat roi_perspective_transform",
+        ["float32[b, 6, 3, 4]", "int32[b, 1, 3, 4]", "float32[b, 9]"],
+    ),
+}  # fmt: skip
 for _kind in ("sum", "mean", "max", "min", "prod"):
     _op = f"reduce_{_kind}"
     CALLS[_op] = (lambda f, n=_op: getattr(L, n)(f.volume, dim=[1], keep_dim=True), _op, ["float32[b, 1, 3]"])

@@ -175,9 +175,11 @@ class OnHost(Trait):
 
     Args:
         compute: `f(slot -> arrays, attrs) -> slot -> arrays`.
+        whole: it is `f(HostRun) -> slot -> arrays` instead: it sees sequences, may draw, and may say the sequences of what it makes.
     """
 
     compute: Callable[..., Any]
+    whole: bool = False
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from pe_cli.paddle.fluid.layers import (
     composed,
     control_flow,
     detection,
+    detection_proposals,
     distributions,
     early,
     fed_sizes,
@@ -52,7 +53,8 @@ _SCHEDULES = (
     polynomial_decay,
 )
 _MODULES = (
-    composed, control_flow, detection, distributions, early, fed_sizes, images, io, losses, lstm, ops, padding, printing, py_func, rnn,
+    composed, control_flow, detection, detection_proposals, distributions, early, fed_sizes, images, io, losses, lstm, ops, padding,
+    printing, py_func, rnn,
     tensor,
 )  # fmt: skip
 #: Layers that scripts call with more than the core's has: these go before the catalogue.

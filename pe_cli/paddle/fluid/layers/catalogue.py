@@ -69,7 +69,6 @@ IDLE = {
 ONLY = {
     "actual_shape": (None,),
     "allow_out_of_range": (False,),
-    "rois_lod": (None,),
     "is_sparse": (False,),
 }
 
