@@ -52,11 +52,6 @@ _SCHEDULES = (
     piecewise_decay,
     polynomial_decay,
 )
-_MODULES = (
-    composed, control_flow, detection, detection_proposals, distributions, early, fed_sizes, images, io, losses, lstm, ops, padding,
-    printing, py_func, rnn,
-    tensor,
-)  # fmt: skip
 #: Layers that scripts call with more than the core's has: these go before the catalogue.
 _WIDER = {
     "conv2d",
@@ -92,8 +87,8 @@ _WIDER = {
 }
 #: Where the names are that the core's catalogue lacks, or has with less.
 _MODULES = (
-    composed, control_flow, detection, fed_sizes, images, io, losses, lstm, ops, padding, printing, py_func, resizing, rnn, tensor,
-    volumes,
+    composed, control_flow, detection, detection_proposals, distributions, early, fed_sizes, images, io, losses, lstm, ops, padding,
+    printing, py_func, resizing, rnn, tensor, volumes,
 )  # fmt: skip
 
 
