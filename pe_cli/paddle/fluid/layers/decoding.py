@@ -10,7 +10,7 @@ from typing import Any
 
 from pe_cli.layers.control.loops import collecting_while
 from pe_cli.layers.define.helper import LayerHelper
-from pe_cli.paddle.errors import FluidValueError, raised_as
+from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.constants import OPEN
@@ -18,6 +18,7 @@ from pe_cli.paddle.fluid.layers.ops import equal
 from pe_cli.paddle.fluid.layers.structures import flat, like, mapped
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
 from pe_cli.program.ir import Variable
+from pe_cli.program.outline import Outline
 
 #: Steps at most where nobody says how many.
 MOST_STEPS = 256
@@ -192,6 +193,13 @@ class BasicDecoder(Decoder):
         return self.OutputWrapper(outputs, chosen), after, following, finished
 
 
+class _Steps(Outline):
+    """Marks where the steps of a decoder begin."""
+
+    def outside(self, made: Any) -> Any:
+        raise NotThereYet("arrays at places that only a step knows are not there yet in a decoder's step", hint="use its states")
+
+
 def dynamic_decode(
     decoder: Any,
     inits: Any = None,
@@ -247,7 +255,7 @@ def dynamic_decode(
     bound = MOST_STEPS if max_step_num is None else max_step_num + 1
     if max_step_num is None and getattr(decoder, "max_steps", None):
         bound = decoder.max_steps
-    OPEN.append(len(default_main_program().global_block().ops))
+    OPEN.append(_Steps(default_main_program().global_block()))
     try:
         with raised_as(FluidValueError):
             finals, rows, count = collecting_while(goes_on, body, flat(parts), bound=bound)
