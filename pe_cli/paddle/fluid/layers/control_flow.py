@@ -17,6 +17,7 @@ from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.arrays import MOST, array_length, array_read, array_write, create_array, tensor_array_to_tensor
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.constants import OPEN, sizes_of, value_of
+from pe_cli.paddle.fluid.layers.dynamic_rnn import DynamicRNN, lod_rank_table, max_sequence_len, reorder_lod_tensor_by_rank
 from pe_cli.paddle.fluid.layers.ops import equal
 from pe_cli.paddle.fluid.layers.selection import Switch, multiplex
 from pe_cli.paddle.fluid.layers.structures import flat, like
@@ -222,6 +223,7 @@ class While:
 
 
 __all__ = [
+    "DynamicRNN",
     "Switch",
     "While",
     "array_length",
@@ -230,7 +232,10 @@ __all__ = [
     "case",
     "cond",
     "create_array",
+    "lod_rank_table",
+    "max_sequence_len",
     "multiplex",
+    "reorder_lod_tensor_by_rank",
     "switch_case",
     "tensor_array_to_tensor",
     "while_loop",
