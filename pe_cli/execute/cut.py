@@ -21,6 +21,8 @@ from pe_cli.program.ir import Operator, Program
 Values = dict[str, Any]
 #: Runs a program once: (program, values of what it reads for each device, names) -> values of those for each device.
 Once = Callable[[Program, list[Values], list[str]], list[Values]]
+#: Lengths of sequences, the outermost level first.
+Lengths = list[list[int]]
 #: Forms of a part that are kept, one for each value of its fed sizes.
 MOST = 8
 
@@ -97,7 +99,12 @@ class CutProgram:
         self._parts = [part for part in self._parts if part.ops]
 
     def run(
-        self, feeds: Sequence[Mapping[str, Any]], fetches: Sequence[str], once: Once, kept: Callable[[str], Any]
+        self,
+        feeds: Sequence[Mapping[str, Any]],
+        fetches: Sequence[str],
+        once: Once,
+        kept: Callable[[str], Any],
+        grouped: Callable[[Any, Lengths], Any] = lambda array, lengths: array,
     ) -> list[Values]:
         """Run one step.
 
@@ -106,6 +113,7 @@ class CutProgram:
             fetches: names.
             once: runs a part.
             kept: returns the value of a variable that lives between steps.
+            grouped: returns an array with sequences of these lengths; values that have some say so in `recursive_sequence_lengths`.
 
         Returns:
             For each device: name -> value.
@@ -124,7 +132,7 @@ class CutProgram:
         for i, part in enumerate(self._parts):
             later = {n for other in self._parts[i + 1 :] for n in other.reads} | set(fetches)
             if part.host:
-                _run_host(part.ops[0], values, value, block)
+                _run_host(part.ops[0], values, value, block, grouped)
                 continue
             form = self._form(part, lambda name: [value(name, d) for d in range(len(values))])
             reads = [n for n in part.reads if n in values[0]]
@@ -176,17 +184,31 @@ def _attribute(op: Operator, attr: str, name: str, values: list[Any]) -> Any:
     return numbers[0][0]
 
 
-def _run_host(op: Operator, values: list[Values], value: Callable[[str, int], Any], block: Any) -> None:
+def _lengths(value: Any) -> Lengths:
+    """Return the lengths of a value's sequences, the outermost level first; none for plain rows."""
+    own = getattr(value, "recursive_sequence_lengths", None)
+    return own() if own else []
+
+
+def _run_host(
+    op: Operator, values: list[Values], value: Callable[[str, int], Any], block: Any, grouped: Callable[[Any, Lengths], Any]
+) -> None:
     """Run an op on the host, device by device."""
     host = op.definition.get(OnHost)
     assert host is not None
     for device, known in enumerate(values):
         inputs = {slot: [value(n, device) for n in names] for slot, names in op.inputs.items()}
         try:
-            made = host.compute(inputs, op.attrs)
+            lods: Mapping[str, list[Lengths]] = {}
+            if host.sequences:
+                given = {slot: [_lengths(known.get(n)) for n in names] for slot, names in op.inputs.items()}
+                made, lods = host.compute(inputs, op.attrs, given)
+            else:
+                made = host.compute(inputs, op.attrs)
         except PeError as error:
             error.at = error.at or op.at
             raise
         for slot, names in op.outputs.items():
-            for name, array in zip(names, made[slot], strict=True):
-                known[name] = np.ascontiguousarray(array, block.vars[name].type.numpy)
+            for i, (name, array) in enumerate(zip(names, made[slot], strict=True)):
+                whole = np.ascontiguousarray(array, block.vars[name].type.numpy)
+                known[name] = grouped(whole, lods[slot][i]) if slot in lods else whole

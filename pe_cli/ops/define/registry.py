@@ -198,10 +198,10 @@ class OpDef:
 
         return keep
 
-    def host(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def host(self, fn: Callable[..., Any], *, sequences: bool = False) -> Callable[..., Any]:
         """Register what computes the outputs from arrays, on the host; see `OnHost`."""
         assert not self.lowerings, f"{self.name} is lowered and runs on the host"
-        self.give(OnHost(fn))
+        self.give(OnHost(fn, sequences))
         return fn
 
     def grad(

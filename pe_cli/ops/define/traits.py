@@ -160,9 +160,11 @@ class OnHost(Trait):
 
     Args:
         compute: `f(slot -> arrays, attrs) -> slot -> arrays`.
+        sequences: it is given slot -> lengths of the sequences of each, too, and returns (arrays, such lengths).
     """
 
     compute: Callable[..., Any]
+    sequences: bool = False
 
 
 @dataclass(frozen=True)

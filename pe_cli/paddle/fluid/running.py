@@ -126,7 +126,7 @@ def run(
     cut = _cut(program)
     if cut:
         found = _run_parts(cut, root, setting, parts, fetches)
-        values = [{name: LoDTensor(a) for name, a in each.items()} for each in found]
+        values = [{name: _tensor(a) for name, a in each.items()} for each in found]
     else:
         values = _run_once(program, root, setting, parts, fetches)
     for each in shown:
@@ -162,14 +162,13 @@ def _cut(program: Program) -> CutProgram | None:
 
 def _run_parts(
     cut: CutProgram, root: Scope, setting: Setting, parts: Sequence[Mapping[str, LoDTensor]], fetches: Sequence[str]
-) -> list[dict[str, Array]]:
+) -> list[dict[str, Any]]:
     """Run one step of a program that is cut."""
     step = Step([feeding.samples_of(cut.program, part) for part in parts], cut.steps)
 
-    def once(part: Program, feeds: list[dict[str, Any]], names: list[str]) -> list[dict[str, Array]]:
-        given = [{n: v if isinstance(v, LoDTensor) else LoDTensor(v) for n, v in feed.items()} for feed in feeds]
-        found = _run_once(part, root, setting, given, names, step)
-        return [{name: np.asarray(t) for name, t in each.items()} for each in found]
+    def once(part: Program, feeds: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any]]:
+        given = [{n: _tensor(v) for n, v in feed.items()} for feed in feeds]
+        return list(_run_once(part, root, setting, given, names, step))
 
     def kept(name: str) -> Array:
         found = root.find_var(name)
@@ -177,7 +176,11 @@ def _run_parts(
             raise EnforceNotMet(f"variable '{name}' has no value yet", hint="run the startup program in this scope first")
         return np.asarray(found.get_tensor())
 
-    return cut.run(parts, fetches, once, kept)
+    return cut.run(parts, fetches, once, kept, LoDTensor)
+
+
+def _tensor(value: Any) -> LoDTensor:
+    return value if isinstance(value, LoDTensor) else LoDTensor(value)
 
 
 def _run_once(

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from pe_cli.layers.define.helper import LayerHelper
-from pe_cli.paddle.errors import FluidValueError
+from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
+from pe_cli.paddle.fluid.layers.arrays import TensorArray
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.decoding import Decoder
 from pe_cli.paddle.fluid.layers.ops import elementwise_floordiv, elementwise_mod, equal
@@ -125,4 +126,39 @@ def _tiled(x: Variable, count: int) -> Any:
     return call("expand", call("unsqueeze", x, [1]), [1, count] + [1] * (len(x.shape) - 1))
 
 
-__all__ = ["BeamSearchDecoder"]
+def beam_search(  # noqa: PLR0913, PLR0917 (fluid's arguments)
+    pre_ids: Variable,
+    pre_scores: Variable,
+    ids: Variable | None,
+    scores: Variable,
+    beam_size: int,
+    end_id: int,
+    level: int = 0,
+    is_accumulated: bool = True,
+    name: str | None = None,
+    return_parent_idx: bool = False,
+) -> Any:
+    """Choose the best continuations of the sequences of every sample; see the op. Scores have two levels of sequences."""
+    inputs = {"pre_ids": pre_ids, "pre_scores": pre_scores, "ids": ids, "scores": scores}
+    attrs = {"level": level, "beam_size": beam_size, "end_id": end_id, "is_accumulated": is_accumulated}
+    with raised_as(FluidValueError):
+        made = LayerHelper("beam_search", name).op("beam_search", inputs, attrs, ("selected_ids", "selected_scores", "parent_idx"))
+    return tuple(made) if return_parent_idx else tuple(made[:2])
+
+
+def beam_search_decode(ids: TensorArray, scores: TensorArray, beam_size: int, end_id: int, name: str | None = None) -> Any:
+    """Follow the choices of all steps of beam_search back; return ids and scores of whole sequences, with two levels of sequences.
+
+    Raises:
+        NotThereYet: only a step knows how many tensors the arrays have.
+    """
+    if ids.rows is not None or scores.rows is not None:
+        raise NotThereYet("beam_search_decode of arrays that a While writes", hint="write its steps out, or use dynamic_decode")
+    inputs = {"Ids": [ids.items[i] for i in sorted(ids.items)], "Scores": [scores.items[i] for i in sorted(scores.items)]}
+    attrs = {"beam_size": beam_size, "end_id": end_id}
+    with raised_as(FluidValueError):
+        outs = LayerHelper("beam_search_decode", name).op("beam_search_decode", inputs, attrs, ("SentenceIds", "SentenceScores"))
+    return tuple(outs)
+
+
+__all__ = ["BeamSearchDecoder", "beam_search", "beam_search_decode"]

@@ -1,0 +1,202 @@
+"""beam_search and beam_search_decode: the best continuations of sequences, and the sequences that were found. They run on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import TensorType
+from pe_cli.ops.define.lod import offsets_of
+from pe_cli.ops.define.registry import Attr, op
+from pe_cli.ops.tensor.rows import Arrays, Made
+
+#: Lengths of sequences, the outermost level first.
+Lengths = list[list[int]]
+Lods = Mapping[str, Sequence[Lengths]]
+
+
+def _two_levels(name: str, lod: Lengths) -> tuple[Any, Any]:
+    """Return the offsets of both levels.
+
+    Raises:
+        PeError: there are not two.
+    """
+    if len(lod) != 2:
+        hint = "feed the first ids and scores with two levels: samples, and sequences of each"
+        raise PeError(f"{name} needs two levels of sequences, got {len(lod)}", hint=hint, code=ExitCode.DATA)
+    return offsets_of(lod[0]), offsets_of(lod[1])
+
+
+@op(
+    "beam_search",
+    inputs="pre_ids pre_scores ids? scores",
+    outputs="selected_ids selected_scores parent_idx",
+    differentiable="",
+    attrs={
+        "level": Attr(0, "level of the sequences of scores that are samples"),
+        "beam_size": Attr(1, "sequences of every sample that are kept"),
+        "end_id": Attr(0, "id that ends a sequence"),
+        "is_accumulated": Attr(True, "scores are those of whole sequences; else they are probabilities of a step"),
+    },
+)
+def beam_search(
+    pre_ids: TensorType, pre_scores: TensorType, ids: TensorType | None, scores: TensorType,
+    *, level: int, beam_size: int, end_id: int, is_accumulated: bool,
+) -> tuple[TensorType, TensorType, TensorType]:  # fmt: skip
+    """Choose the best continuations of the sequences of every sample.
+
+    A sequence that has ended goes on with end_id and keeps its score. A sample all of whose best sequences had ended before is left out.
+
+    Args:
+        pre_ids: [sequences, 1] int64; the last id of every sequence.
+        pre_scores: [sequences, 1] float32 or float64; its score.
+        ids: [sequences, candidates] int64; ids that may follow; without it the places of scores.
+        scores: [sequences, candidates] type of pre_scores, with two levels of sequences.
+        level, beam_size, end_id, is_accumulated: see the attributes.
+
+    Returns:
+        selected_ids: [chosen, 1] int64, selected_scores: [chosen, 1] type of scores; their sequences are those of samples, and the
+            continuations of every sequence.
+        parent_idx: [chosen] int32; the sequence that each continues.
+
+    Raises:
+        PeError: types that do not fit, beam_size below 1; in a step, sequences that do not fit.
+
+    Source:
+        fluid.layers.beam_search.
+    """
+    del level, end_id, is_accumulated
+    if beam_size < 1:
+        raise PeError(f"beam_search: beam_size is {beam_size}, must be at least 1")
+    if len(scores.shape) != 2 or (ids is not None and len(ids.shape) != 2) or pre_ids.dtype != "int64":
+        raise PeError(f"beam_search needs int64 pre_ids and scores [sequences, candidates], got {pre_ids} and {scores}")
+    if pre_scores.dtype != scores.dtype:
+        raise PeError(f"beam_search: pre_scores {pre_scores} and scores {scores} of two types")
+    return TensorType((-1, 1), "int64"), scores.with_shape(-1, 1), TensorType((-1,), "int32")
+
+
+def beam_search_host(inputs: Arrays, attrs: Mapping[str, Any], lods: Lods) -> tuple[Made, dict[str, list[Lengths]]]:
+    """Sample by sample.
+
+    Raises:
+        PeError: scores without sequences, or rows that do not fit.
+    """
+    lod = next((row[0] for slot in ("scores", "ids") if (row := lods.get(slot)) and row[0]), [])
+    samples, sequences = _two_levels("beam_search", lod)
+    starts = sequences[samples] if attrs["level"] == 0 else sequences
+    pre_ids, pre_scores, scores = (inputs[slot][0] for slot in ("pre_ids", "pre_scores", "scores"))
+    pre_ids, pre_scores = pre_ids.ravel(), pre_scores.ravel()
+    if not starts[-1] == len(scores) == len(pre_ids) == len(pre_scores):
+        message = f"beam_search: {starts[-1]} sequences, but {len(scores)} scores and {len(pre_ids)} pre_ids"
+        raise PeError(message, hint="one row for every sequence", code=ExitCode.DATA)
+    ids = inputs["ids"][0] if inputs.get("ids") else np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
+    found: list[list[tuple[Any, int, Any]]] = [[] for _ in pre_ids]
+    for begin, end in zip(starts[:-1], starts[1:], strict=True):
+        for item in _best(range(begin, end), pre_ids, pre_scores, ids, scores, attrs):
+            found[item[1]].append(item)
+    flat = [item for row in found for item in row]
+    made: Made = {
+        "selected_ids": [np.array([[i] for _, _, i in flat], "int64").reshape(-1, 1)],
+        "selected_scores": [np.array([[s] for s, _, _ in flat], scores.dtype).reshape(-1, 1)],
+        "parent_idx": [np.array([row for _, row, _ in flat], "int32")],
+    }
+    out = [[int(n) for n in np.diff(starts)], [len(row) for row in found]]
+    return made, {"selected_ids": [out], "selected_scores": [out]}
+
+
+def _best(rows: range, pre_ids: Any, pre_scores: Any, ids: Any, scores: Any, attrs: Mapping[str, Any]) -> list[tuple[Any, int, Any]]:
+    """Return (score, sequence, id) of the best continuations, the best first; none where all had ended."""
+    items: list[tuple[Any, int, Any]] = []
+    for row in rows:
+        if pre_ids[row] == attrs["end_id"]:
+            items.append((pre_scores[row], row, attrs["end_id"]))
+            continue
+        own = scores[row] if attrs["is_accumulated"] else pre_scores[row] + np.log(scores[row])
+        items += [(s, row, i) for s, i in zip(own, ids[row], strict=True)]
+    best = sorted(items, key=lambda item: (-item[0], -item[1]))[: attrs["beam_size"]]
+    ended = all(i == attrs["end_id"] and pre_ids[row] == attrs["end_id"] for _, row, i in best)
+    return [] if ended else best
+
+
+@op(
+    "beam_search_decode",
+    inputs="Ids* Scores*",
+    outputs="SentenceIds SentenceScores",
+    differentiable="",
+    attrs={"beam_size": Attr(1, "sequences of every sample"), "end_id": Attr(0, "id that ends a sequence")},
+)
+def beam_search_decode(ids: list[TensorType], scores: list[TensorType], *, beam_size: int, end_id: int) -> tuple[TensorType, TensorType]:
+    """Follow the choices of all steps of beam_search back, to whole sequences.
+
+    Args:
+        Ids: selected_ids of every step, the first ids before them; with two levels of sequences.
+        Scores: selected_scores likewise.
+        beam_size, end_id: see the attributes.
+
+    Returns:
+        SentenceIds: [ids] int64, SentenceScores: [ids] type of Scores; with two levels of sequences, those of samples and their
+            sequences, the best first.
+
+    Raises:
+        PeError: no step, or not as many scores as ids; in a step, values without two levels of sequences.
+
+    Source:
+        fluid.layers.beam_search_decode.
+    """
+    del end_id
+    if not ids or len(ids) != len(scores) or beam_size < 1:
+        raise PeError(f"beam_search_decode needs as many ids as scores, got {len(ids)} and {len(scores)}, and beam_size {beam_size}")
+    return TensorType((-1,), ids[0].dtype), TensorType((-1,), scores[0].dtype)
+
+
+def beam_search_decode_host(inputs: Arrays, attrs: Mapping[str, Any], lods: Lods) -> tuple[Made, dict[str, list[Lengths]]]:
+    """From the last step to the first, sample by sample.
+
+    Raises:
+        PeError: a step without two levels of sequences.
+    """
+    steps = [
+        (i.ravel(), s.ravel(), *_two_levels("beam_search_decode", lod))
+        for i, s, lod in zip(inputs["Ids"], inputs["Scores"], lods["Ids"], strict=True)
+    ]
+    words: list[Any] = []
+    marks: list[Any] = []
+    out: Lengths = [[], []]
+    for sample in range(len(steps[0][2]) - 1):
+        sentences = _traced(steps, sample, attrs["end_id"])
+        sentences += [([], [])] * (attrs["beam_size"] - len(sentences))
+        sentences.sort(key=lambda found: -found[1][0] if found[1] else np.inf)
+        out[0].append(len(sentences))
+        for found, own in sentences:
+            out[1].append(len(found))
+            words += found[::-1]
+            marks += own[::-1]
+    made = {
+        "SentenceIds": [np.array(words, inputs["Ids"][0].dtype)],
+        "SentenceScores": [np.array(marks, inputs["Scores"][0].dtype)],
+    }
+    return made, {"SentenceIds": [out], "SentenceScores": [out]}
+
+
+def _traced(steps: Sequence[tuple[Any, ...]], sample: int, end_id: int) -> list[tuple[list[Any], list[Any]]]:
+    """Return the ids and scores of every sequence of a sample, the last first; end ids behind the first one are left out."""
+    found: list[tuple[list[Any], list[Any]]] = []
+    places: list[int] = []
+    for ids, scores, samples, sequences in reversed(steps):
+        first, last = samples[sample], samples[sample + 1]
+        if not places:
+            places = list(range(sequences[first], sequences[last]))
+            found = [([], []) for _ in places]
+        for at, (own, marks) in zip(places, found, strict=True):
+            if ids[at] != end_id or not own:
+                own.append(ids[at])
+                marks.append(scores[at])
+        places = [int(np.searchsorted(sequences, at, "right")) - 1 for at in places]
+    return found
+
+
+beam_search.host(beam_search_host, sequences=True)
+beam_search_decode.host(beam_search_decode_host, sequences=True)
