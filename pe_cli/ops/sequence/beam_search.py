@@ -9,8 +9,8 @@ import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.ops.define.lod import offsets_of
-from pe_cli.ops.define.registry import Attr, op
+from pe_cli.ops.define.lod import fixed, offsets_of
+from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.tensor.rows import Arrays, Made
 
 #: Lengths of sequences, the outermost level first.
@@ -18,12 +18,13 @@ Lengths = list[list[int]]
 Lods = Mapping[str, Sequence[Lengths]]
 
 
-def _two_levels(name: str, lod: Lengths) -> tuple[Any, Any]:
-    """Return the offsets of both levels.
+def _two_levels(name: str, lod: Lengths, rows: int) -> tuple[Any, Any]:
+    """Return the offsets of both levels; plain rows are the sequences of one sample.
 
     Raises:
-        PeError: there are not two.
+        PeError: there is one level, or there are more than two.
     """
+    lod = lod or [[rows], [1] * rows]
     if len(lod) != 2:
         hint = "feed the first ids and scores with two levels: samples, and sequences of each"
         raise PeError(f"{name} needs two levels of sequences, got {len(lod)}", hint=hint, code=ExitCode.DATA)
@@ -41,6 +42,12 @@ def _two_levels(name: str, lod: Lengths) -> tuple[Any, Any]:
         "end_id": Attr(0, "id that ends a sequence"),
         "is_accumulated": Attr(True, "scores are those of whole sequences; else they are probabilities of a step"),
     },
+    samples=[
+        Sample(
+            {"pre_ids": fixed([[3], [1]]), "pre_scores": (2, 1), "ids": fixed([[2, 4], [1, 2]]), "scores": (2, 2)},
+            {"beam_size": 2, "end_id": 1}, "two sequences of a sample", grad=False,
+        ),
+    ],
 )
 def beam_search(
     pre_ids: TensorType, pre_scores: TensorType, ids: TensorType | None, scores: TensorType,
@@ -54,7 +61,7 @@ def beam_search(
         pre_ids: [sequences, 1] int64; the last id of every sequence.
         pre_scores: [sequences, 1] float32 or float64; its score.
         ids: [sequences, candidates] int64; ids that may follow; without it the places of scores.
-        scores: [sequences, candidates] type of pre_scores, with two levels of sequences.
+        scores: [sequences, candidates] type of pre_scores, with two levels of sequences; plain rows are the sequences of one sample.
         level, beam_size, end_id, is_accumulated: see the attributes.
 
     Returns:
@@ -85,7 +92,7 @@ def beam_search_host(inputs: Arrays, attrs: Mapping[str, Any], lods: Lods) -> tu
         PeError: scores without sequences, or rows that do not fit.
     """
     lod = next((row[0] for slot in ("scores", "ids") if (row := lods.get(slot)) and row[0]), [])
-    samples, sequences = _two_levels("beam_search", lod)
+    samples, sequences = _two_levels("beam_search", lod, len(inputs["scores"][0]))
     starts = sequences[samples] if attrs["level"] == 0 else sequences
     pre_ids, pre_scores, scores = (inputs[slot][0] for slot in ("pre_ids", "pre_scores", "scores"))
     pre_ids, pre_scores = pre_ids.ravel(), pre_scores.ravel()
@@ -127,6 +134,7 @@ def _best(rows: range, pre_ids: Any, pre_scores: Any, ids: Any, scores: Any, att
     outputs="SentenceIds SentenceScores",
     differentiable="",
     attrs={"beam_size": Attr(1, "sequences of every sample"), "end_id": Attr(0, "id that ends a sequence")},
+    samples=[Sample({"Ids": [fixed([[0]])], "Scores": [(1, 1)]}, {"end_id": 1}, "one step", grad=False)],
 )
 def beam_search_decode(ids: list[TensorType], scores: list[TensorType], *, beam_size: int, end_id: int) -> tuple[TensorType, TensorType]:
     """Follow the choices of all steps of beam_search back, to whole sequences.
@@ -159,7 +167,7 @@ def beam_search_decode_host(inputs: Arrays, attrs: Mapping[str, Any], lods: Lods
         PeError: a step without two levels of sequences.
     """
     steps = [
-        (i.ravel(), s.ravel(), *_two_levels("beam_search_decode", lod))
+        (i.ravel(), s.ravel(), *_two_levels("beam_search_decode", lod, len(i)))
         for i, s, lod in zip(inputs["Ids"], inputs["Scores"], lods["Ids"], strict=True)
     ]
     words: list[Any] = []

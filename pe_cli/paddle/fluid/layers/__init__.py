@@ -77,7 +77,10 @@ _WIDER = {
 
 def _collected() -> dict[str, Any]:
     found: dict[str, Any] = {f.__name__: f for f in _SCHEDULES}
-    modules = (beams, composed, control_flow, decoding, detection, dynamic_rnn, fed_sizes, images, io, losses, lstm, ops, padding, printing, py_func, rnn, tensor)
+    modules = (
+        beams, composed, control_flow, decoding, detection, dynamic_rnn, fed_sizes,
+        images, io, losses, lstm, ops, padding, printing, py_func, rnn, tensor,
+    )
     for module in modules:
         found |= {name.rstrip("_"): getattr(module, name) for name in module.__all__}
     core = {name: catalogue.adapt(definition) for name, definition in discover().items()}

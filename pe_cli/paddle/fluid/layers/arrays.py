@@ -70,7 +70,7 @@ class TensorArray:
         rows.stop_gradient = rows.dtype not in FLOATS
         for place, item in sorted(self.items.items()):
             if place >= self.capacity:
-                raise FluidValueError(f"the array has a tensor at {place}, and room for {self.capacity}", hint="create_array(dtype, capacity)")
+                raise FluidValueError(f"a tensor at {place}, and room for {self.capacity}", hint="create_array(dtype, capacity)")
             _put(rows, item, call("fill_constant", [1], "int64", float(place)))
         return rows, call("fill_constant", [1], "int64", float(max(self.items, default=-1) + 1))
 
@@ -105,7 +105,7 @@ def _known(layer: str, i: Any) -> int | None:
 
 
 def _variable(i: Any) -> Variable:
-    return i if isinstance(i, Variable) else call("fill_constant", [1], "int64", float(i))  # type: ignore[no-any-return]
+    return i if isinstance(i, Variable) else call("fill_constant", [1], "int64", float(i))
 
 
 def array_write(x: Variable, i: Any, array: TensorArray | None = None) -> TensorArray:

@@ -33,8 +33,8 @@ class BeamSearchDecoder(Decoder):
         output_fn: makes [batch, beam_size, ids] of the outputs of the cell.
     """
 
-    OutputWrapper = namedtuple("OutputWrapper", ("scores", "predicted_ids", "parent_ids"))  # noqa: PYI024 (fluid's)
-    StateWrapper = namedtuple("StateWrapper", ("cell_states", "log_probs", "finished", "lengths"))  # noqa: PYI024
+    OutputWrapper = namedtuple("OutputWrapper", ("scores", "predicted_ids", "parent_ids"))
+    StateWrapper = namedtuple("StateWrapper", ("cell_states", "log_probs", "finished", "lengths"))
 
     def __init__(
         self, cell: Any, start_token: int, end_token: int, beam_size: int, embedding_fn: Any = None, output_fn: Any = None

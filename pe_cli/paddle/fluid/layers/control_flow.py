@@ -14,10 +14,22 @@ from pe_cli.core.errors import PeError
 from pe_cli.layers.control import loops
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program
-from pe_cli.paddle.fluid.layers.arrays import MOST, array_length, array_read, array_write, create_array, tensor_array_to_tensor
+from pe_cli.paddle.fluid.layers.arrays import (
+    MOST,
+    array_length,
+    array_read,
+    array_write,
+    create_array,
+    tensor_array_to_tensor,
+)
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.constants import OPEN, sizes_of, value_of
-from pe_cli.paddle.fluid.layers.dynamic_rnn import DynamicRNN, lod_rank_table, max_sequence_len, reorder_lod_tensor_by_rank
+from pe_cli.paddle.fluid.layers.dynamic_rnn import (
+    DynamicRNN,
+    lod_rank_table,
+    max_sequence_len,
+    reorder_lod_tensor_by_rank,
+)
 from pe_cli.paddle.fluid.layers.ops import equal
 from pe_cli.paddle.fluid.layers.selection import Switch, multiplex
 from pe_cli.paddle.fluid.layers.structures import flat, like

@@ -5,6 +5,7 @@ The rounds are those of a `while`, which has a bound: `max_step_num`, the steps 
 
 from __future__ import annotations
 
+import contextlib
 from collections import namedtuple
 from typing import Any
 
@@ -171,7 +172,7 @@ class BasicDecoder(Decoder):
         output_fn: applied to the outputs of the cell.
     """
 
-    OutputWrapper = namedtuple("OutputWrapper", ("cell_outputs", "sample_ids"))  # noqa: PYI024 (fluid's)
+    OutputWrapper = namedtuple("OutputWrapper", ("cell_outputs", "sample_ids"))
 
     def __init__(self, cell: Any, helper: Any, output_fn: Any = None) -> None:
         self.cell, self.helper, self.output_fn = cell, helper, output_fn
@@ -215,8 +216,8 @@ def dynamic_decode(
     Args:
         decoder: of the steps.
         inits: what its `initialize` gets.
-        max_step_num: another step begins while no more than that many are done, as in the original: there are max_step_num + 1 at most. None:
-            as many as a TrainingHelper has inputs for, else an error after MOST_STEPS.
+        max_step_num: a step begins while no more than that many are done, as in the original: there are max_step_num + 1 at most.
+            None: as many as a TrainingHelper has inputs for, else an error after MOST_STEPS.
         output_time_major: outputs are [time, batch, ...].
         impute_finished: what is finished keeps its states.
         is_test: without effect: here memory is planned, and what gradients do not need is not kept.
@@ -264,10 +265,8 @@ def dynamic_decode(
     _, _, lengths, _, final_states = like(parts, iter(finals))
     helper = LayerHelper("dynamic_decode")
     outputs = like(named["out"], iter([helper.one("first_rows", {"X": r, "Count": count}) for r in rows]))
-    try:
+    with contextlib.suppress(NotImplementedError):
         outputs, final_states = decoder.finalize(outputs, final_states, lengths)
-    except NotImplementedError:
-        pass
     if not output_time_major:
         outputs = mapped(_swapped, outputs)
     return (outputs, final_states, lengths) if return_length else (outputs, final_states)

@@ -104,7 +104,8 @@ class DynamicRNN:
 
     def _rows(self, out: Variable) -> Any:
         """Return what was collected as sequences, in the order that they have outside."""
-        assert self._table is not None and self._lengths is not None
+        assert self._table is not None
+        assert self._lengths is not None
         flat = call("sequence_unpad", call("transpose", out, [1, 0, *range(2, len(out.shape))]), self._lengths)
         return _reordered(flat, self._table, inverse=True)
 
@@ -126,7 +127,7 @@ class DynamicRNN:
         """
         loop = self._now
         if level or x.lod_level > 1:
-            raise FluidValueError(f"DynamicRNN: step_input of level {level} of '{x.name}'", hint="give it sequences of one level, and level=0")
+            raise FluidValueError(f"DynamicRNN: step_input of level {level} of '{x.name}'", hint="sequences of one level, and level=0")
         table = self._table or RankTable(x, level)
 
         def padded() -> Any:
@@ -149,7 +150,8 @@ class DynamicRNN:
         if self._table is None:
             raise FluidValueError("DynamicRNN: static_input before step_input", hint="call step_input first")
         table = self._table
-        return loop.outline.outside(lambda: reorder_lod_tensor_by_rank(x, table))
+        made: Variable = loop.outline.outside(lambda: reorder_lod_tensor_by_rank(x, table))
+        return made
 
     def memory(
         self,
