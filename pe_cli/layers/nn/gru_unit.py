@@ -30,7 +30,8 @@ def gru_unit(
         input: [batch, 3 width] float32 or float64: update gate, reset gate, candidate.
         hidden: [batch, width], the state before the step.
         size: 3 width.
-        param_attr: of the weights, [width, 3 width]; the first 2 width^2 numbers are [W_u, W_r], the last width^2 are W_c. Xavier by default.
+        param_attr: of the weights, [width, 3 width]; the first 2 width^2 numbers are [W_u, W_r], the last width^2 W_c. Xavier by
+            default.
         bias_attr: of b, [1, 3 width]; 0 by default; False for none.
         activation: identity, sigmoid, tanh or relu, of the candidate.
         gate_activation: likewise, of the gates.

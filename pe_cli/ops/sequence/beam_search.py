@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -101,7 +102,7 @@ def beam_search_host(inputs: Arrays, attrs: Mapping[str, Any], lods: Lods) -> tu
         raise PeError(message, hint="one row for every sequence", code=ExitCode.DATA)
     ids = inputs["ids"][0] if inputs.get("ids") else np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
     found: list[list[tuple[Any, int, Any]]] = [[] for _ in pre_ids]
-    for begin, end in zip(starts[:-1], starts[1:], strict=True):
+    for begin, end in itertools.pairwise(starts):
         for item in _best(range(begin, end), pre_ids, pre_scores, ids, scores, attrs):
             found[item[1]].append(item)
     flat = [item for row in found for item in row]

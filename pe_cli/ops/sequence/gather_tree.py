@@ -48,7 +48,8 @@ def follow_beams(ids: Ptr, parents: Ptr, out: Ptr, count: Int, steps: Int, beams
 def gather_tree(ids: TensorType, parents: TensorType) -> TensorType:
     """Follow beams back from the last step.
 
-    Out[T - 1, b, k] = Ids[T - 1, b, k]; Out[t, b, k] = Ids[t, b, p], where p is the beam of step t that beam k of the last step goes back to.
+    Out[T - 1, b, k] = Ids[T - 1, b, k]; Out[t, b, k] = Ids[t, b, p], where p is the beam of step t that beam k of the
+    last step goes back to.
 
     Args:
         Ids: [steps, batch, beams] int32 or int64; what every beam chose.

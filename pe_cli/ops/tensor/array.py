@@ -99,7 +99,8 @@ def array_put(array: TensorType, x: TensorType, index: TensorType) -> TensorType
     """
     _check("array_put", array, index)
     wanted = array.shape[1:]
-    if x.dtype != array.dtype or len(x.shape) != len(wanted) or any(-1 not in p and p[0] != p[1] for p in zip(x.shape, wanted, strict=True)):
+    pairs = list(zip(x.shape, wanted, strict=False))
+    if x.dtype != array.dtype or len(x.shape) != len(wanted) or any(-1 not in p and p[0] != p[1] for p in pairs):
         raise PeError(f"array_put: an array of {array.with_shape(*wanted)} cannot hold {x}", hint="write tensors of one type")
     return array
 
