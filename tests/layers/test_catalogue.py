@@ -101,6 +101,14 @@ CALLS = {
     "gaussian_random": (lambda f: L.gaussian_random([2, 3], dtype="float64"), "gaussian_random", ["float64[2, 3]"]),
     "lstm": (lambda f: L.lstm(f.volume, 5), "padded_lstm stack stack",
              ["float32[b, 2, 5]", "float32[1, b, 5]", "float32[1, b, 5]"]),
+    "gather_tree": (lambda f: L.gather_tree(L.fill_constant([3, 2, 2], "int64", 1.0), L.fill_constant([3, 2, 2], "int64", 1.0)),
+                    "fill_constant fill_constant gather_tree", ["int64[3, 2, 2]"]),
+    "gru_unit": (
+        lambda f: L.gru_unit(L.fc(f.x, 12), f.y, 12, bias_attr=False, activation="identity"),
+        ("mul elementwise_add reshape slice reshape slice reshape slice mul elementwise_add sigmoid slice slice elementwise_mul slice mul "
+         "elementwise_add elementwise_sub elementwise_mul elementwise_add concat"),
+        ["float32[b, 4]", "float32[b, 4]", "float32[b, 12]"],
+    ),
     "lstm_unit": (lambda f: L.lstm_unit(f.x, f.y, f.x), "concat mul elementwise_add lstm_unit", ["float32[b, 4]", "float32[b, 4]"]),
     "attention": (lambda f: L.attention(f.volume, f.volume, f.volume, num_heads=3), "attention", ["float32[b, 2, 3]"]),
     "multi_head_attention": (

@@ -36,7 +36,7 @@ def fitted(program: Program, feed: Mapping[str, Any]) -> Program:
     for name, value in feed.items():
         v = block.vars.get(name)
         if v is not None and getattr(v, "any_sizes", False):
-            shape = np.shape(value)
+            shape = np.asarray(value).shape
             if len(shape) != len(v.shape) or any(w not in (-1, g) for w, g in zip(v.shape, shape, strict=True)):
                 shapes[name] = shape
     if not shapes:

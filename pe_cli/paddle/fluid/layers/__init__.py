@@ -19,12 +19,15 @@ from pe_cli.optim.schedule import (
     polynomial_decay,
 )
 from pe_cli.paddle.fluid.layers import (
+    beams,
     catalogue,
     composed,
     control_flow,
+    decoding,
     detection,
     detection_proposals,
     distributions,
+    dynamic_rnn,
     early,
     fed_sizes,
     images,
@@ -87,7 +90,8 @@ _WIDER = {
 }
 #: Where the names are that the core's catalogue lacks, or has with less.
 _MODULES = (
-    composed, control_flow, detection, detection_proposals, distributions, early, fed_sizes, images, io, losses, lstm, ops, padding,
+    beams, composed, control_flow, decoding, detection, detection_proposals, distributions, dynamic_rnn, early, fed_sizes, images, io,
+    losses, lstm, ops, padding,
     printing, py_func, resizing, rnn, tensor, volumes,
 )  # fmt: skip
 

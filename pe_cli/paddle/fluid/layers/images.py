@@ -186,35 +186,8 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
     return select(mine, inside, other)
 
 
-def gather_tree(ids: Variable, parents: Variable) -> Any:
-    """Follow beams back from the last step: [steps, batch, beams] ids and the beams that they come from.
-
-    Raises:
-        FluidValueError: the number of steps is not known.
-    """
-    steps, _, beams = ids.shape
-    if steps < 1:
-        raise FluidValueError(f"gather_tree needs a known number of steps, got {ids}")
-
-    def at(v: Variable, t: int) -> Any:
-        return call("squeeze", call("slice", v, [0], [t], [t + 1]), [0])
-
-    def follow(v: Any, beam: Any) -> Any:
-        out = v
-        for k in range(beams):
-            one = call("expand", call("slice", v, [1], [k], [k + 1]), [1, beams])
-            out = select(equal(beam, call("fill_constant", [1], beam.dtype, float(k))), one, out)
-        return out
-
-    found, beam = [at(ids, steps - 1)], at(parents, steps - 1)
-    for t in reversed(range(steps - 1)):
-        found.append(follow(at(ids, t), beam))
-        beam = follow(at(parents, t), beam)
-    return call("stack", found[::-1], 0)
-
-
 __all__ = [
-    "add_position_encoding", "affine_channel", "clip_by_norm", "crop", "gather_tree", "im2sequence",
+    "add_position_encoding", "affine_channel", "clip_by_norm", "crop", "im2sequence",
     "lrn",
     "randperm", "rank", "scatter_nd",
     "selu", "shard_index", "size", "space_to_depth", "temporal_shift",
