@@ -64,7 +64,8 @@ def retinanet_detection_output(
         ImInfo: [images, 3]: height, width and scale of the network's input.
 
     Returns:
-        Out: [detections, 6]: class from 1 on, score and box in pixels of the image before it was scaled; a sequence for each image.
+        Out: [detections, 6]: class from 1 on, score and box in pixels of the image before it was scaled, by falling score; a
+            sequence for each image.
 
     Raises:
         PeError: types that do not fit, or not as many levels.
@@ -120,5 +121,6 @@ def retinanet_detection_output_host(run: HostRun) -> dict[str, list[Any]]:
             order = own[np.argsort(-every[own, 0], kind="stable")]
             kept[c] = suppress(every[:, 1:], order, a["nms_threshold"], a["nms_eta"], normalized=False)
         kept = strongest(kept, lambda c, p, every=every: every[p, 0], a["keep_top_k"])
-        made.append(([[c + 1, *every[p]] for c in sorted(kept) for p in kept[c]], []))
+        lines = [[c + 1, *every[p]] for c in sorted(kept) for p in kept[c]]
+        made.append((sorted(lines, key=lambda line: -line[1]), []))
     return {"Out": packed(made, boxes[0], 6, none=False)["Out"]}
