@@ -140,7 +140,8 @@ class CutProgram:
                 for name in lasting.intersection(part.writes):
                     if keep is None or len(values) > 1:
                         op = part.ops[0]
-                        raise PeError(f"{op.type}: '{name}' lives between steps, which one device has alone", at=op.at, hint="run it on one device")
+                        message = f"{op.type}: '{name}' lives between steps, which it does on one device alone"
+                        raise PeError(message, at=op.at, hint="run it on one device")
                     keep(name, np.asarray(values[0].pop(name)))
                 continue
             form = self._form(part, lambda name: [value(name, d) for d in range(len(values))])

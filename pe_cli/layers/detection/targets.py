@@ -80,7 +80,8 @@ def _assign(helper: LayerHelper, x: Variable, match: Variable, other: int, **neg
 
 def _flat(x: Variable) -> Variable:
     """Return [rows, size of the last axis]."""
-    return find("reshape").fn(x, [-1, x.shape[-1]])
+    flat: Variable = find("reshape").fn(x, [-1, x.shape[-1]])
+    return flat
 
 
 @layer
@@ -102,7 +103,7 @@ def ssd_loss(
     normalize: bool = True,
     sample_size: int | None = None,
 ) -> Variable:
-    """Measure the loss of SSD: classes and differences of the priors that true boxes are matched with, and the worst of the others' classes.
+    """Measure the loss of SSD: classes and differences of matched priors, and the worst classes of the others.
 
     Args:
         location: [images, priors, 4]: differences, as box_coder has them.
@@ -151,7 +152,8 @@ def ssd_loss(
     def class_loss(target: Variable) -> Variable:
         wanted = _flat(one("cast", {"X": target}, {"out_dtype": "int64"}))
         wanted.stop_gradient = True
-        return find("softmax_with_cross_entropy").fn(logits, wanted)
+        loss: Variable = find("softmax_with_cross_entropy").fn(logits, wanted)
+        return loss
 
     first, _ = _assign(helper, labels, match, background_label)
     before = one("reshape", {"X": class_loss(first)}, {"shape": [-1, priors]})
@@ -171,7 +173,7 @@ def ssd_loss(
         share = weight if weight.dtype == loss.dtype else one("cast", {"X": weight}, {"out_dtype": loss.dtype})
         parts.append(find("scale").fn(one("elementwise_mul", {"X": loss, "Y": _flat(share)}), float(factor)))
     both = one("elementwise_add", {"X": parts[0], "Y": parts[1]})
-    total = find("reduce_sum").fn(one("reshape", {"X": both}, {"shape": [-1, priors]}), 1, True)
+    total: Variable = find("reduce_sum").fn(one("reshape", {"X": both}, {"shape": [-1, priors]}), 1, True)
     if not normalize:
         return total
     count = find("reduce_sum").fn(one("cast", {"X": box_weight}, {"out_dtype": total.dtype}))

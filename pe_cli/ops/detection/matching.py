@@ -30,10 +30,10 @@ def give_offsets(s: LodRequest, slot: str, to: str) -> None:
 
 
 @kernel
-def match_boxes(  # noqa: C901 (loops over images, rounds, columns and rows)
+def match_boxes(  # noqa: C901, PLR0912 (loops over images, rounds, columns and rows)
     x: Ptr, offsets: PtrI64, where: PtrI32, far: Ptr, taken: PtrI64, images: Int, rows: Int, m: Int, each: Int, least: Real,
 ):  # fmt: skip
-    """where[i, j] = row that column j of image i is matched with, far = its entry of x; with each, columns left over take their best row."""
+    """where[i, j] = row that column j of image i is matched with, far = its entry of x; with each, the others take their best row."""
     for i in range(images):
         a = offsets[i]
         b = offsets[i + 1] if offsets[i + 1] >= 0 else rows
@@ -142,8 +142,9 @@ def bipartite_match_cpu(o: Lowering) -> None:
 
 @kernel
 def assign_targets(
-    x: Ptr, match: PtrI32, offsets: PtrI64, out: Ptr, weight: PtrF32, images: Int, P: Int, rows: Int, PX: Int, K: Int, other: Int, status: Status
-):
+    x: Ptr, match: PtrI32, offsets: PtrI64, out: Ptr, weight: PtrF32, images: Int, P: Int, rows: Int, PX: Int, K: Int, other: Int,
+    status: Status,
+):  # fmt: skip
     """out = row of x that each column is matched with, weight = 1; else out = other, weight = 0."""
     for e in range(images * P):
         i = e // P
@@ -301,7 +302,7 @@ def _sink(x, heap, at, root, n):
 
 
 @kernel
-def mine(  # noqa: C901 (two kinds of mining)
+def mine(
     loss: Ptr, where: Ptr, hard: Int, match: PtrI32, far: Ptr, out: PtrI32, negative: PtrU8, total: Ptr, heap: PtrI64, images: Int, P: Int,
     ratio: Real, farthest: Real, most: Int, both: Int,
 ):  # fmt: skip

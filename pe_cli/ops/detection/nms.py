@@ -1,8 +1,9 @@
-"""Detections from boxes and scores, thinned out: multiclass_nms, matrix_nms, locality_aware_nms. Only values tell how many: they run on the host."""
+"""Detections, thinned out: multiclass_nms, matrix_nms, locality_aware_nms. Only values tell how many: they run on the host."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -121,10 +122,10 @@ def multiclass_nms_host(run: HostRun) -> dict[str, list[Any]]:
     if rows:
         found = run.values["Scores"][0]
         ends = np.asarray((found.lod or run.values["BBoxes"][0].lod or ([0, len(scores)],))[-1])
-        images = [(boxes[s:e], scores[s:e].T, int(s) * scores.shape[1]) for s, e in zip(ends[:-1], ends[1:], strict=True)]
+        images = [(boxes[s:e], scores[s:e].T, int(s) * scores.shape[1]) for s, e in pairwise(ends)]
     else:
         images = [(b, s, i * boxes.shape[1]) for i, (b, s) in enumerate(zip(boxes, scores, strict=True))]
-    made = []
+    made: list[Any] = []
     for box, score, start in images:
         kept: dict[int, list[int]] = {}
         for c in range(len(score)):
@@ -200,14 +201,15 @@ def _lowered(boxes: Array, scores: Array, a: Any) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.exp((most * most - pairs * pairs) * a["gaussian_sigma"]) if a["use_gaussian"] else (1 - pairs) / (1 - most)
     shares = np.where(np.triu(np.ones((n, n), bool), 1), shares, 1)
-    return (scores * np.fmin.reduce(shares, 0, initial=1)).astype(scores.dtype)
+    lowered: Array = (scores * np.fmin.reduce(shares, 0, initial=1)).astype(scores.dtype)
+    return lowered
 
 
 @matrix_nms.host_run
 def matrix_nms_host(run: HostRun) -> dict[str, list[Any]]:
     """Image by image, class by class."""
     boxes, scores, a = run.one("BBoxes"), run.one("Scores"), run.attrs
-    made = []
+    made: list[Any] = []
     for i, (box, score) in enumerate(zip(boxes, scores, strict=True)):
         lines: list[list[Any]] = []
         places: list[int] = []
@@ -219,7 +221,7 @@ def matrix_nms_host(run: HostRun) -> dict[str, list[Any]]:
             for k in np.flatnonzero(lowered > lowered.dtype.type(a["post_threshold"])):
                 lines.append([c, lowered[k], *box[order[k]]])
                 places.append(i * boxes.shape[1] + int(order[k]))
-        ranks = sorted(range(len(lines)), key=lambda k, lines=lines: -lines[k][1])
+        ranks = np.argsort([-line[1] for line in lines], kind="stable").tolist()
         ranks = ranks[: a["keep_top_k"]] if a["keep_top_k"] > -1 else ranks
         made.append(([lines[k] for k in ranks], [places[k] for k in ranks]))
     return packed(made, boxes, boxes.shape[2] + 2, none=False)
@@ -286,7 +288,7 @@ def _merge(boxes: Array, scores: Array, threshold: float, *, normalized: bool) -
 def locality_aware_nms_host(run: HostRun) -> dict[str, list[Any]]:
     """Image by image, class by class."""
     boxes, scores, a = run.one("BBoxes").copy(), run.one("Scores").copy(), run.attrs
-    made = []
+    made: list[Any] = []
     for box, score in zip(boxes, scores, strict=True):
         kept: dict[int, list[int]] = {}
         for c in range(len(score)):

@@ -95,7 +95,8 @@ def _decode(deltas: Array, anchors: Array, info: Array) -> Array:
     half = np.exp(deltas[:, 2:]) * sizes / 2
     found = np.concatenate([centres - half, centres + half - 1], 1) / info[2]
     high, wide = np.floor(info[:2] / info[2] + 0.5)
-    return np.clip(found, 0, np.array([wide, high, wide, high]) - 1).astype(deltas.dtype)
+    cut: Array = np.clip(found, 0, np.array([wide, high, wide, high]) - 1).astype(deltas.dtype)
+    return cut
 
 
 @retinanet_detection_output.host_run
@@ -103,7 +104,7 @@ def retinanet_detection_output_host(run: HostRun) -> dict[str, list[Any]]:
     """Image by image."""
     boxes, scores, anchors = ([v.array for v in run.values[slot]] for slot in ("BBoxes", "Scores", "Anchors"))
     info, a = run.one("ImInfo"), run.attrs
-    made = []
+    made: list[Any] = []
     for i in range(len(info)):
         rows: list[Array] = []
         labels: list[Array] = []

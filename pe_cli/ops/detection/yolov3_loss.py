@@ -51,7 +51,7 @@ def find_objects(  # noqa: C901 (loops over images, cells and boxes)
     x: Ptr, boxes: Ptr, scores: Ptr, scored: Int, objects: Ptr, matches: PtrI32, anchors: PtrF64, n: Int, M: Int, B: Int, C: Int, H: Int,
     A: Int, ignore: Real, side: Int, spread: Real,
 ):  # fmt: skip
-    """objects = score of the true box that a cell's anchor has, -1 where a box overlaps one well, else 0; matches = anchor of each true box."""
+    """objects = score of a cell's and anchor's true box, -1 where a box overlaps one well, else 0; matches = anchor of each true box."""
     cells = H * H
     for i in range(n):
         for m in range(M):
@@ -87,7 +87,7 @@ def find_objects(  # noqa: C901 (loops over images, cells and boxes)
 
 
 @kernel
-def measure(  # noqa: C901 (loops over images, boxes, classes and cells)
+def measure(  # noqa: C901, PLR0912 (loops over images, boxes, classes and cells)
     x: Ptr, boxes: Ptr, labels: PtrI32, scores: Ptr, scored: Int, objects: Ptr, matches: PtrI32, anchors: PtrF64, out: Ptr, g: Ptr, n: Int,
     M: Int, B: Int, C: Int, H: Int, A: Int, side: Int, positive: Real, negative: Real, back: Int,
 ):  # fmt: skip

@@ -75,7 +75,11 @@ _WIDER = {
 
 def _collected() -> dict[str, Any]:
     found: dict[str, Any] = {f.__name__: f for f in _SCHEDULES}
-    for module in (composed, control_flow, detection, detection_nms, fed_sizes, images, io, losses, lstm, ops, padding, printing, py_func, rnn, tensor):
+    modules = (
+        composed, control_flow, detection, detection_nms, fed_sizes, images, io, losses,
+        lstm, ops, padding, printing, py_func, rnn, tensor,
+    )  # fmt: skip
+    for module in modules:
         found |= {name.rstrip("_"): getattr(module, name) for name in module.__all__}
     core = {name: catalogue.adapt(definition) for name, definition in discover().items()}
     return {**found, **{name: fn for name, fn in core.items() if name not in _WIDER or name not in found}}

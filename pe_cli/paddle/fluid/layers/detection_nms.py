@@ -115,7 +115,7 @@ def detection_output(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     return (out, index) if return_index else out
 
 
-def retinanet_detection_output(
+def retinanet_detection_output(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     bboxes: Sequence[Variable],
     scores: Sequence[Variable],
     anchors: Sequence[Variable],
