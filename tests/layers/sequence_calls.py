@@ -31,9 +31,11 @@ CALLS = {
         lambda f: L.ssd_loss(
             f.codes, f.codes, f.rows, L.cast(L.scale(f.column, 0.0), "int64"), L.fill_constant([3, 4], "float32", 0.5), normalize=False
         ),
-        "scale cast fill_constant iou_similarity bipartite_match reshape box_coder reshape target_assign cast reshape "
-        "softmax_with_cross_entropy reshape mine_hard_examples target_assign target_assign cast reshape softmax_with_cross_entropy "
-        "reshape reshape smooth_l1_loss reshape elementwise_mul scale reshape elementwise_mul scale elementwise_add reshape reduce_sum",
+        (
+            "scale cast fill_constant iou_similarity bipartite_match reshape box_coder reshape target_assign cast reshape "
+            "softmax_with_cross_entropy reshape mine_hard_examples target_assign target_assign cast reshape softmax_with_cross_entropy "
+            "reshape reshape smooth_l1_loss reshape elementwise_mul scale reshape elementwise_mul scale elementwise_add reshape reduce_sum"
+        ),
         ["float32[b, 1]"],
     ),
     "polygon_box_transform": (lambda f: L.polygon_box_transform(f.image), "polygon_box_transform", ["float32[b, 6, 8, 8]"]),

@@ -48,7 +48,8 @@ def test_ssd_loss_and_its_gradient(normalize):
         target[rows] = torch.tensor(labels)
         each = torch.nn.functional.cross_entropy(c[i], target, reduction="none")
         free = [k for k in range(8) if k not in rows]
-        worst = sorted(free, key=lambda k, each=each.detach(): -float(each[k]))[: 3 * len(rows)]
+        losses = each.detach().tolist()
+        worst = sorted(free, key=lambda k, losses=losses: -losses[k])[: 3 * len(rows)]
         sizes, own = torch.tensor(priors[rows][:, 2:] - priors[rows][:, :2]), torch.tensor(np.array([[0.01, 0.01]], "float32"))
         code = torch.cat([own / sizes, torch.zeros_like(sizes)], 1)
         near = torch.nn.functional.smooth_l1_loss(l[i, rows], code, reduction="sum")
