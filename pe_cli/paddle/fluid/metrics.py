@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from pe_cli.paddle.fluid.detection_map import DetectionMAP
 from pe_cli.paddle.names import missing
 
 
@@ -215,5 +216,17 @@ class CompositeMetric(MetricBase):
         """Return the value of each."""
         return [metric.eval() for metric in self._metrics]
 
+
+__all__ = [
+    "Accuracy",
+    "Auc",
+    "ChunkEvaluator",
+    "CompositeMetric",
+    "DetectionMAP",
+    "EditDistance",
+    "MetricBase",
+    "Precision",
+    "Recall",
+]
 
 __getattr__ = missing("fluid.metrics", lambda: globals())

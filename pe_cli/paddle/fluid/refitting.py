@@ -10,6 +10,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 from pe_cli.program.ir import EMPTY, Program, Variable
 
 #: Shapes that differ from the declared ones, by feed.
@@ -36,7 +37,7 @@ def fitted(program: Program, feed: Mapping[str, Any]) -> Program:
     for name, value in feed.items():
         v = block.vars.get(name)
         if v is not None and getattr(v, "any_sizes", False):
-            shape = np.asarray(value).shape
+            shape = value.array.shape if isinstance(value, LoDTensor) else np.shape(value)
             if len(shape) != len(v.shape) or any(w not in (-1, g) for w, g in zip(v.shape, shape, strict=True)):
                 shapes[name] = shape
     if not shapes:

@@ -25,6 +25,7 @@ from pe_cli.paddle.fluid.layers import (
     control_flow,
     decoding,
     detection,
+    detection_nms,
     detection_proposals,
     distributions,
     dynamic_rnn,
@@ -90,8 +91,8 @@ _WIDER = {
 }
 #: Where the names are that the core's catalogue lacks, or has with less.
 _MODULES = (
-    beams, composed, control_flow, decoding, detection, detection_proposals, distributions, dynamic_rnn, early, fed_sizes, images, io,
-    losses, lstm, ops, padding,
+    beams, composed, control_flow, decoding, detection, detection_nms, detection_proposals, distributions, dynamic_rnn, early,
+    fed_sizes, images, io, losses, lstm, ops, padding,
     printing, py_func, resizing, rnn, tensor, volumes,
 )  # fmt: skip
 
