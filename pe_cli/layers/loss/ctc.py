@@ -54,18 +54,17 @@ def ctc_greedy_decoder(
     """Take the best class of every step, make one of several in a row, and leave blanks out.
 
     Args:
-        input: [rows, classes] probabilities or logits with sequences, or [sequences, time, classes] with input_length.
+        input: [sequences, time, classes] probabilities or logits.
         blank: class that stands for no label.
-        input_length: steps of each sequence, integers.
-        padding_value: with input_length, what is behind the labels.
+        input_length: steps of each sequence, integers; needed.
+        padding_value: what is behind the labels.
         name: prefix of the outputs' names.
 
     Returns:
-        int64 labels: [labels, 1] with sequences, of which one without a label has none; with input_length [sequences, time]
-        and the number of labels, [sequences, 1].
+        int64 labels, [sequences, time], and how many there are, [sequences, 1].
 
     Raises:
-        PeError: types that do not fit.
+        PeError: types that do not fit, or no input_length.
 
     Source:
         fluid.layers.ctc_greedy_decoder.
@@ -73,8 +72,8 @@ def ctc_greedy_decoder(
     helper = LayerHelper("ctc_greedy_decoder", name)
     _, best = helper.op("top_k", {"X": input}, {"k": 1}, ("Out", "Indices"))
     if input_length is None:
-        out, _ = helper.op("ctc_align_rows", {"Input": best}, {"blank": blank}, ("Output", "OutputOffsets"))
-        return [out]
+        hint = "give input_length, and [sequences, time, classes]"
+        raise helper.error("ctc_greedy_decoder: how many labels a sequence has is only known in the step", hint=hint)
     path = helper.one("squeeze", {"X": best}, {"axes": [2]})
     attrs = {"blank": blank, "padding_value": padding_value}
     inputs = {"Input": path, "InputLength": _as_int64(helper, input_length)}
