@@ -56,6 +56,8 @@ _WIDER = {
     "assign",
     "topk",
     "affine_grid",
+    "auc",
+    "center_loss",
     "box_coder",
     "gaussian_random",
     "randperm",

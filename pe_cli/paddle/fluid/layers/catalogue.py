@@ -57,7 +57,6 @@ IDLE = {
 #: Arguments that only some values of are there: name -> those.
 ONLY = {
     "actual_shape": (None,),
-    "allow_out_of_range": (False,),
     "require_index": (False,),
     "rois_lod": (None,),
     "data_format": ("NCDHW", "NCHW"),
