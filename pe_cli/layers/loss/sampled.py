@@ -71,7 +71,8 @@ def nce(
     samples, expected = helper.op("sample_classes", {"Label": label, "CustomDistProbs": shares}, attrs, ("Samples", "Expected"))
     rows = helper.one("lookup_table_v2", {"W": w, "Ids": samples}, {"is_sparse": is_sparse})
     block = helper.one("reshape", {"X": input}, {"shape": [0, 1, width]})
-    logits = helper.one("reduce_sum", {"X": helper.one("elementwise_mul", {"X": rows, "Y": helper.one("expand", {"X": block}, {"expand_times": [1, truths + drawn, 1]})})}, {"dim": [2]})
+    each = helper.one("expand", {"X": block}, {"expand_times": [1, truths + drawn, 1]})
+    logits = helper.one("reduce_sum", {"X": helper.one("elementwise_mul", {"X": rows, "Y": each})}, {"dim": [2]})
     if bias is not None:
         own_bias = helper.one("lookup_table_v2", {"W": bias, "Ids": samples}, {"is_sparse": is_sparse})
         logits = helper.one("elementwise_add", {"X": logits, "Y": helper.one("squeeze", {"X": own_bias}, {"axes": [2]})})

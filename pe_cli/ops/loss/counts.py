@@ -168,7 +168,8 @@ def chunk_eval(
     same = len(found.shape) == len(label.shape) and all(-1 in p or p[0] == p[1] for p in zip(found.shape, label.shape, strict=True))
     if {found.dtype, label.dtype} != {"int64"} or not same:
         raise PeError(f"chunk_eval needs int64 Inference and Label of one shape, got {found} and {label}", hint="cast them")
-    if length is not None and (length.dtype != "int64" or len(found.shape) < 2 or (-1 not in (length.size, found.shape[0]) and length.size != found.shape[0])):
+    each = length is None or -1 in (length.size, found.shape[0]) or length.size == found.shape[0]
+    if length is not None and (length.dtype != "int64" or len(found.shape) < 2 or not each):
         raise PeError(f"chunk_eval needs Inference [sequences, time] and int64 SeqLength of each, got {found} and {length}")
     if num_chunk_types < 1 or not all(0 <= k < num_chunk_types for k in excluded_chunk_types):
         raise PeError(f"chunk_eval: there are {num_chunk_types} kinds, and {excluded_chunk_types} do not count", hint="kinds from 0 on")

@@ -9,7 +9,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType, check_dtype
 from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
+from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, Status, T, helper, kernel
 from pe_cli.kernels.random import uniform
 from pe_cli.kernels.vecmath import exp, log1p
 from pe_cli.ops.define.cuda import also_on_cuda
@@ -33,8 +33,35 @@ def _expected(k, classes_, kind, shares, negatives):
 
 
 @kernel
+def add_up(shares: Ptr, sums: PtrF64, count: Int):
+    """sums[k] = the shares of all classes up to k."""
+    for _ in range(1):
+        total = 0.0
+        for k in range(count):
+            total += shares[k]
+            sums[k] = total
+
+
+@helper
+def _drawn(u, sums, count, kind):
+    """Return the class that a number of [0, 1) stands for."""
+    if kind == 0:
+        return min(int(u * count), count - 1)
+    if kind == 1:
+        return max(0, min(int(math.exp(u * math.log(count * 1.0))) - 1, count - 2))
+    low, high = 0, count - 1  # the first class whose sum is above u times the sum of all
+    while low < high:
+        middle = (low + high) // 2
+        if sums[middle] > u * sums[count - 1]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@kernel
 def draw_classes(
-    label: PtrI64, shares: Ptr, given: PtrI64, out: PtrI64, expected: Ptr, rows: Int, truths: Int, negatives: Int, count: Int,
+    label: PtrI64, shares: Ptr, sums: PtrF64, given: PtrI64, out: PtrI64, expected: Ptr, rows: Int, truths: Int, negatives: Int, count: Int,
     kind: Int, own: Int, first: Int, seed: Int, step: PtrI64, fixed_: Int, status: Status,
 ):  # fmt: skip
     """out[r] = the labels of r and classes that are drawn, with how often each of them is expected."""
@@ -48,26 +75,7 @@ def draw_classes(
             elif own:
                 k = given[j - truths]
             else:
-                u = uniform(seed, at, (first + r) * negatives + j - truths) * 1.0
-                if kind == 0:
-                    k = min(int(u * count), count - 1)
-                elif kind == 1:
-                    k = min(int(math.exp(u * math.log(count * 1.0))) - 1, count - 2)
-                else:
-                    whole = 0.0
-                    for i in range(count):
-                        whole += shares[i]
-                    sum_ = 0.0
-                    k = -1
-                    last = 0
-                    for i in range(count):
-                        sum_ += shares[i]
-                        if shares[i] > T(0):
-                            last = i
-                            if k < 0 and u * whole < sum_:
-                                k = i
-                    if k < 0:
-                        k = last
+                k = _drawn(uniform(seed, at, (first + r) * negatives + j - truths) * 1.0, sums, count, kind)
             if k < 0 or k >= count:
                 report(status, r, k, count)
                 k = 0
@@ -94,7 +102,7 @@ def draw_classes(
         Sample({"Label": classes(0, 6, 4, 2)}, {"num_total_classes": 6, "sampler": "log_uniform", "seed": 3}, "small ones more often"),
         Sample(
             {"Label": classes(0, 3, 4, 1), "CustomDistProbs": lambda rng: np.array([0.5, 0.0, 0.5])},
-            {"num_total_classes": 3, "sampler": "custom_dist"}, "as given",
+            {"num_total_classes": 3, "sampler": "custom_dist", "dtype": "float64"}, "as given",
         ),
     ],
 )  # fmt: skip
@@ -109,7 +117,7 @@ def sample_classes(
 
     Args:
         Label: [batch, labels] int64.
-        CustomDistProbs: [classes] float; with custom_dist.
+        CustomDistProbs: [classes], element type dtype; with custom_dist.
         num_total_classes, num_neg_samples, sampler, custom_neg_classes, seed, dtype: see the attributes.
 
     Returns:
@@ -127,9 +135,12 @@ def sample_classes(
         raise PeError(f"sample_classes needs int64 labels [batch, labels], got {label}", hint="cast or reshape them")
     if num_total_classes < 2 or num_neg_samples < 1:
         raise PeError(f"sample_classes needs 2 classes and 1 sample, got {num_total_classes} and {num_neg_samples}")
-    if (sampler == "custom_dist") != (shares is not None) or (shares is not None and shares.size != num_total_classes):
-        raise PeError(f"sample_classes: the sampler is {sampler}, and CustomDistProbs {shares}", hint="custom_dist needs one for each class")
-    if custom_neg_classes and (len(custom_neg_classes) != num_neg_samples or not all(0 <= k < num_total_classes for k in custom_neg_classes)):
+    wrong = shares is not None and (shares.size != num_total_classes or shares.dtype != dtype)
+    if (sampler == "custom_dist") != (shares is not None) or wrong:
+        what = f"sample_classes: the sampler is {sampler}, and CustomDistProbs {shares}"
+        raise PeError(what, hint="custom_dist needs one for each class")
+    fits = len(custom_neg_classes) == num_neg_samples and all(0 <= k < num_total_classes for k in custom_neg_classes)
+    if custom_neg_classes and not fits:
         raise PeError(f"sample_classes: custom_neg_classes are {custom_neg_classes}", hint=f"{num_neg_samples} of the classes")
     shape = (label.shape[0], label.shape[1] + num_neg_samples)
     return TensorType(shape, "int64"), TensorType(shape, check_dtype(dtype))
@@ -141,11 +152,14 @@ def sample_classes_cpu(o: Lowering) -> None:
     label, expected, a = o.input("Label"), o.output("Expected"), o.attrs
     shares = o.input("CustomDistProbs") if o.has("CustomDistProbs") else expected
     given = tuple(a["custom_neg_classes"])
-    own = int(a["seed"])
+    own, classes_ = int(a["seed"]), a["num_total_classes"]
+    sums = o.scratch(classes_ if o.has("CustomDistProbs") else 1, "float64")
     if label.size:
+        if o.has("CustomDistProbs"):
+            o.call(add_up, shares, sums, classes_)
         o.call(
-            draw_classes, label, shares, Numbers(given or (0,)), o.output("Samples"), expected, *label.shape, a["num_neg_samples"],
-            a["num_total_classes"], SAMPLERS.index(a["sampler"]), int(bool(given)), o.sample_offset, own or o.seed, STEP, int(own != 0),
+            draw_classes, label, shares, sums, Numbers(given or (0,)), o.output("Samples"), expected, *label.shape, a["num_neg_samples"],
+            classes_, SAMPLERS.index(a["sampler"]), int(bool(given)), o.sample_offset, own or o.seed, STEP, int(own != 0),
             STATUS, dtype=expected.dtype,
         )  # fmt: skip
 
@@ -178,11 +192,8 @@ def nce_costs_back(z: Ptr, expected: Ptr, g: Ptr, dz: Ptr, rows: Int, width: Int
         b = expected[i]
         p = T(1) / (T(1) + exp(-z[i]))
         q = T(1) / (T(1) + exp(z[i]))
-        share = T(0)
-        if i % width < truths:
-            share = -b * q / (p + b) if b > T(0) else T(0)
-        else:
-            share = p * q / (p + b)
+        told = -b * q / (p + b) if b > T(0) else T(0)
+        share = told if i % width < truths else p * q / (p + b)
         dz[i] = g[i // width] * share
 
 
@@ -395,5 +406,5 @@ def sample_logits_grad_cpu(o: Lowering) -> None:
     o.call(take_logits_back, o.input("SampledLogits@GRAD"), samples, dx, *dx.shape, samples.shape[1])
 
 
-deal(draw_classes, nce_costs, nce_costs_back, draw_different, take_logits, take_logits_back)
+deal(add_up, draw_classes, nce_costs, nce_costs_back, draw_different, take_logits, take_logits_back)
 also_on_cuda(sample_classes, nce_cost, sample_logits)

@@ -79,7 +79,7 @@ def teacher_student_sigmoid_loss(x: TensorType, label: TensorType, *, soft_max_u
         fluid.layers.teacher_student_sigmoid_loss.
     """
     if x != label or x.dtype not in FLOATS:
-        raise PeError(f"teacher_student_sigmoid_loss needs X and Label of one type, got {x} and {label}", hint="reshape or cast one of them")
+        raise PeError(f"teacher_student_sigmoid_loss needs X and Label of one type, got {x} and {label}", hint="cast one")
     if soft_max_up_bound <= soft_max_lower_bound:
         raise PeError(f"teacher_student_sigmoid_loss: bounds are {soft_max_lower_bound:g} and {soft_max_up_bound:g}", hint="swap them")
     return x

@@ -1,6 +1,6 @@
 """warpctc: the cost of labels whose places in a sequence are not known (connectionist temporal classification)."""
 
-# ruff: noqa: C901, PLR0912 - sums over paths are loops in loops
+# ruff: noqa: C901, PLR0912, PLR0915 - sums over paths are loops in loops
 from __future__ import annotations
 
 import numpy as np

@@ -298,4 +298,4 @@ class Conv1DTranspose(_Transposed):
     _function = "conv1d_transpose"
 
 
-__all__ = ["Bilinear", "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Embedding", "Linear", "PReLU"]
+__all__ = ["Bilinear", "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Embedding", "HSigmoidLoss", "Linear", "PReLU"]

@@ -294,6 +294,6 @@ def hsigmoid_loss(  # noqa: PLR0913, PLR0917 (2.x's arguments)
 
 
 __all__ = [
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_similarity", "cross_entropy", "ctc_loss", "hsigmoid_loss", "kl_div", "l1_loss",
-    "margin_ranking_loss", "mse_loss", "nll_loss", "sigmoid_focal_loss", "smooth_l1_loss",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_similarity", "cross_entropy", "ctc_loss",
+    "hsigmoid_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "nll_loss", "sigmoid_focal_loss", "smooth_l1_loss",
 ]  # fmt: skip
