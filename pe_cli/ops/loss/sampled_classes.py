@@ -23,13 +23,13 @@ SAMPLERS = ("uniform", "log_uniform", "custom_dist")
 
 
 @helper
-def _expected(k, classes_, kind, shares, negatives):
+def _expected(k, classes_, kind, sums, negatives):
     """Return how often class k is drawn among the negatives."""
     if kind == 0:
         return negatives / (classes_ * 1.0)
     if kind == 1:
         return negatives * math.log((k + 2.0) / (k + 1.0)) / math.log(classes_ * 1.0)
-    return shares[k] * negatives
+    return (sums[k] - (sums[k - 1] if k > 0 else 0.0)) * negatives
 
 
 @kernel
@@ -61,7 +61,7 @@ def _drawn(u, sums, count, kind):
 
 @kernel
 def draw_classes(
-    label: PtrI64, shares: Ptr, sums: PtrF64, given: PtrI64, out: PtrI64, expected: Ptr, rows: Int, truths: Int, negatives: Int, count: Int,
+    label: PtrI64, sums: PtrF64, given: PtrI64, out: PtrI64, expected: Ptr, rows: Int, truths: Int, negatives: Int, count: Int,
     kind: Int, own: Int, first: Int, seed: Int, step: PtrI64, fixed_: Int, status: Status,
 ):  # fmt: skip
     """out[r] = the labels of r and classes that are drawn, with how often each of them is expected."""
@@ -80,7 +80,7 @@ def draw_classes(
                 report(status, r, k, count)
                 k = 0
             out[r * width + j] = k
-            expected[r * width + j] = T(_expected(k, count, kind, shares, negatives))
+            expected[r * width + j] = T(_expected(k, count, kind, sums, negatives))
 
 
 @op(
@@ -117,7 +117,7 @@ def sample_classes(
 
     Args:
         Label: [batch, labels] int64.
-        CustomDistProbs: [classes], element type dtype; with custom_dist.
+        CustomDistProbs: [classes] float32 or float64; with custom_dist.
         num_total_classes, num_neg_samples, sampler, custom_neg_classes, seed, dtype: see the attributes.
 
     Returns:
@@ -135,7 +135,7 @@ def sample_classes(
         raise PeError(f"sample_classes needs int64 labels [batch, labels], got {label}", hint="cast or reshape them")
     if num_total_classes < 2 or num_neg_samples < 1:
         raise PeError(f"sample_classes needs 2 classes and 1 sample, got {num_total_classes} and {num_neg_samples}")
-    wrong = shares is not None and (shares.size != num_total_classes or shares.dtype != dtype)
+    wrong = shares is not None and (shares.size != num_total_classes or shares.dtype not in FLOATS)
     if (sampler == "custom_dist") != (shares is not None) or wrong:
         what = f"sample_classes: the sampler is {sampler}, and CustomDistProbs {shares}"
         raise PeError(what, hint="custom_dist needs one for each class")
@@ -150,15 +150,14 @@ def sample_classes(
 def sample_classes_cpu(o: Lowering) -> None:
     """Row by row."""
     label, expected, a = o.input("Label"), o.output("Expected"), o.attrs
-    shares = o.input("CustomDistProbs") if o.has("CustomDistProbs") else expected
     given = tuple(a["custom_neg_classes"])
     own, classes_ = int(a["seed"]), a["num_total_classes"]
     sums = o.scratch(classes_ if o.has("CustomDistProbs") else 1, "float64")
     if label.size:
         if o.has("CustomDistProbs"):
-            o.call(add_up, shares, sums, classes_)
+            o.call(add_up, o.input("CustomDistProbs"), sums, classes_)
         o.call(
-            draw_classes, label, shares, sums, Numbers(given or (0,)), o.output("Samples"), expected, *label.shape, a["num_neg_samples"],
+            draw_classes, label, sums, Numbers(given or (0,)), o.output("Samples"), expected, *label.shape, a["num_neg_samples"],
             classes_, SAMPLERS.index(a["sampler"]), int(bool(given)), o.sample_offset, own or o.seed, STEP, int(own != 0),
             STATUS, dtype=expected.dtype,
         )  # fmt: skip
