@@ -300,7 +300,7 @@ CALLS |= {
     "trace": (lambda f: L.trace(f.volume, 1, 1, 2), "slice reshape pad reshape slice reduce_sum", ["float32[b]"]),
 }
 CALLS |= {
-    "auc": (lambda f: 
+    "auc": (lambda f:
         L.auc(L.softmax(L.fc(f.x, 2)), f.label, num_thresholds=9)[:2], "mul elementwise_add softmax auc auc", ["float64[1]"] * 2,
     ),
     "center_loss": (lambda f: L.center_loss(f.x, f.label, 4, 0.5), "fill_constant center_loss", ["float32[b, 1]"]),
@@ -319,6 +319,10 @@ CALLS |= {
     ),
     "teacher_student_sigmoid_loss": (
         lambda f: L.teacher_student_sigmoid_loss(f.probability, f.probability), "teacher_student_sigmoid_loss", ["float32[b, 4]"],
+    ),
+    "ctc_greedy_decoder": (
+        lambda f: L.ctc_greedy_decoder(L.expand(L.unsqueeze(f.probability, [1]), [1, 3, 1]), 0, f.counts),
+        "unsqueeze expand top_k squeeze ctc_align", ["int64[b, 3]", "int64[b, 1]"],
     ),
     "chunk_eval": (
         lambda f: L.chunk_eval(f.label, f.label, "plain", 4, seq_length=f.counts), "chunk_eval", ["float32[1]"] * 3 + ["int64[1]"] * 3,
