@@ -114,6 +114,7 @@ class _Walk:
         self.parts: dict[str, list[str]] = {}
         self.rows: dict[str, list[tuple[Operator, dict[str, str]]]] = {}  # table -> its sparse lookups, gradients of their outputs
         self.made = {n for op in block.ops for n in op.output_names()}
+        self.clipped: set[str] = set()
 
     def run(self, losses: list[str], starts: list[str | None] | None) -> dict[str, str]:
         """Append everything; return variable -> name of its gradient."""
@@ -165,7 +166,20 @@ class _Walk:
                 total = self.block.program.unique(f"{total}@SUM")
             self.block.append_op("sum", {"X": parts}, {"Out": total}, at=self.block.vars[name].at)
             self.parts[name] = [total]
+        self._clip(name)
         return self.parts[name][0]
+
+    def _clip(self, name: str) -> None:
+        """Cut the gradient of a variable that has an error_clip, once."""
+        bounds = self.block.vars[name].error_clip
+        (found,) = self.parts[name]
+        if bounds is None or found in self.clipped:
+            return
+        made = self.block.program.unique(f"{grad_name(name)}@CLIP")
+        attrs = {"min": bounds[0], "max": bounds[1]}
+        self.block.append_op("clip", {"X": found}, {"Out": made}, attrs, at=self.block.vars[name].at)
+        self.clipped.add(made)
+        self.parts[name] = [made]
 
     def _new_part(self, name: str) -> str:
         first = grad_name(name)

@@ -80,6 +80,7 @@ CALLS = {
         lambda f: [L.linear_chain_crf(f.rows, f.ids, "w"), L.crf_decoding(f.rows, "w")],
         "linear_chain_crf crf_decoding", ["float32[b, 1]", "int64[b, 1]"],
     ),
+    "warpctc": (lambda f: L.warpctc(f.rows, f.ids), "warpctc", ["float32[b, 1]"]),
     "edit_distance": (
         lambda f: L.edit_distance(f.ids, f.more, normalized=False), "edit_distance", ["float32[b, 1]", "int64[1]"],
     ),

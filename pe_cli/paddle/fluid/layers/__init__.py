@@ -72,6 +72,8 @@ _WIDER = {
     "assign",
     "topk",
     "affine_grid",
+    "auc",
+    "center_loss",
     "box_coder",
     "gaussian_random",
     "randperm",

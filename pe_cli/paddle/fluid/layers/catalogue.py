@@ -68,7 +68,6 @@ IDLE = {
 #: Arguments that only some values of are there: name -> those.
 ONLY = {
     "actual_shape": (None,),
-    "allow_out_of_range": (False,),
     "is_sparse": (False,),
 }
 
