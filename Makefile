@@ -63,6 +63,7 @@ docs: $(VENV)/.docs ## write what the code knows into docs/: ops, commands, tabl
 	$(BIN)/pe ops --write docs/ops
 	$(BIN)/python docs/make_config.py
 	$(BIN)/python docs/make_commands.py
+	$(BIN)/python docs/make_coverage.py
 	$(BIN)/python docs/make_house.py
 	$(BIN)/python docs/make_pictures.py
 

@@ -15,9 +15,20 @@ from pydantic import BaseModel
 
 from pe_cli.build import objects
 from pe_cli.build.values import WORDS
-from pe_cli.config import compose, expand, mistakes, nodes, sections, substitute
+from pe_cli.config import compose, expand, mistakes, nodes, substitute
 from pe_cli.config.model import FeedDeclaration
 from pe_cli.config.period import Period
+from pe_cli.config.sections.data import DataSection, DataSections, SplitSection
+from pe_cli.config.sections.executor import ExecutorSection
+from pe_cli.config.sections.feed import FeedSection
+from pe_cli.config.sections.fetch import FetchSection
+from pe_cli.config.sections.group import GroupSection
+from pe_cli.config.sections.model import ModelSection
+from pe_cli.config.sections.output import BestSection, CheckpointSection, OutputSection
+from pe_cli.config.sections.run_file import RunFile
+from pe_cli.config.sections.strategies import BuildSection, ExecSection
+from pe_cli.config.sections.sweep import HalvingSection, SweepSection
+from pe_cli.config.sections.train import EarlyStoppingSection, EmaSection, PlateauSection, StartSection, TrainSection
 from pe_cli.core.types import DTYPES
 from pe_cli.data import discover as discover_readers
 from pe_cli.data.augment.registry import discover as discover_augmentations
@@ -121,7 +132,7 @@ def about(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
 def refused() -> str:
     """Return fluid's keys and values of strategies that this version cannot act on."""
     lines = []
-    for name, section in (("build_strategy", sections.BuildSection), ("exec_strategy", sections.ExecSection)):
+    for name, section in (("build_strategy", BuildSection), ("exec_strategy", ExecSection)):
         lines.append(f"- `{name}`: " + ", ".join(f"`{key}`" for key in sorted(section.UNAVAILABLE)))
         for key, values in section.UNAVAILABLE_VALUES.items():
             lines.append(f"- `{name}.{key}`: the values " + ", ".join(written(value) for value in values))
@@ -214,30 +225,30 @@ GENERATED: dict[str, Callable[[], str]] = {
     "feed of a model": lambda: keys(FeedDeclaration),
     "element types": lambda: ", ".join(f"`{name}`" for name in DTYPES),
     "kinds": lambda: "\n".join(f"- {word}" for word in dict.fromkeys(WORDS.values())),
-    "run file": lambda: keys(sections.RunFile),
-    "model": lambda: keys(sections.ModelSection),
-    "data": lambda: keys(sections.DataSection),
-    "data keys": lambda: keys(sections.DataSections),
-    "split": lambda: keys(sections.SplitSection),
-    "feeds": lambda: keys(sections.FeedSection),
-    "train": lambda: keys(sections.TrainSection),
-    "ema": lambda: keys(sections.EmaSection),
-    "init": lambda: keys(sections.StartSection),
-    "groups": lambda: keys(sections.GroupSection),
-    "early_stopping": lambda: keys(sections.EarlyStoppingSection),
-    "plateau": lambda: keys(sections.PlateauSection),
-    "fetches": lambda: keys(sections.FetchSection),
+    "run file": lambda: keys(RunFile),
+    "model": lambda: keys(ModelSection),
+    "data": lambda: keys(DataSection),
+    "data keys": lambda: keys(DataSections),
+    "split": lambda: keys(SplitSection),
+    "feeds": lambda: keys(FeedSection),
+    "train": lambda: keys(TrainSection),
+    "ema": lambda: keys(EmaSection),
+    "init": lambda: keys(StartSection),
+    "groups": lambda: keys(GroupSection),
+    "early_stopping": lambda: keys(EarlyStoppingSection),
+    "plateau": lambda: keys(PlateauSection),
+    "fetches": lambda: keys(FetchSection),
     "metrics": metrics,
     "metric options": metric_options,
-    "executor": lambda: keys(sections.ExecutorSection),
-    "build_strategy": lambda: keys(sections.BuildSection),
-    "exec_strategy": lambda: keys(sections.ExecSection),
+    "executor": lambda: keys(ExecutorSection),
+    "build_strategy": lambda: keys(BuildSection),
+    "exec_strategy": lambda: keys(ExecSection),
     "refused": refused,
-    "output": lambda: keys(sections.OutputSection),
-    "checkpoint": lambda: keys(sections.CheckpointSection),
-    "best": lambda: keys(sections.BestSection),
-    "sweep": lambda: keys(sections.SweepSection),
-    "halving": lambda: keys(sections.HalvingSection),
+    "output": lambda: keys(OutputSection),
+    "checkpoint": lambda: keys(CheckpointSection),
+    "best": lambda: keys(BestSection),
+    "sweep": lambda: keys(SweepSection),
+    "halving": lambda: keys(HalvingSection),
     "optimizers": lambda: catalogue(objects.OPTIMIZER),
     "schedules": lambda: catalogue(objects.SCHEDULE),
     "regularizers": lambda: catalogue(objects.REGULARIZER),

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "pe_cli"
 FAMILIES = ("ops", "layers", "paddle")
 #: Names that are words, too.
 WORDS = {
-    "abs", "accuracy", "assign", "attention", "auc", "cast", "ceil", "clip", "concat", "cond", "cos", "dropout", "equal", "exp",
+    "abs", "accuracy", "after", "assign", "attention", "auc", "cast", "ceil", "clip", "concat", "cond", "cos", "dropout", "equal", "exp",
     "expand", "flatten", "floor", "gather", "increment", "log", "mean", "momentum", "one_hot", "pad", "pow", "reciprocal", "reshape",
     "reverse", "round", "scale", "scan", "scatter", "select", "shape", "sign", "sin", "slice", "split", "sqrt", "square", "stack",
     "sum", "transpose", "unique", "weight_norm", "while", "greater_than", "less_than",

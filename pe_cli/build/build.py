@@ -12,10 +12,13 @@ from pe_cli.build.losses import append_final_total, append_total
 from pe_cli.build.metrics import declare
 from pe_cli.build.model import Layers
 from pe_cli.build.objects import OPTIMIZER, Maker
+from pe_cli.build.recompute import set_checkpoints
 from pe_cli.build.regions import BrokenError
 from pe_cli.config.load import read_run
 from pe_cli.config.mistakes import Mistakes
-from pe_cli.config.sections import FeedSection, Term, TrainSection
+from pe_cli.config.sections.feed import FeedSection
+from pe_cli.config.sections.losses import Term
+from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import TOTAL_LOSS, ModelSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import FLOATS, TensorType
@@ -129,6 +132,8 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
         if not mistakes:
             with mistakes.catch():
                 resolve(evaluation)  # says which layer misses sequences
+        if run and run.train and run.train.recompute is not None and not mistakes:
+            set_checkpoints(train, run.train.recompute, mistakes, run.train.at_of("recompute"))
         made = (_optimize(run, loss, mistakes) if run else None) or _Training()
     feeds = {v.name: v.type for v in evaluation.list_vars() if v.is_data}
     fetches = references.fetches(model) | {name: variable.name for name, (variable, _) in terms.items()}

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from pe_cli.config.mistakes import Mistakes
-from pe_cli.config.sections import GroupSection
+from pe_cli.config.sections.group import GroupSection
 from pe_cli.core.patterns import matches, nearest
 from pe_cli.ops.define.traits import BatchStatistics
 from pe_cli.program.ir import Operator, Parameter, Program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pe_cli.config.sections import Term
+from pe_cli.config.sections.losses import Term
 from pe_cli.config.spec import TOTAL_LOSS
 from pe_cli.optim.schedule import PolynomialDecay
 from pe_cli.program.defaults import default_startup_program

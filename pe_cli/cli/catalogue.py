@@ -59,13 +59,18 @@ def summary(doc: str) -> str:
     return doc.strip().partition("\n")[0]
 
 
-def index() -> str:
-    """Return both lists, one line per name."""
+def index(types: str) -> str:
+    """Return the lists of layers and ops, one line per name.
+
+    Args:
+        types: lines with what configs name by a type.
+    """
     lines = ["Layers, as a model file writes them:"]
     lines.append(columns([(name, summary(found.doc)) for name, found in layers().items()], indent="  "))
     lines += ["", "Ops, which layers append:"]
     lines.append(columns([(name, summary(found.doc)) for name, found in ops().items()], indent="  "))
-    return "\n".join([*lines, "", "pe ops NAME prints one entry whole."])
+    lines += ["", "What configs name by a type:", types]
+    return "\n".join([*lines, "", "pe ops NAME prints one entry whole; names of PyTorch, Keras and ONNX are found, too."])
 
 
 def page(name: str) -> str:

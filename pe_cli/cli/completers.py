@@ -43,7 +43,7 @@ def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
 def overrides(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return keys of the config that begin so, or after `=` the values that a key takes where they are few."""
     del ctx, param
-    from pe_cli.config.sections import RunFile
+    from pe_cli.config.sections.run_file import RunFile
 
     schema = RunFile.model_json_schema(by_alias=True)
     keys = dict(_leaves(schema, schema.get("$defs", {})))

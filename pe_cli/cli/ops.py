@@ -16,17 +16,30 @@ from pe_cli.cli.say import echo
 def command(name: str | None, folder: Path | None) -> None:
     """List layers and ops, or print one whole.
 
-    Layers are what a model file writes, ops what they are made of.
+    Layers are what a model file writes, ops what they are made of. Optimizers, schedules, initializers, readers, columns,
+    augmentations and metrics are found by their names, too, and all of them by what PyTorch, Keras and ONNX call them.
     """
     from pe_cli.cli.catalogue import index, names, page, write_pages
+    from pe_cli.cli.elsewhere import here
+    from pe_cli.cli.things import things
     from pe_cli.core.errors import PeError, did_you_mean
 
     if folder is not None:
         count = write_pages(folder)
         echo(f"{count} pages -> {folder}")
-    elif name is None:
-        echo(index())
-    elif name in names():
-        echo(page(name))
-    else:
-        raise PeError(f"there is no layer or op '{name}'", hint=did_you_mean(name, names()) or "pe ops lists them all")
+        return
+    others = list(things())
+    if name is None:
+        lists: dict[str, list[str]] = {}
+        for thing in others:
+            lists.setdefault(thing.kind, []).append(thing.name)
+        echo(index("\n".join(f"  {kind}: {', '.join(found)}" for kind, found in lists.items())))
+        return
+    known = [*names(), *(thing.name for thing in others)]
+    found = [name] if name in known else here(name, known)
+    if not found:
+        raise PeError(f"there is no layer, op or type '{name}'", hint=did_you_mean(name, known) or "pe ops lists them all")
+    if found != [name]:
+        echo(f"'{name}' is called {' or '.join(found)} here.\n")
+    pages = [page(found[0])] if found[0] in names() else []
+    echo("\n".join([*pages, *(thing.page() for thing in others if thing.name == found[0])]))

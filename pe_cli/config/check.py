@@ -13,7 +13,7 @@ from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import ListNode, MapNode, Node, ScalarNode, describe, find, key_span, origin_notes, to_data
 from pe_cli.config.period import Period
 from pe_cli.config.scalars import show
-from pe_cli.config.sections import Section
+from pe_cli.config.sections.section import Section
 from pe_cli.config.words import wanted
 from pe_cli.core.errors import PeError, Span, did_you_mean
 

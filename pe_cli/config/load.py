@@ -19,24 +19,17 @@ from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, desc
 from pe_cli.config.overrides import apply_overrides
 from pe_cli.config.paths import from_run_folder
 from pe_cli.config.processes import process_mistakes
-from pe_cli.config.sections import (
-    USES,
-    BuildSection,
-    DataSection,
-    DataSections,
-    ExecSection,
-    ExecutorSection,
-    FeedSection,
-    FetchSection,
-    ModelSection,
-    OutputSection,
-    RunFile,
-    SamplingSection,
-    Section,
-    SplitSection,
-    SweepSection,
-    TrainSection,
-)
+from pe_cli.config.sections.data import USES, DataSection, DataSections, SamplingSection, SplitSection
+from pe_cli.config.sections.executor import ExecutorSection
+from pe_cli.config.sections.feed import FeedSection
+from pe_cli.config.sections.fetch import FetchSection
+from pe_cli.config.sections.model import ModelSection
+from pe_cli.config.sections.output import OutputSection
+from pe_cli.config.sections.run_file import RunFile
+from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.strategies import BuildSection, ExecSection
+from pe_cli.config.sections.sweep import SweepSection
+from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import ArgSpec, DataSpec, ModelSpec, Preparation, RunSpec
 from pe_cli.config.split import split_mistakes
 from pe_cli.config.sweep import sweep_mistakes

@@ -15,7 +15,8 @@ from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import ListNode, MapNode, Node, ScalarNode, describe
 from pe_cli.config.parse import parse
 from pe_cli.config.scope import Scope
-from pe_cli.config.sections import DtypeName, Int, Natural, Section
+from pe_cli.config.sections.kinds import DtypeName, Int, Natural
+from pe_cli.config.sections.section import Section
 from pe_cli.config.source import Source
 from pe_cli.config.spec import FeedSpec, ModelSpec
 from pe_cli.config.substitute import Substitution

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode
-from pe_cli.config.sections import USES
+from pe_cli.config.sections.data import USES
 
 #: Keys of readers and column types that hold paths; `table` does where it is no mapping.
 PATHS = ("file", "files", "folder", "table")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pe_cli.config.asynchronous import Mistake
-from pe_cli.config.sections import BuildSection, ExecutorSection, OutputSection
+from pe_cli.config.sections.executor import ExecutorSection
+from pe_cli.config.sections.output import OutputSection
+from pe_cli.config.sections.strategies import BuildSection
 
 _YET = "not with several processes yet"
 

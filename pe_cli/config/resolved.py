@@ -11,7 +11,7 @@ import yaml
 from pe_cli.config.nodes import Node, to_data
 from pe_cli.config.paths import PATHS
 from pe_cli.config.scalars import resolve, write_float
-from pe_cli.config.sections import USES
+from pe_cli.config.sections.data import USES
 from pe_cli.config.spec import RunSpec
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import PeError

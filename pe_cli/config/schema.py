@@ -8,7 +8,9 @@ from typing import Any
 
 from pe_cli.config.expand import REGIONS
 from pe_cli.config.model import FeedDeclaration
-from pe_cli.config.sections import DataSection, RunFile, Section
+from pe_cli.config.sections.data import DataSection
+from pe_cli.config.sections.run_file import RunFile
+from pe_cli.config.sections.section import Section
 
 Json = dict[str, Any]
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"

@@ -9,18 +9,14 @@ from typing import Literal
 
 from pe_cli.config.nodes import MapNode, Node, ScalarNode, find, key_span
 from pe_cli.config.scope import Scope
-from pe_cli.config.sections import (
-    DataSection,
-    ExecutorSection,
-    FeedSection,
-    FetchSection,
-    OutputSection,
-    SamplingSection,
-    SplitSection,
-    SweepSection,
-    Term,
-    TrainSection,
-)
+from pe_cli.config.sections.data import DataSection, SamplingSection, SplitSection
+from pe_cli.config.sections.executor import ExecutorSection
+from pe_cli.config.sections.feed import FeedSection
+from pe_cli.config.sections.fetch import FetchSection
+from pe_cli.config.sections.losses import Term
+from pe_cli.config.sections.output import OutputSection
+from pe_cli.config.sections.sweep import SweepSection
+from pe_cli.config.sections.train import TrainSection
 from pe_cli.core.errors import Span
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pe_cli.config.sections import SplitSection
+from pe_cli.config.sections.data import SplitSection
 from pe_cli.core.errors import Span
 
 Mistake = tuple[str, Span | None, str]

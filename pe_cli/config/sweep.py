@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 from pe_cli.config.domain import Range
 from pe_cli.config.nodes import Entry, MapNode
-from pe_cli.config.sections import OutputSection, RunFile, SweepSection, TrainSection
+from pe_cli.config.sections.output import OutputSection
+from pe_cli.config.sections.run_file import RunFile
+from pe_cli.config.sections.sweep import SweepSection
+from pe_cli.config.sections.train import TrainSection
 from pe_cli.core.errors import Span, did_you_mean
 
 Mistake = tuple[str, Span | None, str | None]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.config.sections import SplitSection
+from pe_cli.config.sections.data import SplitSection
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data.cells import Table
 from pe_cli.data.fields import Rows

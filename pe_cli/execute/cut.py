@@ -6,6 +6,7 @@ what it waits for is fed; it is lowered with the attribute's value of that step.
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.ops.define.lod import HostRun, Leveled
 from pe_cli.ops.define.traits import FedSizes, OnHost
 from pe_cli.program.ir import Operator, Program
 
-#: Name -> value, an array or something that becomes one.
+#: Name -> value, an array, or a `Leveled` one that has sequences.
 Values = dict[str, Any]
 #: Runs a program once: (program, values of what it reads for each device, names) -> values of those for each device.
 Once = Callable[[Program, list[Values], list[str]], list[Values]]
@@ -82,6 +84,7 @@ class CutProgram:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.steps = 0
+        self.seed = program.random_seed or int.from_bytes(os.urandom(7), "little")
         self._parts: list[_Part] = []
         written: set[str] = set()
         for i, op in enumerate(program.global_block().ops):
@@ -97,7 +100,12 @@ class CutProgram:
         self._parts = [part for part in self._parts if part.ops]
 
     def run(
-        self, feeds: Sequence[Mapping[str, Any]], fetches: Sequence[str], once: Once, kept: Callable[[str], Any]
+        self,
+        feeds: Sequence[Mapping[str, Any]],
+        fetches: Sequence[str],
+        once: Once,
+        kept: Callable[[str], Any],
+        keep: Callable[[str, Any], None] | None = None,
     ) -> list[Values]:
         """Run one step.
 
@@ -106,6 +114,7 @@ class CutProgram:
             fetches: names.
             once: runs a part.
             kept: returns the value of a variable that lives between steps.
+            keep: writes one that an op on the host made.
 
         Returns:
             For each device: name -> value.
@@ -117,14 +126,23 @@ class CutProgram:
         lasting = {v.name for v in block.vars.values() if v.persistable}
         values: list[Values] = [dict(feed) for feed in feeds]
 
+        def leveled(name: str, device: int) -> Leveled:
+            found = values[device][name] if name in values[device] else kept(name)
+            return found if isinstance(found, Leveled) else Leveled(np.asarray(found))
+
         def value(name: str, device: int) -> Any:
-            found = values[device]
-            return np.asarray(found[name] if name in found else kept(name))
+            return leveled(name, device).array
 
         for i, part in enumerate(self._parts):
             later = {n for other in self._parts[i + 1 :] for n in other.reads} | set(fetches)
             if part.host:
-                _run_host(part.ops[0], values, value, block)
+                _run_host(part.ops[0], values, leveled, block, (self.seed, part.begin, self.steps))
+                for name in lasting.intersection(part.writes):
+                    if keep is None or len(values) > 1:
+                        op = part.ops[0]
+                        message = f"{op.type}: '{name}' lives between steps, which it does on one device alone"
+                        raise PeError(message, at=op.at, hint="run it on one device")
+                    keep(name, np.asarray(values[0].pop(name)))
                 continue
             form = self._form(part, lambda name: [value(name, d) for d in range(len(values))])
             reads = [n for n in part.reads if n in values[0]]
@@ -176,17 +194,21 @@ def _attribute(op: Operator, attr: str, name: str, values: list[Any]) -> Any:
     return numbers[0][0]
 
 
-def _run_host(op: Operator, values: list[Values], value: Callable[[str, int], Any], block: Any) -> None:
+def _run_host(op: Operator, values: list[Values], value: Callable[[str, int], Leveled], block: Any, seed: tuple[int, ...]) -> None:
     """Run an op on the host, device by device."""
     host = op.definition.get(OnHost)
     assert host is not None
     for device, known in enumerate(values):
         inputs = {slot: [value(n, device) for n in names] for slot, names in op.inputs.items()}
         try:
-            made = host.compute(inputs, op.attrs)
+            if host.whole:
+                made = host.compute(HostRun(op.type, inputs, op.attrs, (*seed, device)))
+            else:
+                made = host.compute({slot: [v.array for v in found] for slot, found in inputs.items()}, op.attrs)
         except PeError as error:
             error.at = error.at or op.at
             raise
         for slot, names in op.outputs.items():
-            for name, array in zip(names, made[slot], strict=True):
-                known[name] = np.ascontiguousarray(array, block.vars[name].type.numpy)
+            for name, found in zip(names, made[slot], strict=True):
+                array = np.ascontiguousarray(found, block.vars[name].type.numpy)
+                known[name] = Leveled(array, found.lod) if isinstance(found, Leveled) and found.lod else array

@@ -5,7 +5,8 @@ channels-last; then fusions, those that take the most operators first: batch_nor
 depthwise_conv2d (a relu between batch_norm and a depthwise_conv2d goes to batch_norm, where it costs nothing), elementwise_add +
 activation, mul or conv2d + bias, conv2d + the batch_norm after it, or + the statistics of that and then the batch_norm + relu before it;
 gradients that are added in place, by whatever operators make them now; then updates, first those that gradients do themselves, and
-the pointwise operators that are left; and last batch_norm over all devices, whose halves no other pass knows.
+the pointwise operators that are left; then batch_norm over all devices, whose halves no other pass knows; and last what is computed
+again for the backward pass, by the operators that are there by then.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from pe_cli.graph.passes import (
     fuse_optimizer,
     fuse_relu_depthwise,
     layout,
+    recompute,
     sync_batch_norm,
 )
 from pe_cli.program.ir import Operator, Program
@@ -118,7 +120,8 @@ def apply_passes(
         report: gets a sentence per pass.
         target: where it runs.
     """
-    for run in passes(strategy, target):
+    in_segments = any(op.segment for op in program.global_block().ops)
+    for run in (*passes(strategy, target), *([recompute.run] if in_segments else [])):
         program, sentence = run(program, fetches)
         if report is not None:
             report.append(sentence)

@@ -204,7 +204,7 @@ def joined(
     """Return the operator that stands for several: place in the file and scope of the first, role variables of all."""
     first = ops[0]
     role_vars = [n for op in ops for n in op.role_vars]
-    made = Operator(type, inputs, outputs, {}, first.role, role_vars, first.at, first.scope)
+    made = Operator(type, inputs, outputs, {}, first.role, role_vars, first.at, first.scope, first.segment)
     made.attrs = made.definition.check_attrs(attrs)
     return made
 

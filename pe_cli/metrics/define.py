@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.config.sections import Section
+from pe_cli.config.sections.section import Section
 from pe_cli.core.errors import Span
 from pe_cli.core.types import TensorType
 

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from pe_cli.paddle import fluid, nn, optimizer, reader, static, tensor
+from pe_cli.paddle import (
+    compat,
+    dataset,
+    device,
+    distribution,
+    fluid,
+    io,
+    metric,
+    nn,
+    optimizer,
+    reader,
+    static,
+    tensor,
+    text,
+    vision,
+)
+from pe_cli.paddle.dynamic import get_cuda_rng_state, grad, no_grad, set_cuda_rng_state, to_tensor
 from pe_cli.paddle.fluid import (
     CPUPlace,
     CUDAPinnedPlace,
@@ -10,11 +26,17 @@ from pe_cli.paddle.fluid import (
     ParamAttr,
     Tensor,
     is_compiled_with_cuda,
+    is_compiled_with_xpu,
+    regularizer,
 )
 from pe_cli.paddle.fluid.decorators import batch
 from pe_cli.paddle.fluid.flags import VERSION
 from pe_cli.paddle.fluid.framework import default_main_program
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.fluid.places import get_cudnn_version, get_device, set_device
+from pe_cli.paddle.hapi.flops import flops
+from pe_cli.paddle.hapi.model import Model
+from pe_cli.paddle.hapi.summary import summary
+from pe_cli.paddle.names import missing, refusing
 
 __version__ = VERSION
 
@@ -44,9 +66,14 @@ def seed(seed: int) -> None:
     default_main_program().global_seed(seed)
 
 
+_REFUSED = ("amp", "callbacks", "distributed", "incubate", "inference", "jit", "onnx")
 globals().update(tensor.functions())
+globals().update(refusing(__name__, {name: f"paddle.{name}" for name in _REFUSED}))
 __all__ = [
-    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "ParamAttr", "Tensor", "batch", "disable_static", "enable_static",
-    "fluid", "in_dynamic_mode", "is_compiled_with_cuda", "nn", "optimizer", "reader", "seed", "static", "tensor",
+    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "batch", "compat", "dataset", "device",
+    "disable_static", "distribution", "enable_static",
+    "flops", "fluid", "get_cuda_rng_state", "get_cudnn_version", "get_device", "grad", "in_dynamic_mode", "io", "is_compiled_with_cuda",
+    "is_compiled_with_xpu", "metric", "nn", "no_grad", "optimizer", "reader", "regularizer", "seed", "set_cuda_rng_state", "set_device",
+    "static", "summary", "tensor", "text", "to_tensor", "vision",
 ]  # fmt: skip
 __getattr__ = missing("paddle", lambda: globals())

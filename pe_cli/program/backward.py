@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
 from pe_cli.ops.define.registry import GradRequest, OpDef, OpDesc, grad_name
+from pe_cli.ops.define.second import SECOND, Again, refuse
 from pe_cli.ops.define.traits import HasRegions, PassesGradient, Table
 from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Role, Variable
 from pe_cli.program.region_gradients import append_region_gradient
@@ -63,10 +64,17 @@ def gradients(
     target_gradients: Sequence[Variable | None] | None = None,
     no_grad_set: Collection[str] | None = None,
 ) -> list[Variable | None]:
-    """Append the ops that compute the gradients of targets with respect to inputs; None where there is no dependence."""
+    """Append the ops that compute the gradients of targets with respect to inputs; None where there is no dependence.
+
+    What depends on a gradient may be a target too: gradient ops are differentiated again (`ops.define.second`). On several devices the
+    gradients are those of each device's targets, not shares of a mean over all devices: a loss may be made of them.
+
+    Raises:
+        PeError: a target depends on the gradient of an op that has no second one.
+    """
     block = targets[0].block
     starts = [None if g is None else g.name for g in target_gradients or [None] * len(targets)]
-    walk = _Walk(block, {v.name for v in inputs}, set(no_grad_set or ()))
+    walk = _Walk(block, {v.name for v in inputs}, set(no_grad_set or ()), start=Role.BACKWARD)
     found = walk.run([t.name for t in targets], starts)
     return [block.vars[found[v.name]] if v.name in found else None for v in inputs]
 
@@ -81,20 +89,32 @@ def _mark_role_vars(program: Program, pairs: Sequence[tuple[Parameter, Variable]
 
 def _differentiates(definition: OpDef) -> bool:
     """Whether gradients flow through an op."""
-    return bool(definition.grad_op or definition.grad_maker or (definition.has(HasRegions) and definition.differentiable))
+    if definition.grad_op or definition.grad_maker or definition.is_grad_of:
+        return True
+    return bool(definition.has(HasRegions) and definition.differentiable)
+
+
+def _sources(op: Operator) -> list[str]:
+    """Return the inputs that gradients may flow to: of a gradient op, all."""
+    definition = op.definition
+    return op.input_names() if definition.is_grad_of else [n for s in definition.differentiable for n in op.inputs.get(s, ())]
 
 
 class _Walk:
     """One reverse walk over a block; inside a region the gradients of tables are whole."""
 
-    def __init__(self, block: Block, targets: set[str], no_grad: set[str], *, inside: bool = False) -> None:
+    def __init__(
+        self, block: Block, targets: set[str], no_grad: set[str], *, inside: bool = False, start: Role = Role.LOSS
+    ) -> None:
         self.block = block
+        self.start = start
         self.inside = inside
         self.targets = targets
         self.no_grad = no_grad
         self.parts: dict[str, list[str]] = {}
         self.rows: dict[str, list[tuple[Operator, dict[str, str]]]] = {}  # table -> its sparse lookups, gradients of their outputs
         self.made = {n for op in block.ops for n in op.output_names()}
+        self.clipped: set[str] = set()
 
     def run(self, losses: list[str], starts: list[str | None] | None) -> dict[str, str]:
         """Append everything; return variable -> name of its gradient."""
@@ -112,13 +132,11 @@ class _Walk:
                 self._join_rows(table, lookups)
             return {name: self._total(name) for name in list(self.parts)}
 
-    def reachable(self, ops: list[Operator]) -> set[str]:
-        """Return variables that depend on a target and let gradients through."""
-        reach = set(self.targets)
+    def reachable(self, ops: Sequence[Operator], known: Collection[str] = ()) -> set[str]:
+        """Return variables that depend on a target, or on others that do, and let gradients through."""
+        reach = self.targets.union(known)
         for op in ops:
-            definition = op.definition
-            sources = {n for s in definition.differentiable for n in op.inputs.get(s, ())}
-            if sources & reach and _differentiates(definition):
+            if not reach.isdisjoint(_sources(op)) and _differentiates(op.definition):
                 for name in op.output_names():
                     v = self.block.vars[name]
                     if not v.stop_gradient and name not in self.no_grad and v.dtype in FLOATS:
@@ -129,7 +147,7 @@ class _Walk:
         gradient = grad_name(name)
         v = self.block.vars[name]
         source = next((op for op in reversed(forward) if name in op.output_names()), None)
-        with self.block.program.role(Role.LOSS):
+        with self.block.program.role(self.start):
             self.block.append_op(
                 "fill_like", {"X": name}, {"Out": gradient}, {"value": 1.0}, at=source.at if source else v.at
             )
@@ -148,7 +166,20 @@ class _Walk:
                 total = self.block.program.unique(f"{total}@SUM")
             self.block.append_op("sum", {"X": parts}, {"Out": total}, at=self.block.vars[name].at)
             self.parts[name] = [total]
+        self._clip(name)
         return self.parts[name][0]
+
+    def _clip(self, name: str) -> None:
+        """Cut the gradient of a variable that has an error_clip, once."""
+        bounds = self.block.vars[name].error_clip
+        (found,) = self.parts[name]
+        if bounds is None or found in self.clipped:
+            return
+        made = self.block.program.unique(f"{grad_name(name)}@CLIP")
+        attrs = {"min": bounds[0], "max": bounds[1]}
+        self.block.append_op("clip", {"X": found}, {"Out": made}, attrs, at=self.block.vars[name].at)
+        self.clipped.add(made)
+        self.parts[name] = [made]
 
     def _new_part(self, name: str) -> str:
         first = grad_name(name)
@@ -160,10 +191,13 @@ class _Walk:
         if not _differentiates(definition):
             return
         outs = [n for n in op.output_names() if n in self.parts and n in reach]
-        sources = {n for s in definition.differentiable for n in op.inputs.get(s, ()) if n in reach}
+        sources = reach.intersection(_sources(op))
         if not outs or not sources:
             return
         grads = {n: self._total(n) for n in dict.fromkeys(outs)}
+        if definition.is_grad_of:
+            self._again(op, grads, reach)
+            return
         table = self._table(op, sources)
         if table:
             self.rows.setdefault(table, []).append((op, grads))
@@ -201,6 +235,29 @@ class _Walk:
             append_region_gradient(self.block, op, grads, wanted, lambda block, targets: _Walk(block, targets, set(), inside=True))
         for name, made in wanted.items():
             self.parts.setdefault(name, []).append(made)
+
+    def _again(self, op: Operator, grads: dict[str, str], reach: set[str]) -> None:
+        """Differentiate a gradient op by its rule."""
+        block, first = self.block, len(self.block.ops)
+
+        def append(desc: OpDesc) -> None:
+            block.append_op(desc.type, desc.inputs, desc.outputs, desc.attrs, at=op.at)
+
+        desc = OpDesc(op.type, op.inputs, op.outputs, op.attrs)
+        request = Again(desc, grads, reach, append, block.program.unique, lambda name: block.var(name).type)
+        try:
+            SECOND.get(op.definition.is_grad_of or "", refuse)(request)
+        except PeError as error:
+            error.at = error.at or op.at
+            raise
+        made = block.ops[first:]
+        for name, same in request.instead.items():
+            self.parts.setdefault(same, []).append(grads[name])
+        further = self.reachable(made, reach - request.constants) - request.constants
+        for new in reversed(made):
+            self._differentiate(new, further)
+        for name, gradient in request.given:
+            self.parts.setdefault(name, []).append(gradient)
 
     def _table(self, op: Operator, sources: set[str]) -> str:
         """Return the parameter that an op looks up and whose gradient may be its rows; empty: what an op made needs a whole gradient."""

@@ -38,6 +38,7 @@ class Variable:
         stop_gradient: gradients do not flow through it.
         is_data: fed by the user.
         lod_level: of what is fed: levels of nested sequences that its rows belong to; 0 for none.
+        error_clip: (min, max) that its gradient is cut to on the way back, or None.
     """
 
     block: Block
@@ -48,6 +49,7 @@ class Variable:
     is_data: bool = False
     at: Span | None = None
     lod_level: int = 0
+    error_clip: tuple[float, float] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -92,7 +94,11 @@ class Parameter(Variable):
 
 @dataclass(eq=False)
 class Operator:
-    """One operation: type, slots with variable names, attributes, role, and the line of YAML it comes from."""
+    """One operation: type, slots with variable names, attributes, role, and the line of YAML it comes from.
+
+    Forward operators of one `segment`, from 1, keep nothing for the backward pass, which does them again; those of the last segment, and
+    all where it is 0, keep what is needed. See `graph.passes.recompute`.
+    """
 
     type: str
     inputs: dict[str, list[str]]
@@ -102,6 +108,7 @@ class Operator:
     role_vars: list[str] = field(default_factory=list)
     at: Span | None = None
     scope: str = ""
+    segment: int = 0
 
     @property
     def definition(self) -> OpDef:
@@ -396,5 +403,5 @@ class Program:
                     attrs |= {k: v.for_test() for k, v in attrs.items() if hasattr(v, "for_test")}  # regions
                 ins = {s: list(n) for s, n in o.inputs.items()}
                 outs = {s: list(n) for s, n in o.outputs.items()}
-                copy.ops.append(type(o)(o.type, ins, outs, attrs, o.role, list(o.role_vars), o.at, o.scope))
+                copy.ops.append(type(o)(o.type, ins, outs, attrs, o.role, list(o.role_vars), o.at, o.scope, o.segment))
         return made

@@ -198,7 +198,7 @@ def _operator(block: Block, line: Line, role: Role) -> Operator:
                 raise line.error(f"op '{definition.name}' has no {what} '{slot}'", hint)
     attrs = definition.check_attrs(decode(line.json())) if line.peek() == "{" else definition.check_attrs({})
     role_vars: list[str] = []
-    scope = ""
+    scope, segment = "", 0
     while not line.done():
         word = line.word()
         line.expect("(")
@@ -206,18 +206,20 @@ def _operator(block: Block, line: Line, role: Role) -> Operator:
             role_vars = line.names(")")
         elif word == "scope":
             scope = line.word()
+        elif word == "segment":
+            segment = line.integer()
         else:
-            raise line.error(f"unknown word '{word}' after an operator", "vars(...) or scope(...)")
+            raise line.error(f"unknown word '{word}' after an operator", "vars(...), scope(...) or segment(...)")
         line.expect(")")
     for name in (n for names in ins.values() for n in names):
         if name != EMPTY:
             block.var(name)
-    return Operator(definition.name, ins, outs, attrs, role, role_vars, at, scope)
+    return Operator(definition.name, ins, outs, attrs, role, role_vars, at, scope, segment)
 
 
 def _slots(block: Block, line: Line, end: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    while not line.done() and line.peek() not in (end, "vars", "scope"):
+    while not line.done() and line.peek() not in (end, "vars", "scope", "segment"):
         slot = line.word()
         line.expect("=")
         if slot in found:

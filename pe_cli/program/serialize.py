@@ -75,6 +75,8 @@ def _operator(op: Operator) -> dict[str, Any]:
         out["role_vars"] = op.role_vars
     if op.scope:
         out["scope"] = op.scope
+    if op.segment:
+        out["segment"] = op.segment
     return {**out, **_place(op.at)}
 
 
@@ -191,7 +193,7 @@ def _read_operator(node: _Node, block: Block) -> Operator:
     attrs = definition.check_attrs(decode(node.get("attrs", dict, {})))
     scope = node.get("scope", str, "")
     return Operator(
-        definition.name, ins, outs, attrs, Role(role), [str(v) for v in role_vars], _read_place(node), scope
+        definition.name, ins, outs, attrs, Role(role), [str(v) for v in role_vars], _read_place(node), scope, node.get("segment", int, 0)
     )
 
 

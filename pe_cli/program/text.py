@@ -66,7 +66,8 @@ def print_op(op: Operator, fresh: Mapping[str, Variable] | None = None, *, detai
     attrs = attrs_of({k: v for k, v in op.attrs.items() if k not in regions}, defaults, every=details)
     line += f" {json.dumps(attrs, ensure_ascii=False)}" if attrs else ""
     line += f" vars({', '.join(map(bare_or_quoted, op.role_vars))})" if op.role_vars else ""
-    return line + (f" scope({_quoted(op.scope)})" if op.scope else "")
+    line += f" scope({_quoted(op.scope)})" if op.scope else ""
+    return line + (f" segment({op.segment})" if op.segment else "")
 
 
 def _block_lines(block: Block, details: bool) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pe_cli.config.sections import MAX_DEVICES, ExecutorSection
+from pe_cli.config.sections.executor import MAX_DEVICES, ExecutorSection
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place

@@ -12,7 +12,7 @@ import numpy as np
 
 from pe_cli.build.build import Built, build, load_and_build
 from pe_cli.build.class_weights import CLASS_WEIGHTS
-from pe_cli.config.sections import TrainSection
+from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import Place, TensorType

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pe_cli.config.resolved import resolved_yaml
-from pe_cli.config.sections import PlateauSection
+from pe_cli.config.sections.train import PlateauSection
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import checkpoint
 from pe_cli.io.inputs import Inputs, changed

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from pe_cli.config.sections import BestSection, EarlyStoppingSection, PlateauSection
+from pe_cli.config.sections.output import BestSection
+from pe_cli.config.sections.train import EarlyStoppingSection, PlateauSection
 from pe_cli.session.state import Progress
 
 #: A loss is beyond all measure when it is so many times that of the first step (or 1, where that is less), or greater than this.

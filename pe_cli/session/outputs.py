@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pe_cli.config.sections import FetchSection
+from pe_cli.config.sections.fetch import FetchSection
 from pe_cli.core.errors import PeError
 from pe_cli.io import append, fetches
 from pe_cli.io.run_folder import RunFolder

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pe_cli.config.sections import OutputSection
+from pe_cli.config.sections.output import OutputSection
 from pe_cli.io import append, strict_json
 from pe_cli.io.metric_files import CsvTable, EventFile, require_tensorboard
 from pe_cli.io.run_folder import RunFolder

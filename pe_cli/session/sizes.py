@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pe_cli.config.sections import FeedSection
+from pe_cli.config.sections.feed import FeedSection
 from pe_cli.core.errors import PeError, PeErrors, Span
 from pe_cli.data.feed import INTEGERS
 from pe_cli.data.fitted import FittedColumn

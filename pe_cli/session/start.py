@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.config.sections import StartSection
+from pe_cli.config.sections.train import StartSection
 from pe_cli.core.errors import ExitCode, PeError, Span, did_you_mean
 from pe_cli.core.patterns import matches, nearest, renamed
 from pe_cli.core.types import FLOATS, TensorType

@@ -17,7 +17,7 @@ from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, find
 from pe_cli.config.overrides import Override, put
 from pe_cli.config.scalars import show
-from pe_cli.config.sections import SweepSection
+from pe_cli.config.sections.sweep import SweepSection
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError, Span
 

@@ -72,7 +72,7 @@ def test_zsh_is_told_what_a_key_means(place: Path) -> None:
 
 def test_every_key_that_is_offered_is_one_of_the_config(place: Path) -> None:
     """The checks of the config know them: none is refused as unknown."""
-    from pe_cli.config.sections import RunFile
+    from pe_cli.config.sections.run_file import RunFile
 
     keys = [line.removeprefix("plain,").removesuffix("=") for line in offered("bash", "pe train a.yaml -o ", 4, place)]
     assert {"train.epochs", "output.checkpoint.best.by", "exec_strategy.num_threads", "model.file"} <= set(keys)

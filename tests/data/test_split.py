@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
-from pe_cli.config.sections import SplitSection
+from pe_cli.config.sections.data import SplitSection
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data.cells import ListTable
 from pe_cli.data.origin import Origin

@@ -109,6 +109,10 @@ def test_the_page_of_commands_is_what_their_help_says() -> None:
     assert script("make_commands").render() == (ROOT / "docs" / "commands.md").read_text(encoding="utf-8"), "run make docs"
 
 
+def test_the_page_of_names_is_what_the_modules_have() -> None:
+    assert script("make_coverage").render() == (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8"), "run make docs"
+
+
 PICTURES = script("make_pictures")
 GRAPHS = [name for name in PICTURES.DRAWN if PICTURES.DRAWN[name].startswith("graph")]
 

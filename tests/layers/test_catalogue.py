@@ -101,6 +101,14 @@ CALLS = {
     "gaussian_random": (lambda f: L.gaussian_random([2, 3], dtype="float64"), "gaussian_random", ["float64[2, 3]"]),
     "lstm": (lambda f: L.lstm(f.volume, 5), "padded_lstm stack stack",
              ["float32[b, 2, 5]", "float32[1, b, 5]", "float32[1, b, 5]"]),
+    "gather_tree": (lambda f: L.gather_tree(L.fill_constant([3, 2, 2], "int64", 1.0), L.fill_constant([3, 2, 2], "int64", 1.0)),
+                    "fill_constant fill_constant gather_tree", ["int64[3, 2, 2]"]),
+    "gru_unit": (
+        lambda f: L.gru_unit(L.fc(f.x, 12), f.y, 12, bias_attr=False, activation="identity"),
+        ("mul elementwise_add reshape slice reshape slice reshape slice mul elementwise_add sigmoid slice slice elementwise_mul slice mul "
+         "elementwise_add elementwise_sub elementwise_mul elementwise_add concat"),
+        ["float32[b, 4]", "float32[b, 4]", "float32[b, 12]"],
+    ),
     "lstm_unit": (lambda f: L.lstm_unit(f.x, f.y, f.x), "concat mul elementwise_add lstm_unit", ["float32[b, 4]", "float32[b, 4]"]),
     "attention": (lambda f: L.attention(f.volume, f.volume, f.volume, num_heads=3), "attention", ["float32[b, 2, 3]"]),
     "multi_head_attention": (
@@ -145,6 +153,29 @@ CALLS |= {
     ),
     "hsigmoid": (lambda f: L.hsigmoid(f.x, f.label, 4), "hierarchical_sigmoid", ["float32[b, 1]"]),
     "iou_similarity": (lambda f: L.iou_similarity(f.x, f.y), "iou_similarity", ["float32[b, b]"]),
+    "conv3d": (
+        lambda f: L.conv3d(f.cube, 4, [2, 3, 3], padding=[0, 1, 1, 1, 0, 1], groups=2, act="relu"),
+        "depth_windows reshape pad reshape conv2d reshape transpose elementwise_add relu",
+        ["float32[b, 4, 4, 4, 3]"],
+    ),
+    "conv3d_transpose": (
+        lambda f: L.conv3d_transpose(f.cube, 3, filter_size=1, bias_attr=False),
+        "transpose depth_windows reshape reshape conv2d reshape transpose",
+        ["float32[b, 3, 4, 4, 4]"],
+    ),
+    "data_norm": (
+        lambda f: L.data_norm(f.x, enable_scale_and_shift=True),
+        "elementwise_div elementwise_div sqrt elementwise_sub elementwise_mul elementwise_mul elementwise_add",
+        ["float32[b, 4]"],
+    ),
+    "resize_trilinear": (lambda f: L.resize_trilinear(f.cube, scale=2.0), "trilinear_interp", ["float32[b, 2, 8, 8, 8]"]),
+    "similarity_focus": (lambda f: L.similarity_focus(f.image, 1, [0, 5]), "similarity_focus", ["float32[b, 6, 8, 8]"]),
+    "spectral_norm": (
+        lambda f: L.spectral_norm(L.fill_constant([3, 4], "float32", 2.0), power_iters=0),
+        "fill_constant reshape reshape reshape matmul matmul reshape elementwise_div",
+        ["float32[3, 4]"],
+    ),
+    "unfold": (lambda f: L.unfold(f.image, [2, 3], 2, [1, 0], [1, 2]), "unfold", ["float32[b, 36, 10]"]),
     "pool3d": (lambda f: L.pool3d(f.cube, 2, "avg", 2), "pool3d", ["float32[b, 2, 2, 2, 2]"]),
     "prior_box": (lambda f: L.prior_box(f.image, f.image, [2.0], [3.0]), "prior_box", ["float32[8, 8, 2, 4]"] * 2),
     "random_crop": (lambda f: L.random_crop(f.image, [5, 4]), "random_crop", ["float32[b, 6, 5, 4]"]),
@@ -170,6 +201,21 @@ for _op in ("prroi_pool", "roi_align", "roi_pool"):
     CALLS[_op] = (
         lambda f, n=_op: getattr(L, n)(f.image, f.x, pooled_height=2, batch_roi_nums=f.counts), _op, ["float32[b, 6, 2, 1]"],
     )  # fmt: skip
+CALLS |= {
+    "psroi_pool": (
+        lambda f: L.psroi_pool(f.image, f.x, 3, pooled_width=2, batch_roi_nums=f.counts), "psroi_pool", ["float32[b, 3, 1, 2]"],
+    ),
+    "deformable_roi_pooling": (
+        lambda f: L.deformable_roi_pooling(f.image, f.x, None, True, pooled_width=2, batch_roi_nums=f.counts),
+        "deformable_psroi_pooling",
+        ["float32[b, 6, 1, 2]"],
+    ),
+    "roi_perspective_transform": (
+        lambda f: L.roi_perspective_transform(f.image, L.concat([f.x, f.x], 1), 3, 4, batch_roi_nums=f.counts),
+        "concat roi_perspective_transform",
+        ["float32[b, 6, 3, 4]", "int32[b, 1, 3, 4]", "float32[b, 9]"],
+    ),
+}  # fmt: skip
 for _kind in ("sum", "mean", "max", "min", "prod"):
     _op = f"reduce_{_kind}"
     CALLS[_op] = (lambda f, n=_op: getattr(L, n)(f.volume, dim=[1], keep_dim=True), _op, ["float32[b, 1, 3]"])
@@ -299,6 +345,35 @@ CALLS |= {
     "histogram": (lambda f: L.histogram(f.x, 5), "histogram", ["int64[5]"]),
     "trace": (lambda f: L.trace(f.volume, 1, 1, 2), "slice reshape pad reshape slice reduce_sum", ["float32[b]"]),
 }
+CALLS |= {
+    "auc": (lambda f:
+        L.auc(L.softmax(L.fc(f.x, 2)), f.label, num_thresholds=9)[:2], "mul elementwise_add softmax auc auc", ["float64[1]"] * 2,
+    ),
+    "center_loss": (lambda f: L.center_loss(f.x, f.label, 4, 0.5), "fill_constant center_loss", ["float32[b, 1]"]),
+    "mean_iou": (lambda f: L.mean_iou(f.label, f.label, 4), "mean_iou", ["float32[1]", "int32[4]", "int32[4]"]),
+    "nce": (
+        lambda f: L.nce(f.x, f.label, 4, num_neg_samples=2, bias_attr=False),
+        "sample_classes lookup_table_v2 reshape expand elementwise_mul reduce_sum nce_cost scale", ["float32[b, 1]"],
+    ),
+    "sampled_softmax_with_cross_entropy": (
+        lambda f: L.sampled_softmax_with_cross_entropy(f.probability, f.label, 2),
+        "sample_logits log_softmax slice reduce_sum scale", ["float32[b, 1]"],
+    ),
+    "sampling_id": (lambda f: L.sampling_id(f.probability), "sampling_id", ["int64[b]"]),
+    "continuous_value_model": (
+        lambda f: L.continuous_value_model(f.probability, L.slice(f.probability, [1], [0], [2])), "slice cvm", ["float32[b, 4]"],
+    ),
+    "teacher_student_sigmoid_loss": (
+        lambda f: L.teacher_student_sigmoid_loss(f.probability, f.probability), "teacher_student_sigmoid_loss", ["float32[b, 4]"],
+    ),
+    "ctc_greedy_decoder": (
+        lambda f: L.ctc_greedy_decoder(L.expand(L.unsqueeze(f.probability, [1]), [1, 3, 1]), 0, f.counts),
+        "unsqueeze expand top_k squeeze ctc_align", ["int64[b, 3]", "int64[b, 1]"],
+    ),
+    "chunk_eval": (
+        lambda f: L.chunk_eval(f.label, f.label, "plain", 4, seq_length=f.counts), "chunk_eval", ["float32[1]"] * 3 + ["int64[1]"] * 3,
+    ),
+}  # fmt: skip
 CALLS |= sequence_calls.CALLS
 
 

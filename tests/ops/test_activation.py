@@ -65,6 +65,7 @@ FORMULAS = {
     "round": (X, np.round),
     "sin": (X, np.sin),
     "cos": (X, np.cos),
+    "mish": (X, lambda x: x * np.tanh(np.logaddexp(0, x))),
     "tan": (X, np.tan),
     "sinh": (X, np.sinh),
     "cosh": (X, np.cosh),
@@ -114,6 +115,12 @@ def test_values_at_the_defaults(name, dtype):
         pytest.param("leaky_relu", {"alpha": 2.0}, lambda x: np.where(x > 0, x, 2 * x), id="a steep slope below 0"),
         pytest.param(
             "elu", {"alpha": 0.3}, lambda x: np.where(x > 0, x, 0.3 * np.expm1(np.minimum(x, 0))), id="elu to -0.3"
+        ),
+        pytest.param(
+            "mish",
+            {"threshold": 1.0},
+            lambda x: x * np.tanh(np.where(x > 1, x, np.where(x < -1, np.exp(x), np.logaddexp(0, x)))),
+            id="mish with a softplus that is shortened early",
         ),
         pytest.param("swish", {"beta": 2.0}, lambda x: x * scipy.special.expit(2 * x), id="a sharper swish"),
         pytest.param(

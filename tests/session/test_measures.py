@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pe_cli.config.sections import EarlyStoppingSection
+from pe_cli.config.sections.train import EarlyStoppingSection
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
 from pe_cli.session.measure import Measures

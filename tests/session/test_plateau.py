@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from pe_cli.config.sections import PlateauSection
+from pe_cli.config.sections.train import PlateauSection
 from pe_cli.io import checkpoint
 from pe_cli.io.run_folder import RunFolder
 from pe_cli.session.measure import Measures, lowered

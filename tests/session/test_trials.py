@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pe_cli.config.sections import SweepSection
+from pe_cli.config.sections.sweep import SweepSection
 from pe_cli.core.errors import PeError
 from pe_cli.session.trials import trials_of
 

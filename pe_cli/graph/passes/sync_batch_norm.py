@@ -44,6 +44,6 @@ def _parts(block: Block, op: Operator) -> list[Operator]:
     early = {s: n for s, n in op.outputs.items() if s in taken}
     left = {s: n for s, n in op.outputs.items() if s not in taken}
     inputs = {s: n for s, n in op.inputs.items() if s in taken}
-    sums = Operator(first, inputs, {"Sums": [partial], **early}, dict(op.attrs), op.role, op.role_vars, op.at, op.scope)
-    rest = Operator(second, {**op.inputs, "Sums": [partial]}, left, dict(op.attrs), op.role, [], op.at, op.scope)
+    sums = Operator(first, inputs, {"Sums": [partial], **early}, dict(op.attrs), op.role, op.role_vars, op.at, op.scope, op.segment)
+    rest = Operator(second, {**op.inputs, "Sums": [partial]}, left, dict(op.attrs), op.role, [], op.at, op.scope, op.segment)
     return [sums, rest] if left else [sums]

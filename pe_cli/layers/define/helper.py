@@ -17,7 +17,7 @@ from pe_cli.program.param_attr import ParamAttr, WeightNormParamAttr
 #: Ops that are activations: `act` takes their names, and `activations.py` makes a layer of each.
 ACTIVATIONS = (
     "abs", "brelu", "ceil", "cos", "elu", "exp", "floor", "gelu", "hard_shrink",
-    "hard_sigmoid", "hard_swish", "leaky_relu", "log", "logsigmoid", "pow", "reciprocal", "relu", "relu6", "round",
+    "hard_sigmoid", "hard_swish", "leaky_relu", "log", "logsigmoid", "mish", "pow", "reciprocal", "relu", "relu6", "round",
     "rsqrt", "sigmoid", "sign", "sin", "soft_relu", "softplus", "softshrink", "softsign", "sqrt", "square",
     "stanh", "swish", "tanh", "tanh_shrink", "thresholded_relu", "softmax", "log_softmax",
 )  # fmt: skip
@@ -276,7 +276,17 @@ def pair(layer_type: str, what: str, value: int | Sequence[int], least: int) -> 
     Raises:
         PeError: another count, or a number below least.
     """
-    numbers = [value, value] if isinstance(value, int) else list(value)
-    if len(numbers) != 2 or any(not isinstance(v, int) or v < least for v in numbers):
-        raise PeError(f"{layer_type}: {what} must be a number of at least {least}, or two of them, got {value!r}")
+    return several(layer_type, what, value, least, 2)
+
+
+def several(layer_type: str, what: str, value: int | Sequence[int], least: int, count: int) -> list[int]:
+    """Return a number for each of two or three axes: one number for all, or as many.
+
+    Raises:
+        PeError: another count, or a number below least.
+    """
+    numbers = [value] * count if isinstance(value, int) else list(value)
+    if len(numbers) != count or any(not isinstance(v, int) or v < least for v in numbers):
+        many = {2: "two", 3: "three"}[count]
+        raise PeError(f"{layer_type}: {what} must be a number of at least {least}, or {many} of them, got {value!r}")
     return numbers

@@ -60,8 +60,8 @@ def weight_norm(
     block = helper.block
     if name in block.vars:
         return _shared(helper, wishes, name, kind, dim)
-    directions = helper.create(wishes, f"{name}_v", kind, initializer)
     lengths = helper.create(wishes, f"{name}_g", kind.with_shape(*lengths_shape(kind.shape, dim)), None)
+    directions = helper.create(wishes, f"{name}_v", kind, initializer)
     start = helper.startup.global_block()
     if lengths.name not in start.vars:
         declare(lengths, start)

@@ -9,11 +9,10 @@ from pe_cli.layers.define.registry import layer
 from pe_cli.program.ir import Variable
 
 
-def _pooled(kind: str, name: str | None, inputs: tuple[Variable, Variable, Variable | None], **attrs: Any) -> Variable:
-    x, rois, counts = inputs
-    helper = LayerHelper(kind, name)
+def _pooled(kind: str, name: str | None, inputs: tuple[Variable | None, ...], **attrs: Any) -> Variable:
+    slots = dict(zip(("X", "ROIs", "BatchRoINums", "RoisLod"), inputs, strict=False))
     outs = ("Out", "Argmax") if kind == "roi_pool" else ("Out",)
-    return helper.op(kind, {"X": x, "ROIs": rois, "BatchRoINums": counts}, attrs, outs)[0]
+    return LayerHelper(kind, name).op(kind, slots, attrs, outs)[0]
 
 
 @layer
@@ -34,14 +33,15 @@ def prroi_pool(
         spatial_scale: pixels of input to one of the regions' units.
         pooled_height: rows of a region's output.
         pooled_width: columns of a region's output.
-        batch_roi_nums: [images] int64: how many regions in a row belong to each image; may be null for one image.
+        batch_roi_nums: [images] int64: how many regions in a row belong to each image; may be null for one image, and
+            where rois has a sequence for each image.
         name: prefix of the output's name.
 
     Returns:
         [regions, channels, pooled_height, pooled_width].
 
     Raises:
-        PeError: shapes that do not fit; several images without batch_roi_nums.
+        PeError: shapes that do not fit; several images, and nothing says whose the regions are.
 
     Source:
         fluid.layers.prroi_pool; Jiang et al. 2018, eq. 5.
@@ -60,6 +60,7 @@ def roi_align(
     sampling_ratio: int = -1,
     name: str | None = None,
     batch_roi_nums: Variable | None = None,
+    rois_lod: Variable | None = None,
 ) -> Variable:
     """Average an image over points of the parts of regions; between pixels it is linear.
 
@@ -71,19 +72,21 @@ def roi_align(
         spatial_scale: pixels of input to one of the regions' units.
         sampling_ratio: points along each side of a part; -1: one a pixel, rounded up.
         name: prefix of the output's name.
-        batch_roi_nums: [images] int64: how many regions in a row belong to each image; may be null for one image.
+        batch_roi_nums: [images] int64: how many regions in a row belong to each image; may be null for one image, and
+            where rois has a sequence for each image.
+        rois_lod: [images + 1] int64: the same as offsets: where the regions of each image begin.
 
     Returns:
         [regions, channels, pooled_height, pooled_width].
 
     Raises:
-        PeError: shapes that do not fit; several images without batch_roi_nums.
+        PeError: shapes that do not fit; several images, and nothing says whose the regions are.
 
     Source:
         fluid.layers.roi_align.
     """
     sizes = {"pooled_height": pooled_height, "pooled_width": pooled_width, "sampling_ratio": sampling_ratio}
-    return _pooled("roi_align", name, (input, rois, batch_roi_nums), spatial_scale=float(spatial_scale), **sizes)
+    return _pooled("roi_align", name, (input, rois, batch_roi_nums, rois_lod), spatial_scale=float(spatial_scale), **sizes)
 
 
 @layer
@@ -94,6 +97,7 @@ def roi_pool(
     pooled_width: int = 1,
     spatial_scale: float = 1.0,
     batch_roi_nums: Variable | None = None,
+    rois_lod: Variable | None = None,
 ) -> Variable:
     """Take the largest pixel of each part of regions, whose edges are rounded to pixels.
 
@@ -103,16 +107,18 @@ def roi_pool(
         pooled_height: rows of a region's output.
         pooled_width: columns of a region's output.
         spatial_scale: pixels of input to one of the regions' units.
-        batch_roi_nums: [images] int64: how many regions in a row belong to each image; may be null for one image.
+        batch_roi_nums: [images] int64: how many regions in a row belong to each image; may be null for one image, and
+            where rois has a sequence for each image.
+        rois_lod: [images + 1] int64: the same as offsets: where the regions of each image begin.
 
     Returns:
         [regions, channels, pooled_height, pooled_width].
 
     Raises:
-        PeError: shapes that do not fit; several images without batch_roi_nums.
+        PeError: shapes that do not fit; several images, and nothing says whose the regions are.
 
     Source:
         fluid.layers.roi_pool.
     """
     sizes = {"pooled_height": pooled_height, "pooled_width": pooled_width}
-    return _pooled("roi_pool", None, (input, rois, batch_roi_nums), spatial_scale=float(spatial_scale), **sizes)
+    return _pooled("roi_pool", None, (input, rois, batch_roi_nums, rois_lod), spatial_scale=float(spatial_scale), **sizes)

@@ -1,14 +1,40 @@
-"""Layers that change the size of images: resize_bilinear, resize_nearest, pad2d, grid_sampler."""
+"""Layers that change the size of images and volumes: resize_bilinear, resize_nearest, resize_trilinear, pad2d, grid_sampler."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
 from pe_cli.program.ir import Variable
 
+#: Axes of images and volumes whose channels are last.
+LAST = ("NHWC", "NDHWC")
+
+
+def _channels_first(helper: LayerHelper, x: Variable, data_format: str, layouts: tuple[str, str]) -> Variable:
+    """Return images or volumes with the channels behind the batch.
+
+    Raises:
+        PeError: another layout, or as many axes as do not fit.
+    """
+    if data_format not in layouts or len(x.shape) != len(data_format):
+        text = f"{helper.layer_type}: data_format is {data_format!r} and the input {x}"
+        raise helper.error(text, hint=f"{layouts[0]} or {layouts[1]}, and an input of {len(layouts[0])} axes")
+    if data_format not in LAST:
+        return x
+    last = len(x.shape) - 1
+    return helper.one("transpose", {"X": x}, {"axis": [0, last, *range(1, last)]})
+
+
+def _channels_back(helper: LayerHelper, x: Variable, data_format: str) -> Variable:
+    if data_format not in LAST:
+        return x
+    return helper.one("transpose", {"X": x}, {"axis": [0, *range(2, len(x.shape)), 1]})
+
 
 def _sizes(helper: LayerHelper, x: Variable, out_shape: list[int] | None, scale: float | None) -> dict[str, int]:
-    """Return the wanted size from two numbers, or from a factor.
+    """Return the wanted size from numbers, or from a factor.
 
     Raises:
         PeError: neither or both, or images of unknown size with a factor.
@@ -21,9 +47,41 @@ def _sizes(helper: LayerHelper, x: Variable, out_shape: list[int] | None, scale:
         if -1 in x.shape[2:] or scale <= 0:
             raise helper.error(f"{kind}: scale {scale} needs images of known size and to be above 0, got {x}")
         out_shape = [int(s * scale) for s in x.shape[2:]]
-    if len(out_shape) != 2:
-        raise helper.error(f"{kind}: out_shape must be [height, width], got {out_shape}")
-    return {"out_h": out_shape[0], "out_w": out_shape[1]}
+    if len(out_shape) != len(x.shape) - 2:
+        wanted = "[height, width]" if len(x.shape) == 4 else "[depth, height, width]"
+        raise helper.error(f"{kind}: out_shape must be {wanted}, got {out_shape}")
+    return dict(zip(("out_w", "out_h", "out_d"), reversed(out_shape), strict=False))
+
+
+def append_resized(
+    helper: LayerHelper,
+    kind: str,
+    x: Variable,
+    out_shape: list[int] | None,
+    scale: float | None,
+    data_format: str,
+    fed: Variable | None = None,
+    **attrs: Any,
+) -> Variable:
+    """Append an op that changes the size of images or volumes.
+
+    Args:
+        helper: of the layer.
+        kind: bilinear_interp, nearest_interp or trilinear_interp.
+        x: images or volumes.
+        out_shape: wanted sizes.
+        scale: factor on all, instead.
+        data_format: NCHW or NHWC, or NCDHW or NDHWC.
+        fed: integers that only a step knows, instead of out_shape and scale.
+        attrs: of the op.
+
+    Raises:
+        PeError: sizes or a layout that do not fit.
+    """
+    layouts = ("NCDHW", "NDHWC") if kind == "trilinear_interp" else ("NCHW", "NHWC")
+    x = _channels_first(helper, x, data_format, layouts)
+    sizes = _sizes(helper, x, out_shape, scale) if fed is None else {}
+    return _channels_back(helper, helper.one(kind, {"X": x, "OutSize": fed}, {**sizes, **attrs}), data_format)
 
 
 @layer
@@ -34,16 +92,18 @@ def resize_bilinear(
     name: str | None = None,
     align_corners: bool = True,
     align_mode: int = 1,
+    data_format: str = "NCHW",
 ) -> Variable:
     """Change the size of images; between pixels they are linear.
 
     Args:
-        input: [batch, channels, height, width].
+        input: [batch, channels, height, width], or channels last with NHWC.
         out_shape: [height, width] of the result.
         scale: factor on both, instead of out_shape.
         name: prefix of the output's name.
         align_corners: the corners' centres stay in place; else the corners of the image.
         align_mode: without align_corners: 0, by the pixels' centres; 1, by their first corners.
+        data_format: NCHW or NHWC.
 
     Returns:
         Images of that size.
@@ -54,9 +114,42 @@ def resize_bilinear(
     Source:
         fluid.layers.resize_bilinear.
     """
-    helper = LayerHelper("resize_bilinear", name)
-    attrs = {**_sizes(helper, input, out_shape, scale), "align_corners": align_corners, "align_mode": align_mode}
-    return helper.one("bilinear_interp", {"X": input}, attrs)
+    how: dict[str, Any] = {"align_corners": align_corners, "align_mode": align_mode}
+    return append_resized(LayerHelper("resize_bilinear", name), "bilinear_interp", input, out_shape, scale, data_format, **how)
+
+
+@layer
+def resize_trilinear(
+    input: Variable,
+    out_shape: list[int] | None = None,
+    scale: float | None = None,
+    name: str | None = None,
+    align_corners: bool = True,
+    align_mode: int = 1,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """Change the size of volumes; between elements they are linear.
+
+    Args:
+        input: [batch, channels, depth, height, width], or channels last with NDHWC.
+        out_shape: [depth, height, width] of the result.
+        scale: factor on all three, instead of out_shape.
+        name: prefix of the output's name.
+        align_corners: the corners' centres stay in place; else the corners of the volume.
+        align_mode: without align_corners: 0, by the elements' centres; 1, by their first corners.
+        data_format: NCDHW or NDHWC.
+
+    Returns:
+        Volumes of that size.
+
+    Raises:
+        PeError: sizes that do not fit.
+
+    Source:
+        fluid.layers.resize_trilinear.
+    """
+    how: dict[str, Any] = {"align_corners": align_corners, "align_mode": align_mode}
+    return append_resized(LayerHelper("resize_trilinear", name), "trilinear_interp", input, out_shape, scale, data_format, **how)
 
 
 @layer
@@ -66,15 +159,17 @@ def resize_nearest(
     scale: float | None = None,
     name: str | None = None,
     align_corners: bool = True,
+    data_format: str = "NCHW",
 ) -> Variable:
     """Change the size of images; every pixel is one of the original.
 
     Args:
-        input: [batch, channels, height, width].
+        input: [batch, channels, height, width], or channels last with NHWC.
         out_shape: [height, width] of the result.
         scale: factor on both, instead of out_shape.
         name: prefix of the output's name.
         align_corners: the corners' centres stay in place; else the corners of the image.
+        data_format: NCHW or NHWC.
 
     Returns:
         Images of that size.
@@ -86,8 +181,7 @@ def resize_nearest(
         fluid.layers.resize_nearest.
     """
     helper = LayerHelper("resize_nearest", name)
-    attrs = {**_sizes(helper, input, out_shape, scale), "align_corners": align_corners}
-    return helper.one("nearest_interp", {"X": input}, attrs)
+    return append_resized(helper, "nearest_interp", input, out_shape, scale, data_format, align_corners=align_corners)
 
 
 @layer
@@ -96,15 +190,17 @@ def pad2d(
     paddings: list[int] = [0, 0, 0, 0],  # noqa: B006 (never changed)
     mode: str = "constant",
     pad_value: float = 0.0,
+    data_format: str = "NCHW",
     name: str | None = None,
 ) -> Variable:
     """Continue images beyond their edges.
 
     Args:
-        input: [batch, channels, height, width].
+        input: [batch, channels, height, width], or channels last with NHWC.
         paddings: rows above and below, columns to the left and right.
         mode: constant, reflect or edge.
         pad_value: the constant.
+        data_format: NCHW or NHWC.
         name: prefix of the output's name.
 
     Returns:
@@ -117,7 +213,9 @@ def pad2d(
         fluid.layers.pad2d.
     """
     attrs = {"paddings": paddings, "mode": mode, "pad_value": float(pad_value)}
-    return LayerHelper("pad2d", name).one("pad2d", {"X": input}, attrs)
+    helper = LayerHelper("pad2d", name)
+    x = _channels_first(helper, input, data_format, ("NCHW", "NHWC"))
+    return _channels_back(helper, helper.one("pad2d", {"X": x}, attrs), data_format)
 
 
 @layer

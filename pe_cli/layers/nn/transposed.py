@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pe_cli.layers.define.helper import LayerHelper, pair
+from pe_cli.layers.define.helper import LayerHelper, pair, several
 from pe_cli.layers.define.registry import layer
 from pe_cli.layers.nn.conv import channels
+from pe_cli.layers.nn.conv3d import append_conv3d
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
 
@@ -111,10 +112,10 @@ def append_transposed(
 
     Args:
         helper: of the layer.
-        x: [batch, channels, height, width].
-        weight: [channels, filters / parts, height, width].
-        axes: of height and width.
-        sizes: pixels of the output, of both.
+        x: [batch, channels, height, width], or volumes.
+        weight: [channels, filters / parts, height, width], or with a depth.
+        axes: of the images or volumes.
+        sizes: pixels of the output, of each.
         parts: groups.
 
     Returns:
@@ -125,7 +126,10 @@ def append_transposed(
         x = _spread(helper, x, axis, a.stride)
         border = a.dilation * (k - 1)
         x = _fit(helper, x, axis, border - a.before, size + border)
-    attrs = {"strides": [1, 1], "paddings": [0, 0], "dilations": [a.dilation for a in axes], "groups": parts, "data_format": "NCHW"}
+    dilations = [a.dilation for a in axes]
+    if len(axes) == 3:
+        return append_conv3d(helper, x, _turned(helper, weight, parts), [1, 1, 1], [0] * 6, dilations, parts)
+    attrs = {"strides": [1, 1], "paddings": [0, 0], "dilations": dilations, "groups": parts, "data_format": "NCHW"}
     kind = "depthwise_conv2d" if parts == count > 1 else "conv2d"
     return helper.one(kind, {"Input": x, "Filter": _turned(helper, weight, parts)}, attrs, "Output")
 
@@ -139,20 +143,23 @@ def image_axes(
     dilation: int | list[int],
     data_format: str = "NCHW",
 ) -> list[ImageAxis]:
-    """Return height and width with what a layer says of them; arguments of `conv2d_transpose`.
+    """Return the axes of images or volumes with what a layer says of them; arguments of `conv2d_transpose`.
 
     Raises:
         PeError: numbers that do not fit, or sizes that are not known.
     """
-    sizes = x.shape[2:4] if data_format == "NCHW" else x.shape[1:3]
+    kind, count = helper.layer_type, len(x.shape) - 2
+    sizes = x.shape[2:] if data_format in ("NCHW", "NCDHW") else x.shape[1:-1]
     if min(sizes) < 1:
-        raise helper.error(f"conv2d_transpose: height and width of {x} are not known", hint="declare the feed with its sizes")
-    cut = padding if isinstance(padding, list) and len(padding) == 4 else None
+        what = "height and width" if count == 2 else "depth, height and width"
+        raise helper.error(f"{kind}: {what} of {x} are not known", hint="declare the feed with its sizes")
+    cut = padding if isinstance(padding, list) and len(padding) == 2 * count else None
     if cut is not None and min(cut) < 0:
-        raise helper.error(f"conv2d_transpose: padding must be at least 0, got {cut}")
-    around = [cut[:2], cut[2:]] if cut is not None else [[p, p] for p in pair("conv2d_transpose", "padding", padding, 0)]
-    wanted = [None, None] if output_size is None else pair("conv2d_transpose", "output_size", output_size, 1)
-    steps, gaps = pair("conv2d_transpose", "stride", stride, 1), pair("conv2d_transpose", "dilation", dilation, 1)
+        raise helper.error(f"{kind}: padding must be at least 0, got {cut}")
+    each = [v for p in several(kind, "padding", padding, 0, count) for v in (p, p)] if cut is None else cut
+    around = zip(each[::2], each[1::2], strict=True)
+    wanted = [None] * count if output_size is None else several(kind, "output_size", output_size, 1, count)
+    steps, gaps = several(kind, "stride", stride, 1, count), several(kind, "dilation", dilation, 1, count)
     return [
         ImageAxis(size, step, gap, before, after, want)
         for size, step, gap, (before, after), want in zip(sizes, steps, gaps, around, wanted, strict=True)
@@ -167,11 +174,11 @@ def image_size(helper: LayerHelper, axis: ImageAxis, taps: int) -> int:
     """
     least = axis.out(taps) if taps > 0 else 0
     if least < 1:
-        raise helper.error(f"conv2d_transpose: no pixel is left of {axis.size}", hint="less padding, or a larger filter or output_size")
+        raise helper.error(f"{helper.layer_type}: no pixel is left of {axis.size}", hint="less padding, or a larger filter or output_size")
     if axis.wanted is None:
         return least
     if not least <= axis.wanted < least + axis.stride:
-        text = f"conv2d_transpose: output_size {axis.wanted} is not one of {least} to {least + axis.stride - 1}"
+        text = f"{helper.layer_type}: output_size {axis.wanted} is not one of {least} to {least + axis.stride - 1}"
         raise helper.error(text, hint="change output_size, padding or filter_size")
     return axis.wanted
 
@@ -182,7 +189,7 @@ def _spread(helper: LayerHelper, x: Variable, axis: int, stride: int) -> Variabl
         return x
     shape = [-1, *x.shape[1:]]
     x = helper.one("reshape", {"X": x}, {"shape": [*shape[: axis + 1], 1, *shape[axis + 1 :]]})
-    borders = [0] * (2 * (axis + 1)) + [0, stride - 1] + [0] * (2 * (4 - axis - 1))
+    borders = [0] * (2 * (axis + 1)) + [0, stride - 1] + [0] * (2 * (len(shape) - axis - 1))
     x = helper.one("pad", {"X": x}, {"paddings": borders, "pad_value": 0.0})
     return helper.one("reshape", {"X": x}, {"shape": [*shape[:axis], shape[axis] * stride, *shape[axis + 1 :]]})
 
@@ -194,17 +201,18 @@ def _fit(helper: LayerHelper, x: Variable, axis: int, before: int, size: int) ->
     if before < 0 or after < 0:
         begin, end = max(0, -before), have + min(0, after)
         x = helper.one("slice", {"Input": x}, {"axes": [axis], "starts": [begin], "ends": [end]})
-    borders = [0] * 8
+    borders = [0] * (2 * len(x.shape))
     borders[2 * axis : 2 * axis + 2] = [max(0, before), max(0, after)]
     return helper.one("pad", {"X": x}, {"paddings": borders, "pad_value": 0.0}) if any(borders) else x
 
 
 def _turned(helper: LayerHelper, weight: Variable, parts: int) -> Variable:
-    """Return the filters of the convolution: [filters, channels / groups, height, width], each turned round."""
+    """Return the filters of the convolution: [filters, channels / groups, height, width], each turned round; or with a depth."""
     count, filters, *taps = weight.shape
-    w = weight if taps == [1, 1] else helper.one("reverse", {"X": weight}, {"axis": [2, 3]})
+    places = list(range(2, len(weight.shape)))
+    w = weight if max(taps) == 1 else helper.one("reverse", {"X": weight}, {"axis": places})
     if parts == 1:
-        return helper.one("transpose", {"X": w}, {"axis": [1, 0, 2, 3]})
+        return helper.one("transpose", {"X": w}, {"axis": [1, 0, *places]})
     w = helper.one("reshape", {"X": w}, {"shape": [parts, count // parts, filters, *taps]})
-    w = helper.one("transpose", {"X": w}, {"axis": [0, 2, 1, 3, 4]})
+    w = helper.one("transpose", {"X": w}, {"axis": [0, 2, 1, *(p + 1 for p in places)]})
     return helper.one("reshape", {"X": w}, {"shape": [parts * filters, count // parts, *taps]})

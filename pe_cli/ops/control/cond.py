@@ -25,7 +25,7 @@ def cond(condition: TensorType, captured: list[TensorType], *, yes: Any, no: Any
     Out = yes(Captured) if Condition else no(Captured)
 
     Args:
-        Condition: one bool.
+        Condition: one bool; an axis whose size only a step knows has one element then.
         Captured: what both regions get.
         yes: computes Out where the condition holds.
         no: computes Out where it does not.
@@ -39,7 +39,7 @@ def cond(condition: TensorType, captured: list[TensorType], *, yes: Any, no: Any
     Source:
         fluid's conditional_block op.
     """
-    if condition.dtype != "bool" or condition.size != 1:
+    if condition.dtype != "bool" or any(size not in (1, -1) for size in condition.shape):
         raise PeError(f"cond: its condition is {condition}", hint="compute one bool")
     first = checked("cond", "yes", yes, len(captured))
     second = checked("cond", "no", no, len(captured), len(first.results))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,69 @@ class LodRequest:
         """Say that an output's values are those of an array."""
         for name in self.outputs.get(slot, ()):
             self.known[name] = array
+
+
+# --- ops that run on the host -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Leveled:
+    """An array whose rows group into sequences.
+
+    Args:
+        array: the rows.
+        lod: offsets of every level, the outermost first.
+    """
+
+    array: NDArray[Any]
+    lod: tuple[Sequence[int], ...] = ()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.array, dtype) if copy else np.asarray(self.array, dtype)
+
+
+@dataclass(frozen=True)
+class HostRun:
+    """One run of an op on the host.
+
+    Args:
+        op: its name, for errors.
+        values: slot -> inputs.
+        attrs: complete attributes.
+        seed: what its draws follow from: the same for a seed of the program, an op, a step and a device.
+    """
+
+    op: str
+    values: Mapping[str, Sequence[Leveled]]
+    attrs: Mapping[str, Any]
+    seed: tuple[int, ...] = (0,)
+
+    def one(self, slot: str) -> NDArray[Any]:
+        """Return the only array of a slot."""
+        (found,) = self.values[slot]
+        return found.array
+
+    def offsets(self, slot: str, sequences: int, k: int = 0) -> NDArray[Any]:
+        """Return the offsets of the innermost sequences of an input; plain rows are one sequence.
+
+        Raises:
+            PeError: there are not as many sequences (exit code 3).
+        """
+        found = self.values[slot][k]
+        offsets = np.asarray(found.lod[-1] if found.lod else [0, len(found.array)], np.int64)
+        if len(offsets) - 1 != sequences:
+            message = f"{self.op}: {slot} has {len(offsets) - 1} sequences for {sequences} images"
+            raise PeError(message, hint="feed it with lod_level: 1, a sequence for each image", code=ExitCode.DATA)
+        return offsets
+
+    def parts(self, slot: str, sequences: int, k: int = 0) -> list[NDArray[Any]]:
+        """Return the rows of every sequence of an input; see `offsets`."""
+        offsets = self.offsets(slot, sequences, k)
+        return [self.values[slot][k].array[a:b] for a, b in pairwise(offsets)]
+
+    def generator(self) -> np.random.Generator:
+        """Return what draws random numbers."""
+        return np.random.default_rng(self.seed)
 
 
 # --- what arrays are made with ----------------------------------------------------------------------------------------

@@ -204,6 +204,12 @@ class OpDef:
         self.give(OnHost(fn))
         return fn
 
+    def host_run(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Register what computes the outputs from a `lod.HostRun`, where sequences or draws count."""
+        assert not self.lowerings, f"{self.name} is lowered and runs on the host"
+        self.give(OnHost(fn, whole=True))
+        return fn
+
     def grad(
         self,
         *,

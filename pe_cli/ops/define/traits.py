@@ -119,6 +119,21 @@ class Random(Trait):
         return "random", "the same numbers for a seed, a step and a sample, on any number of devices"
 
 
+class Replayed(Trait):
+    """A random op whose result another op gives once more, without a random number.
+
+    Args:
+        by: that op; it takes the same inputs and attributes, and gives the outputs that are not in `kept`.
+        kept: outputs of the random op that it takes, too, under the same names.
+    """
+
+    by: str
+    kept: tuple[str, ...]
+
+    def verify(self, op: Named) -> None:
+        _need(op, self.kept, outputs=True)
+
+
 class ReportsData(Trait):
     """Its kernels report errors in data, such as a label out of range, so that it counts even where its result does not."""
 
@@ -160,9 +175,11 @@ class OnHost(Trait):
 
     Args:
         compute: `f(slot -> arrays, attrs) -> slot -> arrays`.
+        whole: it is `f(HostRun) -> slot -> arrays` instead: it sees sequences, may draw, and may say the sequences of what it makes.
     """
 
     compute: Callable[..., Any]
+    whole: bool = False
 
 
 class Remote(Trait):

@@ -140,7 +140,14 @@ def _regions(rng):
     ],
 )  # fmt: skip
 def prroi_pool(
-    x: TensorType, rois: TensorType, counts: TensorType | None, *, spatial_scale: float, pooled_height: int, pooled_width: int
+    x: TensorType,
+    rois: TensorType,
+    counts: TensorType | None,
+    offsets: TensorType | None,
+    *,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
 ) -> TensorType:
     """Average an image over the parts of regions, exactly: the image is linear between its pixels and 0 outside.
 
@@ -149,18 +156,24 @@ def prroi_pool(
     Args:
         X: [images, channels, height, width] float32 or float64.
         ROIs: [regions, 4] element type of X: left, top, right, bottom; 0 is the centre of the first pixel.
-        BatchRoINums: [images] int64: how many regions in a row belong to each image; may be left out for one image.
+        BatchRoINums: [images] int64: how many regions in a row belong to each image; may be left out for one image, and where
+            ROIs has a sequence for each image.
+        RoisLod: [images + 1] int64: the same as offsets: where the regions of each image begin.
 
     Returns:
         Out: [regions, channels, pooled_height, pooled_width] element type of X.
 
     Raises:
-        PeError: types that do not fit; several images without BatchRoINums; while running, counts that do not sum to the regions.
+        PeError: types that do not fit; several images, and nothing says whose the regions are; while running, counts that do not sum
+            to the regions.
 
     Source:
         fluid.layers.prroi_pool; Jiang et al. 2018, "Acquisition of Localization Confidence", eq. 5 and 6.
     """
-    return roi.check("prroi_pool", x, rois, counts, pooled_height, pooled_width)
+    return roi.check("prroi_pool", x, rois, counts, offsets, pooled_height, pooled_width)
+
+
+roi.of_sequences(prroi_pool)
 
 
 @prroi_pool.lower("cpu")
@@ -171,7 +184,7 @@ def prroi_pool_cpu(o: Lowering) -> None:
     o.call(mean_exactly, x, rois, owner, out, rois.shape[0], *x.shape[1:], *out.shape[2:], o.attrs["spatial_scale"])
 
 
-@prroi_pool.grad(uses="X ROIs BatchRoINums Out").lower("cpu")
+@prroi_pool.grad(uses="X ROIs BatchRoINums RoisLod Out").lower("cpu")
 def prroi_pool_grad_cpu(o: Lowering) -> None:
     """Region by region, in order: they overlap."""
     x, rois, y, g = o.input("X"), o.input("ROIs"), o.input("Out"), o.input("Out@GRAD")

@@ -140,6 +140,7 @@ def roi_align(
     x: TensorType,
     rois: TensorType,
     counts: TensorType | None,
+    offsets: TensorType | None,
     *,
     spatial_scale: float,
     pooled_height: int,
@@ -153,18 +154,21 @@ def roi_align(
     Args:
         X: [images, channels, height, width] float32 or float64.
         ROIs: [regions, 4] element type of X: left, top, right, bottom.
-        BatchRoINums: [images] int64: how many regions in a row belong to each image; may be left out for one image.
+        BatchRoINums: [images] int64: how many regions in a row belong to each image; may be left out for one image, and where
+            ROIs has a sequence for each image.
+        RoisLod: [images + 1] int64: the same as offsets: where the regions of each image begin.
 
     Returns:
         Out: [regions, channels, pooled_height, pooled_width] element type of X.
 
     Raises:
-        PeError: types that do not fit; several images without BatchRoINums; while running, counts that do not sum to the regions.
+        PeError: types that do not fit; several images, and nothing says whose the regions are; while running, counts that do not sum
+            to the regions.
 
     Source:
         fluid.layers.roi_align; He et al. 2017, "Mask R-CNN", section 3.
     """
-    return roi.check("roi_align", x, rois, counts, pooled_height, pooled_width)
+    return roi.check("roi_align", x, rois, counts, offsets, pooled_height, pooled_width)
 
 
 def _align(o: Lowering, image: str, parts: object, *, back: bool) -> None:
@@ -177,13 +181,16 @@ def _align(o: Lowering, image: str, parts: object, *, back: bool) -> None:
     )  # fmt: skip
 
 
+roi.of_sequences(roi_align)
+
+
 @roi_align.lower("cpu")
 def roi_align_cpu(o: Lowering) -> None:
     """Region by region."""
     _align(o, "X", o.output("Out"), back=False)
 
 
-@roi_align.grad(uses="X ROIs BatchRoINums").lower("cpu")
+@roi_align.grad(uses="X ROIs BatchRoINums RoisLod").lower("cpu")
 def roi_align_grad_cpu(o: Lowering) -> None:
     """Region by region, in order: they overlap."""
     if o.has("X@GRAD"):
@@ -203,7 +210,14 @@ def roi_align_grad_cpu(o: Lowering) -> None:
     ],
 )
 def roi_pool(
-    x: TensorType, rois: TensorType, counts: TensorType | None, *, spatial_scale: float, pooled_height: int, pooled_width: int
+    x: TensorType,
+    rois: TensorType,
+    counts: TensorType | None,
+    offsets: TensorType | None,
+    *,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
 ) -> tuple[TensorType, TensorType]:
     """Take the largest pixel of each part of regions, whose edges are rounded to pixels.
 
@@ -212,20 +226,26 @@ def roi_pool(
     Args:
         X: [images, channels, height, width] float32 or float64.
         ROIs: [regions, 4] element type of X: left, top, right, bottom, the last ones inside.
-        BatchRoINums: [images] int64: how many regions in a row belong to each image; may be left out for one image.
+        BatchRoINums: [images] int64: how many regions in a row belong to each image; may be left out for one image, and where
+            ROIs has a sequence for each image.
+        RoisLod: [images + 1] int64: the same as offsets: where the regions of each image begin.
 
     Returns:
         Out: [regions, channels, pooled_height, pooled_width] element type of X; 0 for a part without pixels.
         Argmax: int64: place of that pixel in its image, -1 for none.
 
     Raises:
-        PeError: types that do not fit; several images without BatchRoINums; while running, counts that do not sum to the regions.
+        PeError: types that do not fit; several images, and nothing says whose the regions are; while running, counts that do not sum
+            to the regions.
 
     Source:
         fluid.layers.roi_pool; Girshick 2015, "Fast R-CNN", section 2.1.
     """
-    out = roi.check("roi_pool", x, rois, counts, pooled_height, pooled_width)
+    out = roi.check("roi_pool", x, rois, counts, offsets, pooled_height, pooled_width)
     return out, TensorType(out.shape, "int64")
+
+
+roi.of_sequences(roi_pool)
 
 
 @roi_pool.lower("cpu")
@@ -237,7 +257,7 @@ def roi_pool_cpu(o: Lowering) -> None:
     o.call(pool_regions, x, rois, owner, out, where, rois.shape[0], *x.shape[1:], *out.shape[2:], o.attrs["spatial_scale"])
 
 
-@roi_pool.grad(uses="X ROIs BatchRoINums Argmax").lower("cpu")
+@roi_pool.grad(uses="X ROIs BatchRoINums RoisLod Argmax").lower("cpu")
 def roi_pool_grad_cpu(o: Lowering) -> None:
     """Region by region, in order: they overlap."""
     x, g = o.input("X"), o.input("Out@GRAD")

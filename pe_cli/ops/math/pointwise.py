@@ -28,9 +28,11 @@ from pe_cli.kernels.lang import Helper, Kernel, address, helper, make_kernel
 from pe_cli.ops.define.addto import in_pieces
 from pe_cli.ops.define.lowering import Lowering, Offset
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
+from pe_cli.ops.define.second import Again, second
 from pe_cli.ops.define.traits import InPlace, Layout, Scalar, Trait
 from pe_cli.ops.define.traits import Pointwise as PointwiseTrait
 from pe_cli.ops.math.pointwise_sum import SumKernels
+from pe_cli.ops.math.scalar_ops import as_ops
 
 #: Every pointwise op by name, for passes that fuse them.
 POINTWISE: dict[str, Pointwise] = {}
@@ -130,6 +132,7 @@ class Pointwise:
         gradient.lower("cpu")(self._backward)
         gradient.lower("cuda")(self._backward)
         gradient.give(PointwiseTrait(self._backward_scalars))
+        second(self.op.name)(self._again)
         return fn
 
     def chosen(self, attrs: Attrs) -> tuple[Kernel, Kernel | None, Sequence[float]]:
@@ -150,6 +153,15 @@ class Pointwise:
     def _backward_scalars(self, attrs: Attrs, inputs: Mapping[str, Sequence[Any]]) -> list[Scalar]:
         _, kernel, values = self.chosen(attrs)
         return [Scalar("X@GRAD", kernel, ("Out@GRAD", self.uses), tuple(values))]
+
+    def _again(self, r: Again) -> None:
+        """Say the gradient with ops, from the text of its function."""
+        _, kernel, values = self.chosen(r.attrs)
+        assert kernel is not None
+        assert kernel.each is not None
+        assert kernel.each.fn is not None
+        g = r.input("Out@GRAD")
+        r.instead[r.op.outputs["X@GRAD"][0]] = as_ops(r, kernel.each.fn, [g, r.input(self.uses), *values], g)
 
     def _backward(self, o: Lowering) -> None:
         out = o.output("X@GRAD")

@@ -15,7 +15,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STEP, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import InPlace, Pointwise, Random, RowWise, Scalar
+from pe_cli.ops.define.traits import InPlace, Pointwise, Random, Replayed, RowWise, Scalar
 
 DOWNGRADE, UPSCALE = "downgrade_in_infer", "upscale_in_train"
 
@@ -77,7 +77,7 @@ def drop_back(g: Ptr, mask: PtrU8, dx: Ptr, n: Int, scale: Real):
         "seed": Attr(0, "of this op alone, dropping the same values at every step; 0 takes the program's"),
         "dropout_implementation": Attr(DOWNGRADE, "which of the two phases is rescaled", (DOWNGRADE, UPSCALE)),
     },
-    traits=[InPlace({"Out": "X"}), Random(), RowWise()],
+    traits=[InPlace({"Out": "X"}), Random(), Replayed("dropout_again", ("Mask",)), RowWise()],
     samples=[
         Sample({"X": (4, 7)}, name="a half"),
         Sample({"X": (3, 5)}, {"dropout_prob": 0.3, "dropout_implementation": UPSCALE}, "three tenths, rescaled"),
@@ -119,7 +119,7 @@ def dropout(
     return x, TensorType(x.shape, "uint8")
 
 
-def _scale(attrs: Mapping[str, Any]) -> float:
+def kept_scale(attrs: Mapping[str, Any]) -> float:
     """Return what values that stay are multiplied by."""
     p, upscale = attrs["dropout_prob"], attrs["dropout_implementation"] == UPSCALE
     if attrs["is_test"]:
@@ -134,24 +134,24 @@ def dropout_cpu(o: Lowering) -> None:
     n = product(x.shape)
     mask = o.output("Mask") if o.has("Mask") else o.scratch(n, "uint8")
     if o.attrs["is_test"]:
-        o.call(keep_all, x, out, mask, n, _scale(o.attrs))
+        o.call(keep_all, x, out, mask, n, kept_scale(o.attrs))
         return
     own = int(o.attrs["seed"])
     first = o.sample_offset * product(x.shape[1:])
     limit = round(o.attrs["dropout_prob"] * 2**32) - 2**31
     words = o.scratch(4 * WORD_BLOCKS, "int32")
-    o.call(drop, x, out, mask, words, n, first, own or o.seed, STEP, int(own != 0), limit, _scale(o.attrs))
+    o.call(drop, x, out, mask, words, n, first, own or o.seed, STEP, int(own != 0), limit, kept_scale(o.attrs))
 
 
 gradient = dropout.grad(uses="Mask", traits=[InPlace({"X@GRAD": "Out@GRAD"})])
-gradient.give(Pointwise(lambda attrs, _: [Scalar("X@GRAD", drop_back, ("Out@GRAD", "Mask"), (_scale(attrs),))]))
+gradient.give(Pointwise(lambda attrs, _: [Scalar("X@GRAD", drop_back, ("Out@GRAD", "Mask"), (kept_scale(attrs),))]))
 
 
 @gradient.lower("cpu")
 def dropout_grad_cpu(o: Lowering) -> None:
     """X' = Out' where the value was kept."""
     g, dx = o.input("Out@GRAD"), o.output("X@GRAD")
-    o.call(drop_back, g, o.input("Mask"), dx, product(dx.shape), _scale(o.attrs))
+    o.call(drop_back, g, o.input("Mask"), dx, product(dx.shape), kept_scale(o.attrs))
 
 
 # --- CUDA -------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pe_cli.kernels.lang import Int, Ptr, Real, T, helper, kernel
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import FedSizes
 
 # --- grid_sampler -----------------------------------------------------------------------------------------------------
 
@@ -160,29 +161,58 @@ def resize_nearest(
                 y[e * OW + j] = x[p]
 
 
-_SIZES = {
+#: The value of out_size where out_h and out_w say the size.
+NOT_GIVEN = [-1, -1]
+SIZES = {
     "out_h": Attr(1, "rows of the result"),
     "out_w": Attr(1, "columns of the result"),
     "align_corners": Attr(True, "the corners' centres stay in place; else the corners of the image"),
 }
 
 
-def _resized(name: str, x: TensorType, height: int, width: int) -> TensorType:
-    if len(x.shape) != 4 or height < 1 or width < 1 or 0 in x.shape[2:]:
-        raise PeError(f"{name} needs images of rank 4 and a size of at least 1 by 1, got {x} and {height} by {width}")
-    return x.with_shape(*x.shape[:2], height, width)
+_OUT_SIZE = Attr(NOT_GIVEN, "rows and columns, instead of out_h and out_w; OutSize's values")
+_FED = FedSizes({"OutSize": "out_size"})
 
 
-def _ratio(size: int, wanted: int, *, corners: bool) -> float:
-    if corners:
-        return (size - 1) / (wanted - 1) if wanted > 1 else 0.0
-    return size / wanted
+def interpolated(name: str, x: TensorType, fed: TensorType | None, wanted: list[int], given: list[int]) -> TensorType:
+    """Return the type of x with other sizes behind batch and channels.
+
+    Args:
+        name: of the op, for errors.
+        x: images or volumes.
+        fed: type of the sizes that only a step knows, or None.
+        wanted: sizes by attributes.
+        given: the sizes of the step, -1 where it has not said them.
+
+    Raises:
+        PeError: an empty size, or as many sizes as do not fit.
+    """
+    axes = len(x.shape) - 2
+    if fed is not None and (fed.size not in (axes, -1) or not fed.dtype.startswith("int")):
+        raise PeError(f"{name} needs OutSize of {axes} integers, got {fed}")
+    sizes = given if fed is not None or min(given, default=-1) > 0 else wanted
+    if len(sizes) != axes or 0 in x.shape[2:] or any(s < 1 and (s != -1 or fed is None) for s in sizes):
+        raise PeError(f"{name} needs images that are not empty and {axes} sizes of at least 1, got {x} and {sizes}")
+    return x.with_shape(*x.shape[:2], *sizes)
+
+
+def ratio(size: int, wanted: int, *, corners: bool) -> float:
+    """Return how many elements of an axis one of the result is; 0 where the result is one element, which comes from the first."""
+    if wanted == 1:
+        return 0.0
+    return (size - 1) / (wanted - 1) if corners else size / wanted
 
 
 @op(
     "bilinear_interp",
-    inputs="X",
-    attrs={**_SIZES, "align_mode": Attr(1, "without align_corners: 0, by the pixels' centres; 1, by their first corners", (0, 1))},
+    inputs="X OutSize?",
+    differentiable="X",
+    attrs={
+        **SIZES,
+        "align_mode": Attr(1, "without align_corners: 0, by the pixels' centres; 1, by their first corners", (0, 1)),
+        "out_size": _OUT_SIZE,
+    },
+    traits=[_FED],
     samples=[
         Sample({"X": (2, 3, 4, 5)}, {"out_h": 7, "out_w": 3}, "corners in place"),
         Sample({"X": (1, 2, 4, 5)}, {"out_h": 7, "out_w": 9, "align_corners": False, "align_mode": 0}, "by centres"),
@@ -190,14 +220,17 @@ def _ratio(size: int, wanted: int, *, corners: bool) -> float:
         Sample({"X": (0, 2, 4, 5)}, {"out_h": 1, "out_w": 1}, "an empty batch"),
     ],
 )
-def bilinear_interp(x: TensorType, *, out_h: int, out_w: int, align_corners: bool, align_mode: int) -> TensorType:
+def bilinear_interp(
+    x: TensorType, out: TensorType | None, *, out_h: int, out_w: int, align_corners: bool, align_mode: int, out_size: list[int]
+) -> TensorType:
     """Change the size of images; between pixels they are linear.
 
     Output pixel i comes from i (size - 1) / (wanted - 1) with align_corners, else from max((i + 1/2) size / wanted - 1/2, 0) with
-    align_mode 0, or i size / wanted with 1.
+    align_mode 0, or i size / wanted with 1. Where one pixel is wanted, it comes from the first.
 
     Args:
         X: [batch, channels, height, width] float32 or float64.
+        OutSize: int32 or int64 [2], instead of out_h and out_w: only known in the step.
 
     Returns:
         Out: [batch, channels, out_h, out_w].
@@ -208,25 +241,25 @@ def bilinear_interp(x: TensorType, *, out_h: int, out_w: int, align_corners: boo
     Source:
         fluid.layers.resize_bilinear.
     """
-    return _resized("bilinear_interp", x, out_h, out_w)
+    if len(x.shape) != 4:
+        raise PeError(f"bilinear_interp needs images of rank 4, got {x}")
+    return interpolated("bilinear_interp", x, out, [out_h, out_w], out_size)
 
 
-def _steps(o: Lowering, x: tuple[int, ...]) -> tuple[tuple[int, int], list[float]]:
-    """Return the sizes that are wanted, and how many pixels of X one of them is, along height and width."""
-    sizes = o.attrs["out_h"], o.attrs["out_w"]
-    return sizes, [_ratio(s, w, corners=o.attrs["align_corners"]) for s, w in zip(x[2:], sizes, strict=True)]
+def _steps(o: Lowering, x: tuple[int, ...], y: tuple[int, ...]) -> list[float]:
+    """Return how many pixels of X one of the result is, along height and width."""
+    return [ratio(s, w, corners=o.attrs["align_corners"]) for s, w in zip(x[2:], y[2:], strict=True)]
 
 
-def _linear(o: Lowering, pixels: object, made: object, x: tuple[int, ...], *, back: bool) -> None:
-    sizes, ratios = _steps(o, x)
+def _linear(o: Lowering, pixels: object, made: object, x: tuple[int, ...], y: tuple[int, ...], *, back: bool) -> None:
     half = int(not o.attrs["align_corners"] and o.attrs["align_mode"] == 0)
-    o.call(resize_linear, pixels, made, x[0] * x[1], *x[2:], *sizes, *ratios, half, int(back))
+    o.call(resize_linear, pixels, made, x[0] * x[1], *x[2:], *y[2:], *_steps(o, x, y), half, int(back))
 
 
 @bilinear_interp.lower("cpu")
 def bilinear_interp_cpu(o: Lowering) -> None:
     """Row by row."""
-    _linear(o, o.input("X"), o.output("Out"), o.input("X").shape, back=False)
+    _linear(o, o.input("X"), o.output("Out"), o.input("X").shape, o.output("Out").shape, back=False)
 
 
 @bilinear_interp.grad().lower("cpu")
@@ -234,25 +267,30 @@ def bilinear_interp_grad_cpu(o: Lowering) -> None:
     """Row by row, in order: they share pixels."""
     dx = o.output("X@GRAD")
     o.call(fill, dx, dx.size, 0.0)
-    _linear(o, dx, o.input("Out@GRAD"), dx.shape, back=True)
+    _linear(o, dx, o.input("Out@GRAD"), dx.shape, o.input("Out@GRAD").shape, back=True)
 
 
 @op(
     "nearest_interp",
-    inputs="X",
-    attrs=_SIZES,
+    inputs="X OutSize?",
+    differentiable="X",
+    attrs={**SIZES, "out_size": _OUT_SIZE},
+    traits=[_FED],
     samples=[
         Sample({"X": (2, 3, 4, 5)}, {"out_h": 7, "out_w": 3}, "corners in place"),
         Sample({"X": (1, 2, 4, 5)}, {"out_h": 8, "out_w": 2, "align_corners": False}, "by first corners"),
     ],
 )
-def nearest_interp(x: TensorType, *, out_h: int, out_w: int, align_corners: bool) -> TensorType:
+def nearest_interp(
+    x: TensorType, out: TensorType | None, *, out_h: int, out_w: int, align_corners: bool, out_size: list[int]
+) -> TensorType:
     """Change the size of images; every pixel is one of the original.
 
     Output pixel i comes from floor(i (size - 1) / (wanted - 1) + 1/2) with align_corners, else from floor(i size / wanted).
 
     Args:
         X: [batch, channels, height, width] float32 or float64.
+        OutSize: int32 or int64 [2], instead of out_h and out_w: only known in the step.
 
     Returns:
         Out: [batch, channels, out_h, out_w].
@@ -263,18 +301,20 @@ def nearest_interp(x: TensorType, *, out_h: int, out_w: int, align_corners: bool
     Source:
         fluid.layers.resize_nearest.
     """
-    return _resized("nearest_interp", x, out_h, out_w)
+    if len(x.shape) != 4:
+        raise PeError(f"nearest_interp needs images of rank 4, got {x}")
+    return interpolated("nearest_interp", x, out, [out_h, out_w], out_size)
 
 
-def _nearest(o: Lowering, pixels: object, made: object, x: tuple[int, ...], *, back: bool) -> None:
-    sizes, ratios = _steps(o, x)
-    o.call(resize_nearest, pixels, made, x[0] * x[1], *x[2:], *sizes, *ratios, 0.5 if o.attrs["align_corners"] else 0.0, int(back))
+def _nearest(o: Lowering, pixels: object, made: object, x: tuple[int, ...], y: tuple[int, ...], *, back: bool) -> None:
+    rounded = 0.5 if o.attrs["align_corners"] else 0.0
+    o.call(resize_nearest, pixels, made, x[0] * x[1], *x[2:], *y[2:], *_steps(o, x, y), rounded, int(back))
 
 
 @nearest_interp.lower("cpu")
 def nearest_interp_cpu(o: Lowering) -> None:
     """Row by row."""
-    _nearest(o, o.input("X"), o.output("Out"), o.input("X").shape, back=False)
+    _nearest(o, o.input("X"), o.output("Out"), o.input("X").shape, o.output("Out").shape, back=False)
 
 
 @nearest_interp.grad().lower("cpu")
@@ -282,4 +322,4 @@ def nearest_interp_grad_cpu(o: Lowering) -> None:
     """Row by row, in order: they share pixels."""
     dx = o.output("X@GRAD")
     o.call(fill, dx, dx.size, 0.0)
-    _nearest(o, dx, o.input("Out@GRAD"), dx.shape, back=True)
+    _nearest(o, dx, o.input("Out@GRAD"), dx.shape, o.input("Out@GRAD").shape, back=True)

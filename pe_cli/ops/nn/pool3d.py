@@ -7,11 +7,11 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.nn.pool import _apart, _size
+from pe_cli.ops.nn.pool import _apart
 
 
 @helper
-def _begin(g, axis, i):
+def begin(g, axis, i):
     """Return the first position of window i along an axis, inside the volume."""
     if g[16]:
         return i * g[axis] // g[3 + axis]
@@ -19,7 +19,7 @@ def _begin(g, axis, i):
 
 
 @helper
-def _end(g, axis, i):
+def end(g, axis, i):
     """Return the position after the last one of window i along an axis."""
     if g[16]:
         return ((i + 1) * g[axis] + g[3 + axis] - 1) // g[3 + axis]
@@ -29,8 +29,8 @@ def _end(g, axis, i):
 @helper
 def _whole(g, axis, i):
     """Return the length of window i along an axis, padding included."""
-    begin = i * g[9 + axis] - g[12 + axis]
-    return min(begin + g[6 + axis], g[axis] + g[12 + axis]) - begin
+    first = i * g[9 + axis] - g[12 + axis]
+    return min(first + g[6 + axis], g[axis] + g[17 + axis]) - first
 
 
 @helper
@@ -47,11 +47,11 @@ def volume_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int, largest: Int):
     D, H, W, OD, OH, OW = g[0], g[1], g[2], g[3], g[4], g[5]
     for v in range(n):
         for i in range(OD):
-            a, b = _begin(g, 0, i), _end(g, 0, i)
+            a, b = begin(g, 0, i), end(g, 0, i)
             for j in range(OH):
-                c, d = _begin(g, 1, j), _end(g, 1, j)
+                c, d = begin(g, 1, j), end(g, 1, j)
                 for k in range(OW):
-                    e, f = _begin(g, 2, k), _end(g, 2, k)
+                    e, f = begin(g, 2, k), end(g, 2, k)
                     best = x[((v * D + a) * H + c) * W + e]
                     total = 0.0
                     for r in range(a, b):
@@ -72,11 +72,11 @@ def volume_backward(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, g: PtrI64, n: Int, largest
         dx[q] = T(0)
     for v in range(n):
         for i in range(OD):
-            a, b = _begin(g, 0, i), _end(g, 0, i)
+            a, b = begin(g, 0, i), end(g, 0, i)
             for j in range(OH):
-                c, d = _begin(g, 1, j), _end(g, 1, j)
+                c, d = begin(g, 1, j), end(g, 1, j)
                 for k in range(OW):
-                    e, f = _begin(g, 2, k), _end(g, 2, k)
+                    e, f = begin(g, 2, k), end(g, 2, k)
                     o = ((v * OD + i) * OH + j) * OW + k
                     share = T(dy[o] / _count(g, i, j, k, a, b, c, d, e, f))
                     left = dy[o]
@@ -99,7 +99,7 @@ def volume_backward(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, g: PtrI64, n: Int, largest
         "pooling_type": Attr("max", "what a window becomes", ("max", "avg")),
         "ksize": Attr([1, 1, 1], "depth, height and width of a window; with adaptive, of the output"),
         "strides": Attr([1, 1, 1], "positions from one window to the next"),
-        "paddings": Attr([0, 0, 0], "positions on each side"),
+        "paddings": Attr([0, 0, 0], "positions on each side, or six: in front and behind, above and below, left and right"),
         "global_pooling": Attr(False, "one window over the whole volume"),
         "ceil_mode": Attr(False, "round the number of windows up instead of down"),
         "exclusive": Attr(True, "an average counts the volume only, not the padding"),
@@ -114,6 +114,7 @@ def volume_backward(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, g: PtrI64, n: Int, largest
              "ceil_mode": True},
             "average that counts padding",
         ),
+        Sample({"X": (1, 2, 4, 5, 3)}, {"ksize": [2, 2, 2], "strides": [2, 1, 2], "paddings": [1, 0, 0, 1, 0, 1]}, "padded on one side"),
         Sample({"X": (2, 3, 5, 4, 7)}, {"pooling_type": "avg", "ksize": [2, 3, 3], "adaptive": True}, "adaptive average"),
         Sample({"X": (2, 3, 5, 4, 7)}, {"ksize": [2, 3, 3], "adaptive": True}, "adaptive largest"),
         Sample({"X": (2, 3, 3, 2, 2)}, {"global_pooling": True}, "global"),
@@ -139,8 +140,8 @@ def pool3d(
         X: [batch, channels, depth, height, width] float32 or float64.
 
     Returns:
-        Out: size = (size + 2*padding - window) / stride + 1, rounded down, or up with ceil_mode. With adaptive, ksize: window i of n
-            goes from floor(i size / n) to ceil((i + 1) size / n).
+        Out: size = (size + padding of both sides - window) / stride + 1, rounded down, or up with ceil_mode. With
+            adaptive, ksize: window i of n goes from floor(i size / n) to ceil((i + 1) size / n).
 
     Raises:
         PeError: wrong rank, a window that does not fit, or padding of at least the window.
@@ -148,37 +149,76 @@ def pool3d(
     Source:
         fluid.layers.pool3d, fluid.layers.adaptive_pool3d.
     """
+    return pooled(
+        "pool3d", x, ksize, strides, paddings, global_pooling=global_pooling, ceil_mode=ceil_mode, adaptive=adaptive
+    )
+
+
+def pooled(
+    name: str,
+    x: TensorType,
+    ksize: list[int],
+    strides: list[int],
+    paddings: list[int],
+    *,
+    global_pooling: bool,
+    ceil_mode: bool,
+    adaptive: bool,
+) -> TensorType:
+    """Return the type of a pool of volumes; name is the op's, the others are its attributes.
+
+    Raises:
+        PeError: wrong rank, a window that does not fit, or padding of at least the window.
+    """
     if len(x.shape) != 5:
-        raise PeError(f"pool3d needs volumes of rank 5, got {x}")
+        raise PeError(f"{name} needs volumes of rank 5, got {x}")
     if global_pooling:
         return x.with_shape(*x.shape[:2], 1, 1, 1)
-    for name, three, least in (("ksize", ksize, 1), ("strides", strides, 1), ("paddings", paddings, 0)):
-        if len(three) != 3 or min(three) < least:
-            raise PeError(f"pool3d: {name} must be three numbers of at least {least}, got {three}")
+    around = six(paddings) if len(paddings) in (3, 6) else []
+    for what, found, least in (("ksize", ksize, 1), ("strides", strides, 1)):
+        if len(found) != 3 or min(found) < least:
+            raise PeError(f"{name}: {what} must be three numbers of at least {least}, got {found}")
+    if not around or min(around) < 0:
+        raise PeError(f"{name}: paddings must be three or six numbers of at least 0, got {paddings}")
     if adaptive:
         return x.with_shape(*x.shape[:2], *ksize)
-    if any(p >= k for p, k in zip(paddings, ksize, strict=True)):
-        raise PeError(f"pool3d: padding {paddings} must be smaller than the window {ksize}")
-    each = zip(x.shape[2:], ksize, strides, paddings, strict=True)
-    sizes = [-1 if s < 0 else _size(s, k, st, p, ceil_mode) for s, k, st, p in each]
+    if any(p >= k for p, k in zip(around, [k for k in ksize for _ in range(2)], strict=True)):
+        raise PeError(f"{name}: padding {paddings} must be smaller than the window {ksize}")
+    each = zip(x.shape[2:], ksize, strides, around[::2], around[1::2], strict=True)
+    sizes = [-1 if s < 0 else _places(s, k, st, before, after, ceil_mode) for s, k, st, before, after in each]
     if any(s == 0 or s < -1 for s in sizes):
-        raise PeError(f"pool3d: a window of {ksize} does not fit into {x} with padding {paddings}")
+        raise PeError(f"{name}: a window of {ksize} does not fit into {x} with padding {paddings}")
     return x.with_shape(*x.shape[:2], *sizes)
 
 
-def _geometry(o: Lowering, x: Buffer, y: Buffer) -> tuple[Numbers, int]:
+def _places(size: int, taps: int, stride: int, before: int, after: int, ceil_mode: bool) -> int:
+    """Return the output size along an axis; a window must begin inside the axis or in front of it."""
+    rest = size + before + after - taps
+    if rest < 0:
+        return 0
+    out = (rest + stride - 1 if ceil_mode else rest) // stride + 1
+    return out - 1 if ceil_mode and (out - 1) * stride >= size + before else out
+
+
+def six(paddings: list[int]) -> list[int]:
+    """Return the padding before and after each of three axes."""
+    return list(paddings) if len(paddings) == 6 else [p for p in paddings for _ in range(2)]
+
+
+def geometry(o: Lowering, x: Buffer, y: Buffer) -> tuple[Numbers, int]:
+    """Return what the kernels ask for: sizes, windows, strides, padding in front, flags, padding behind; and the volumes."""
     attrs, whole = o.attrs, o.attrs["global_pooling"]
     ksize = x.shape[2:] if whole else attrs["ksize"]
-    strides, paddings = ([1, 1, 1], [0, 0, 0]) if whole else (attrs["strides"], attrs["paddings"])
-    flags = int(attrs["exclusive"]), int(attrs["adaptive"] and not whole)
-    return Numbers((*x.shape[2:], *y.shape[2:], *ksize, *strides, *paddings, *flags)), x.shape[0] * x.shape[1]
+    strides, around = ([1, 1, 1], [0] * 6) if whole else (attrs["strides"], six(attrs["paddings"]))
+    flags = int(attrs.get("exclusive", True)), int(attrs["adaptive"] and not whole)
+    return Numbers((*x.shape[2:], *y.shape[2:], *ksize, *strides, *around[::2], *flags, *around[1::2])), x.shape[0] * x.shape[1]
 
 
 @pool3d.lower("cpu")
 def pool3d_cpu(o: Lowering) -> None:
     """Windows in order."""
     x, y = o.input("X"), o.output("Out")
-    o.call(volume_forward, x, y, *_geometry(o, x, y), int(o.attrs["pooling_type"] == "max"))
+    o.call(volume_forward, x, y, *geometry(o, x, y), int(o.attrs["pooling_type"] == "max"))
 
 
 @pool3d.grad(uses="X Out").lower("cpu")
@@ -186,5 +226,5 @@ def pool3d_grad_cpu(o: Lowering) -> None:
     """Scatter each window's gradient."""
     x, y = o.input("X"), o.input("Out")
     o.call(
-        volume_backward, x, y, o.input("Out@GRAD"), o.output("X@GRAD"), *_geometry(o, x, y), int(o.attrs["pooling_type"] == "max")
+        volume_backward, x, y, o.input("Out@GRAD"), o.output("X@GRAD"), *geometry(o, x, y), int(o.attrs["pooling_type"] == "max")
     )

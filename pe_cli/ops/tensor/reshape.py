@@ -15,7 +15,7 @@ from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
-from pe_cli.ops.define.traits import RowWise, SameNumbers, View
+from pe_cli.ops.define.traits import FedSizes, RowWise, SameNumbers, View
 
 SHARED = {"Out": "X"}
 SHARED_BACK = {"X@GRAD": "Out@GRAD"}
@@ -23,9 +23,10 @@ SHARED_BACK = {"X@GRAD": "Out@GRAD"}
 
 @op(
     "reshape",
-    inputs="X",
+    inputs="X Shape?",
     attrs={"shape": Attr([-1], "sizes; 0 keeps X's size of that axis, one -1 is worked out")},
-    traits=[View(SHARED), RowWise(), SameNumbers()],
+    differentiable="X",
+    traits=[View(SHARED), RowWise(), SameNumbers(), FedSizes({"Shape": "shape"})],
     samples=[
         Sample({"X": (2, 3, 4)}, {"shape": [0, -1]}, "the first axis stays, the others join"),
         Sample({"X": (6, 1)}, {"shape": [2, 3]}, "a column becomes a matrix"),
@@ -33,11 +34,12 @@ SHARED_BACK = {"X@GRAD": "Out@GRAD"}
         Sample({"X": (0, 4)}, {"shape": [0, 2, -1]}, "empty batch"),
     ],
 )
-def reshape(x: TensorType, *, shape: list[int]) -> TensorType:
+def reshape(x: TensorType, sizes: TensorType | None, *, shape: list[int]) -> TensorType:
     """Give the same elements another shape.
 
     Args:
         X: any.
+        Shape: [axes] integers, instead of the attribute: only known in the step.
         shape: sizes; 0 keeps X's size of that axis, one -1 stands for what is left.
 
     Returns:
@@ -49,6 +51,8 @@ def reshape(x: TensorType, *, shape: list[int]) -> TensorType:
     Source:
         fluid.layers.reshape.
     """
+    if sizes is not None:
+        return x.with_shape(*[-1] * len(shape))
     if any(s < -1 for s in shape) or shape.count(-1) > 1:
         raise PeError(f"reshape takes sizes of at least 1, 0 and one -1, got shape {shape}")
     rest = list(x.shape)

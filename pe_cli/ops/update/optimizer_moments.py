@@ -33,9 +33,15 @@ _ADAM_STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
         "beta2": _BETA2,
         "epsilon": Attr(1e-8, "keeps the quotient finite, unit of the gradient"),
         "lazy_mode": Attr(False, "with Rows: leave all other rows and their moments as they are"),
+        "ahead": Attr(False, "with Rows: the powers move on before the step, as in PaddlePaddle 1.8, instead of after it"),
     },
     differentiable="",
-    samples=[*state_samples(_ADAM_STATE), row_sample(_ADAM_STATE), row_sample(_ADAM_STATE, lazy_mode=True)],
+    samples=[
+        *state_samples(_ADAM_STATE),
+        row_sample(_ADAM_STATE),
+        row_sample(_ADAM_STATE, lazy_mode=True),
+        row_sample(_ADAM_STATE, ahead=True),
+    ],
 )
 def adam(
     param: TensorType,
@@ -51,6 +57,7 @@ def adam(
     beta2: float,
     epsilon: float,
     lazy_mode: bool,
+    ahead: bool,
 ) -> tuple[TensorType, ...]:
     """Step along the mean gradient over the root of the mean squared gradient, corrected for the first steps.
 
@@ -68,6 +75,7 @@ def adam(
         Beta1Pow, Beta2Pow: [1] of Param's element type; beta1 and beta2 at first.
         Rows: [n] int64, the rows of Param [height, width] that Grad is for, each once; -1 for none.
         beta1, beta2, epsilon, lazy_mode: as above.
+        ahead: the correction is that of one more step.
 
     Returns:
         ParamOut, Moment1Out, Moment2Out, Beta1PowOut, Beta2PowOut: the same variables as the inputs.
@@ -78,7 +86,7 @@ def adam(
     Source:
         fluid.optimizer.Adam; Kingma and Ba 2014, end of section 2: epsilon stands beside the uncorrected root.
     """
-    del beta1, beta2, epsilon, lazy_mode
+    del beta1, beta2, epsilon, lazy_mode, ahead
     check_update("adam", param, gradient, rate, moment1, moment2, power1, power2, rows=rows)
     return param, moment1, moment2, power1, power2
 
@@ -93,12 +101,15 @@ def adam_cpu(o: Lowering) -> None:
         o.call(adam_step, p, g, m, v, pow1, pow2, rate, p.size, *settings)
         return
     rows = o.input("Rows")
+    if a["ahead"]:
+        o.call(move_on, pow1, pow2, *settings[:2])
     if a["lazy_mode"]:
         for part, *some in o.row_parts(g.shape[0], g.type.nbytes):
             o.call(adam_rows, p, g, rows, m, v, pow1, pow2, rate, *some, g.shape[1], *settings, part=part)
     else:
         by_places(o, adam_by_places, (p, g, rows, m, v, pow1, pow2, rate), rows, -1, settings)
-    o.call(move_on, pow1, pow2, *settings[:2])
+    if not a["ahead"]:
+        o.call(move_on, pow1, pow2, *settings[:2])
 
 
 @adam.lower("cuda")
@@ -109,7 +120,11 @@ def adam_cuda(o: Lowering) -> None:
         return
     p, m, v, pow1, pow2 = in_place(o, "Param", "Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
     g, rest = o.input("Grad"), [o.attrs[name] for name in ("beta1", "beta2", "epsilon")]
+    if o.attrs["ahead"]:
+        o.call(move_on, pow1, pow2, *rest[:2])
     o.call(adam_every_row, p, g, o.input("Rows"), m, v, pow1, pow2, o.input("LearningRate"), *g.shape, p.size, *rest)
+    if not o.attrs["ahead"]:
+        o.call(move_on, pow1, pow2, *rest[:2])
 
 
 @kernel

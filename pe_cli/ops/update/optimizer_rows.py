@@ -93,7 +93,10 @@ def adam_every_row(
     p: Ptr, g: Ptr, rows: PtrI64, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, width: Int, size: Int,
     b1: Real, b2: Real, eps: Real,
 ):
-    """As adam_step where the gradient is 0 in all other rows: their moments decay, and they go on moving. CPUs have `table_rows`."""
+    """As adam_step, but for the powers, where the gradient is 0 in all other rows: their moments decay, and they go on moving.
+
+    CPUs have `table_rows`.
+    """
     one = T(1)
     step = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0]))
     for i in range(size):
@@ -108,5 +111,3 @@ def adam_every_row(
                 v[row * width + j] += (one - b2) * slope * slope
     for i in range(size):
         p[i] -= step * m[i] / (square_root(v[i]) + eps)
-    pow1[0] *= b1
-    pow2[0] *= b2

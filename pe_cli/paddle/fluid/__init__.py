@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pe_cli.paddle.fluid import (
+    average,
     backward,
     clip,
     communicator,
     compiler,
     core,
     data_feeder,
+    dygraph,
     executor,
     framework,
     incubate,
     initializer,
+    install_check,
     io,
     layers,
     lod_tensor,
@@ -64,6 +67,7 @@ from pe_cli.paddle.fluid.places import (
     cuda_places,
     device_guard,
     is_compiled_with_cuda,
+    is_compiled_with_xpu,
 )
 from pe_cli.paddle.fluid.scope import Scope
 from pe_cli.paddle.fluid.transpiler import (
@@ -72,19 +76,27 @@ from pe_cli.paddle.fluid.transpiler import (
     memory_optimize,
     release_memory,
 )
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.names import missing, refusing
 
 __version__ = VERSION
+#: Modules of the original whose names are refused; their paths can be imported.
+_REFUSED = (
+    "contrib", "contrib.mixed_precision", "contrib.decoder", "contrib.slim", "contrib.quantize", "contrib.layers", "contrib.utils",
+    "incubate", "incubate.fleet", "incubate.fleet.base", "incubate.fleet.base.role_maker", "incubate.fleet.collective",
+    "incubate.fleet.parameter_server", "incubate.data_generator", "evaluator", "debugger", "net_drawer", "trainer_desc",
+    "communicator", "default_scope_funcs", "imperative",
+)  # fmt: skip
+globals().update(refusing(__name__, {name: f"fluid.{name}" for name in _REFUSED}))
 __all__ = [
     "AsyncExecutor", "BuildStrategy", "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "CompiledProgram", "DataFeedDesc",
     "DataFeeder", "DatasetFactory", "DistributeTranspiler", "DistributeTranspilerConfig", "ExecutionStrategy",
     "Executor", "InMemoryDataset", "LoDTensor", "LoDTensorArray", "ParallelExecutor", "ParamAttr", "Program",
-    "QueueDataset", "Scope", "Tensor", "Variable", "WeightNormParamAttr", "append_backward", "backward", "clip", "communicator",
-    "compiler", "core", "cpu_places", "create_lod_tensor", "create_random_int_lodtensor", "cuda_pinned_places", "cuda_places", "data",
-    "data_feeder", "default_main_program", "default_startup_program", "device_guard", "embedding", "executor",
-    "framework", "get_flags", "global_scope", "gradients", "in_dygraph_mode", "incubate",
-    "initializer", "io",
-    "is_compiled_with_cuda", "layers", "load", "load_program_state", "lod_tensor", "memory_optimize", "metrics",
+    "QueueDataset", "Scope", "Tensor", "Variable", "WeightNormParamAttr", "append_backward", "average", "backward", "clip",
+    "communicator", "compiler", "core",
+    "cpu_places", "create_lod_tensor", "create_random_int_lodtensor", "cuda_pinned_places", "cuda_places", "data",
+    "data_feeder", "default_main_program", "default_startup_program", "device_guard", "dygraph", "embedding", "executor",
+    "framework", "get_flags", "global_scope", "gradients", "in_dygraph_mode", "incubate", "initializer", "install_check", "io",
+    "is_compiled_with_cuda", "is_compiled_with_xpu", "layers", "load", "load_program_state", "lod_tensor", "memory_optimize", "metrics",
     "name_scope", "nets", "one_hot", "optimizer", "parallel_executor", "param_attr", "profiler", "program_guard",
     "regularizer", "release_memory", "require_version", "save", "scope_guard", "set_flags", "set_gradient_clip",
     "set_program_state", "transpiler", "unique_name",

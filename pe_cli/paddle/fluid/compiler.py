@@ -90,7 +90,7 @@ class DataParallel:
             FluidValueError, FluidTypeError: see `run`.
         """
         devices, fed = len(self.places), self._fed_program()
-        if feed is None:
+        if feed is None or (isinstance(feed, dict) and not feed):
             feed = next_feed(self.program)
         if isinstance(feed, (list, tuple)):
             feeding.check_list(feed, devices)

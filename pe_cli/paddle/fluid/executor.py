@@ -11,8 +11,9 @@ from pe_cli.paddle.fluid import feeding, parameter_server, running
 from pe_cli.paddle.fluid.compiler import CompiledProgram
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
-from pe_cli.paddle.fluid.places import CPUPlace, CUDAPlace, core_places, is_compiled_with_cuda
+from pe_cli.paddle.fluid.places import core_places, default_place
 from pe_cli.paddle.fluid.reader import next_feed
+from pe_cli.paddle.fluid.refitting import fitted
 from pe_cli.paddle.fluid.scope import Scope, global_scope, scope_guard
 from pe_cli.program.ir import Program
 
@@ -21,12 +22,12 @@ class Executor:
     """Runs programs on one device.
 
     Args:
-        place: of that device; default: a GPU where there is one, else the CPU.
+        place: of that device; default: what `set_device` chose, else a GPU where there is one, else the CPU.
     """
 
     def __init__(self, place: Any = None) -> None:
         if place is None:
-            place = CUDAPlace(0) if is_compiled_with_cuda() else CPUPlace()
+            place = default_place()
         self.place = place
         self._places = core_places([place])
         self._closed = False
@@ -74,18 +75,20 @@ class Executor:
             return program.run_on(self.place, scope, feed, fetch_list, return_numpy, return_merged)
         if not isinstance(program, Program):
             raise FluidTypeError(f"Executor.run takes a Program or a CompiledProgram, got {type(program).__name__}")
-        if feed is None:
-            feed = next_feed(program)
         if isinstance(feed, (list, tuple)) and len(feed) == 1:
             feed = feed[0]
+        if feed is None or (isinstance(feed, dict) and not feed):
+            feed = next_feed(program)
         if not isinstance(feed, dict):
             raise FluidTypeError(f"feed must be a dict of name -> value, got {type(feed).__name__}")
-        names = running.names_of(program, fetch_list)
         if parameter_server.is_remote(program):
+            names = running.names_of(program, fetch_list)
             with raised_as(EnforceNotMet):
                 found = parameter_server.run(program, scope, running.Setting(self._places), feed, names, self)
             return [running.as_fetched(n, found[n], return_numpy) for n in names if n in found]
+        program = fitted(program, feed)
         part = feeding.check(program, feed)
+        names = running.names_of(program, fetch_list)
         with raised_as(EnforceNotMet):
             (values,) = running.run(program, scope, running.Setting(self._places), [part], names)
         return [running.as_fetched(n, values[n], return_numpy) for n in names]

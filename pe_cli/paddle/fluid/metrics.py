@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from pe_cli.paddle.fluid.detection_map import DetectionMAP
 from pe_cli.paddle.names import missing
 
 
@@ -146,20 +147,33 @@ class ChunkEvaluator(MetricBase):
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
-        self.num_infer_chunks = self.num_label_chunks = self.num_correct_chunks = 0
+        self.num_infer_chunks: Any = 0
+        self.num_label_chunks: Any = 0
+        self.num_correct_chunks: Any = 0
 
     def update(self, num_infer_chunks: Any, num_label_chunks: Any, num_correct_chunks: Any) -> None:
-        """Add a batch's counts."""
-        self.num_infer_chunks += int(np.ravel(num_infer_chunks)[0])
-        self.num_label_chunks += int(np.ravel(num_label_chunks)[0])
-        self.num_correct_chunks += int(np.ravel(num_correct_chunks)[0])
+        """Add a batch's counts: numbers, or arrays of one."""
+        self.num_infer_chunks = self.num_infer_chunks + _count(num_infer_chunks)
+        self.num_label_chunks = self.num_label_chunks + _count(num_label_chunks)
+        self.num_correct_chunks = self.num_correct_chunks + _count(num_correct_chunks)
 
-    def eval(self) -> tuple[float, float, float]:
-        """Return precision, recall and F1."""
+    def eval(self) -> tuple[Any, Any, Any]:
+        """Return precision, recall and F1; arrays of one where a batch's counts were such arrays."""
         right = self.num_correct_chunks
         precision = right / self.num_infer_chunks if self.num_infer_chunks else 0.0
         recall = right / self.num_label_chunks if self.num_label_chunks else 0.0
         return precision, recall, 2 * precision * recall / (precision + recall) if right else 0.0
+
+
+def _count(given: Any) -> Any:
+    """Return a count as it is given.
+
+    Raises:
+        FluidValueError: it is no number and no array of one; a ValueError.
+    """
+    if np.size(given) != 1:
+        raise FluidValueError(f"a count must be one number, got {given!r}")
+    return given if isinstance(given, np.ndarray) else int(given)
 
 
 class EditDistance(MetricBase):
@@ -215,5 +229,17 @@ class CompositeMetric(MetricBase):
         """Return the value of each."""
         return [metric.eval() for metric in self._metrics]
 
+
+__all__ = [
+    "Accuracy",
+    "Auc",
+    "ChunkEvaluator",
+    "CompositeMetric",
+    "DetectionMAP",
+    "EditDistance",
+    "MetricBase",
+    "Precision",
+    "Recall",
+]
 
 __getattr__ = missing("fluid.metrics", lambda: globals())

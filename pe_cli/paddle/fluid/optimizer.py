@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pe_cli.optim import moments, rules
 from pe_cli.optim.optimizer import Optimizer
 from pe_cli.paddle.fluid.averages import ExponentialMovingAverage, ModelAverage
 from pe_cli.paddle.fluid.framework import default_startup_program, program_guard
+from pe_cli.paddle.fluid.recompute import RecomputeOptimizer
 from pe_cli.paddle.names import missing
 from pe_cli.program.ir import Operator, Program, Variable
 
@@ -40,6 +40,10 @@ class _Adapter(Optimizer):
 
             given["regularization"] = L2Decay(decay) if isinstance(decay, (int, float)) else decay
         super().__init__(*args, **given)
+
+    def attrs(self) -> Mapping[str, Any]:
+        """Return the update op's attributes; Adam corrects row-sparse steps as the original does."""
+        return {**super().attrs(), **({"ahead": True} if self.op == "adam" else {})}
 
     def decay_of(self, parameter: Any) -> float:
         """Return the coefficient of a parameter's decay; 0 where `exclude_from_weight_decay_fn` says so."""
@@ -98,19 +102,6 @@ def _adapted(base: type[Optimizer]) -> type[Optimizer]:
 for _name in rules.OPTIMIZERS:
     if not _name.endswith("Optimizer"):
         globals()[_name] = globals()[f"{_name}Optimizer"] = _adapted(getattr(rules, _name))
-
-
-class RecomputeOptimizer:
-    """Wraps an optimizer; the same numbers, and activations are kept: memory is planned, not recomputed."""
-
-    def __init__(self, optimizer: Any) -> None:
-        self._optimizer = optimizer
-
-    def _set_checkpoints(self, checkpoints: Any) -> None:
-        warnings.warn("recomputation is not there yet: activations are kept", UserWarning, stacklevel=2)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._optimizer, name)
 
 
 __all__ = ["ExponentialMovingAverage", "ModelAverage", "RecomputeOptimizer"]

@@ -37,6 +37,57 @@ class CUDAPlace:
         return self.device_id
 
 
+#: What `set_device` chose; without it executors take a GPU where there is one.
+_CHOSEN: list[CPUPlace | CUDAPlace] = []
+
+
+def default_place() -> CPUPlace | CUDAPlace:
+    """Return where an executor runs that is given no place: what `set_device` chose, else a GPU where there is one, else the CPU."""
+    if _CHOSEN:
+        return _CHOSEN[0]
+    return CUDAPlace(0) if is_compiled_with_cuda() else CPUPlace()
+
+
+def set_device(device: str) -> CPUPlace | CUDAPlace:
+    """Choose where executors run that are given no place.
+
+    Args:
+        device: cpu, gpu, or gpu:N with N from 0.
+
+    Returns:
+        Its place.
+
+    Raises:
+        FluidValueError: another text; a ValueError.
+        EnforceNotMet: a GPU that is not there; a RuntimeError.
+    """
+    kind, _, index = str(device).lower().partition(":")
+    if kind == "cpu" and not index:
+        place: CPUPlace | CUDAPlace = CPUPlace()
+    elif kind == "gpu" and (not index or index.isdigit()):
+        place = CUDAPlace(int(index or 0))
+        core_places([place])
+    else:
+        raise FluidValueError(f"set_device: device is {device!r}", hint="cpu, gpu or gpu:0; there are no other devices")
+    _CHOSEN[:] = [place]
+    return place
+
+
+def get_device() -> str:
+    """Return where executors run that are given no place: cpu, or gpu:N."""
+    place = default_place()
+    return f"gpu:{place.device_id}" if isinstance(place, CUDAPlace) else "cpu"
+
+
+def is_compiled_with_xpu() -> bool:
+    """No: there are no devices of this kind."""
+    return False
+
+
+def get_cudnn_version() -> None:
+    """Return None: kernels for GPUs are made here, cuDNN is not used."""
+
+
 def is_compiled_with_cuda() -> bool:
     """Return whether a CUDA device can be used."""
     from pe_cli.devices.cuda import cuda_count

@@ -16,6 +16,7 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.execute.cut import CutProgram, is_cut
 from pe_cli.execute.executor import Executor as CoreExecutor
+from pe_cli.ops.define.lod import Leveled
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import feeding
 from pe_cli.paddle.fluid.flags import get_flags
@@ -124,11 +125,7 @@ def run(
     if not program.global_block().ops and not fetches:
         return [{} for _ in parts]
     cut = _cut(program)
-    if cut:
-        found = _run_parts(cut, root, setting, parts, fetches)
-        values = [{name: LoDTensor(a) for name, a in each.items()} for each in found]
-    else:
-        values = _run_once(program, root, setting, parts, fetches)
+    values = _run_parts(cut, root, setting, parts, fetches) if cut else _run_once(program, root, setting, parts, fetches)
     for each in shown:
         each.count += 1
         print(each.text(merged([np.asarray(v[each.name]) for v in values])))  # noqa: T201 (asked for)
@@ -162,14 +159,14 @@ def _cut(program: Program) -> CutProgram | None:
 
 def _run_parts(
     cut: CutProgram, root: Scope, setting: Setting, parts: Sequence[Mapping[str, LoDTensor]], fetches: Sequence[str]
-) -> list[dict[str, Array]]:
+) -> list[dict[str, LoDTensor]]:
     """Run one step of a program that is cut."""
     step = Step([feeding.samples_of(cut.program, part) for part in parts], cut.steps)
 
-    def once(part: Program, feeds: list[dict[str, Any]], names: list[str]) -> list[dict[str, Array]]:
-        given = [{n: v if isinstance(v, LoDTensor) else LoDTensor(v) for n, v in feed.items()} for feed in feeds]
+    def once(part: Program, feeds: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any]]:
+        given = [{n: _tensor(v) for n, v in feed.items()} for feed in feeds]
         found = _run_once(part, root, setting, given, names, step)
-        return [{name: np.asarray(t) for name, t in each.items()} for each in found]
+        return [{name: _leveled(t) for name, t in each.items()} for each in found]
 
     def kept(name: str) -> Array:
         found = root.find_var(name)
@@ -177,7 +174,18 @@ def _run_parts(
             raise EnforceNotMet(f"variable '{name}' has no value yet", hint="run the startup program in this scope first")
         return np.asarray(found.get_tensor())
 
-    return cut.run(parts, fetches, once, kept)
+    given = [{name: _leveled(t) for name, t in part.items()} for part in parts]
+    return [{name: _tensor(v) for name, v in each.items()} for each in cut.run(given, fetches, once, kept, root.write)]
+
+
+def _leveled(tensor: LoDTensor) -> Any:
+    """Return a tensor as parts of a program hand it on."""
+    return Leveled(tensor.array, tuple(tensor.lod())) if tensor.lod() else tensor.array
+
+
+def _tensor(value: Any) -> LoDTensor:
+    """Return what parts of a program hand on as a tensor."""
+    return LoDTensor(value.array, to_lengths(value.lod)) if isinstance(value, Leveled) else LoDTensor(value)
 
 
 def _run_once(
@@ -297,6 +305,16 @@ def merged(values: Sequence[Array]) -> Array:
     return values[0] if len(values) == 1 else np.concatenate([np.atleast_1d(v) for v in values])
 
 
+class _One(np.ndarray[Any, Any]):
+    """One number in a list: scripts print it with %f, as early NumPy let them."""
+
+    def __float__(self) -> float:
+        return float(self.item()) if self.size == 1 else super().__float__()
+
+    def __int__(self) -> int:
+        return int(self.item()) if self.size == 1 else super().__int__()
+
+
 def as_fetched(name: str, value: LoDTensor, return_numpy: bool) -> Any:
     """Return a fetched value as an array, or as it is.
 
@@ -307,4 +325,4 @@ def as_fetched(name: str, value: LoDTensor, return_numpy: bool) -> Any:
         return value
     if value.lod():
         raise EnforceNotMet(f"'{name}' has sequences, which no array can show", hint="use return_numpy=False")
-    return value.array
+    return value.array.view(_One) if value.array.shape == (1,) else value.array

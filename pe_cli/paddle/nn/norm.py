@@ -6,11 +6,13 @@ from typing import Any
 
 from pe_cli.core.types import product
 from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.nn.given_norm import append_spectral_norm
+from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.layers import composed
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.nn import functional as functions
 from pe_cli.paddle.nn.layer import Layer
-from pe_cli.program.initializer import Constant
+from pe_cli.program.initializer import Constant, Normal
 from pe_cli.program.param_attr import ParamAttr
 
 
@@ -206,7 +208,7 @@ class InstanceNorm3D(_InstanceNorm):
 
 
 class GroupNorm(Layer):
-    """Normalise every group of channels of every sample; channels first.
+    """Normalise every group of channels of every sample.
 
     Args:
         num_groups: groups, which divide the channels.
@@ -214,7 +216,7 @@ class GroupNorm(Layer):
         epsilon: added to the variance.
         weight_attr: of weight, [num_channels]; 1 by default; False for none.
         bias_attr: of bias, [num_channels]; 0 by default; False for none.
-        data_format: NCHW.
+        data_format: NCHW or NHWC.
         name: prefix of the names of the parameters.
     """
 
@@ -237,11 +239,45 @@ class GroupNorm(Layer):
         """Append the normalisation."""
         groups, epsilon, layout = self._options
         out = composed.group_norm(input, groups, epsilon, False, False, None, layout)
-        out = out if self.weight is None else call("elementwise_mul", out, self.weight, 1)
-        return out if self.bias is None else call("elementwise_add", out, self.bias, 1)
+        axis = 1 if layout == "NCHW" else len(input.shape) - 1
+        out = out if self.weight is None else call("elementwise_mul", out, self.weight, axis)
+        return out if self.bias is None else call("elementwise_add", out, self.bias, axis)
+
+
+class SpectralNorm(Layer):
+    """Divide a weight by its largest singular value; see `fluid.layers.spectral_norm`.
+
+    Args:
+        weight_shape: sizes of the weight.
+        dim: axis of the rows of the weight as a matrix.
+        power_iters: rounds of the power iteration.
+        eps: added to lengths.
+        dtype: of the weight.
+        name: prefix of the names of weight_u, [rows], and weight_v, [columns], which are drawn once and stay.
+    """
+
+    def __init__(
+        self, weight_shape: Any, dim: int = 0, power_iters: int = 1, eps: float = 1e-12, dtype: str = "float32", name: str | None = None
+    ) -> None:
+        super().__init__(name, dtype)
+        self._shape, self._options = [int(v) for v in weight_shape], (dim, power_iters, float(eps))
+        rows = self._shape[dim]
+        drawn, fixed = Normal(0.0, 1.0), ParamAttr(trainable=False)
+        self.weight_u = self.create_parameter([rows], fixed, default_initializer=drawn)
+        self.weight_v = self.create_parameter([product(self._shape) // rows], fixed, default_initializer=drawn)
+
+    def forward(self, weight: Any) -> Any:
+        """Append the power iteration and the division.
+
+        Raises:
+            FluidValueError: a weight of another shape.
+        """
+        if list(weight.shape) != self._shape:
+            raise FluidValueError(f"SpectralNorm: the weight should be {self._shape}, got {weight}")
+        return append_spectral_norm(LayerHelper("spectral_norm"), weight, self.weight_u, self.weight_v, *self._options)
 
 
 __all__ = [
     "BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "GroupNorm", "InstanceNorm1D", "InstanceNorm2D",
-    "InstanceNorm3D", "LayerNorm",
+    "InstanceNorm3D", "LayerNorm", "SpectralNorm",
 ]  # fmt: skip

@@ -101,6 +101,47 @@ class Embedding(Layer):
         return functions.embedding(x, self.weight, *self._options)
 
 
+class HSigmoidLoss(Layer):
+    """Measure classes by the yes-or-no questions on the way to them in a binary tree; see `functional.hsigmoid_loss`.
+
+    Args:
+        feature_size: width of the input.
+        num_classes: classes of the complete tree; with is_custom, nodes of one's own.
+        weight_attr: of weight, [num_classes - 1, feature_size], or [num_classes, feature_size] with is_custom; Xavier by default.
+        bias_attr: of bias, one a question; 0 by default; False for none.
+        is_custom: a call is given path_table and path_code.
+        is_sparse: only False.
+        name: prefix of the names of the parameters.
+    """
+
+    def __init__(
+        self,
+        feature_size: int,
+        num_classes: int,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        is_custom: bool = False,
+        is_sparse: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        if num_classes < 2 and not is_custom:
+            raise FluidValueError(f"HSigmoidLoss: num_classes is {num_classes}", hint="at least 2")
+        if is_sparse:
+            raise FluidValueError("HSigmoidLoss: is_sparse is not available", hint="leave it out")
+        nodes = num_classes if is_custom else num_classes - 1
+        self._options = num_classes, is_custom
+        self.weight = self.create_parameter([nodes, feature_size], weight_attr)
+        self.bias = self.create_parameter([nodes, 1], bias_attr, is_bias=True)
+
+    def forward(self, input: Any, label: Any, path_table: Any = None, path_code: Any = None) -> Any:
+        """Append the loss."""
+        classes, custom = self._options
+        if custom != (path_table is not None):
+            raise FluidValueError("HSigmoidLoss: path_table and path_code go with is_custom, and only with it")
+        return functions.hsigmoid_loss(input, label, classes, self.weight, self.bias, path_table, path_code)
+
+
 class PReLU(Layer):
     """Let x through where it is above 0, else weight x.
 
@@ -123,8 +164,12 @@ class PReLU(Layer):
         return functions.prelu(x, self.weight)
 
 
+#: How many axes rows, images and volumes have beside batch and channels -> the layout with channels first.
+_FIRST = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
+
+
 class _Convolution(Layer):
-    """A convolution of rows or images with learned filters.
+    """A convolution of rows, images or volumes with learned filters.
 
     Args:
         in_channels: channels of x.
@@ -175,7 +220,7 @@ class _Convolution(Layer):
         )
         self.bias = self.create_parameter([out_channels], bias_attr, is_bias=True)
         self._border = None if padding_mode == "zeros" else (self._around(padding), padding_mode)
-        self._layout = data_format or ("NCL" if self._axes == 1 else "NCHW")
+        self._layout = data_format or _FIRST[self._axes]
         self._options = (stride, 0 if self._border else padding, dilation, groups, self._layout)
 
     def _around(self, padding: Any) -> list[int]:
@@ -200,6 +245,12 @@ class Conv1D(_Convolution):
     _function = "conv1d"
 
 
+class Conv3D(_Convolution):
+    __doc__ = _Convolution.__doc__
+    _axes = 3
+    _function = "conv3d"
+
+
 class _Transposed(Layer):
     """Spread every element over a window of learned filters; see `functional.conv2d_transpose`.
 
@@ -214,7 +265,7 @@ class _Transposed(Layer):
         groups: parts that channels are split into.
         weight_attr: of weight, [in_channels, out_channels / groups, ...]; Xavier by default.
         bias_attr: of bias, [out_channels]; 0 by default; False for none.
-        data_format: channels first.
+        data_format: where the channels are.
     """
 
     _axes = 2
@@ -239,7 +290,7 @@ class _Transposed(Layer):
         self.weight = self.create_parameter([in_channels, out_channels // groups, *taps], weight_attr)
         self.bias = self.create_parameter([out_channels], bias_attr, is_bias=True)
         self._options = (stride, padding, output_padding, groups, dilation)
-        self._layout = data_format or ("NCL" if self._axes == 1 else "NCHW")
+        self._layout = data_format or _FIRST[self._axes]
 
     def forward(self, x: Any, output_size: Any = None) -> Any:
         """Append the convolution; output_size instead of output_padding."""
@@ -257,4 +308,13 @@ class Conv1DTranspose(_Transposed):
     _function = "conv1d_transpose"
 
 
-__all__ = ["Bilinear", "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Embedding", "Linear", "PReLU"]
+class Conv3DTranspose(_Transposed):
+    __doc__ = _Transposed.__doc__
+    _axes = 3
+    _function = "conv3d_transpose"
+
+
+__all__ = [
+    "Bilinear", "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "Embedding", "HSigmoidLoss",
+    "Linear", "PReLU",
+]  # fmt: skip

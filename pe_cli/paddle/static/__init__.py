@@ -33,13 +33,24 @@ from pe_cli.paddle.fluid.layers.tensor import create_global_var, create_paramete
 from pe_cli.paddle.names import missing
 from pe_cli.paddle.static import nn
 from pe_cli.paddle.static.inference import load_inference_model, save_inference_model
+from pe_cli.paddle.static.serialized import (
+    InputSpec,
+    deserialize_persistables,
+    deserialize_program,
+    load_from_file,
+    normalize_program,
+    save_to_file,
+    serialize_persistables,
+    serialize_program,
+)
 
 __all__ = [
-    "BuildStrategy", "CompiledProgram", "ExecutionStrategy", "Executor", "ParallelExecutor", "Program", "Variable",
+    "BuildStrategy", "CompiledProgram", "ExecutionStrategy", "Executor", "InputSpec", "ParallelExecutor", "Program", "Variable",
     "WeightNormParamAttr",
     "append_backward", "cpu_places", "create_global_var", "create_parameter", "cuda_places", "data",
-    "default_main_program", "default_startup_program", "device_guard", "global_scope", "gradients", "load",
-    "load_inference_model", "load_program_state", "name_scope", "nn", "program_guard", "py_func", "save", "save_inference_model",
-    "scope_guard", "set_program_state",
+    "default_main_program", "default_startup_program", "deserialize_persistables", "deserialize_program", "device_guard",
+    "global_scope", "gradients", "load", "load_from_file", "load_inference_model", "load_program_state", "name_scope", "nn",
+    "normalize_program", "program_guard", "py_func", "save", "save_inference_model", "save_to_file", "scope_guard",
+    "serialize_persistables", "serialize_program", "set_program_state",
 ]  # fmt: skip
 __getattr__ = missing("paddle.static", lambda: globals())

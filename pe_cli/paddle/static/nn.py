@@ -10,6 +10,11 @@ from pe_cli.paddle.names import missing
 
 batch_norm = layers.batch_norm
 conv2d = layers.conv2d
+conv2d_transpose = layers.conv2d_transpose
+conv3d = layers.conv3d
+conv3d_transpose = layers.conv3d_transpose
+data_norm = layers.data_norm
+spectral_norm = layers.spectral_norm
 layer_norm = layers.layer_norm
 
 
@@ -42,7 +47,7 @@ def embedding(
 
 
 __all__ = [
-    "batch_norm", "bilinear_tensor_product", "conv2d", "embedding", "fc", "group_norm", "instance_norm", "layer_norm",
-    "prelu",
+    "batch_norm", "bilinear_tensor_product", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "data_norm",
+    "embedding", "fc", "group_norm", "instance_norm", "layer_norm", "prelu", "spectral_norm",
 ]  # fmt: skip
 __getattr__ = missing("paddle.static.nn", lambda: globals())

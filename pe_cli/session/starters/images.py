@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.config.sections import SplitSection
+from pe_cli.config.sections.data import SplitSection
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.flow import flow, quoted
 from pe_cli.data.cells import Table

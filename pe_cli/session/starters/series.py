@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.config.sections import SplitSection
+from pe_cli.config.sections.data import SplitSection
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import PeError
 from pe_cli.core.flow import flow, quoted

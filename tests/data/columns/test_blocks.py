@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pe_cli.config.sections import SplitSection
+from pe_cli.config.sections.data import SplitSection
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.core.types import TensorType
 from pe_cli.data import open_reader

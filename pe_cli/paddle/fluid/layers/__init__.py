@@ -19,10 +19,17 @@ from pe_cli.optim.schedule import (
     polynomial_decay,
 )
 from pe_cli.paddle.fluid.layers import (
+    beams,
     catalogue,
     composed,
     control_flow,
+    decoding,
     detection,
+    detection_nms,
+    detection_proposals,
+    distributions,
+    dynamic_rnn,
+    early,
     fed_sizes,
     images,
     io,
@@ -32,10 +39,12 @@ from pe_cli.paddle.fluid.layers import (
     padding,
     printing,
     py_func,
+    resizing,
     rnn,
     tensor,
+    volumes,
 )
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.names import elsewhere, missing, places
 
 _SCHEDULES = (
     cosine_decay,
@@ -51,11 +60,20 @@ _SCHEDULES = (
 _WIDER = {
     "conv2d",
     "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
     "pool2d",
+    "pool3d",
+    "data_norm",
+    "resize_bilinear",
+    "resize_nearest",
+    "resize_trilinear",
     "data",
     "assign",
     "topk",
     "affine_grid",
+    "auc",
+    "center_loss",
     "box_coder",
     "gaussian_random",
     "randperm",
@@ -68,18 +86,34 @@ _WIDER = {
     "lstm",
     "isfinite",
     "fill_constant_batch_size_like",
+    "pow",
+    "reshape",
+    "diag",
     *ops.__all__,
 }
+#: Where the names are that the core's catalogue lacks, or has with less.
+_MODULES = (
+    beams, composed, control_flow, decoding, detection, detection_nms, detection_proposals, distributions, dynamic_rnn, early,
+    fed_sizes, images, io, losses, lstm, ops, padding,
+    printing, py_func, resizing, rnn, tensor, volumes,
+)  # fmt: skip
 
 
 def _collected() -> dict[str, Any]:
     found: dict[str, Any] = {f.__name__: f for f in _SCHEDULES}
-    for module in (composed, control_flow, detection, fed_sizes, images, io, losses, lstm, ops, padding, printing, py_func, rnn, tensor):
+    for module in _MODULES:
         found |= {name.rstrip("_"): getattr(module, name) for name in module.__all__}
     core = {name: catalogue.adapt(definition) for name, definition in discover().items()}
     return {**found, **{name: fn for name, fn in core.items() if name not in _WIDER or name not in found}}
 
 
-globals().update(_collected())
+#: Modules of the original that have no file of their own here: the names of all of them are this package's.
+_PLACES = ("nn", "loss", "sequence_lod", "metric_op", "learning_rate_scheduler", "device", "utils", "distributions")
+#: Modules of the original that have a file, which holds a part of what the original's does.
+_PARTS = (control_flow, detection, io, ops, rnn, tensor)
 
+globals().update(_collected())
+for _part in _PARTS:
+    _part.__getattr__ = elsewhere(__name__)  # type: ignore[method-assign]
+globals().update(places(__name__, dict.fromkeys(_PLACES, __name__)))
 __getattr__ = missing("fluid.layers", lambda: globals())

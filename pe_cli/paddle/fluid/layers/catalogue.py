@@ -28,18 +28,29 @@ ORDER = {
     "softmax": "input use_cudnn name axis",
     "reshape": "x shape actual_shape act inplace name",
     "gather": "input index overwrite",
-    "resize_bilinear": "input out_shape scale name actual_shape align_corners align_mode data_format",
-    "resize_nearest": "input out_shape scale name actual_shape align_corners data_format",
-    "pad2d": "input paddings mode pad_value data_format name",
-    "pool3d": "input pool_size pool_type pool_stride pool_padding global_pooling use_cudnn ceil_mode name exclusive data_format",
-    "adaptive_pool2d": "input pool_size pool_type require_index name",
-    "adaptive_pool3d": "input pool_size pool_type require_index name",
     "roi_pool": "input rois pooled_height pooled_width spatial_scale rois_lod batch_roi_nums",
     "roi_align": "input rois pooled_height pooled_width spatial_scale sampling_ratio name rois_lod batch_roi_nums",
     "hsigmoid": "input label num_classes param_attr bias_attr name path_table path_code is_custom is_sparse",
     "deformable_conv": "input offset mask num_filters filter_size stride padding dilation groups deformable_groups im2col_step "
     "param_attr bias_attr modulated name",
     "one_hot": "input depth allow_out_of_range",
+    "logsumexp": "x axis keepdim out name",
+    "trace": "x offset axis1 axis2 out",
+    "kron": "x y out name",
+    "inverse": "x out name",
+    "log1p": "x out name",
+}
+#: What 1.8 calls arguments for which the core has 2.x's names: layer -> original's name -> core's.
+ALSO = {
+    "logsumexp": {"dim": "axis", "input": "x"},
+    "trace": {"input": "x", "dim1": "axis1", "dim2": "axis2"},
+    "cross": {"input": "x", "other": "y", "dim": "axis"},
+    "index_select": {"input": "x", "dim": "axis"},
+    "roll": {"input": "x", "dims": "axis"},
+    "dist": {"input": "x", "other": "y"},
+    "inverse": {"input": "x"},
+    "tril": {"x": "input"},
+    "triu": {"x": "input"},
 }
 #: Arguments of the original's that say how, not what: nothing to do.
 IDLE = {
@@ -57,10 +68,6 @@ IDLE = {
 #: Arguments that only some values of are there: name -> those.
 ONLY = {
     "actual_shape": (None,),
-    "allow_out_of_range": (False,),
-    "require_index": (False,),
-    "rois_lod": (None,),
-    "data_format": ("NCDHW", "NCHW"),
     "is_sparse": (False,),
 }
 
@@ -80,12 +87,17 @@ def adapt(definition: LayerDef) -> Callable[..., Any]:
         ensure_defaults()
         if len(args) > len(names):
             raise FluidTypeError(f"{definition.name} takes at most {len(names)} arguments, got {len(args)}")
-        for name, value in zip(names, args, strict=False):
+        other = ALSO.get(definition.name, {})
+        named = [(other.get(k, k) if k not in definition.args else k, v) for k, v in given.items()]
+        given = {}
+        for name, value in [*zip(names, args, strict=False), *named]:
             if name in given:
                 raise FluidTypeError(f"{definition.name} got '{name}' twice")
             given[name] = value
+        out = given.pop("out", None) if "out" in names and "out" not in definition.args else None
         values = {k: _plain(definition, k, v) for k, v in given.items() if not _idle(definition, k, v)}
-        return definition.fn(**values)
+        made = definition.fn(**values)
+        return made if out is None else find("assign").fn(made, out)
 
     return layer
 

@@ -9,6 +9,7 @@ from pe_cli.layers.define.registry import find
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Variable
+from pe_cli.program.sparse import rows_of
 
 
 def call(layer: str, *args: Any, **given: Any) -> Any:
@@ -72,16 +73,21 @@ def group_norm(
     data_layout: str = "NCHW",
     name: str | None = None,
 ) -> Any:
-    """Normalise every group of channels of every sample; channels first.
+    """Normalise every group of channels of every sample; channels first, or last with NHWC.
 
     Raises:
-        FluidValueError: the groups do not divide the channels, or channels are not first.
+        FluidValueError: the groups do not divide the channels, or an unknown layout.
     """
     ensure_defaults()
     helper = LayerHelper("group_norm", name)
-    channels = input.shape[1]
-    if data_layout != "NCHW" or channels % groups:
-        raise helper.error(f"group_norm: {groups} groups of {channels} channels, {data_layout}", hint="NCHW, a divisor")
+    last = len(input.shape) - 1
+    channels = input.shape[last if data_layout == "NHWC" else 1]
+    if data_layout not in ("NCHW", "NHWC") or groups < 1 or channels % groups:
+        raise helper.error(f"group_norm: {groups} groups of {channels} channels, {data_layout}", hint="NCHW or NHWC, a divisor")
+    if data_layout == "NHWC":
+        turned = call("transpose", input, [0, last, *range(1, last)])
+        made = group_norm(turned, groups, epsilon, param_attr, bias_attr, act, "NCHW", helper.name)
+        return call("transpose", made, [0, *range(2, last + 1), 1])
     sizes = [groups, channels // groups, *input.shape[2:]]
     parted = call("reshape", input, [0, *sizes])
     out = call(
@@ -250,12 +256,22 @@ def crop_tensor(x: Variable, shape: Any = None, offsets: Any = None, name: str |
     return call("slice", x, axes, list(begins), ends)
 
 
+def merge_selected_rows(x: Variable, name: str | None = None) -> Any:
+    """Return the rows of a row-sparse gradient, each once: it is made so; any other variable is copied."""
+    return x if rows_of(x.block, x.name) else call("assign", x)
+
+
 def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Any:
-    """Return a copy: rows of a gradient are kept dense."""
-    return call("assign", x)
+    """Return the values of the rows of a row-sparse gradient: [rows, width]; any other variable is copied.
 
+    How many there are only a step tells: the program is cut there.
+    """
+    rows = rows_of(x.block, x.name)
+    if rows is None:
+        return call("assign", x)
+    helper = LayerHelper("get_tensor_from_selected_rows", name)
+    return helper.one("get_tensor_from_selected_rows", {"X": x, "Rows": rows})
 
-merge_selected_rows = get_tensor_from_selected_rows
 
 __all__ = [
     "bilinear_tensor_product",

@@ -17,7 +17,7 @@ from pe_cli.paddle.fluid.layers.constants import sizes_of
 from pe_cli.program.ir import Variable
 
 
-def _known(layer: str, argument: str, value: Any, *, single: bool = False) -> tuple[Any, Variable | None]:
+def known_or_fed(layer: str, argument: str, value: Any, *, single: bool = False) -> tuple[Any, Variable | None]:
     """Return sizes where the program alone says them, else the variable that a step reads them from."""
     try:
         return sizes_of(layer, argument, value, single=single), None
@@ -31,7 +31,7 @@ def _known(layer: str, argument: str, value: Any, *, single: bool = False) -> tu
 def topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Variable]:
     """Find the k largest elements of every row, and their places; k is a number or an integer variable."""
     ensure_defaults()
-    number, fed = _known("topk", "k", k, single=True)
+    number, fed = known_or_fed("topk", "k", k, single=True)
     inputs, attrs = {"X": input, "K": fed}, {"k": -1 if fed is not None else number}
     values, places = LayerHelper("topk", name).op("top_k", inputs, attrs, ("Out", "Indices"))
     return values, places
@@ -44,7 +44,7 @@ def gaussian_random(shape: Any, mean: float = 0.0, std: float = 1.0, seed: int =
         FluidValueError: shape is a variable whose length is not known.
     """
     ensure_defaults()
-    sizes, fed = _known("gaussian_random", "shape", shape)
+    sizes, fed = known_or_fed("gaussian_random", "shape", shape)
     if fed is not None and fed.type.known is False:
         raise FluidValueError(f"gaussian_random: shape is {fed}, whose length is not known", hint="declare its length")
     attrs = {
@@ -61,7 +61,7 @@ def gaussian_random(shape: Any, mean: float = 0.0, std: float = 1.0, seed: int =
 def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Variable:
     """Compute the place that every pixel of an image is taken from; out_shape is four numbers or an integer variable [4]."""
     ensure_defaults()
-    sizes, fed = _known("affine_grid", "out_shape", out_shape)
+    sizes, fed = known_or_fed("affine_grid", "out_shape", out_shape)
     attrs = {"output_shape": list(sizes) if fed is None else [-1] * 4}
     return LayerHelper("affine_grid", name).one("affine_grid", {"Theta": theta, "OutputShape": fed}, attrs, "Output")
 

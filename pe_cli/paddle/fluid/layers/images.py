@@ -136,55 +136,6 @@ def im2sequence(
     return call("reshape", windows, [-1, c * kernel[0] * kernel[1]])
 
 
-def image_resize(  # noqa: PLR0913, PLR0917 (fluid's arguments)
-    input: Variable,
-    out_shape: Any = None,
-    scale: Any = None,
-    name: str | None = None,
-    resample: str = "BILINEAR",
-    actual_shape: Any = None,
-    align_corners: bool = True,
-    align_mode: int = 1,
-    data_format: str = "NCHW",
-) -> Any:
-    """Change the size of images, by BILINEAR or NEAREST.
-
-    Raises:
-        NotThereYet: another way, or sizes that only a step knows.
-        FluidValueError: another order of axes.
-    """
-    if resample not in ("BILINEAR", "NEAREST"):
-        raise NotThereYet(f"image_resize: resample {resample} is not there yet", hint="use BILINEAR or NEAREST")
-    if actual_shape is not None:
-        raise NotThereYet("image_resize: actual_shape is not there yet", hint="give out_shape or scale")
-    if data_format == "NHWC":
-        turned = call("transpose", input, [0, 3, 1, 2])
-        made = image_resize(turned, out_shape, scale, name, resample, None, align_corners, align_mode)
-        return call("transpose", made, [0, 2, 3, 1])
-    if data_format != "NCHW":
-        raise FluidValueError(f"image_resize: data_format is {data_format!r}", hint="NCHW or NHWC")
-    sizes = None if out_shape is None else list(sizes_of("image_resize", "out_shape", out_shape))
-    factor = None if scale is None else float(sizes_of("image_resize", "scale", scale, single=True))
-    if resample == "NEAREST":
-        return call("resize_nearest", input, sizes, factor, name, align_corners)
-    return call("resize_bilinear", input, sizes, factor, name, align_corners, align_mode)
-
-
-def image_resize_short(input: Variable, out_short_len: int, resample: str = "BILINEAR") -> Any:
-    """Change the size of images so that the short side gets a length; the other one keeps its proportion.
-
-    Raises:
-        FluidValueError: the size of the images is not known.
-    """
-    sides = input.shape[2:4]
-    if min(sides) < 1:
-        raise FluidValueError(f"image_resize_short needs images of known size, got {input}")
-    short = sides.index(min(sides))
-    wanted = [out_short_len] * 2
-    wanted[1 - short] = int(sides[1 - short] * out_short_len / sides[short] + 0.5)
-    return image_resize(input, wanted, resample=resample)
-
-
 def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None = None) -> Any:
     """Add up updates by index in a tensor of zeros."""
     zeros = call("fill_constant", list(sizes_of("scatter_nd", "shape", shape)), updates.dtype, 0.0)
@@ -208,8 +159,8 @@ def randperm(
 
 
 def rank(input: Variable) -> Any:
-    """Return the number of axes, int32 [1]."""
-    return call("fill_constant", [1], "int32", len(input.shape))
+    """Return the number of axes, an int32 without axes."""
+    return assign(np.array(len(input.shape), "int32"))
 
 
 def size(input: Variable) -> Any:
@@ -235,36 +186,9 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
     return select(mine, inside, other)
 
 
-def gather_tree(ids: Variable, parents: Variable) -> Any:
-    """Follow beams back from the last step: [steps, batch, beams] ids and the beams that they come from.
-
-    Raises:
-        FluidValueError: the number of steps is not known.
-    """
-    steps, _, beams = ids.shape
-    if steps < 1:
-        raise FluidValueError(f"gather_tree needs a known number of steps, got {ids}")
-
-    def at(v: Variable, t: int) -> Any:
-        return call("squeeze", call("slice", v, [0], [t], [t + 1]), [0])
-
-    def follow(v: Any, beam: Any) -> Any:
-        out = v
-        for k in range(beams):
-            one = call("expand", call("slice", v, [1], [k], [k + 1]), [1, beams])
-            out = select(equal(beam, call("fill_constant", [1], beam.dtype, float(k))), one, out)
-        return out
-
-    found, beam = [at(ids, steps - 1)], at(parents, steps - 1)
-    for t in reversed(range(steps - 1)):
-        found.append(follow(at(ids, t), beam))
-        beam = follow(at(parents, t), beam)
-    return call("stack", found[::-1], 0)
-
-
 __all__ = [
-    "add_position_encoding", "affine_channel", "clip_by_norm", "crop", "gather_tree", "im2sequence",
-    "image_resize", "image_resize_short", "lrn",
+    "add_position_encoding", "affine_channel", "clip_by_norm", "crop", "im2sequence",
+    "lrn",
     "randperm", "rank", "scatter_nd",
     "selu", "shard_index", "size", "space_to_depth", "temporal_shift",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any
 
 from pe_cli.paddle.fluid.framework import as_dtype, as_sizes, default_main_program
 from pe_cli.paddle.fluid.reader import GeneratorLoader
+from pe_cli.paddle.fluid.refitting import let_sizes_differ
 
 
 def data(
@@ -32,7 +33,9 @@ def data(
     if append_batch_size and -1 not in sizes:
         sizes = (-1, *sizes)
     facts = {"is_data": True, "stop_gradient": stop_gradient, "lod_level": lod_level}
-    return default_main_program().global_block().create_var(name=name, shape=sizes, dtype=as_dtype(dtype), **facts)
+    made = default_main_program().global_block().create_var(name=name, shape=sizes, dtype=as_dtype(dtype), **facts)
+    let_sizes_differ(made)
+    return made
 
 
 def py_reader(

@@ -14,42 +14,49 @@ from pe_cli.program.ir import Variable
 LOWEST = -3.0e38
 
 
-def _pair(value: Any) -> list[int]:
-    return [value, value] if isinstance(value, int) else [int(v) for v in value]
+def _each(value: Any, count: int) -> list[int]:
+    return [value] * count if isinstance(value, int) else [int(v) for v in value]
 
 
-def sides(layer: str, padding: Any, x: Variable, taps: Any, stride: Any, first: int, dilation: Any = 1) -> list[int]:
-    """Return [top, bottom, left, right].
+def sides(layer: str, padding: Any, x: Variable, taps: Any, stride: Any, first: int) -> list[int]:
+    """Return [top, bottom, left, right] of images, with front and back before them of volumes.
 
     Args:
         layer: for errors.
-        padding: a number, two, four, a pair for every axis of the image, SAME or VALID.
-        x: images.
-        taps: height and width of a window.
+        padding: a number, one or two for each axis of the image or volume, a pair for every axis, SAME or VALID.
+        x: images or volumes.
+        taps: sizes of a window.
         stride: between windows.
-        first: axis of the height.
-        dilation: between taps.
+        first: the first axis of the image or volume.
 
     Raises:
         FluidValueError: another form; a ValueError.
     """
+    count = len(x.shape) - 2
     if isinstance(padding, str):
         if padding.upper() not in ("SAME", "VALID"):
             raise FluidValueError(f"{layer}: padding is {padding!r}", hint="SAME, VALID or numbers")
         if padding.upper() == "VALID":
-            return [0, 0, 0, 0]
+            return [0] * (2 * count)
         out = []
-        for size, tap, step, gap in zip(x.shape[first:], _pair(taps), _pair(stride), _pair(dilation), strict=False):
-            whole = max((-(-size // step) - 1) * step + gap * (tap - 1) + 1 - size, 0)
+        for size, tap, step in zip(x.shape[first:], _each(taps, count), _each(stride, count), strict=False):
+            whole = max((-(-size // step) - 1) * step + tap - size, 0)
             out += [whole // 2, whole - whole // 2]
         return out
     numbers = padding if isinstance(padding, int) else list(padding)
     if isinstance(numbers, list) and numbers and isinstance(numbers[0], (list, tuple)):
-        numbers = [v for pair in numbers[first : first + 2] for v in pair]
-    if isinstance(numbers, list) and len(numbers) == 4:
+        numbers = [v for pair in numbers[first : first + count] for v in pair]
+    if isinstance(numbers, list) and len(numbers) == 2 * count:
         return [int(v) for v in numbers]
-    high, wide = _pair(numbers)
-    return [high, high, wide, wide]
+    each_side = _each(numbers, count)
+    if len(each_side) != count:
+        raise FluidValueError(f"{layer}: padding is {padding!r}", hint=f"a number, {count} or {2 * count} of them, SAME or VALID")
+    return [v for v in each_side for _ in range(2)]
+
+
+def is_same(padding: Any) -> bool:
+    """Tell whether padding is SAME, which makes the original forget dilation."""
+    return isinstance(padding, str) and padding.upper() == "SAME"
 
 
 def _even(found: list[int]) -> bool:
@@ -62,7 +69,7 @@ def _padded(x: Variable, found: list[int], first: int, value: float) -> Any:
 
 
 def conv2d(*args: Any, **given: Any) -> Any:
-    """Convolve images; see the core's layer. Padding may be SAME, VALID or four numbers.
+    """Convolve images; see the core's layer. Padding may be SAME, which sets dilation to 1, VALID or four numbers.
 
     Raises:
         FluidValueError: what follows dilation is not given by name where padding is no number.
@@ -74,10 +81,10 @@ def conv2d(*args: Any, **given: Any) -> Any:
     if isinstance(padding, int):
         return layer(*args, **given)
     first = 1 if facts.get("data_format") == "NHWC" else 2
-    found = sides(
-        "conv2d", padding, facts["input"], facts["filter_size"], facts.get("stride", 1), first, facts.get("dilation", 1)
-    )
+    found = sides("conv2d", padding, facts["input"], facts["filter_size"], facts.get("stride", 1), first)
     rest = {**given, **dict(zip(names, args, strict=False))}
+    if is_same(padding):
+        rest["dilation"] = 1
     rest["padding"] = [found[0], found[2]] if _even(found) else 0
     if not _even(found):
         rest["input"] = _padded(facts["input"], found, first, 0.0)
@@ -110,7 +117,7 @@ def conv2d_transpose(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     if isinstance(padding, str):
         if filter_size is None:
             raise FluidValueError(f"conv2d_transpose: padding {padding!r} needs filter_size")
-        dilation = 1 if padding.upper() == "SAME" else dilation
+        dilation = 1 if is_same(padding) else dilation
     first = 1 if data_format == "NHWC" else 2
     found = sides("conv2d_transpose", padding, input, filter_size, stride, first)
     facts = {"groups": groups, "param_attr": param_attr, "bias_attr": bias_attr, "act": act, "name": name, "data_format": data_format}

@@ -33,7 +33,7 @@ class StaticRNN:
             FluidValueError: nothing is stepped through.
         """
         self._loop = Scan(default_main_program().global_block())
-        OPEN.append(len(self._loop.block.ops))
+        OPEN.append(self._loop.outline)
         try:
             yield
         finally:

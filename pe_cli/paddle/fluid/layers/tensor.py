@@ -130,12 +130,6 @@ def eye(
     return assign(np.broadcast_to(one, (*(batch_shape or ()), *one.shape)))
 
 
-def diag(diagonal: Any) -> Any:
-    """Make a square matrix with a constant diagonal."""
-    found = np.asarray(diagonal if isinstance(diagonal, np.ndarray) else sizes_of("diag", "diagonal", diagonal))
-    return assign(np.diag(found).astype(found.dtype))
-
-
 def linspace(start: Any, stop: Any, num: Any, dtype: Any = "float32") -> Any:
     """Make num numbers from start to stop, evenly apart."""
     first, last, count = (sizes_of("linspace", "a number", v, single=True) for v in (start, stop, num))
@@ -216,7 +210,7 @@ def gaussian_random_batch_size_like(
 
 
 __all__ = [
-    "assign", "autoincreased_step_counter", "create_global_var", "create_parameter", "create_tensor", "diag", "eye",
+    "assign", "autoincreased_step_counter", "create_global_var", "create_parameter", "create_tensor", "eye",
     "fill_constant", "fill_constant_batch_size_like", "full", "full_like", "gaussian_random_batch_size_like",
     "linspace", "randn", "range_", "uniform_random_batch_size_like",
 ]  # fmt: skip

@@ -127,7 +127,22 @@ def thresholded_relu(x: Any, threshold: float = 1.0, name: str | None = None) ->
 
 
 globals().update({name: _plain(name) for name in PLAIN})
+def elu_(x: Any, alpha: float = 1.0, name: str | None = None) -> Any:
+    """Return `elu(x, alpha)`; the plan decides what shares memory."""
+    return elu(x, alpha)
+
+
+def relu_(x: Any, name: str | None = None) -> Any:
+    """Return `relu(x)`; the plan decides what shares memory."""
+    return call("relu", x)
+
+
+def softmax_(x: Any, axis: int = -1, dtype: Any = None, name: str | None = None) -> Any:
+    """Return `softmax(x, axis)`; the plan decides what shares memory."""
+    return softmax(x, axis, dtype)
+
+
 __all__ = [
-    *PLAIN, "elu", "gelu", "hardshrink", "hardsigmoid", "hardtanh", "leaky_relu", "log_softmax", "maxout", "prelu",
-    "selu", "softmax", "softplus", "softshrink", "thresholded_relu",
+    *PLAIN, "elu", "elu_", "gelu", "hardshrink", "hardsigmoid", "hardtanh", "leaky_relu", "log_softmax", "maxout", "prelu", "relu_",
+    "selu", "softmax", "softmax_", "softplus", "softshrink", "thresholded_relu",
 ]  # fmt: skip

@@ -5,16 +5,41 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pe_cli.paddle.errors import NotThereYet
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.layers import padding as borders
+from pe_cli.paddle.fluid.layers import volumes
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.nn.functional.common import channels_first
 from pe_cli.paddle.nn.functional.sizes import flat, two
 
 
-def _refuse_mask(function: str, return_mask: bool) -> None:
-    if return_mask:
-        raise NotThereYet(f"{function}: return_mask is not there yet", hint="leave it out")
+def _with_places(
+    function: str, x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, data_format: str, name: str | None
+) -> Any:
+    """Return the largest values of windows and their places, int32, in an image or volume without its channels.
+
+    Raises:
+        FluidValueError: channels last, whose places the original does not tell, too.
+    """
+    count = len(x.shape) - 2
+    if not channels_first(function, data_format):
+        raise FluidValueError(f"{function}: return_mask with {data_format}", hint="channels first")
+    step = kernel_size if stride is None else stride
+    windows, steps = ([v] * count if isinstance(v, int) else list(v) for v in (kernel_size, step))
+    around = borders.sides(function, padding, x, windows, steps, 2)
+    flat_images = count == 2
+    deep = call("unsqueeze", x, [2]) if flat_images else x
+    front = [1] if flat_images else []
+    attrs = {
+        "ksize": front + windows,
+        "strides": front + steps,
+        "paddings": [0, 0] * flat_images + around,
+        "ceil_mode": ceil_mode,
+    }
+    with raised_as(FluidValueError):
+        found = LayerHelper(function, name).op("max_pool3d_with_index", {"X": deep}, attrs, ("Out", "Mask"))
+    return tuple(call("squeeze", v, [2]) for v in found) if flat_images else tuple(found)
 
 
 def max_pool2d(
@@ -27,12 +52,9 @@ def max_pool2d(
     data_format: str = "NCHW",
     name: str | None = None,
 ) -> Any:
-    """Take the largest value of windows of images; the stride is the window's size unless given.
-
-    Raises:
-        NotThereYet: return_mask.
-    """
-    _refuse_mask("max_pool2d", return_mask)
+    """Take the largest value of windows of images, with return_mask its place, too; the stride is the window's size unless given."""
+    if return_mask:
+        return _with_places("max_pool2d", x, kernel_size, stride, padding, ceil_mode, data_format, name)
     step = kernel_size if stride is None else stride
     return borders.pool2d(x, kernel_size, "max", step, padding, ceil_mode=ceil_mode, name=name, data_format=data_format)
 
@@ -74,13 +96,13 @@ def max_pool1d(
     ceil_mode: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Take the largest value of windows of rows [batch, channels, length].
+    """Take the largest value of windows of rows [batch, channels, length], with return_mask its place, too."""
+    return _squeezed(max_pool2d(*_on_rows(x, kernel_size, stride, padding), return_mask=return_mask, ceil_mode=ceil_mode))
 
-    Raises:
-        NotThereYet: return_mask.
-    """
-    _refuse_mask("max_pool1d", return_mask)
-    return call("squeeze", max_pool2d(*_on_rows(x, kernel_size, stride, padding), ceil_mode=ceil_mode), [2])
+
+def _squeezed(found: Any) -> Any:
+    """Return rows for images of height 1, for each of one or two."""
+    return tuple(call("squeeze", v, [2]) for v in found) if isinstance(found, tuple) else call("squeeze", found, [2])
 
 
 def avg_pool1d(
@@ -106,13 +128,8 @@ def adaptive_avg_pool2d(x: Any, output_size: Any, data_format: str = "NCHW", nam
 
 
 def adaptive_max_pool2d(x: Any, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
-    """Take the largest value of each of a grid of output_size windows; None keeps a size.
-
-    Raises:
-        NotThereYet: return_mask.
-    """
-    _refuse_mask("adaptive_max_pool2d", return_mask)
-    return call("adaptive_pool2d", x, _grid(x, output_size), "max")
+    """Take the largest value of each of a grid of output_size windows, with return_mask its place, too; None keeps a size."""
+    return call("adaptive_pool2d", x, _grid(x, output_size), "max", return_mask, name)
 
 
 def _grid(x: Any, output_size: Any) -> list[int]:
@@ -126,12 +143,8 @@ def adaptive_avg_pool1d(x: Any, output_size: Any, name: str | None = None) -> An
 
 
 def adaptive_max_pool1d(x: Any, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
-    """Take the largest value of each of output_size windows of rows.
-
-    Raises:
-        NotThereYet: return_mask.
-    """
-    return call("squeeze", adaptive_max_pool2d(call("unsqueeze", x, [2]), [1, flat(output_size)], return_mask), [2])
+    """Take the largest value of each of output_size windows of rows, with return_mask its place, too."""
+    return _squeezed(adaptive_max_pool2d(call("unsqueeze", x, [2]), [1, flat(output_size)], return_mask))
 
 
 def max_pool3d(
@@ -144,16 +157,11 @@ def max_pool3d(
     data_format: str = "NCDHW",
     name: str | None = None,
 ) -> Any:
-    """Take the largest value of windows of volumes, channels first.
-
-    Raises:
-        NotThereYet: return_mask, or channels last.
-    """
-    _refuse_mask("max_pool3d", return_mask)
-    _refuse_last("max_pool3d", data_format)
-    return call(
-        "pool3d", x, kernel_size, "max", kernel_size if stride is None else stride, padding, False, ceil_mode, name
-    )
+    """Take the largest value of windows of volumes, with return_mask its place, too."""
+    if return_mask:
+        return _with_places("max_pool3d", x, kernel_size, stride, padding, ceil_mode, data_format, name)
+    step = kernel_size if stride is None else stride
+    return volumes.pool3d(x, kernel_size, "max", step, padding, False, True, ceil_mode, name, data_format=data_format)
 
 
 def avg_pool3d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
@@ -167,41 +175,24 @@ def avg_pool3d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     data_format: str = "NCDHW",
     name: str | None = None,
 ) -> Any:
-    """Average windows of volumes, channels first; see `avg_pool2d`.
-
-    Raises:
-        NotThereYet: channels last.
-    """
-    _refuse_last("avg_pool3d", data_format)
+    """Average windows of volumes; see `avg_pool2d`."""
     step, whole = (kernel_size if stride is None else stride), exclusive and divisor_override is None
-    out = call("pool3d", x, kernel_size, "avg", step, padding, False, ceil_mode, name, whole)
+    out = volumes.pool3d(x, kernel_size, "avg", step, padding, False, True, ceil_mode, name, whole, data_format)
     pixels = kernel_size**3 if isinstance(kernel_size, int) else math.prod(kernel_size)
     return out if divisor_override is None else call("scale", out, pixels / divisor_override)
 
 
-def _refuse_last(function: str, data_format: str) -> None:
-    if not channels_first(function, data_format):
-        raise NotThereYet(f"{function}: {data_format} is not there yet", hint="channels first")
-
-
 def adaptive_avg_pool3d(x: Any, output_size: Any, data_format: str = "NCDHW", name: str | None = None) -> Any:
-    """Average a grid of output_size windows of volumes; None keeps a size.
-
-    Raises:
-        NotThereYet: channels last.
-    """
-    _refuse_last("adaptive_avg_pool3d", data_format)
-    return call("adaptive_pool3d", x, _grid(x, output_size), "avg")
+    """Average a grid of output_size windows of volumes; None keeps a size."""
+    if channels_first("adaptive_avg_pool3d", data_format):
+        return call("adaptive_pool3d", x, _grid(x, output_size), "avg", False, name)
+    turned = call("transpose", x, [0, 4, 1, 2, 3])
+    return call("transpose", call("adaptive_pool3d", turned, _grid(turned, output_size), "avg", False, name), [0, 2, 3, 4, 1])
 
 
 def adaptive_max_pool3d(x: Any, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
-    """Take the largest value of each of a grid of output_size windows of volumes; None keeps a size.
-
-    Raises:
-        NotThereYet: return_mask.
-    """
-    _refuse_mask("adaptive_max_pool3d", return_mask)
-    return call("adaptive_pool3d", x, _grid(x, output_size), "max")
+    """Take the largest value of each of a grid of output_size windows of volumes, with return_mask its place, too; None keeps a size."""
+    return call("adaptive_pool3d", x, _grid(x, output_size), "max", return_mask, name)
 
 
 __all__ = [

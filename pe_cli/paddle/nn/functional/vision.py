@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.paddle.errors import FluidValueError, NotThereYet
-from pe_cli.paddle.fluid.layers import composed, fed_sizes, images
+from pe_cli.paddle.fluid.layers import composed, fed_sizes, resizing
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.nn.functional.common import channels_first
 from pe_cli.paddle.nn.functional.pooling import adaptive_avg_pool2d
-from pe_cli.paddle.nn.functional.sizes import flat, two
+from pe_cli.paddle.nn.functional.sizes import two
 
 
 def interpolate(
@@ -22,37 +22,44 @@ def interpolate(
     data_format: str = "NCHW",
     name: str | None = None,
 ) -> Any:
-    """Change the size of images by nearest, bilinear or area, or of rows [batch, channels, length] by linear.
+    """Change the size of images by nearest, bilinear, bicubic or area, of volumes by trilinear, or of rows by linear.
+
+    Args:
+        x: images, volumes or rows.
+        size: wanted sizes, numbers or variables.
+        scale_factor: a factor, or one for each size, instead.
+        mode: nearest, bilinear, bicubic, area, trilinear or linear.
+        align_corners: the corners' centres stay in place; else the corners of the image.
+        align_mode: without align_corners: 0, by the pixels' centres; 1, by their first corners.
+        data_format: where the channels are.
+        name: prefix of the output's name.
 
     Raises:
-        NotThereYet: another mode.
+        FluidValueError: another mode, or sizes that do not fit.
     """
     if mode == "area":
         return adaptive_avg_pool2d(x, _wanted(x, size, scale_factor, data_format), data_format)
-    if mode == "linear":
-        length = flat(size) if size is not None else int(x.shape[2] * float(scale_factor))
-        high = call("unsqueeze", x, [2])
-        return call("squeeze", call("resize_bilinear", high, [1, length], None, name, align_corners, align_mode), [2])
-    if mode not in ("nearest", "bilinear"):
-        raise NotThereYet(f"interpolate: mode {mode!r} is not there yet", hint="nearest, bilinear, linear or area")
-    wanted = _wanted(x, size, scale_factor, data_format)
-    return images.image_resize(x, wanted, None, name, mode.upper(), None, align_corners, align_mode, data_format)
+    if mode.upper() not in resizing.LAYOUTS:
+        raise FluidValueError(f"interpolate: mode is {mode!r}", hint="nearest, bilinear, bicubic, area, trilinear or linear")
+    wanted = size if scale_factor is None and not isinstance(size, int) else _wanted(x, size, scale_factor, data_format)
+    return resizing.image_resize(x, wanted, None, name, mode.upper(), None, align_corners, align_mode, data_format)
 
 
-def _wanted(x: Any, size: Any, scale_factor: Any, data_format: str) -> list[int]:
-    """Return the wanted height and width.
+def _wanted(x: Any, size: Any, scale_factor: Any, data_format: str) -> Any:
+    """Return the wanted sizes.
 
     Raises:
         FluidValueError: neither or both of size and factor are given, or a factor on images of unknown size.
     """
+    count = len(x.shape) - 2
     if (size is None) == (scale_factor is None):
         raise FluidValueError("interpolate: size or scale_factor is needed, one of them")
     if size is not None:
-        return [size] * 2 if isinstance(size, int) else list(size)
-    sides = x.shape[2:4] if channels_first("interpolate", data_format) else x.shape[1:3]
+        return [size] * count if isinstance(size, int) else size
+    sides = x.shape[2:] if data_format.startswith("NC") else x.shape[1:-1]
     if min(sides) < 1:
         raise FluidValueError(f"interpolate: scale_factor needs images of known size, got {x}")
-    factors = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * 2
+    factors = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * count
     return [int(s * f) for s, f in zip(sides, factors, strict=True)]
 
 
@@ -164,30 +171,9 @@ def grid_sample(
 def unfold(
     x: Any, kernel_sizes: Any, strides: Any = 1, paddings: Any = 0, dilations: Any = 1, name: str | None = None
 ) -> Any:
-    """Cut images of known size into windows, a column each: [batch, channels * window, windows].
-
-    Args:
-        x: [batch, channels, height, width].
-        kernel_sizes: pixels of a window.
-        strides: pixels between windows.
-        paddings: zeros around: a number, two, or above, left, below and right.
-        dilations: 1.
-        name: without effect.
-
-    Raises:
-        NotThereYet: other dilations.
-        FluidValueError: the size is not known.
-    """
-    if two(dilations) != [1, 1]:
-        raise NotThereYet(f"unfold: dilations={dilations!r} is not there yet", hint="leave it out")
-    if min(x.shape[1:]) < 1:
-        raise FluidValueError(f"unfold needs images of known size, got {x}")
-    around = [paddings] * 4 if isinstance(paddings, int) else list(paddings) * (2 if len(paddings) == 2 else 1)
-    taps, steps = two(kernel_sizes), two(strides)
-    rows = images.im2sequence(x, taps, steps, around)
-    high, wide = x.shape[2] + around[0] + around[2], x.shape[3] + around[1] + around[3]
-    count = ((high - taps[0]) // steps[0] + 1) * ((wide - taps[1]) // steps[1] + 1)
-    return call("transpose", call("reshape", rows, [-1, count, x.shape[1] * taps[0] * taps[1]]), [0, 2, 1])
+    """Cut images into windows, a column each: [batch, channels * window, windows]; see `fluid.layers.unfold`."""
+    around = list(paddings) if isinstance(paddings, tuple) else paddings
+    return call("unfold", x, two(kernel_sizes), two(strides), around, two(dilations), name)
 
 
 __all__ = ["affine_grid", "grid_sample", "interpolate", "pad", "pixel_shuffle", "unfold", "upsample"]

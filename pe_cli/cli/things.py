@@ -1,0 +1,86 @@
+"""What a config names by its type, as text: optimizers, schedules, initializers, readers, columns, augmentations, metrics."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+@dataclass(frozen=True)
+class Thing:
+    """An entry of a catalogue beside layers and ops.
+
+    Args:
+        kind: what one of these is called: optimizer, reader.
+        name: as a config writes it.
+        where: key of the config that takes it.
+        doc: what it is.
+        keys: rows of key, default and meaning.
+    """
+
+    kind: str
+    name: str
+    where: str
+    doc: str
+    keys: tuple[tuple[str, str, str], ...]
+
+    def page(self) -> str:
+        """Return all that is known of it, as Markdown."""
+        rows = [("key", "default", "meaning"), ("---", "---", "---"), *self.keys]
+        table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+        parts = [f"# {self.name}", f"## {self.kind.capitalize()}", f"Written as `{self.where}`.", self.doc]
+        return "\n\n".join([*parts, *([table] if self.keys else [])]) + "\n"
+
+
+def things() -> Iterator[Thing]:
+    """Yield every entry, kind by kind."""
+    from pe_cli.build import objects
+    from pe_cli.data import discover as readers
+    from pe_cli.data.augment.registry import discover as augmentations
+    from pe_cli.data.column import discover as columns
+    from pe_cli.metrics.define import discover as metrics
+
+    for table, kind, where in (
+        (objects.OPTIMIZER, "optimizer", "train.optimizer: {type: NAME}"),
+        (objects.SCHEDULE, "learning-rate schedule", "learning_rate: {type: NAME}"),
+        (objects.REGULARIZER, "regularizer", "regularization: {type: NAME}"),
+        (objects.CLIP, "gradient clip", "grad_clip: {type: NAME}"),
+        (objects.INITIALIZER, "initializer", "param_attr: {initializer: {type: NAME}}"),
+    ):
+        for name in table.names():
+            maker = table.makers[name]
+            doc = (inspect.getdoc(maker) or "").partition("; argu")[0]
+            yield Thing(kind, name, where.replace("NAME", name), doc.rstrip("."), tuple(_arguments(maker)))
+    for kind, where, found in (
+        ("reader", "data.train: {reader: NAME}", readers()),
+        ("column type", "data.columns: {COLUMN: NAME}", columns()),
+        ("augmentation", "data.augment: [NAME]", augmentations()),
+        ("metric", "metrics: {M: {type: NAME}}", metrics()),
+    ):
+        for name, entry in found.items():
+            doc = getattr(entry, "doc", "") or inspect.getdoc(entry) or ""
+            yield Thing(kind, name, where.replace("NAME", name), inspect.cleandoc(doc), tuple(_options(entry.options)))
+
+
+def _arguments(maker: Any) -> Iterator[tuple[str, str, str]]:
+    for parameter in inspect.signature(maker).parameters.values():
+        if parameter.name not in ("name", "parameter_list", "self"):
+            default = "required" if parameter.default is parameter.empty else _value(parameter.default)
+            yield parameter.name, default, ""
+
+
+def _options(options: type[BaseModel]) -> Iterator[tuple[str, str, str]]:
+    for name, field in options.model_fields.items():
+        default = "required" if field.is_required() else _value(field.get_default(call_default_factory=True))
+        yield field.alias or name, default, field.description or ""
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,74 @@
+"""`data`: where samples come from, how they are split, and what their columns mean."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, StrictBool
+
+from pe_cli.config.sections.kinds import Count, Name, Natural, Share
+from pe_cli.config.sections.section import Section
+
+
+class DataSection(Section):
+    """Where samples come from. Keys besides these are the reader's."""
+
+    model_config = ConfigDict(extra="allow")
+
+    reader: Name = Field(description="kind of file: table, images, text, windows, npz, npy, csv, idx, multi_slot, synthetic")
+    shuffle: StrictBool | None = Field(
+        default=None, description="another order of the training samples in every epoch; true for source, else false, when absent"
+    )
+    prefetch: Natural = Field(default=2, description="batches made ahead by a thread")
+
+
+class SplitSection(Section):
+    """Which rows of `data.source` are for what; the rest is for training."""
+
+    eval: Share | None = Field(default=None, description="share of the rows for evaluation, above 0 and below 1")
+    test: Share | None = Field(default=None, description="share of the rows for `pe eval --split test`, above 0 and below 1")
+    stratify: Name | None = Field(default=None, description="column whose values have the same shares in every part")
+    group: Name | None = Field(default=None, description="column whose rows with the same value stay in one part")
+    time: Name | None = Field(
+        default=None, description="column of moments or numbers: the earliest rows train, the latest test"
+    )
+    order: Literal["random", "position"] | None = Field(
+        default=None,
+        description="random: drawn by the seed; position: as stored, the last rows test; "
+        "random when absent, but position for the blocks of a text",
+    )
+    folds: Annotated[int, Field(strict=True, ge=2, le=100)] | None = Field(
+        default=None, description="number of parts of equal size that take turns as evaluation; instead of eval"
+    )
+    fold: Count | None = Field(default=None, description="which of the folds is for evaluation, from 1; `pe train --folds` runs all")
+    seed: Natural = Field(default=0, description="another seed draws other parts")
+
+
+class SamplingSection(Section):
+    """How often rows are drawn for training: by their weight, with replacement."""
+
+    weights: Name = Field(description="column of numbers, at least 0: a row is drawn in proportion to its number")
+
+
+class DataSections(Section):
+    """Data by its use, or one source that is split; and what the columns of it mean."""
+
+    source: DataSection | None = Field(default=None, description="rows that `split` divides")
+    split: SplitSection | None = Field(default=None, description="which rows of the source are for evaluation and for the test")
+    train: DataSection | None = None
+    eval: DataSection | None = None
+    test: DataSection | None = None
+    predict: DataSection | None = None
+    columns: dict[str, Any] = Field(
+        default_factory=dict, description="column -> type and its options; what a column learns, it learns from the training rows"
+    )
+    augment: list[Any] = Field(default_factory=list, description="changes of training samples, in order; never in evaluation")
+    sampling: Literal["balanced"] | SamplingSection | None = Field(
+        default=None, description="balanced: every class of the label is drawn as often; or weights: COLUMN; training only"
+    )
+    class_weights: Literal["balanced"] | dict[str, Any] | None = Field(
+        default=None,
+        description="class of the label -> factor of its samples' loss in training; balanced: in inverse proportion to its rows",
+    )
+
+
+#: What a split or a section of `data` is for.
+USES = ("train", "eval", "test", "predict")

@@ -1,0 +1,96 @@
+"""`executor`: on what a run runs."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PlainValidator, StrictBool, WithJsonSchema
+
+from pe_cli.config.sections.kinds import Name
+from pe_cli.config.sections.section import Section
+
+#: Devices and threads that a run may ask for; every one takes memory and a thread.
+MAX_DEVICES = 256
+
+
+def _devices(value: object) -> int | Literal["auto"]:
+    if value == "auto":
+        return "auto"
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_DEVICES:
+        return value
+    raise ValueError(f"must be auto or a number of devices, 1 to {MAX_DEVICES}")
+
+
+def _processes(value: object) -> Literal[1, "mpi"]:
+    if value == "mpi":
+        return "mpi"
+    if value == 1 and isinstance(value, int) and not isinstance(value, bool):
+        return 1
+    raise ValueError("must be 1 or mpi (mpiexec -n says how many)")
+
+
+def _always(value: object) -> bool:
+    if value is True:
+        return True
+    if value is False:
+        raise ValueError("can only be true: one seed always gives one result")
+    raise ValueError("must be true")
+
+
+Devices = Annotated[
+    int | Literal["auto"],
+    PlainValidator(_devices),
+    WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": MAX_DEVICES}]}),
+]
+Processes = Annotated[
+    Literal[1, "mpi"], PlainValidator(_processes), WithJsonSchema({"anyOf": [{"const": 1}, {"const": "mpi"}]})
+]
+Threads = Annotated[int, Field(strict=True, ge=0, le=MAX_DEVICES)]
+Always = Annotated[bool, PlainValidator(_always), WithJsonSchema({"const": True})]
+
+
+class ExecutorSection(Section):
+    """On what it runs."""
+
+    type: Literal["parallel", "async"] = Field(
+        default="parallel",
+        description="parallel: devices share every batch; async: threads train one set of parameters on files of their own, "
+        "without locks",
+    )
+    files: list[Name] | None = Field(
+        default=None, min_length=1, description="async: training files that threads take, instead of data.train.files"
+    )
+    threads: Annotated[int, Field(strict=True, ge=1, le=MAX_DEVICES)] | None = Field(
+        default=None, description="async: threads; one per core when absent, and no more than files"
+    )
+    place: Literal["cpu", "cuda"] = Field(default="cpu", description="kind of device")
+    devices: Devices = Field(
+        default="auto", description="number of devices; auto: CPU_NUM, or else what is fastest on the cores of this process"
+    )
+    processes: Processes = Field(
+        default=1,
+        description="pe train: 1, or mpi: all processes that mpiexec has started train one model and share every batch",
+    )
+    peer_timeout: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] = Field(
+        default=60.0,
+        description="with processes: mpi, seconds without an answer after which another process counts as lost (exit code 6)",
+    )
+    num_threads: Threads | None = Field(default=None, description="the same as exec_strategy.num_threads")
+    uneven_batch: Literal["weighted", "drop", "error"] = Field(
+        default="weighted", description="what happens with a batch that cannot be split evenly"
+    )
+    seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)] = Field(
+        default=0, description="of initial values, dropout and shuffling"
+    )
+    watchdog: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description="seconds without progress after which a step is ended and what hangs is told (exit code 7); 0: never",
+    )
+    check_nan_inf: StrictBool = Field(
+        default=False,
+        description="look at every result of every op, and end at the first NaN or infinity with its name",
+    )
+    deterministic: Always = Field(default=True, description="always: the same seed gives the same bits")
+    instructions: Literal["native", "portable"] = Field(
+        default="native",
+        description="native: all that this processor has; portable: those of x86-64-v3 alone, which give the same bits on any processor "
+        "of Intel and AMD that has AVX2",
+    )

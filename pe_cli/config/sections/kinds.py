@@ -1,0 +1,26 @@
+"""Kinds of values that several sections have: numbers in bounds, names, patterns, element types."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+Int = Annotated[int, Field(strict=True)]
+Count = Annotated[int, Field(strict=True, ge=1)]
+Natural = Annotated[int, Field(strict=True, ge=0)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Name = Annotated[str, Field(strict=True, min_length=1)]
+DtypeName = Literal["float32", "float64", "int64", "int32", "uint8", "bool"]
+Share = Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False)]
+
+
+def _patterns(value: object) -> str | list[str]:
+    if (isinstance(value, str) and value) or (isinstance(value, list) and value and all(isinstance(name, str) and name for name in value)):
+        return value
+    raise ValueError("must be a pattern, or a list of patterns", "for example encoder/*")
+
+
+Patterns = Annotated[
+    str | list[str],
+    PlainValidator(_patterns),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]

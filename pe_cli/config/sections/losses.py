@@ -1,0 +1,84 @@
+"""`train.loss`: one variable, or several with weights that may grow."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+
+@dataclass(frozen=True)
+class Term:
+    """One of several losses.
+
+    Args:
+        weight: what it is multiplied by, no unit.
+        ramp: steps in which the weight grows from 0 in a line; None: it is there from the first step.
+    """
+
+    weight: float
+    ramp: int | None = None
+
+
+_STEPS = re.compile(r"([1-9][0-9]{0,11}) +steps?")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e30
+
+
+def _term(name: str, value: object) -> Term:
+    if isinstance(value, Term):
+        return value
+    if _is_number(value):
+        return Term(float(cast(float, value)))
+    if not isinstance(value, dict) or not value or not value.keys() <= {"weight", "ramp"} or not _is_number(value.get("weight", 1.0)):
+        raise ValueError(f"needs a weight for '{name}'", f"for example {name}: 0.5, or {name}: {{weight: 0.5, ramp: 1000 steps}}")
+    ramp = value.get("ramp")
+    found = _STEPS.fullmatch(ramp) if isinstance(ramp, str) else None
+    if ramp is not None and found is None:
+        raise ValueError(f"needs a ramp for '{name}' that is a number of steps", f"for example {name}: {{weight: 0.5, ramp: 1000 steps}}")
+    return Term(float(value.get("weight", 1.0)), int(found[1]) if found else None)
+
+
+def _losses(value: object) -> str | dict[str, Term]:
+    if isinstance(value, str) and value:
+        return value
+    if isinstance(value, dict) and value and all(isinstance(name, str) and name for name in value):
+        return {name: _term(name, term) for name, term in value.items()}
+    raise ValueError("must be the name of a variable, or a mapping of names to weights", "for example loss: {recon: 1.0, kl: 0.1}")
+
+
+def _written_losses(value: str | dict[str, Term]) -> object:
+    if isinstance(value, str):
+        return value
+    return {n: t.weight if t.ramp is None else {"weight": t.weight, "ramp": f"{t.ramp} steps"} for n, t in value.items()}
+
+
+Losses = Annotated[
+    str | dict[str, Term],
+    PlainValidator(_losses),
+    PlainSerializer(_written_losses),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "minProperties": 1,
+                    "additionalProperties": {
+                        "anyOf": [
+                            {"type": "number"},
+                            {
+                                "type": "object",
+                                "properties": {"weight": {"type": "number"}, "ramp": {"type": "string", "pattern": f"^{_STEPS.pattern}$"}},
+                                "additionalProperties": False,
+                                "minProperties": 1,
+                            },
+                        ]
+                    },
+                },
+            ]
+        }
+    ),
+]

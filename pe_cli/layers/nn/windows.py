@@ -1,0 +1,67 @@
+"""Windows of images as columns, and masks over strong responses: unfold, similarity_focus."""
+
+from __future__ import annotations
+
+from pe_cli.layers.define.helper import LayerHelper, pair
+from pe_cli.layers.define.registry import layer
+from pe_cli.program.ir import Variable
+
+
+@layer
+def unfold(
+    x: Variable,
+    kernel_sizes: int | list[int],
+    strides: int | list[int] = 1,
+    paddings: int | list[int] = 0,
+    dilations: int | list[int] = 1,
+    name: str | None = None,
+) -> Variable:
+    """Cut images into windows, a column each.
+
+    Args:
+        x: [batch, channels, height, width].
+        kernel_sizes: pixels of a window, one number or [height, width].
+        strides: pixels between windows.
+        paddings: zeros: on every side, for [height, width], or [above, left, below, right].
+        dilations: pixels between those of a window.
+        name: prefix of the output's name.
+
+    Returns:
+        [batch, channels * window, windows].
+
+    Raises:
+        PeError: sizes that do not fit.
+
+    Source:
+        fluid.layers.unfold.
+    """
+    around = list(paddings) if isinstance(paddings, list) and len(paddings) == 4 else 2 * pair("unfold", "paddings", paddings, 0)
+    attrs = {
+        "kernel_sizes": pair("unfold", "kernel_sizes", kernel_sizes, 1),
+        "strides": pair("unfold", "strides", strides, 1),
+        "paddings": around,
+        "dilations": pair("unfold", "dilations", dilations, 1),
+    }
+    return LayerHelper("unfold", name).one("unfold", {"X": x}, attrs, "Y")
+
+
+@layer
+def similarity_focus(input: Variable, axis: int, indexes: list[int], name: str | None = None) -> Variable:
+    """Mark the largest elements of chosen slices, one in each row and column of a slice.
+
+    Args:
+        input: [batch, a, b, c].
+        axis: of the slices: 1, 2 or 3.
+        indexes: slices along it; a place that one of them marks is marked for all positions along the axis.
+        name: prefix of the output's name.
+
+    Returns:
+        Shape and dtype of input: 1 where marked, else 0.
+
+    Raises:
+        PeError: another rank, axis or index.
+
+    Source:
+        fluid.layers.similarity_focus.
+    """
+    return LayerHelper("similarity_focus", name).one("similarity_focus", {"X": input}, {"axis": axis, "indexes": indexes})

@@ -1,0 +1,119 @@
+"""max_pool3d_with_index: the largest value of each window of a volume, and where it is."""
+
+from __future__ import annotations
+
+from pe_cli.core.types import TensorType
+from pe_cli.kernels.cuda import deal
+from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, T, kernel
+from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.nn.pool import _apart
+from pe_cli.ops.nn.pool3d import begin, end, geometry, pooled
+
+
+@kernel
+def largest_places(x: Ptr, y: Ptr, where: PtrI32, g: PtrI64, n: Int):
+    """y = the first largest value of each window of n volumes, where = its place in the volume; a NaN in a window wins."""
+    for v in range(n):
+        D, H, W, OD, OH, OW = g[0], g[1], g[2], g[3], g[4], g[5]
+        for o in range(OD * OH * OW):
+            i, j, k = o // (OH * OW), o // OW % OH, o % OW
+            a, b = begin(g, 0, i), end(g, 0, i)
+            c, d = begin(g, 1, j), end(g, 1, j)
+            e, f = begin(g, 2, k), end(g, 2, k)
+            found = (a * H + c) * W + e
+            best = x[v * D * H * W + found]
+            for r in range(a, b):
+                for s in range(c, d):
+                    for t in range(e, f):
+                        p = (r * H + s) * W + t
+                        value = x[v * D * H * W + p]
+                        if best == best and not value <= best:
+                            best = value
+                            found = p
+            y[v * OD * OH * OW + o] = best
+            where[v * OD * OH * OW + o] = found
+
+
+@kernel
+def largest_places_back(dy: Ptr, where: PtrI32, dx: Ptr, n: Int, inside: Int, places: Int):
+    """dx = the sums of the gradients of the windows that an element was the largest of."""
+    for v in range(n):
+        for q in range(v * inside, (v + 1) * inside):
+            dx[q] = T(0)
+        for o in range(v * places, (v + 1) * places):
+            dx[v * inside + where[o]] += dy[o]
+
+
+@op(
+    "max_pool3d_with_index",
+    inputs="X",
+    outputs="Out Mask",
+    differentiable="X",
+    attrs={
+        "ksize": Attr([1, 1, 1], "depth, height and width of a window; with adaptive, of the output"),
+        "strides": Attr([1, 1, 1], "positions from one window to the next"),
+        "paddings": Attr([0, 0, 0], "positions on each side, or six: in front and behind, above and below, left and right"),
+        "global_pooling": Attr(False, "one window over the whole volume"),
+        "ceil_mode": Attr(False, "round the number of windows up instead of down"),
+        "adaptive": Attr(False, "windows cover the volume for an output of ksize"),
+    },
+    samples=[
+        Sample({"X": (2, 2, 4, 5, 4)}, {"ksize": [2, 2, 2], "strides": [2, 1, 2], "paddings": [1, 0, 1]}, "windows"),
+        Sample({"X": (2, 3, 5, 4, 7)}, {"ksize": [2, 3, 3], "adaptive": True}, "adaptive"),
+        Sample({"X": (2, 3, 1, 2, 3)}, {"global_pooling": True}, "global"),
+        Sample({"X": (0, 3, 4, 4, 4)}, {"strides": [2, 2, 2]}, "an empty batch"),
+    ],
+    kinks=_apart,
+)
+def max_pool3d_with_index(
+    x: TensorType,
+    *,
+    ksize: list[int],
+    strides: list[int],
+    paddings: list[int],
+    global_pooling: bool,
+    ceil_mode: bool,
+    adaptive: bool,
+) -> tuple[TensorType, TensorType]:
+    """Replace each window of a volume by its largest value, and tell where that is.
+
+    Args:
+        X: [batch, channels, depth, height, width] float32 or float64.
+
+    Returns:
+        Out: as of pool3d.
+        Mask: int32, shape of Out: (d * height + h) * width + w of the first largest value, in X without padding.
+
+    Raises:
+        PeError: as of pool3d.
+
+    Source:
+        fluid.layers.adaptive_pool3d with require_index.
+    """
+    out = pooled(
+        "max_pool3d_with_index", x, ksize, strides, paddings, global_pooling=global_pooling, ceil_mode=ceil_mode, adaptive=adaptive
+    )
+    return out, TensorType(out.shape, "int32")
+
+
+@max_pool3d_with_index.lower("cpu")
+def max_pool3d_with_index_cpu(o: Lowering) -> None:
+    """Volume by volume."""
+    x, y = o.input("X"), o.output("Out")
+    if y.size:
+        o.call(largest_places, x, y, o.output("Mask"), *geometry(o, x, y))
+
+
+@max_pool3d_with_index.grad(uses="Mask").lower("cpu")
+def max_pool3d_with_index_grad_cpu(o: Lowering) -> None:
+    """Each window's gradient goes to the place of its largest value."""
+    dy, dx = o.input("Out@GRAD"), o.output("X@GRAD")
+    if dx.size:
+        volumes = dx.shape[0] * dx.shape[1]
+        o.call(largest_places_back, dy, o.input("Mask"), dx, volumes, dx.size // volumes, dy.size // volumes)
+
+
+deal(largest_places, largest_places_back)
+also_on_cuda(max_pool3d_with_index)

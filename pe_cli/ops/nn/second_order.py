@@ -1,0 +1,121 @@
+"""Gradients of gradients of convolutions, softmax, normalisation and other layers of networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pe_cli.core.errors import PeError
+from pe_cli.ops.define.second import Again, bilinear, linear, second
+
+bilinear("conv2d", "Input", "Filter", "Output")
+bilinear("depthwise_conv2d", "Input", "Filter", "Output")
+linear("bilinear_interp")
+linear("nearest_interp")
+linear("affine_grid", "Theta", out="Output")
+linear("lookup_table", "W", inputs="Ids", changed={"is_sparse": False})
+linear("lookup_table_v2", "W", inputs="Ids", changed={"is_sparse": False})
+
+
+@second("dropout")
+def _dropout(r: Again) -> None:
+    """The mask is a constant that the gradient is multiplied by, either way."""
+    inputs = {"Mask": r.op.inputs["Mask"], "Out@GRAD": r.grad("X@GRAD")} if r.op.inputs.get("Mask") else {"Out@GRAD": r.grad("X@GRAD")}
+    r.given.append((r.input("Out@GRAD"), r.back("dropout_grad", inputs, "X@GRAD", r.of("X@GRAD"), r.attrs)))
+
+
+@second("pool2d", "pool3d")
+def _pool(r: Again) -> None:
+    """Averages are linear; which element is the largest is known to the pooling op alone.
+
+    Raises:
+        PeError: the largest element is taken.
+    """
+    kind = r.op.type.removesuffix("_grad")
+    if r.attrs["pooling_type"] != "avg":
+        raise PeError(f"the gradient of '{kind}' of type max has no gradient of its own", hint="use type avg, or strides of a convolution")
+    r.given.append((r.input("Out@GRAD"), r.one(kind, {"X": r.grad("X@GRAD")}, r.attrs)))
+
+
+# --- softmax --------------------------------------------------------------------------------------------------------------
+
+
+def _row_sum(r: Again, x: str) -> str:
+    return r.one("reduce_sum", {"X": x}, {"dim": [r.attrs["axis"]], "keep_dim": True})
+
+
+@second("softmax")
+def _softmax(r: Again) -> None:
+    """X@GRAD = (g - sum of g Out) Out."""
+    g, out = r.input("Out@GRAD"), r.input("Out")
+    rest = r.one("elementwise_sub", {"X": g, "Y": _row_sum(r, r.times(g, out))})
+    r.instead[r.op.outputs["X@GRAD"][0]] = r.times(rest, out)
+
+
+@second("log_softmax")
+def _log_softmax(r: Again) -> None:
+    """X@GRAD = g - e^Out sum of g."""
+    g = r.input("Out@GRAD")
+    shares = r.times(r.one("exp", {"X": r.input("Out")}), _row_sum(r, g))
+    r.instead[r.op.outputs["X@GRAD"][0]] = r.one("elementwise_sub", {"X": g, "Y": shares})
+
+
+# --- normalisation --------------------------------------------------------------------------------------------------------
+
+
+def _moments(r: Again, x: str, over: Mapping[str, Any], epsilon: float) -> tuple[str, str]:
+    """Return x with mean 0 and variance 1 over axes, and 1 / its deviation."""
+    centred = r.one("elementwise_sub", {"X": x, "Y": r.one("reduce_mean", {"X": x}, over)})
+    variance = r.one("reduce_mean", {"X": r.one("square", {"X": centred})}, over)
+    inverse = r.one("rsqrt", {"X": r.scaled(variance, 1.0, epsilon)})
+    return r.times(centred, inverse), inverse
+
+
+def _input_gradient(r: Again, g: str, h: str, inverse: str, over: Mapping[str, Any]) -> str:
+    """Return the gradient of the input of a normalisation, from that of its normalised values."""
+    along = r.times(h, r.one("reduce_mean", {"X": r.times(g, h)}, over))
+    rest = r.one("elementwise_sub", {"X": r.one("elementwise_sub", {"X": g, "Y": r.one("reduce_mean", {"X": g}, over)}), "Y": along})
+    return r.times(rest, inverse)
+
+
+@second("layer_norm")
+def _layer_norm(r: Again) -> None:
+    """Rows of the axes from begin_norm_axis on, as a matrix."""
+    begin = r.attrs["begin_norm_axis"]
+    x, g = (r.one("flatten", {"X": r.input(s)}, {"axis": begin}) for s in ("X", "Y@GRAD"))
+    over = {"dim": [1], "keep_dim": True}
+    h, inverse = _moments(r, x, over, r.attrs["epsilon"])
+    if r.has("X@GRAD"):
+        weighted = r.times(g, r.input("Scale")) if r.op.inputs.get("Scale") else g
+        made = _input_gradient(r, weighted, h, inverse, over)
+        r.instead[r.op.outputs["X@GRAD"][0]] = r.one("reshape", {"X": made}, {"shape": list(r.type_of(r.input("X")).shape)})
+    for slot, whole in (("Scale@GRAD", r.times(g, h)), ("Bias@GRAD", g)):
+        if r.has(slot):
+            r.instead[r.op.outputs[slot][0]] = r.one("reduce_sum", {"X": whole}, {"dim": [0]})
+
+
+@second("batch_norm")
+def _batch_norm(r: Again) -> None:
+    """Channels over the batch; with fixed moments the input's gradient is g Scale / deviation."""
+    x, g = r.input("X"), r.input("Y@GRAD")
+    axes = len(r.type_of(x).shape)
+    channel = 1 if r.attrs["data_layout"] == "NCHW" else axes - 1
+    over = {"dim": [i for i in range(axes) if i != channel], "keep_dim": True}
+    fixed = r.attrs["is_test"] or r.attrs["use_global_stats"]
+    at = {"axis": channel}
+    r.constants |= {r.input("SavedMean"), r.input("SavedVariance")}
+    if fixed:
+        centred = r.one("elementwise_sub", {"X": x, "Y": r.input("SavedMean")}, at)
+        h = r.one("elementwise_mul", {"X": centred, "Y": r.input("SavedVariance")}, at)
+    else:
+        h, inverse = _moments(r, x, over, r.attrs["epsilon"])
+    if r.has("X@GRAD"):
+        weighted = r.one("elementwise_mul", {"X": g, "Y": r.input("Scale")}, at)
+        if fixed:
+            made = r.one("elementwise_mul", {"X": weighted, "Y": r.input("SavedVariance")}, at)
+        else:
+            made = _input_gradient(r, weighted, h, inverse, over)
+        r.instead[r.op.outputs["X@GRAD"][0]] = made
+    for slot, whole in (("Scale@GRAD", r.times(g, h)), ("Bias@GRAD", g)):
+        if r.has(slot):
+            r.instead[r.op.outputs[slot][0]] = r.one("reduce_sum", {"X": whole}, {"dim": over["dim"]})

@@ -1,0 +1,9 @@
+"""dataset: readers of 1.x over files that are there, in the folder where the original keeps them; nothing is downloaded."""
+
+from __future__ import annotations
+
+from pe_cli.paddle.dataset import cifar, common, mnist, uci_housing
+from pe_cli.paddle.names import missing
+
+__all__ = ["cifar", "common", "mnist", "uci_housing"]
+__getattr__ = missing("paddle.dataset", lambda: globals())

@@ -1,0 +1,145 @@
+"""Names of the original that are refused: each with the reason, and with what to use here.
+
+One table serves the errors and docs/coverage.md. A name that ends with `.*` stands for everything in a module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from pe_cli.paddle.errors import NotThereYet
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a name is not there.
+
+    Args:
+        why: a sentence without its end.
+        use: what to do instead.
+    """
+
+    why: str
+    use: str
+
+
+_DYNAMIC = Refusal("graphs are static here, there is no dynamic mode", "build the network once, by fluid.layers or paddle.nn, and run it")
+_PROCESSES = Refusal("processes are started by MPI, and a config says what they share", "mpirun -n 4 pe train: docs/how-to/processes.md")
+_HALF = Refusal("kernels compute in float32 and float64 only", "leave mixed precision out")
+_FEWER_BITS = Refusal("there are no kernels for fewer bits, and no pass that prunes", "pe export writes ONNX, which other tools quantise")
+_XPU = Refusal("there is no device of this kind", "CPUPlace(), or CUDAPlace(0) where a GPU is")
+_READING = Refusal("readers are Python functions here", "fluid.io.DataLoader.from_generator, or data.source of a config")
+
+#: Path, as scripts write it -> why it is refused.
+REFUSED: dict[str, Refusal] = {
+    "paddle.DataParallel": Refusal(
+        "it belongs to the dynamic mode", "CompiledProgram(program).with_data_parallel(loss_name=loss.name), or executor.places of a config"
+    ),
+    "paddle.nn.SyncBatchNorm": Refusal(
+        "a strategy says it of all layers", "nn.BatchNorm2D with BuildStrategy.sync_batch_norm = True, or build_strategy of a config"
+    ),
+    "paddle.XPUPlace": _XPU,
+    "fluid.XPUPlace": _XPU,
+    "paddle.jit.*": _DYNAMIC,
+    "paddle.to_variable": _DYNAMIC,
+    "fluid.dygraph.*": _DYNAMIC,
+    "fluid.imperative.*": _DYNAMIC,
+    "fluid.dygraph_guard": _DYNAMIC,
+    "fluid.enable_dygraph": _DYNAMIC,
+    "fluid.enable_imperative": _DYNAMIC,
+    "fluid.load_dygraph": Refusal("it reads what the dynamic mode saved", "fluid.load or fluid.load_program_state"),
+    "fluid.save_dygraph": Refusal("it saves what the dynamic mode made", "fluid.save(program, path)"),
+    "fluid.load_op_library": Refusal(
+        "an op here is a Python file that compiles for every device, no library", "docs/adding-an-op.md, or fluid.layers.py_func"
+    ),
+    "fluid.optimizer.DGCMomentumOptimizer": Refusal(
+        "gradients are summed whole, as devices of one machine share memory", "fluid.optimizer.Momentum: the same steps without a threshold"
+    ),
+    "fluid.optimizer.PipelineOptimizer": Refusal(
+        "a program is not cut over devices, each device has all of it", "CompiledProgram.with_data_parallel, for shares of a batch"
+    ),
+    "fluid.optimizer.GradientMergeOptimizer": Refusal(
+        "a program updates in every run", "train.accumulate: K of a config, which adds up the gradients of K parts"
+    ),
+    "fluid.contrib.*": Refusal("what is on trial in the original is not taken over", "docs/coverage.md lists what is there"),
+    "fluid.contrib.mixed_precision": _HALF,
+    "fluid.contrib.decoder": Refusal("these decoders gave way to those of fluid.layers", "fluid.layers.dynamic_decode"),
+    "fluid.contrib.slim": _FEWER_BITS,
+    "fluid.contrib.quantize": _FEWER_BITS,
+    "fluid.contrib.QuantizeTranspiler": _FEWER_BITS,
+    "fluid.contrib.Compressor": _FEWER_BITS,
+    "fluid.contrib.extend_with_decoupled_weight_decay": Refusal("there are such optimizers", "fluid.optimizer.AdamW, SGDW or MomentumW"),
+    "fluid.contrib.memory_usage": Refusal("memory is planned before a run", "pe summary CONFIG, or pe graph CONFIG --stage plan"),
+    "fluid.contrib.HDFSClient": Refusal("files lie where the machine can open them", "copy them, or mount the file system"),
+    "fluid.incubate.*": _PROCESSES,
+    "paddle.incubate.*": _PROCESSES,
+    "paddle.distributed.*": _PROCESSES,
+    "paddle.amp.*": _HALF,
+    "paddle.onnx.*": Refusal("runs are exported, no programs", "pe export RUN; see docs/how-to/export.md"),
+    "paddle.inference.*": Refusal(
+        "inference models run in the ordinary executor", "fluid.io.load_inference_model and Executor.run, or pe predict"
+    ),
+    "fluid.layers.load": Refusal("reading a file is no op of a program", "fluid.io.load_vars(executor, dirname, vars=[...])"),
+    "fluid.layers.open_files": _READING,
+    "fluid.layers.open_recordio_file": _READING,
+    "fluid.layers.random_data_generator": _READING,
+    "fluid.layers.shuffle": Refusal("readers are Python functions here", "fluid.io.shuffle(reader, buf_size)"),
+    "fluid.layers.batch": Refusal("readers are Python functions here", "fluid.io.batch(reader, batch_size)"),
+    "fluid.evaluator.*": Refusal("evaluators gave way to metrics in the original", "the classes of fluid.metrics"),
+    "fluid.debugger.*": Refusal("pictures are drawn by a command", "pe graph CONFIG --svg; print(program) shows a program as text"),
+    "fluid.net_drawer.*": Refusal("pictures are drawn by a command", "pe graph CONFIG --svg"),
+    "fluid.trainer_desc.*": Refusal("there are no trainers in other processes", "Executor.train_from_dataset"),
+    "fluid.communicator.*": _PROCESSES,
+    "fluid.default_scope_funcs.*": Refusal("scopes are values", "fluid.global_scope() and fluid.scope_guard(scope)"),
+    "paddle.callbacks.*": Refusal("Model.fit takes objects with the original's methods", "define on_epoch_end(self, epoch, logs)"),
+}
+
+#: What the original's index holds that is no name of a program -> what it stands for.
+NO_NAMES = {
+    "Overview": "title of a page of the index",
+    "RandomHorizontalFli": "cut off in the index; `RandomHorizontalFlip` is there",
+}
+
+
+def find(module: str, name: str) -> Refusal | None:
+    """Return the refusal of a name of a module, None where it is not refused."""
+    parts = f"{module}.{name}".split(".")
+    paths = [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
+    kinds = (kind for path in paths for kind in (path, f"{path.rpartition('.')[0]}.*"))
+    return next((REFUSED[kind] for kind in kinds if kind in REFUSED), None)
+
+
+class Refused:
+    """Stands for a name that is refused: it can be imported, and whoever uses it is told what to use instead.
+
+    Args:
+        path: as scripts write it.
+        refusal: why.
+    """
+
+    def __init__(self, path: str, refusal: Refusal) -> None:
+        self._path, self._refusal = path, refusal
+
+    def _refuse(self) -> NoReturn:
+        raise NotThereYet(f"{self._path} is not there: {self._refusal.why}", hint=self._refusal.use)
+
+    def __call__(self, *args: Any, **given: Any) -> NoReturn:
+        self._refuse()
+
+    def __mro_entries__(self, bases: Any) -> NoReturn:
+        self._refuse()
+
+    def __enter__(self) -> NoReturn:
+        self._refuse()
+
+    def __exit__(self, *error: object) -> None:
+        """Never reached."""
+
+    def __getattr__(self, name: str) -> Refused:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Refused(f"{self._path}.{name}", self._refusal)
+
+    def __repr__(self) -> str:
+        return f"<{self._path}: {self._refusal.why}>"

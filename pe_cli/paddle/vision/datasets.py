@@ -1,0 +1,234 @@
+"""vision.datasets: data sets of pictures, read from files that are there; nothing is downloaded."""
+
+from __future__ import annotations
+
+import pickle
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from pe_cli.data.origin import Origin
+from pe_cli.data.readers.idx import _read
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
+from pe_cli.paddle.io import Dataset
+from pe_cli.paddle.names import missing
+
+#: Where the original keeps what it downloaded.
+HOME = "~/.cache/paddle/dataset"
+#: Endings of pictures, as the original knows them.
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+
+
+def local(given: Any, *names: str) -> Path:
+    """Return a file: the given one, or one where the original keeps it.
+
+    Raises:
+        FluidValueError: it is not there; a ValueError.
+    """
+    path = Path(given) if given is not None else Path(HOME).expanduser().joinpath(*names)
+    if not path.is_file():
+        raise FluidValueError(f"there is no file {path}, and nothing is downloaded", hint="get it, and give its path or put it there")
+    return path
+
+
+def _mode(mode: str) -> bool:
+    if mode not in ("train", "test"):
+        raise FluidValueError(f"mode is {mode!r}", hint="train or test")
+    return mode == "train"
+
+
+class _Pictures(Dataset):
+    """Pictures with their labels.
+
+    Attributes:
+        images: uint8 [samples, height, width, channels].
+        labels: int64 [samples, 1].
+    """
+
+    images: Any
+    labels: Any
+    transform: Callable[[Any], Any] | None
+
+    def __getitem__(self, idx: int) -> tuple[Any, Any]:
+        picture = self.images[idx]
+        return (picture.astype("float32") if self.transform is None else self.transform(picture)), self.labels[idx]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+class MNIST(_Pictures):
+    """Digits of 28 x 28 pixels with their labels, from IDX files.
+
+    Args:
+        image_path: of the pictures, packed or not; default: where the original keeps it.
+        label_path: of the labels.
+        mode: train or test; which files are the default.
+        transform: of the picture, uint8 [28, 28, 1]; default: float32 of the same values.
+
+    Raises:
+        FluidValueError: a file is not there or broken, or mode is another word; a ValueError.
+    """
+
+    NAME = "mnist"
+
+    def __init__(
+        self, image_path: Any = None, label_path: Any = None, mode: str = "train", transform: Callable[[Any], Any] | None = None
+    ) -> None:
+        first = "train" if _mode(mode) else "t10k"
+        paths = (
+            local(image_path, self.NAME, f"{first}-images-idx3-ubyte.gz"),
+            local(label_path, self.NAME, f"{first}-labels-idx1-ubyte.gz"),
+        )
+        with raised_as(FluidValueError):
+            images, labels = (np.asarray(_read(path.name, Origin(path.resolve().parent))) for path in paths)
+        if images.ndim != 3 or labels.shape != images.shape[:1]:
+            raise FluidValueError(f"{paths[0]} has the shape {list(images.shape)}, {paths[1]} {list(labels.shape)}")
+        self.images, self.labels = images[..., None], labels.astype("int64")[:, None]
+        self.mode, self.transform = mode, transform
+
+
+class FashionMNIST(MNIST):
+    """Clothes of 28 x 28 pixels with their labels; arguments of `MNIST`."""
+
+    NAME = "fashion-mnist"
+
+
+class _Arrays(pickle.Unpickler):
+    """Reads dicts of arrays and refuses everything else that a pickle can call."""
+
+    _KNOWN = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy")
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return one of the few functions that arrays are made of."""
+        if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes for older versions
+            return super().find_class(module, name)
+        if module in self._KNOWN and name in ("_reconstruct", "ndarray", "dtype"):
+            return super().find_class(module.replace("numpy.core", "numpy._core"), name)
+        raise pickle.UnpicklingError(f"it would call {module}.{name}")
+
+
+class Cifar10(_Pictures):
+    """Pictures of 32 x 32 pixels with their labels, from the archive of the Python version.
+
+    Args:
+        data_file: archive; default: where the original keeps it.
+        mode: train or test.
+        transform: of the picture, uint8 [32, 32, 3]; default: float32 of the same values.
+
+    Raises:
+        FluidValueError: the file is not there or broken, or mode is another word; a ValueError.
+    """
+
+    FILE, PARTS, LABELS = "cifar-10-python.tar.gz", ("data_batch", "test_batch"), "labels"
+
+    def __init__(self, data_file: Any = None, mode: str = "train", transform: Callable[[Any], Any] | None = None) -> None:
+        wanted = self.PARTS[0 if _mode(mode) else 1]
+        path = local(data_file, "cifar", self.FILE)
+        try:
+            with tarfile.open(path) as archive:
+                parts = list(self._parts(archive, wanted))
+        except (tarfile.TarError, pickle.UnpicklingError, OSError, EOFError, KeyError, ValueError) as error:
+            raise FluidValueError(f"{path} is no archive of this data set: {error}") from None
+        if not parts:
+            raise FluidValueError(f"{path} has no part '{wanted}'")
+        rows = np.concatenate([images for images, _ in parts]).reshape(-1, 3, 32, 32)
+        self.images = np.ascontiguousarray(rows.transpose(0, 2, 3, 1))
+        self.labels = np.concatenate([labels for _, labels in parts])[:, None]
+        self.mode, self.transform = mode, transform
+
+    def _parts(self, archive: tarfile.TarFile, wanted: str) -> Iterator[tuple[Any, Any]]:
+        for member in sorted(archive.getmembers(), key=lambda m: m.name):
+            file: IO[bytes] | None = archive.extractfile(member) if wanted in member.name else None
+            if file is not None:
+                found = _Arrays(file, encoding="bytes").load()
+                yield np.asarray(found[b"data"], np.uint8), np.asarray(found[self.LABELS.encode()], np.int64)
+
+
+class Cifar100(Cifar10):
+    """The same with 100 classes; arguments of `Cifar10`."""
+
+    FILE, PARTS, LABELS = "cifar-100-python.tar.gz", ("train", "test"), "fine_labels"
+
+
+def read_picture(path: Any) -> Any:
+    """Return a file's picture, by Pillow, in RGB."""
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        return picture.convert("RGB")
+
+
+class ImageFolder(Dataset):
+    """All pictures in a folder and those inside, without labels.
+
+    Args:
+        root: folder.
+        loader: path -> picture; default: `read_picture`.
+        extensions: of the files that count.
+        transform: of the picture.
+        is_valid_file: path -> whether it counts, instead of extensions.
+
+    Raises:
+        FluidValueError: there is none; a ValueError.
+        FluidTypeError: extensions and is_valid_file are both given; a TypeError.
+    """
+
+    def __init__(
+        self,
+        root: Any,
+        loader: Callable[[Any], Any] | None = None,
+        extensions: Sequence[str] | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        is_valid_file: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.loader, self.transform = loader or read_picture, transform
+        if extensions is not None and is_valid_file is not None:
+            raise FluidTypeError("extensions and is_valid_file exclude each other", hint="give one of them")
+        endings = tuple(e.lower() for e in (extensions or EXTENSIONS))
+        self._counts = is_valid_file or (lambda path: path.lower().endswith(endings))
+        self.samples: list[Any] = self._find(Path(root))
+        if not self.samples:
+            raise FluidValueError(f"{root} has no such file", hint=f"endings are {', '.join(endings)}")
+
+    def _files(self, folder: Path) -> list[str]:
+        return sorted(str(path) for path in folder.rglob("*") if path.is_file() and self._counts(str(path)))
+
+    def _find(self, root: Path) -> list[Any]:
+        return self._files(root)
+
+    def _picture(self, path: str) -> Any:
+        picture = self.loader(path)
+        return picture if self.transform is None else self.transform(picture)
+
+    def __getitem__(self, idx: int) -> Any:
+        return [self._picture(self.samples[idx])]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+
+class DatasetFolder(ImageFolder):
+    """Pictures with the folder that each lies in as its class; arguments of `ImageFolder`.
+
+    Attributes:
+        classes: names of the folders, sorted.
+        class_to_idx: name -> number of the class.
+        samples: (path, number of the class).
+    """
+
+    def _find(self, root: Path) -> list[Any]:
+        self.classes = sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
+        return [(path, i) for name, i in self.class_to_idx.items() for path in self._files(root / name)]
+
+    def __getitem__(self, idx: int) -> Any:
+        path, label = self.samples[idx]
+        return self._picture(path), label
+
+
+__all__ = ["MNIST", "Cifar10", "Cifar100", "DatasetFolder", "FashionMNIST", "ImageFolder"]
+__getattr__ = missing("paddle.vision.datasets", lambda: globals())

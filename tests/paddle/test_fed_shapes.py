@@ -1,0 +1,60 @@
+"""Feeds of other sizes than declared, conditions with an axis of unknown size, and numbers that scripts print."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pe_cli.paddle import fluid
+from pe_cli.paddle.errors import FluidValueError
+
+
+@pytest.fixture
+def exe():
+    with (
+        fluid.program_guard(fluid.Program(), fluid.Program()),
+        fluid.scope_guard(fluid.Scope()),
+        fluid.unique_name.guard(),
+    ):
+        yield fluid.Executor(fluid.CPUPlace())
+
+
+def test_layers_data_takes_other_sizes_and_numbers_of_axes(exe):
+    x = fluid.layers.data("x", [2, 2])
+    y = fluid.layers.reduce_sum(fluid.layers.square(x), dim=-1)
+    for shape in ((2, 2), (3, 2, 2), (4,), (1, 2, 3, 4), (2, 2)):
+        given = np.arange(np.prod(shape), dtype="float32").reshape(shape)
+        (found,) = exe.run(feed={"x": given}, fetch_list=[y])
+        np.testing.assert_allclose(found, np.atleast_1d((given**2).sum(-1)))
+
+
+def test_an_op_that_cannot_take_the_sizes_says_what_was_declared(exe):
+    x = fluid.layers.data("x", [4])
+    out = fluid.layers.fc(x, 3)
+    exe.run(fluid.default_startup_program())
+    with pytest.raises(FluidValueError, match=r"feed 'x' should be float32\[batch, 4\], got \[2, 5\]"):
+        exe.run(feed={"x": np.zeros((2, 5), "float32")}, fetch_list=[out])
+
+
+def test_fluid_data_takes_what_it_declares(exe):
+    out = fluid.layers.relu(fluid.data("x", [-1, 2]))
+    with pytest.raises(FluidValueError, match="should be"):
+        exe.run(feed={"x": np.zeros((2, 2, 2), "float32")}, fetch_list=[out])
+
+
+def test_a_condition_of_a_batch_of_one(exe):
+    a, b = fluid.data("a", [-1, 1]), fluid.data("b", [-1, 1])
+    out = fluid.layers.cond(fluid.layers.less_than(a, b), lambda: a + b, lambda: a * b)
+    for first, second in ((2.0, 3.0), (3.0, 2.0)):
+        feed = {"a": np.full((1, 1), first, "float32"), "b": np.full((1, 1), second, "float32")}
+        assert exe.run(feed=feed, fetch_list=[out])[0].item() == (first + second if first < second else first * second)
+    with pytest.raises(RuntimeError, match="its condition is"):
+        exe.run(feed={n: np.ones((2, 1), "float32") for n in "ab"}, fetch_list=[out])
+
+
+def test_one_number_in_a_list_is_printed_as_a_number(exe):
+    (found,) = exe.run(fetch_list=[fluid.layers.fill_constant([1], "float32", 2.5)])
+    assert f"{float(found):.1f} {int(found)}" == "2.5 2"
+    assert "%.2f" % found == "2.50"  # noqa: UP031 - what scripts of the time do
+    with pytest.raises(TypeError):
+        float(np.concatenate([found, found]).view(type(found)))
