@@ -82,9 +82,8 @@ __version__ = VERSION
 #: Modules of the original whose names are refused; their paths can be imported.
 _REFUSED = (
     "contrib", "contrib.mixed_precision", "contrib.decoder", "contrib.slim", "contrib.quantize", "contrib.layers", "contrib.utils",
-    "incubate", "incubate.fleet", "incubate.fleet.base", "incubate.fleet.base.role_maker", "incubate.fleet.collective",
-    "incubate.fleet.parameter_server", "incubate.data_generator", "evaluator", "debugger", "net_drawer", "trainer_desc",
-    "communicator", "default_scope_funcs", "imperative",
+    "incubate.fleet.collective", "incubate.data_generator", "evaluator", "debugger", "net_drawer", "trainer_desc",
+    "default_scope_funcs", "imperative",
 )  # fmt: skip
 globals().update(refusing(__name__, {name: f"fluid.{name}" for name in _REFUSED}))
 __all__ = [
