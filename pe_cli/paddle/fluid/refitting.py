@@ -11,18 +11,13 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
-from pe_cli.program.ir import EMPTY, Program, Variable
+from pe_cli.program.ir import EMPTY, Program
 
 #: Shapes that differ from the declared ones, by feed.
 _Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 _MADE: WeakKeyDictionary[Program, dict[tuple[Any, _Shapes], Program | None]] = WeakKeyDictionary()
 #: Forms of one program that are kept.
 MOST = 16
-
-
-def let_sizes_differ(variable: Variable) -> None:
-    """Allow a feed to have other sizes, and another number of axes, than it declares."""
-    vars(variable)["any_sizes"] = True
 
 
 def fitted(program: Program, feed: Mapping[str, Any]) -> Program:

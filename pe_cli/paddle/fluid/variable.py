@@ -36,9 +36,11 @@ class Variable(Arithmetic, ir.Variable):
 
     Attributes:
         undefined: made without a shape; takes its type from the first op that writes it.
+        any_sizes: fed with other sizes, or another number of axes, than it declares; see `refitting`.
     """
 
     undefined: bool = False
+    any_sizes: bool = False
 
     @property
     def stop(self) -> bool:
