@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.ops.define.traits import Table
@@ -34,6 +36,10 @@ class Around(Optimizer):
     def rate(self, program: Program) -> Variable | None:
         """Return the other optimizer's."""
         return self.inner.rate(program)
+
+    def follows(self) -> Sequence[str]:
+        """Return the other optimizer's."""
+        return self.inner.follows()
 
     def state(self, slot: str, parameter: Parameter) -> Variable:
         """Return what this keeps in a slot, or what the other optimizer does."""

@@ -87,6 +87,10 @@ class Optimizer:
         """Return what the update op keeps for every parameter."""
         return ()
 
+    def follows(self) -> Sequence[str]:
+        """Return the slots of states that have the parameter's value when training it begins, whatever the startup program says."""
+        return ()
+
     def attrs(self) -> Mapping[str, Any]:
         """Return the update op's attributes."""
         return {}
