@@ -197,6 +197,8 @@ def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes, waiting: 
         optimizer = Maker(mistakes, loss.block).make(OPTIMIZER, node, "train.optimizer")
         if optimizer is None or mistakes or run.train is None:
             return None
+        if optimizer.evaluations > 1:
+            _check_evaluations(run, mistakes)
         with mistakes.catch():
             try:
                 made = _minimize(run.train, optimizer, loss, run.output.gradient_norms, waiting)
@@ -204,6 +206,19 @@ def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes, waiting: 
                 error.at = error.at or at
                 raise
     return made
+
+
+def _check_evaluations(run: RunSpec, mistakes: Mistakes) -> None:
+    """Refuse what does not go with an optimizer that computes several gradients in a step."""
+    assert run.train
+    why = "does not go with an optimizer that computes a gradient twice in a step, such as SAM"
+    if run.train.accumulate > 1:
+        mistakes.say(f"train.accumulate {why}", run.train.at_of("accumulate"), "leave accumulate out")
+    if run.train.recompute is not None:
+        mistakes.say(f"train.recompute {why}", run.train.at_of("recompute"), "leave recompute out")
+    if run.build_strategy.reduce_strategy == "Reduce":
+        place = run.at_of("build_strategy", "reduce_strategy")
+        mistakes.say(f"reduce_strategy Reduce {why}", place, "use AllReduce")
 
 
 def _check_common_steps(run: RunSpec | None, mistakes: Mistakes) -> None:
