@@ -54,7 +54,7 @@ def append_backward(
             at=loss.at,
             hint="name the mean of a cost, such as softmax_with_cross_entropy",
         )
-    _mark_role_vars(block.program, pairs)
+    mark_role_vars(block.program, pairs)
     return pairs
 
 
@@ -79,7 +79,8 @@ def gradients(
     return [block.vars[found[v.name]] if v.name in found else None for v in inputs]
 
 
-def _mark_role_vars(program: Program, pairs: Sequence[tuple[Parameter, Variable]]) -> None:
+def mark_role_vars(program: Program, pairs: Sequence[tuple[Parameter, Variable]]) -> None:
+    """Say of the ops that make gradients whose they are, so that devices add them up."""
     last = {gradient.name: parameter.name for parameter, gradient in pairs}
     for op in reversed(program.global_block().ops):
         for name in op.output_names():
