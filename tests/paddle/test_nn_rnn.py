@@ -235,3 +235,17 @@ def test_what_does_not_fit(build, message):
 def test_a_cell_says_the_sizes_of_its_states():
     with pytest.raises(NotImplementedError, match="state_shape"):
         nn.RNN(nn.RNNCellBase())(fluid.data("x", [1, 4, 3], "float32"))
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("time_major", [False, True])
+def test_sizes_that_only_a_step_knows(kind, time_major):
+    layer = getattr(nn, kind)(3, 2, 2, "bidirect", time_major)
+    lengths = fluid.data("lengths", [None], "int64")
+    x = values(4, 5, 3).swapaxes(0, 1) if time_major else values(4, 5, 3)
+    given = fluid.data("any", [None, None, 3], "float32"), fluid.data("known", list(x.shape), "float32")
+    (a, _), (b, _) = (layer(v, sequence_length=lengths) for v in given)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    found, expected = executor.run(feed={"any": x, "known": x, "lengths": np.array([5, 1, 3, 4])}, fetch_list=[a, b])
+    np.testing.assert_array_equal(found, expected)

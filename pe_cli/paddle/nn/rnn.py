@@ -9,7 +9,7 @@ from typing import Any
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.rnn import RNNCell, rnn
+from pe_cli.paddle.fluid.layers.rnn import RNNCell, rnn, steps_that_count
 from pe_cli.paddle.fluid.layers.structures import flat
 from pe_cli.paddle.nn import functional as functions
 from pe_cli.paddle.nn.containers import LayerList
@@ -61,7 +61,7 @@ class _Cell(RNNCellBase):
     #: Parts of a row of weights.
     _gates = 1
 
-    def __init__(  # noqa: PLR0913, PLR0917 (2.x's arguments)
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,
@@ -117,7 +117,7 @@ class SimpleRNNCell(_Cell):
         "h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or with relu for `activation`.",
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917 (2.x's arguments)
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,
@@ -287,7 +287,7 @@ class _Stack(LayerList):
             width = self.num_directions * hidden_size if number else input_size
             cells = [self._cell(width, hidden_size, name=name, **given) for _ in range(self.num_directions)]
             one_way = self.num_directions == 1
-            self.append(RNN(cells[0], direction == "backward", time_major) if one_way else BiRNN(*cells, time_major))
+            self.append(RNN(cells[0], direction == "backward", time_major) if one_way else BiRNN(cells[0], cells[1], time_major))
 
     def forward(self, inputs: Any, initial_states: Any = None, sequence_length: Any = None) -> tuple[Any, Any]:
         """Append the layers.
@@ -300,7 +300,8 @@ class _Stack(LayerList):
         Returns:
             Outputs of the last layer, [batch, time, directions x hidden_size], and the last states of all, like initial_states.
         """
-        starts, finals = self._split(initial_states), []
+        starts = self._split(initial_states)
+        finals: list[Any] = []
         mask = self._mask(inputs, sequence_length)
         for number, layer in enumerate(self):
             if number and self.dropout:
@@ -325,8 +326,8 @@ class _Stack(LayerList):
         """Return 1 for steps that count and 0 for others, with the axes of the outputs; None where all count."""
         if lengths is None:
             return None
-        kept = call("sequence_mask", lengths, inputs.shape[0 if self.time_major else 1], inputs.dtype)
-        return call("unsqueeze", call("transpose", kept, [1, 0]) if self.time_major else kept, [2])
+        major = self.time_major
+        return call("unsqueeze", steps_that_count(inputs, lengths, time_major=major, front=major, dtype=inputs.dtype), [2])
 
     def _split(self, states: Any) -> Sequence[Any]:
         """Return the initial states of every layer and direction.
