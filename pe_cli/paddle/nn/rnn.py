@@ -228,7 +228,11 @@ class BiRNN(Layer):
         self.cell_fw, self.cell_bw, self.time_major = cell_fw, cell_bw, time_major
 
     def forward(self, inputs: Any, initial_states: Any = None, sequence_length: Any = None, **given: Any) -> tuple[Any, Any]:
-        """Append the steps in both directions; initial_states are a pair, and so are the last states. See `RNN`."""
+        """Append the steps in both directions; initial_states are a pair, and so are the last states. See `RNN`.
+
+        Raises:
+            FluidValueError: initial_states are no pair.
+        """
         starts = initial_states if isinstance(initial_states, (list, tuple)) else [initial_states] * 2
         if len(starts) != 2:
             raise FluidValueError(f"BiRNN: {len(starts)} initial states", hint="one for each direction")
