@@ -59,9 +59,6 @@ REFUSED: dict[str, Refusal] = {
     "fluid.optimizer.PipelineOptimizer": Refusal(
         "a program is not cut over devices, each device has all of it", "CompiledProgram.with_data_parallel, for shares of a batch"
     ),
-    "fluid.optimizer.GradientMergeOptimizer": Refusal(
-        "a program updates in every run", "train.accumulate: K of a config, which adds up the gradients of K parts"
-    ),
     "fluid.contrib.*": Refusal("what is on trial in the original is not taken over", "docs/coverage.md lists what is there"),
     "fluid.contrib.mixed_precision": _HALF,
     "fluid.contrib.decoder": Refusal("these decoders gave way to those of fluid.layers", "fluid.layers.dynamic_decode"),

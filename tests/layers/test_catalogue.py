@@ -370,6 +370,7 @@ CALLS |= {
         lambda f: L.ctc_greedy_decoder(L.expand(L.unsqueeze(f.probability, [1]), [1, 3, 1]), 0, f.counts),
         "unsqueeze expand top_k squeeze ctc_align", ["int64[b, 3]", "int64[b, 1]"],
     ),
+    "hash": (lambda f: L.hash(f.label, 10, 2), "hash", ["int64[b, 2, 1]"]),
     "chunk_eval": (
         lambda f: L.chunk_eval(f.label, f.label, "plain", 4, seq_length=f.counts), "chunk_eval", ["float32[1]"] * 3 + ["int64[1]"] * 3,
     ),

@@ -52,13 +52,22 @@ def test_warpctc_reports_a_label_that_is_no_class(label, what):
         run_op("warpctc", given)
 
 
+#: Scheme -> tags of a kind, and which places in a chunk may follow which in the same chunk.
+GOES_ON = {
+    "IOB": (2, {(0, 1), (1, 1)}),
+    "IOE": (2, {(0, 0), (0, 1)}),
+    "IOBES": (4, {(0, 1), (0, 2), (1, 1), (1, 2)}),
+    "plain": (1, {(0, 0)}),
+}
+
+
 def chunks_of(tags, scheme, kinds):
-    """Return (begin, end, kind) of IOB or plain tags, by reading them from left to right."""
-    per = {"IOB": 2, "plain": 1}[scheme]
+    """Return (begin, end, kind) of the chunks of tags, by reading them from left to right."""
+    per, after = GOES_ON[scheme]
     found, since = [], None
     for i, tag in enumerate([*tags, kinds * per]):
         kind = tag // per
-        goes_on = since is not None and kind == since[1] and (scheme == "plain" or tag % per == 1)
+        goes_on = since is not None and kind == since[1] and (tags[i - 1] % per, tag % per) in after
         if since is not None and not goes_on:
             found.append((since[0], i, since[1]))
             since = None
@@ -67,10 +76,10 @@ def chunks_of(tags, scheme, kinds):
     return found
 
 
-@pytest.mark.parametrize("scheme", ["IOB", "plain"])
+@pytest.mark.parametrize("scheme", sorted(GOES_ON))
 @pytest.mark.parametrize("excluded", [[], [1]])
 def test_chunk_eval_counts_what_reading_from_left_to_right_finds(rng, scheme, excluded):
-    high = {"IOB": 7, "plain": 4}[scheme]
+    high = 3 * GOES_ON[scheme][0] + 1
     a = rng.integers(0, high, (40, 9))
     b = np.where(rng.random((40, 9)) < 0.3, rng.integers(0, high, (40, 9)), a)
     sizes = rng.integers(0, 10, 40)
@@ -93,6 +102,21 @@ def test_auc_is_that_of_scikit_learn(rng):
     found = run_op("auc", {**given, "StatNeg": given["StatPos"]}, {"num_thresholds": 100})["AUC"]
     bins = (scores * 100).astype(int)
     np.testing.assert_allclose(found, metrics.roc_auc_score(label, bins), rtol=1e-12)
+
+
+def test_auc_of_the_last_batches_is_that_of_scikit_learn(rng):
+    metrics = pytest.importorskip("sklearn.metrics")
+    counts = {slot: np.zeros(3 * 51 + 1, int) for slot in ("StatPos", "StatNeg")}
+    seen = []
+    for _ in range(5):
+        scores = rng.integers(0, 51, 30) / 50
+        label = (rng.random(30) < scores).astype(int)
+        seen.append(((scores * 50).astype(int), label))
+        given = {"Predict": np.stack([1 - scores, scores], 1), "Label": label[:, None], **counts}
+        found = run_op("auc", given, {"num_thresholds": 50, "slide_steps": 2})
+        counts = {slot: found[f"{slot}Out"] for slot in counts}
+        bins, labels = (np.concatenate(part) for part in zip(*seen[-2:], strict=True))
+        np.testing.assert_allclose(found["AUC"], metrics.roc_auc_score(labels, bins), rtol=1e-12)
 
 
 def test_mean_iou_leaves_out_classes_that_are_nowhere():

@@ -116,22 +116,33 @@ class Accuracy(MetricBase):
 
 
 class Auc(MetricBase):
-    """Area under the ROC curve, by counts in `num_thresholds` + 1 bins of the probability of class 1."""
+    """Area under the ROC curve, by counts in `num_thresholds` + 1 bins of the probability of class 1; for curve='PR', too, as in 1.8."""
 
     def __init__(self, name: str | None = None, curve: str = "ROC", num_thresholds: int = 4095) -> None:
         super().__init__(name)
-        if curve != "ROC":
-            raise FluidValueError(f"curve is {curve!r}", hint="ROC")
-        self._bins = num_thresholds
+        if curve not in ("ROC", "PR"):
+            raise FluidValueError(f"Auc: curve is {curve!r}", hint="ROC or PR")
+        self._curve, self._bins = curve, num_thresholds
         self.positive = np.zeros(num_thresholds + 1, "int64")
         self.negative = np.zeros(num_thresholds + 1, "int64")
 
     def update(self, preds: Any, labels: Any) -> None:
-        """Add probabilities [batch, 2] and labels 0 or 1."""
+        """Add probabilities [batch, 2] and labels 0 or 1.
+
+        Raises:
+            FluidValueError: a probability outside [0, 1], or not a label for each; a ValueError.
+        """
         bins = (np.asarray(preds)[:, 1] * self._bins).astype("int64")
         truth = np.asarray(labels).ravel() != 0
+        if len(bins) != len(truth) or (bins < 0).any() or (bins > self._bins).any():
+            raise FluidValueError(f"Auc takes probabilities from 0 to 1 and a label for each, got {len(bins)} and {len(truth)} labels")
         np.add.at(self.positive, bins[truth], 1)
         np.add.at(self.negative, bins[~truth], 1)
+
+    @staticmethod
+    def trapezoid_area(x1: float, x2: float, y1: float, y2: float) -> float:
+        """Return the area between two points of a curve and the axis."""
+        return abs(x1 - x2) * (y1 + y2) / 2.0
 
     def eval(self) -> float:
         """Return the area by trapezoids, 0 where one class is absent."""

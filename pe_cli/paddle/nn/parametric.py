@@ -135,7 +135,11 @@ class HSigmoidLoss(Layer):
         self.bias = self.create_parameter([nodes, 1], bias_attr, is_bias=True)
 
     def forward(self, input: Any, label: Any, path_table: Any = None, path_code: Any = None) -> Any:
-        """Append the loss."""
+        """Append the loss.
+
+        Raises:
+            FluidValueError: path_table without is_custom, or the other way round.
+        """
         classes, custom = self._options
         if custom != (path_table is not None):
             raise FluidValueError("HSigmoidLoss: path_table and path_code go with is_custom, and only with it")

@@ -33,6 +33,7 @@ from pe_cli.paddle.fluid.layers import (
     fed_sizes,
     images,
     io,
+    kept_rows,
     losses,
     lstm,
     ops,
@@ -74,6 +75,7 @@ _WIDER = {
     "affine_grid",
     "auc",
     "center_loss",
+    "ctc_greedy_decoder",
     "box_coder",
     "gaussian_random",
     "randperm",
@@ -94,7 +96,7 @@ _WIDER = {
 #: Where the names are that the core's catalogue lacks, or has with less.
 _MODULES = (
     beams, composed, control_flow, decoding, detection, detection_nms, detection_proposals, distributions, dynamic_rnn, early,
-    fed_sizes, images, io, losses, lstm, ops, padding,
+    fed_sizes, images, io, kept_rows, losses, lstm, ops, padding,
     printing, py_func, resizing, rnn, tensor, volumes,
 )  # fmt: skip
 
