@@ -29,6 +29,7 @@ _PROCESSES = Refusal("processes are started by MPI, and a config says what they 
 _HALF = Refusal("kernels compute in float32 and float64 only", "leave mixed precision out")
 _FEWER_BITS = Refusal("there are no kernels for fewer bits, and no pass that prunes", "pe export writes ONNX, which other tools quantise")
 _XPU = Refusal("there is no device of this kind", "CPUPlace(), or CUDAPlace(0) where a GPU is")
+_COMPLEX = Refusal("no element type is complex", "two real variables, or paddle.stack of both")
 _READING = Refusal("readers are Python functions here", "fluid.io.DataLoader.from_generator, or data.source of a config")
 
 #: Path, as scripts write it -> why it is refused.
@@ -39,6 +40,9 @@ REFUSED: dict[str, Refusal] = {
     "paddle.nn.SyncBatchNorm": Refusal(
         "a strategy says it of all layers", "nn.BatchNorm2D with BuildStrategy.sync_batch_norm = True, or build_strategy of a config"
     ),
+    "paddle.conj": _COMPLEX,
+    "paddle.imag": _COMPLEX,
+    "paddle.real": _COMPLEX,
     "paddle.XPUPlace": _XPU,
     "fluid.XPUPlace": _XPU,
     "paddle.jit.*": _DYNAMIC,

@@ -224,3 +224,16 @@ def test_sizes_of_feeds_with_a_known_shape_are_constants():
     assert run(L.full([half, 2], 1.0), x=np.zeros((4, 3), "float32")) == [[[1, 1]] * 3]
     with pytest.raises(NotThereYet):
         L.full([L.slice(L.shape(fluid.data("y", [-1, 3])), [0], [0], [1])], 1.0)
+
+
+def test_assert_tells_what_does_not_hold():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [-1, 2])
+        fluid.layers.Assert(fluid.layers.less_than(x, fluid.layers.fill_constant([1], "float32", 3.0)), [x], summarize=3)
+        out = fluid.layers.relu(x)
+        exe = fluid.Executor(fluid.CPUPlace())
+        exe.run(feed={"x": np.ones((2, 2), "float32")}, fetch_list=[out])
+        with pytest.raises(RuntimeError, match=r"Assert: '.*' does not hold; x is \[1.0, 4.0, 1.0\]"):
+            exe.run(feed={"x": np.array([[1, 4], [1, 1]], "float32")}, fetch_list=[out])
+        with pytest.raises(TypeError, match="cond must be a bool variable"):
+            fluid.layers.Assert(x)

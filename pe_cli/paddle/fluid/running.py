@@ -121,14 +121,14 @@ def run(
     """
     root = scope.root()
     shown = [p for p in getattr(program, "prints", ()) if p.first_n < 0 or p.count < p.first_n]
-    wanted, fetches = fetches, list(dict.fromkeys([*fetches, *(p.name for p in shown)]))
+    wanted, fetches = fetches, list(dict.fromkeys([*fetches, *(n for p in shown for n in p.names)]))
     if not program.global_block().ops and not fetches:
         return [{} for _ in parts]
     cut = _cut(program)
     values = _run_parts(cut, root, setting, parts, fetches) if cut else _run_once(program, root, setting, parts, fetches)
     for each in shown:
         each.count += 1
-        print(each.text(merged([np.asarray(v[each.name]) for v in values])))  # noqa: T201 (asked for)
+        each.look([merged([np.asarray(v[name]) for v in values]) for name in each.names])
     return [{name: v[name] for name in wanted} for v in values]
 
 

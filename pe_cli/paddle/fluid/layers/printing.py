@@ -1,12 +1,14 @@
-"""Print: show a variable after every step."""
+"""Print and Assert: what an executor does with variables after every step: show them, or look whether they hold."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.program.ir import Variable
 
@@ -32,6 +34,15 @@ class Printed:
     facts: tuple[bool, bool, bool]
     count: int = 0
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables that are read."""
+        return (self.name,)
+
+    def look(self, values: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Show the value of a step."""
+        print(self.text(values[0]))  # noqa: T201 (asked for)
+
     def text(self, value: np.ndarray[Any, Any]) -> str:
         """Return the lines of one step."""
         has_name, has_type, has_shape = self.facts
@@ -40,6 +51,51 @@ class Printed:
         lines = [self.message, f"Variable: {self.shown}" if has_name else ""]
         lines += [f"  shape: {list(value.shape)}" if has_shape else "", f"  dtype: {value.dtype}" if has_type else ""]
         return "\n".join([*(line for line in lines if line), f"  data: {data.tolist()}"])
+
+
+@dataclass
+class Asserted:
+    """A condition that has to hold after a step.
+
+    Args:
+        names: of the condition, and of what is told where it does not hold.
+        summarize: elements of each that are told; below 0 for all.
+    """
+
+    names: tuple[str, ...]
+    summarize: int
+    first_n: int = -1
+    count: int = 0
+
+    def look(self, values: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Look whether the condition holds.
+
+        Raises:
+            EnforceNotMet: it does not; a RuntimeError.
+        """
+        if np.all(values[0]):
+            return
+        flat = [v.ravel() if self.summarize < 0 else v.ravel()[: self.summarize] for v in values[1:]]
+        told = "".join(f"; {name} is {v.tolist()}" for name, v in zip(self.names[1:], flat, strict=True))
+        raise EnforceNotMet(f"Assert: '{self.names[0]}' does not hold{told}")
+
+
+def Assert(cond: Variable, data: Sequence[Variable] | None = None, summarize: int = 20, name: str | None = None) -> None:
+    """Look after every step of an executor whether a condition holds, and raise `EnforceNotMet` where it does not.
+
+    Args:
+        cond: one bool, or several that all have to be true.
+        data: variables whose values the error tells.
+        summarize: elements of each that it tells; below 0 for all.
+        name: without effect.
+
+    Raises:
+        FluidTypeError: cond is no bool variable; a TypeError.
+    """
+    if not isinstance(cond, Variable) or cond.dtype != "bool":
+        raise FluidTypeError(f"Assert: cond must be a bool variable, got {cond}", hint="compare two variables")
+    names = (cond.name, *(v.name for v in data or ()))
+    getattr(cond.block.program, "prints", []).append(Asserted(names, summarize))
 
 
 def Print(  # noqa: PLR0913, PLR0917 (fluid's arguments)
@@ -71,4 +127,4 @@ def Print(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     return out
 
 
-__all__ = ["Print"]
+__all__ = ["Assert", "Print"]
