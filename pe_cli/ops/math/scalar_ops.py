@@ -55,6 +55,9 @@ def as_ops(r: Again, fn: Callable[..., Any], args: Sequence[Value], like: str) -
         fn: assignments of single names and a return, with arithmetic, comparisons, `a if b else c` and functions of `kernels.vecmath`.
         args: variables of one shape and numbers, in the order of fn's parameters.
         like: a variable of that shape.
+
+    Raises:
+        AssertionError: fn has another statement, or returns nothing.
     """
     names, body = _body(fn)
     space = dict(zip(names, args, strict=True))

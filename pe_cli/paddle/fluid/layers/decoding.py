@@ -90,7 +90,11 @@ class TrainingHelper(DecodeHelper):
         return call("argmax", outputs, -1)  # type: ignore[no-any-return]
 
     def next_inputs(self, time: Variable, outputs: Variable, states: Any, sample_ids: Variable) -> tuple[Variable, Any, Any]:
-        """Return the next step of the inputs; zeros behind the last one."""
+        """Return the next step of the inputs; zeros behind the last one.
+
+        Raises:
+            FluidValueError: the inputs have a number of steps that only a step knows; a ValueError.
+        """
         after = call("scale", time, 1.0, 1.0)
         lengths = self.sequence_length
         finished = call("less_equal", lengths, after if lengths.dtype == after.dtype else call("cast", after, lengths.dtype))

@@ -31,7 +31,11 @@ class RankTable:
 
 
 def lod_rank_table(x: Variable, level: int = 0) -> RankTable:
-    """Return the sequences of a level by length, the longest first, equal ones in order."""
+    """Return the sequences of a level by length, the longest first, equal ones in order.
+
+    Raises:
+        FluidTypeError: x is no variable; a TypeError.
+    """
     if not isinstance(x, Variable):
         raise FluidTypeError(f"lod_rank_table takes a variable with sequences, got {x!r:.60}")
     return RankTable(x, level)
@@ -55,7 +59,11 @@ def _reordered(x: Variable, table: RankTable, *, inverse: bool = False) -> Any:
 
 
 def max_sequence_len(rank_table: RankTable) -> Any:
-    """Return the length of the longest sequence, int64 [1]."""
+    """Return the length of the longest sequence, int64 [1].
+
+    Raises:
+        FluidValueError: the rank table is not of level 0; a ValueError.
+    """
     if rank_table.level:
         raise FluidValueError(f"max_sequence_len: of level {rank_table.level}", hint="of level 0")
     column = call("slice", call("reshape", rank_table.of, [0, -1]), [1], [0], [1])
