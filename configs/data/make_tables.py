@@ -1,8 +1,9 @@
-"""Write people.csv, flats.csv and ratings.csv: made-up tables to learn from, the same bytes every time.
+"""Write people.csv, flats.csv, ratings.csv and machines.csv: made-up tables to learn from, the same bytes every time.
 
 - people.csv: what people work as, and whether they earn more than 50,000 a year; numbers, categories, dates, and cells that are missing.
 - flats.csv: flats and their prices in euros.
 - ratings.csv: how people rated films, from 1 to 5, with the films' genres in one cell.
+- machines.csv: readings of machines, a few of which fail within the hour.
 """
 
 from __future__ import annotations
@@ -111,11 +112,33 @@ def ratings(rng: np.random.Generator, users: int = 150, films: int = 300, each: 
     write("ratings.csv", ["user", "film", "genres", "year", "rating"], [rows[i] for i in order])
 
 
+def machines(rng: np.random.Generator, count: int = 6000) -> None:
+    """Write machines.csv: readings of milling machines, of which one in eighteen fails within the hour."""
+    rows = []
+    for _ in range(count):
+        kind = ("small", "medium", "large")[int(rng.choice(3, p=[0.5, 0.3, 0.2]))]
+        room = rng.normal(27, 2.5)
+        heat = room + rng.normal(10, 1.2)
+        speed = float(np.clip(rng.gamma(12, 45) + 1000, 1100, 2900))
+        torque = float(np.clip(60000 / speed + rng.normal(0, 8), 5, 80))
+        worn = int(rng.integers(0, 240))
+        power = torque * speed * 2 * np.pi / 60
+        limit = {"small": 9.3, "medium": 10.2, "large": 11.2}[kind]
+        score = (
+            9.0 * (heat - room < 8.4) * (speed < 1400) + 0.005 * max(0.0, power - 8800) + 0.4 * max(0, worn - 222)
+            + 4.0 * max(0.0, worn * torque / 1000 - limit) - 6.0
+        )  # fmt: skip
+        fails = rng.random() < 1 / (1 + np.exp(-score))
+        rows.append([kind, round(room, 1), round(heat, 1), round(speed), round(torque, 1), worn, "yes" if fails else "no"])
+    write("machines.csv", ["kind", "room_c", "heat_c", "speed_rpm", "torque_nm", "worn_min", "fails"], rows)
+
+
 def main() -> None:
-    """Write the three tables."""
+    """Write the tables."""
     people(np.random.default_rng(20261125))
     flats(np.random.default_rng(20261126))
     ratings(np.random.default_rng(20261127))
+    machines(np.random.default_rng(20261201))
 
 
 if __name__ == "__main__":

@@ -183,6 +183,9 @@ class Plan:
         That is far less work than to make a plan. Otherwise the plan stays what it was, and False is returned.
         """
         made, tasks = self._lower(request, self._lowering)
+        for d, feeds in enumerate(request.feeds):  # one that no task reads, such as the offsets of labels, has a place as well
+            for name, _ in feeds:
+                made.buffer(name, d)
         pairs = correspond(self.tasks, tasks)
         if pairs is None:
             return False

@@ -288,13 +288,15 @@ class Job:
         self.note(f"data.{split}: made up, because {why}")
         fields: dict[str, Any] = {}
         levels = declared_levels(self.built.eval)
+        # several sequences of a sample may have to go together, such as words and their tags: one length fits
+        least = SMOKE_LENGTH if sum(map(bool, levels.values())) > 1 else 1
         for name, kind in self._types(self.built.train or self.built.eval).items():
             shape = [SMOKE_LENGTH if size < 0 else size for size in kind.shape]
             fields[name] = {"shape": shape, "dtype": kind.dtype}
             if kind.dtype in ("int64", "int32"):
                 fields[name]["classes"] = 2
             if levels.get(name):
-                fields[name]["lengths"] = [1, SMOKE_LENGTH]
+                fields[name]["lengths"] = [least, SMOKE_LENGTH]
         made = open_reader("synthetic", {"samples": SMOKE_SAMPLES, "fields": fields}, self.run.path.parent)
         assert not is_table(made), "the synthetic reader makes arrays"
         return made

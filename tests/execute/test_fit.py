@@ -304,3 +304,19 @@ def test_a_result_in_its_input_s_place_fits_where_both_are_as_large_as_they_were
     assert (pairs is not None) is fits
     if fits:
         assert pairs == {new.reads[0]: old.reads[0], new.writes[0]: old.writes[0]}
+
+
+def test_a_plan_is_refitted_where_no_task_reads_a_feed(counted):
+    program = framework.Program()
+    with framework.program_guard(program, framework.Program()):
+        words = layers.data("words", [1], lod_level=1)
+        tags = layers.data("tags", [1], lod_level=1)  # its offsets are fed, and nothing reads them
+        out = layers.sequence_pool(layers.elementwise_add(words, tags), "sum").name
+    executor = Executor(program, Scope([Place("cpu", 0)]))
+    for step in range(BATCHES):
+        offsets = np.arange(step + 2) * 2
+        rows = np.ones((offsets[-1], 1), np.float32)
+        feed = {"words": rows, "words@LOD0": offsets, "tags": rows, "tags@LOD0": offsets}
+        (pooled,) = executor.run([feed], [out], step).values[0].values()
+        np.testing.assert_array_equal(pooled, np.full((step + 1, 1), 4))
+    assert counted[True] > 0
