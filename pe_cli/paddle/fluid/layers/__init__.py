@@ -27,9 +27,7 @@ from pe_cli.paddle.fluid.layers import (
     distributions,
     early,
     fed_sizes,
-    images,
     io,
-    losses,
     lstm,
     ops,
     padding,
@@ -83,11 +81,13 @@ _WIDER = {
     "pow",
     "reshape",
     "diag",
+    "crop",
+    "image_resize",
     *ops.__all__,
 }
 #: Where the names are that the core's catalogue lacks, or has with less.
 _MODULES = (
-    composed, control_flow, detection, detection_proposals, distributions, early, fed_sizes, images, io, losses, lstm, ops, padding,
+    composed, control_flow, detection, detection_proposals, distributions, early, fed_sizes, io, lstm, ops, padding,
     printing, py_func, resizing, rnn, tensor, volumes,
 )  # fmt: skip
 

@@ -19,7 +19,7 @@ from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.constants import OPEN, sizes_of, value_of
 from pe_cli.paddle.fluid.layers.ops import equal
-from pe_cli.paddle.fluid.layers.selection import Switch, multiplex
+from pe_cli.paddle.fluid.layers.selection import Switch
 from pe_cli.paddle.fluid.layers.structures import flat, like
 from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.paddle.names import missing
@@ -286,7 +286,6 @@ __all__ = [
     "case",
     "cond",
     "create_array",
-    "multiplex",
     "switch_case",
     "tensor_array_to_tensor",
     "while_loop",
