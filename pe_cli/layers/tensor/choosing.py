@@ -32,9 +32,7 @@ def multiplex(inputs: list[Variable], index: Variable, name: str | None = None) 
         raise helper.error("multiplex needs two inputs or more")
     helper.check_same(*given)
     helper.check_rank(index, "index", 2, "[batch, 1]")
-    ones = helper.one("fill_like", {"X": index}, {"value": 1.0})
-    rows = helper.one("cumsum", {"X": ones}, {"axis": 0, "exclusive": True})
-    places = helper.one("concat", {"X": [index, rows]}, {"axis": 1})
+    places = helper.one("concat", {"X": [index, _row_numbers(helper, index)]}, {"axis": 1})
     return helper.one("gather_nd", {"X": helper.one("stack", {"X": given}, {"axis": 0}, "Y"), "Index": places})
 
 
@@ -105,14 +103,14 @@ def gather_tree(ids: Variable, parents: Variable) -> Variable:
     """Follow the beams of a search back from its last step: every beam becomes whole.
 
     Args:
-        ids: [steps, batch, beams] int32 or int64; steps and beams are known.
+        ids: [steps, batch, beams] int32 or int64; steps are known.
         parents: shape and dtype of ids: the beam of the step before that each one comes from.
 
     Returns:
         Shape and dtype of ids.
 
     Raises:
-        PeError: shapes or dtypes that do not fit, or steps or beams that are not known.
+        PeError: shapes or dtypes that do not fit, or steps that are not known; in a step, a beam that does not exist.
 
     Source:
         fluid.layers.gather_tree.
@@ -120,27 +118,25 @@ def gather_tree(ids: Variable, parents: Variable) -> Variable:
     helper = LayerHelper("gather_tree")
     helper.check_rank(ids, "ids", 3, "[steps, batch, beams]")
     helper.check_same(ids, parents)
-    steps, _, beams = ids.shape
-    if steps < 1 or beams < 1:
-        raise helper.error(f"gather_tree needs known steps and beams, got {ids}")
+    steps = ids.shape[0]
+    if steps < 1:
+        raise helper.error(f"gather_tree needs a known number of steps, got {ids}")
 
     def at(v: Variable, t: int) -> Variable:
         step = helper.one("slice", {"Input": v}, {"axes": [0], "starts": [t], "ends": [t + 1]})
         return helper.one("squeeze", {"X": step}, {"axes": [0]})
 
     found, beam = [at(ids, steps - 1)], at(parents, steps - 1)
+    rows = _row_numbers(helper, beam)
     for t in reversed(range(steps - 1)):
-        found.append(_followed(helper, at(ids, t), beam, beams))
-        beam = _followed(helper, at(parents, t), beam, beams)
+        places = helper.one("stack", {"X": [rows, beam]}, {"axis": 2}, "Y")
+        found.append(helper.one("gather_nd", {"X": at(ids, t), "Index": places}))
+        if t:
+            beam = helper.one("gather_nd", {"X": at(parents, t), "Index": places})
     return helper.one("stack", {"X": found[::-1]}, {"axis": 0}, "Y")
 
 
-def _followed(helper: LayerHelper, v: Variable, beam: Variable, beams: int) -> Variable:
-    """Return v[i, beam[i, k]] for every k."""
-    out = v
-    for k in range(beams):
-        one = helper.one("slice", {"Input": v}, {"axes": [1], "starts": [k], "ends": [k + 1]})
-        one = helper.one("expand", {"X": one}, {"expand_times": [1, beams]})
-        number = helper.one("fill_constant", {}, {"shape": [1], "dtype": beam.dtype, "value": float(k)})
-        out = helper.one("select", {"Condition": helper.one("equal", {"X": beam, "Y": number}), "X": one, "Y": out})
-    return out
+def _row_numbers(helper: LayerHelper, like: Variable) -> Variable:
+    """Return a tensor of whole numbers in which every element is the number of its row, from 0."""
+    ones = helper.one("fill_like", {"X": like}, {"value": 1.0})
+    return helper.one("cumsum", {"X": ones}, {"axis": 0, "exclusive": True})
