@@ -6,7 +6,8 @@ from tests.layers.support import layers as L
 
 _NPAIR = (
     "cast reshape fill_like matmul transpose equal cast reduce_sum elementwise_div square reduce_sum square reduce_sum mean mean "
-    "elementwise_add scale matmul softmax_with_cross_entropy elementwise_mul reduce_sum mean elementwise_add"
+    "elementwise_add scale matmul reduce_max elementwise_sub exp reduce_sum log elementwise_add elementwise_mul reduce_sum "
+    "elementwise_sub elementwise_mul reduce_sum mean elementwise_add"
 )
 _SIGMOID = "sigmoid_cross_entropy_with_logits sigmoid elementwise_sub abs scale pow elementwise_mul"
 #: How many rows come out where that is not the batch: name -> sizes of each output.

@@ -129,10 +129,20 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
     first, second = (helper.one("mean", {"X": v}) for v in lengths)
     penalty = helper.one("scale", {"X": helper.one("elementwise_add", {"X": first, "Y": second})}, {"scale": 0.25 * l2_reg})
     scores = helper.one("matmul", {"X": anchor, "Y": positive}, {"transpose_Y": True})
-    inputs = {"Logits": scores, "Label": target}
-    _, entropy = helper.op("softmax_with_cross_entropy", inputs, {"soft_label": True}, ("Softmax", "Loss"))
+    entropy = _entropy(helper, scores, target)
     weighed = helper.one("reduce_sum", {"X": helper.one("elementwise_mul", {"X": target, "Y": entropy})}, {"dim": [0]})
     return helper.one("elementwise_add", {"X": helper.one("mean", {"X": weighed}), "Y": penalty})
+
+
+def _entropy(helper: LayerHelper, scores: Variable, target: Variable) -> Variable:
+    """Return ln sum exp scores - sum target scores of every row: a cross entropy that a batch without rows has, too."""
+    along = {"dim": [1], "keep_dim": True}
+    top = helper.one("reduce_max", {"X": scores}, along)
+    top.stop_gradient = True
+    powers = helper.one("exp", {"X": helper.one("elementwise_sub", {"X": scores, "Y": top})})
+    whole = helper.one("elementwise_add", {"X": helper.one("log", {"X": helper.one("reduce_sum", {"X": powers}, along)}), "Y": top})
+    mine = helper.one("reduce_sum", {"X": helper.one("elementwise_mul", {"X": scores, "Y": target})}, along)
+    return helper.one("elementwise_sub", {"X": whole, "Y": mine})
 
 
 def _same_label(helper: LayerHelper, labels: Variable, dtype: str) -> Variable:

@@ -8,6 +8,7 @@ from pe_cli.kernels.codes import OUT_OF_RANGE
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Status, T, helper, kernel
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering, Numbers
 from pe_cli.ops.define.moves import copy, fill
+from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import MOVED_AS
 from pe_cli.ops.define.traits import ReportsData
@@ -170,6 +171,13 @@ def gather_nd_grad_cpu(o: Lowering) -> None:
     index, dx = o.input("Index"), o.output("X@GRAD")
     o.call(fill, dx, dx.size, 0.0)
     o.call(add_parts, o.input("Out@GRAD"), index, dx, *_parts(index, dx), STATUS)
+
+
+@in_onnx("gather_nd")
+def gather_nd_onnx(o: Writer) -> None:
+    """ONNX's own, whose places are int64."""
+    index = o.x("Index") if o.type("Index").dtype == "int64" else o.node("Cast", [o.x("Index")], to_=element_type("int64"))
+    o.node("GatherND", [o.x(), index], to="Out")
 
 
 # --- scatter_nd_add ---------------------------------------------------------------------------------------------------
