@@ -5,7 +5,9 @@ from __future__ import annotations
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, FLOATS, TensorType, product
 from pe_cli.kernels.codes import OUT_OF_RANGE
+from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Status, T, helper, kernel
+from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering, Numbers
 from pe_cli.ops.define.moves import copy, fill
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
@@ -35,7 +37,10 @@ def take_parts(x: Ptr, index: PtrU, out: Ptr, sizes: PtrI64, depth: Int, count: 
         at = _place(index, sizes, depth, i)
         if at < 0:
             d = -1 - at
-            status[0], status[1], status[2], status[3] = OUT_OF_RANGE, i, index[i * depth + d], sizes[d]
+            status[1] = i
+            status[2] = index[i * depth + d]
+            status[3] = sizes[d]
+            status[0] = OUT_OF_RANGE
             return
         for k in range(n):
             out[i * n + k] = x[at * n + k]
@@ -311,3 +316,28 @@ def scatter_grad_cpu(o: Lowering) -> None:
         o.call(clear_rows, writer, dx, rows, n)
     if o.has("Updates@GRAD"):
         o.call(rows_written, g, ids, writer, o.output("Updates@GRAD"), ids.size, n, int(not o.attrs["overwrite"]))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(take_parts)
+
+
+@on_cuda(add_parts)
+def add_parts_cuda(x: Ptr, index: PtrU, out: Ptr, sizes: PtrI64, depth: Int, count: Int, n: Int, status: Status):
+    """One thread per element of a part, which goes through the indices in order."""
+    for k in range(n):
+        for i in range(count):
+            at = _place(index, sizes, depth, i)
+            if at < 0:
+                d = -1 - at
+                status[1] = i
+                status[2] = index[i * depth + d]
+                status[3] = sizes[d]
+                status[0] = OUT_OF_RANGE
+                return
+            out[at * n + k] += x[i * n + k]
+
+
+also_on_cuda(gather_nd, scatter_nd_add)
