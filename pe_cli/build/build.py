@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pe_cli.build.class_weights import weigh_classes
-from pe_cli.build.groups import apply_groups
+from pe_cli.build.groups import Groups, apply_groups
 from pe_cli.build.losses import append_final_total, append_total
 from pe_cli.build.metrics import declare
 from pe_cli.build.model import Layers
@@ -16,6 +16,7 @@ from pe_cli.build.recompute import set_checkpoints
 from pe_cli.build.regions import BrokenError
 from pe_cli.config.load import read_run
 from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.period import Period
 from pe_cli.config.sections.feed import FeedSection
 from pe_cli.config.sections.losses import Term
 from pe_cli.config.sections.train import TrainSection
@@ -51,6 +52,9 @@ class Built:
         parts: with `accumulate`, what runs for all parts of a batch but the last; `train` runs for that.
         average: with `ema`, the variables that hold the averages of parameters.
         groups: parameter -> number of the group of `train.groups` that it belongs to, from 0.
+        waiting: parameter that is frozen until some time -> when that is; `train` does not train it.
+        follows: variable of the optimizer's -> the parameter whose value it has when training it begins.
+        last: the programs of when nothing waits any more; None where nothing does.
         metrics: of all rows of an evaluation.
     """
 
@@ -67,6 +71,9 @@ class Built:
     parts: PartPrograms | None = None
     average: MovingAverage | None = None
     groups: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[str, Period] = field(default_factory=dict)
+    follows: Mapping[str, str] = field(default_factory=dict)
+    last: Built | None = None
     metrics: tuple[Declared, ...] = ()
 
     @property
@@ -76,18 +83,19 @@ class Built:
         return {*self.fetches.values(), *compared, *([self.loss] if self.loss else [])}
 
 
-def build(model: ModelSpec, run: RunSpec | None = None) -> Built:
+def build(model: ModelSpec, run: RunSpec | None = None, released: Collection[str] | None = ()) -> Built:
     """Make the programs.
 
     Args:
         model: what is computed.
         run: what is trained and fetched; None makes an eval program only.
+        released: times that have come, such as `3 epochs`: what is frozen until then is trained; None: all of them.
 
     Raises:
         PeError: any mistake in the layers or in what the run says of them; a `PeErrors` with all where there are more.
     """
     mistakes = Mistakes()
-    built = build_into(model, run, mistakes)
+    built = build_into(model, run, mistakes, released)
     mistakes.raise_all()
     return built
 
@@ -111,19 +119,28 @@ def load_and_build(path: Path | str, overrides: Sequence[str] = ()) -> tuple[Run
     return run, built
 
 
-def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Built:
-    """Make the programs as far as they can be made, with every mistake added."""
+def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: Collection[str] | None = ()) -> Built:
+    """Make the programs as far as they can be made, with every mistake added; `released` as of `build`."""
+    made = _build(model, run, mistakes, released)
+    if not made.waiting or mistakes:
+        return made
+    return replace(made, last=_build(model, run, mistakes, None))
+
+
+def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: Collection[str] | None) -> Built:
     train, startup = Program("train"), Program("startup")
     train.random_seed = startup.random_seed = run.executor.seed if run else 0
     layers = Layers(train, model, mistakes)
     with program_guard(train, startup):
         layers.append_all()
-        groups = apply_groups(train, run.train.groups, mistakes) if run and run.train and not mistakes else {}
+        groups = apply_groups(train, run.train.groups, mistakes, released) if run and run.train and not mistakes else Groups()
+        _check_common_steps(run, mistakes)
         evaluation = train.clone(for_test=True)
         evaluation.name = "eval"
         references = _References(layers, mistakes, run)
         terms = references.terms()
-        loss, weights = append_total(train, terms) if terms else (references.loss(), {})
+        places = {name: run.tree_key("train", "loss", name) for name in terms} if run else {}
+        loss, weights = append_total(train, terms, places) if terms else (references.loss(), {})
         if terms:
             append_final_total(evaluation, terms)
         if run and run.preparation.class_weights is not None and not mistakes:
@@ -134,7 +151,7 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
                 resolve(evaluation)  # says which layer misses sequences
         if run and run.train and run.train.recompute is not None and not mistakes:
             set_checkpoints(train, run.train.recompute, mistakes, run.train.at_of("recompute"))
-        made = (_optimize(run, loss, mistakes) if run else None) or _Training()
+        made = (_optimize(run, loss, mistakes, groups.waiting) if run else None) or _Training()
     feeds = {v.name: v.type for v in evaluation.list_vars() if v.is_data}
     fetches = references.fetches(model) | {name: variable.name for name, (variable, _) in terms.items()}
     metrics: tuple[Declared, ...] = ()
@@ -149,7 +166,8 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes) -> Bui
             check_operators(trained)
     least = loss.name if loss else None
     facts = vars(made) | {"recorded": {**made.recorded, **weights}}
-    return Built(model.name, startup, trained, evaluation, feeds, least, fetches, **facts, groups=groups, metrics=metrics)
+    facts |= {"groups": groups.numbers, "waiting": groups.waiting}
+    return Built(model.name, startup, trained, evaluation, feeds, least, fetches, **facts, metrics=metrics)
 
 
 @dataclass(frozen=True)
@@ -161,9 +179,10 @@ class _Training:
     norms_name: str = ""
     parts: PartPrograms | None = None
     average: MovingAverage | None = None
+    follows: Mapping[str, str] = field(default_factory=dict)
 
 
-def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes) -> _Training | None:
+def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes, waiting: Collection[str]) -> _Training | None:
     """Append backward and optimizer ops, whose place is the optimizer's; None where that is wrong."""
     node = run.optimizer
     if node is None or loss is None:
@@ -178,13 +197,38 @@ def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes) -> _Train
         optimizer = Maker(mistakes, loss.block).make(OPTIMIZER, node, "train.optimizer")
         if optimizer is None or mistakes or run.train is None:
             return None
+        if optimizer.evaluations > 1:
+            _check_evaluations(run, mistakes)
         with mistakes.catch():
             try:
-                made = _minimize(run.train, optimizer, loss, run.output.gradient_norms)
+                made = _minimize(run.train, optimizer, loss, run.output.gradient_norms, waiting)
             except PeError as error:
                 error.at = error.at or at
                 raise
     return made
+
+
+def _check_evaluations(run: RunSpec, mistakes: Mistakes) -> None:
+    """Refuse what does not go with an optimizer that computes several gradients in a step."""
+    assert run.train
+    why = "does not go with an optimizer that computes a gradient twice in a step, such as SAM"
+    if run.train.accumulate > 1:
+        mistakes.say(f"train.accumulate {why}", run.train.at_of("accumulate"), "leave accumulate out")
+    if run.train.recompute is not None:
+        mistakes.say(f"train.recompute {why}", run.train.at_of("recompute"), "leave recompute out")
+    if run.build_strategy.reduce_strategy == "Reduce":
+        place = run.at_of("build_strategy", "reduce_strategy")
+        mistakes.say(f"reduce_strategy Reduce {why}", place, "use AllReduce")
+
+
+def _check_common_steps(run: RunSpec | None, mistakes: Mistakes) -> None:
+    """Refuse groups that begin to be trained where threads train on their own."""
+    if run is None or run.train is None or run.executor.type != "async":
+        return
+    for group in run.train.groups:
+        if isinstance(group.freeze, Period):
+            text = "asynchronous training has no step in common at which a group begins to be trained"
+            mistakes.say(text, group.at_of("freeze"), "write freeze: true or false, or executor.type: parallel")
 
 
 def _check_plateau(run: RunSpec, program: Program, rate: str | None, mistakes: Mistakes) -> None:
@@ -198,8 +242,8 @@ def _check_plateau(run: RunSpec, program: Program, rate: str | None, mistakes: M
         mistakes.say(text, section.at, "write a number as learning_rate, or leave train.plateau out")
 
 
-def _minimize(section: TrainSection, optimizer: Optimizer, loss: Variable, norms: bool) -> _Training:
-    """Append what the optimizer does, with the lengths of gradients measured before they are clipped."""
+def _minimize(section: TrainSection, optimizer: Optimizer, loss: Variable, norms: bool, waiting: Collection[str]) -> _Training:
+    """Append what the optimizer does, with the lengths of gradients measured before they are clipped; averages of what waits go on, too."""
     program = loss.block.program
     pairs = optimizer.backward(loss)
     parts = average = None
@@ -209,14 +253,15 @@ def _minimize(section: TrainSection, optimizer: Optimizer, loss: Variable, norms
     optimizer.apply_gradients(pairs)
     rate = optimizer.rate(program)
     recorded = {"learning_rate": rate.name} if rate else {}
+    follows = {optimizer.state(slot, p).name: p.name for p, _ in pairs for slot in optimizer.follows()}
     if section.ema is not None:
-        trained = [p for p in program.global_block().parameters() if p.trainable]
+        trained = [p for p in program.global_block().parameters() if p.trainable or p.name in waiting]
         average = append_moving_average(program, default_startup_program(), trained, section.ema.decay)
     if measured is None:
-        return _Training(recorded, parts=parts, average=average)
+        return _Training(recorded, parts=parts, average=average, follows=follows)
     total, each = measured
     recorded["gradient_norm"] = total.name
-    return _Training(recorded, tuple(p.name for p, _ in pairs), each.name, parts, average)
+    return _Training(recorded, tuple(p.name for p, _ in pairs), each.name, parts, average, follows)
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.period import Period
 from pe_cli.config.sections.group import GroupSection
 from pe_cli.core.patterns import matches, nearest
 from pe_cli.ops.define.traits import BatchStatistics
 from pe_cli.program.ir import Operator, Parameter, Program
 
 
-def apply_groups(program: Program, groups: Sequence[GroupSection], mistakes: Mistakes) -> Mapping[str, int]:
+@dataclass(frozen=True)
+class Groups:
+    """Which parameter belongs to which group.
+
+    Args:
+        numbers: parameter -> number of the last group that it belongs to, from 0.
+        waiting: parameter that is frozen now and trained later -> when its time has come.
+    """
+
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[str, Period] = field(default_factory=dict)
+
+
+def apply_groups(
+    program: Program, groups: Sequence[GroupSection], mistakes: Mistakes, released: Collection[str] | None = ()
+) -> Groups:
     """Set what the groups say at the parameters of a program of forward ops; a later group counts more.
 
     Args:
         program: changed.
         groups: as written.
         mistakes: get patterns that no name fits, and wishes that nothing can act on.
-
-    Returns:
-        Parameter -> number of the last group that it belongs to, from 0.
+        released: times that have come, as texts: what was frozen until then is trained; None: all of them.
     """
     block = program.global_block()
     layers: dict[str, set[str]] = defaultdict(set)
@@ -32,7 +47,9 @@ def apply_groups(program: Program, groups: Sequence[GroupSection], mistakes: Mis
             if name in parameters:
                 layers[name].add(op.scope.strip("/"))
                 readers[name].append(op)
+    statistics = {name for op in block.ops for name in op.output_names() if name in parameters}
     found: dict[str, int] = {}
+    waiting: dict[str, Period | None] = {}
     for number, group in enumerate(groups):
         members = []
         for pattern in group.patterns:
@@ -43,16 +60,27 @@ def apply_groups(program: Program, groups: Sequence[GroupSection], mistakes: Mis
                 mistakes.say(text, group.at_of("match"), nearest(pattern, known))
             members += fitting
         found |= dict.fromkeys((p.name for p in members), number)
-        _set(group, members)
+        trained = [p for p in members if p.name not in statistics]
+        _set(group, trained, released)
+        if "freeze" in group.model_fields_set:
+            until = group.freeze if _waits(group, released) and isinstance(group.freeze, Period) else None
+            waiting |= dict.fromkeys((p.name for p in trained), until)
         if group.running_statistics:
             _use_running_statistics(group, [op for p in members for op in readers[p.name]], mistakes)
-    return found
+    return Groups(found, {name: until for name, until in waiting.items() if until is not None})
 
 
-def _set(group: GroupSection, members: Sequence[Parameter]) -> None:
+def _waits(group: GroupSection, released: Collection[str] | None) -> bool:
+    """Whether a group is frozen."""
+    if isinstance(group.freeze, Period):
+        return released is not None and str(group.freeze) not in released
+    return group.freeze
+
+
+def _set(group: GroupSection, members: Sequence[Parameter], released: Collection[str] | None) -> None:
     for parameter in members:
         if "freeze" in group.model_fields_set:
-            parameter.trainable = not group.freeze
+            parameter.trainable = not _waits(group, released)
         if group.learning_rate is not None:
             parameter.learning_rate = float(group.learning_rate[:-1])
         if group.weight_decay is not None:

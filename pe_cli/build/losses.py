@@ -6,17 +6,22 @@ from collections.abc import Mapping
 
 from pe_cli.config.sections.losses import Term
 from pe_cli.config.spec import TOTAL_LOSS
+from pe_cli.core.errors import Span
 from pe_cli.optim.schedule import PolynomialDecay
 from pe_cli.program.defaults import default_startup_program
+from pe_cli.program.epochs import Epochs
 from pe_cli.program.ir import Program, Variable
 
 
-def append_total(program: Program, terms: Mapping[str, tuple[Variable, Term]]) -> tuple[Variable, dict[str, str]]:
+def append_total(
+    program: Program, terms: Mapping[str, tuple[Variable, Term]], places: Mapping[str, Span | None]
+) -> tuple[Variable, dict[str, str]]:
     """Append the weighted sum of some losses; a weight that ramps up is computed from the steps.
 
     Args:
         program: for training, with forward operators.
         terms: name as written -> variable, one number, and its weight.
+        places: name as written -> where it stands.
 
     Returns:
         The sum, [1], and metric -> variable for weights that change.
@@ -28,7 +33,8 @@ def append_total(program: Program, terms: Mapping[str, tuple[Variable, Term]]) -
         if term.ramp is None:
             block.append_op("scale", {"X": variable}, {"Out": part}, {"scale": term.weight}, at=variable.at)
         else:
-            ramp = PolynomialDecay(0.0, term.ramp, term.weight)
+            steps = Epochs(term.ramp.count, places.get(name)) if term.ramp.unit == "epoch" else term.ramp.count
+            ramp = PolynomialDecay(0.0, steps, term.weight)
             weight = ramp.append(program, default_startup_program(), variable.dtype)
             recorded[f"weight/{name}"] = weight.name
             block.append_op("elementwise_mul", {"X": variable, "Y": weight}, {"Out": part}, at=variable.at)

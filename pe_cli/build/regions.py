@@ -170,7 +170,7 @@ def _while(layers: Layers, layer: RegionSpec) -> list[Variable]:
     bound = convert("int", layer.args["bound"].value, "while: bound") if "bound" in layer.args else 0
     return append_while(
         layers.block, outlines[0], found[0], held[0], outlines[1], held[1], after, list(starts.values()), int(bound or 0)
-    )
+    )[0]
 
 
 def _if(layers: Layers, layer: RegionSpec) -> list[Variable]:

@@ -62,14 +62,14 @@ class Member:
     Args:
         parameter: its name.
         group: what the group of `train.groups` matches that it belongs to, empty for none.
-        frozen: it is not trained.
+        frozen: it is not trained: never, or not until the time that a text such as `until 3 epochs` names.
         rate: factor on the optimizer's learning rate.
         decay: its own coefficient of weight decay, None for the optimizer's.
     """
 
     parameter: str
     group: str
-    frozen: bool
+    frozen: bool | str
     rate: float
     decay: float | None
 
@@ -86,7 +86,8 @@ def members_of(source: Source) -> list[Member]:
         number = source.built.groups.get(p.name)
         if p.trainable or number is not None or p.name not in kept:
             group = "" if number is None else ", ".join(groups[number].patterns)
-            found.append(Member(p.name, group, not p.trainable, p.learning_rate, p.weight_decay))
+            until = source.built.waiting.get(p.name)
+            found.append(Member(p.name, group, f"until {until}" if until else not p.trainable, p.learning_rate, p.weight_decay))
     return found
 
 

@@ -22,8 +22,8 @@ def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Print layers with sizes and operations.
 
     Where the config has train.groups, each parameter is listed with its group (what it matches), the factor on the optimizer's
-    rate and its own weight decay. CONFIG may be a model file too. Operations are those of one sample's forward pass, a
-    multiplication and an addition counted as two; bytes are those of one sample's output.
+    rate, until when it is frozen, and its own weight decay. CONFIG may be a model file too. Operations are those of one sample's
+    forward pass, a multiplication and an addition counted as two; bytes are those of one sample's output.
     """
     from dataclasses import asdict
 
@@ -61,14 +61,19 @@ def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     echo(f"parameters: {parameters_text(rows)}, {size_text(parameter_bytes)}")
     members = members_of(source)
     if members:
-        shown = [(m.parameter, m.group or "-", "frozen" if m.frozen else f"{m.rate:g} x", _decay(m)) for m in members]
+        shown = [(m.parameter, m.group or "-", _rate(m), _decay(m)) for m in members]
         echo(columns([("parameter", "group", "rate", "decay"), *shown], right=(2, 3)))
     if uncounted:
         echo(f"FLOPs of these ops are not counted: {', '.join(uncounted)}")
 
 
+def _rate(member: Member) -> str:
+    rate = f"{member.rate:g} x"
+    return f"frozen {member.frozen}, {rate}" if isinstance(member.frozen, str) else "frozen" if member.frozen else rate
+
+
 def _decay(member: Member) -> str:
-    return "-" if member.frozen else "the optimizer's" if member.decay is None else f"{member.decay:g}"
+    return "-" if member.frozen is True else "the optimizer's" if member.decay is None else f"{member.decay:g}"
 
 
 def _json(row: Row) -> dict[str, object]:

@@ -100,7 +100,12 @@ class CutProgram:
         self._parts = [part for part in self._parts if part.ops]
 
     def run(
-        self, feeds: Sequence[Mapping[str, Any]], fetches: Sequence[str], once: Once, kept: Callable[[str], Any]
+        self,
+        feeds: Sequence[Mapping[str, Any]],
+        fetches: Sequence[str],
+        once: Once,
+        kept: Callable[[str], Any],
+        keep: Callable[[str, Any], None] | None = None,
     ) -> list[Values]:
         """Run one step.
 
@@ -109,6 +114,7 @@ class CutProgram:
             fetches: names.
             once: runs a part.
             kept: returns the value of a variable that lives between steps.
+            keep: writes one that an op on the host made.
 
         Returns:
             For each device: name -> value.
@@ -131,6 +137,12 @@ class CutProgram:
             later = {n for other in self._parts[i + 1 :] for n in other.reads} | set(fetches)
             if part.host:
                 _run_host(part.ops[0], values, leveled, block, (self.seed, part.begin, self.steps))
+                for name in lasting.intersection(part.writes):
+                    if keep is None or len(values) > 1:
+                        op = part.ops[0]
+                        message = f"{op.type}: '{name}' lives between steps, which it does on one device alone"
+                        raise PeError(message, at=op.at, hint="run it on one device")
+                    keep(name, np.asarray(values[0].pop(name)))
                 continue
             form = self._form(part, lambda name: [value(name, d) for d in range(len(values))])
             reads = [n for n in part.reads if n in values[0]]

@@ -32,7 +32,7 @@ from pe_cli.kernels.finite import check_finite
 from pe_cli.ops.define.areas import HELP_PARTS
 from pe_cli.ops.define.lowering import Buffer, Call, Lowering
 from pe_cli.ops.define.registry import OpDef, find
-from pe_cli.ops.define.traits import ByRows, FedSizes, HasRegions, OnHost, Spreads, View
+from pe_cli.ops.define.traits import ByRows, FedSizes, HasRegions, OnHost, Remote, Spreads, View
 from pe_cli.ops.update.selected_rows import merge_shard
 from pe_cli.program.ir import Operator
 
@@ -148,6 +148,8 @@ def _lower(definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
     fed = definition.get(FedSizes)
     if definition.has(OnHost) or any(op.inputs.get(slot) for slot in (fed.attrs if fed else ())):
         raise PeError(f"op '{op.type}' has sizes that only a step knows", at=op.at, hint="run it with fluid.Executor")
+    if definition.has(Remote):
+        raise PeError(f"op '{op.type}' talks to other processes", at=op.at, hint="run the program with fluid.Executor")
     if kind not in definition.lowerings:
         raise PeError(f"op '{op.type}' cannot run on {kind} yet", at=op.at, code=ExitCode.DEVICE, hint="use place: cpu")
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.tasks import Task
-from pe_cli.graph.picture import Arrow, Box, Datum, Picture
+from pe_cli.graph.picture import Arrow, Box, Datum, Picture, is_fused
 
 
 def plan_picture(plan: Plan, title: str = "") -> Picture:
@@ -54,5 +54,5 @@ def _box(plan: Plan, index: int, task: Task) -> Box:
         tuple(lines),
         str(node.at or ""),
         names,
-        "fused" in node.title.split("_"),
+        is_fused(node),
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pe_cli.core.types import TensorType
-from pe_cli.graph.ssa import Collective, Graph, Node, Sync, VarNode
+from pe_cli.graph.ssa import Collective, Compute, Graph, Node, Sync, VarNode
 from pe_cli.program.ir import Variable
 
 #: Kinds of boxes: what computes, what joins devices, several ops in one, and variables by what they are for.
@@ -160,8 +160,15 @@ def _op(node: Node) -> Box:
         tuple(lines),
         str(node.at or ""),
         names,
-        "fused" in node.title.split("_"),
+        is_fused(node),
     )
+
+
+def is_fused(node: Node) -> bool:
+    """Whether a node joins what the model writes as several ops: an op of the family `fused`, or a sum of several gradients."""
+    if isinstance(node, Collective):
+        return len(node.names) > 1
+    return isinstance(node, Compute) and ".fused." in f"{node.op.definition.module}."
 
 
 def _key(v: VarNode) -> str:

@@ -16,8 +16,9 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import Lod, LodRequest, Recipe, offsets_name
 from pe_cli.ops.define.registry import find
-from pe_cli.ops.define.traits import MergesRows, NamesOnly, Sequenced, View
+from pe_cli.ops.define.traits import HasRegions, MergesRows, NamesOnly, Runs, Sequenced, View
 from pe_cli.program.ir import EMPTY, Block, Operator, Program
+from pe_cli.program.region import Region, regions_of
 
 Array = np.ndarray[Any, Any]
 #: Two sizes for an unknown number of rows, to see whether an op keeps it; primes that no layer's sizes make.
@@ -99,6 +100,7 @@ class _Walk:
         self.feeds = {name: tuple(offsets_name(name, k) for k in range(n)) for name, n in levels.items()}
         self.lods: dict[str, Lod] = dict(self.feeds)
         self.recipes: dict[Recipe, str] = {}
+        self.given: dict[int, tuple[Region, tuple[str, ...]]] = {}  # region's id -> it with what its sequence ops are given, and that
         self.known = {v.name: v.name for v in block.vars.values() if v.is_data and v.dtype in ("int64", "int32")}
         for name in (n for names in self.feeds.values() for n in names):
             self._declare(name, TensorType((-1,), "int64"))
@@ -143,11 +145,35 @@ class _Walk:
     def _visit(self, op: Operator) -> None:
         definition = op.definition
         forward = find(definition.is_grad_of) if definition.is_grad_of else definition
+        if definition.has(HasRegions):
+            self._enter(op)
         if forward.has(Sequenced):
             if not _filled(op):
                 self._apply(op, definition is forward)
         elif definition is forward and not definition.has(MergesRows):  # its rows are those of a table
             self._hand_on(op)
+
+    def _enter(self, op: Operator) -> None:
+        """Walk over the regions of an op; what their sequence ops are given becomes captured."""
+        regions = regions_of(op)
+        captured, seen = op.inputs.get("Captured", []), dict[str, None]()
+        inner: dict[str, _Inner] = {}
+        for attr, region in regions.items():
+            names = [n for slot in ("X", "Init", "Captured") for n in op.inputs.get(slot, ())][-len(region.args) :]
+            inner[attr] = _Inner(self, region, dict(zip(region.args, names, strict=True)), len(op.inputs.get("X", ())))
+            seen |= dict.fromkeys(inner[attr].more)
+        if not seen:
+            return
+        more = tuple(n for n in seen if n not in captured)
+        for attr, walk in inner.items():
+            made = walk.region(tuple(seen), self.given)
+            self.given[id(regions[attr])] = made, tuple(seen)
+            op.attrs = {**op.attrs, attr: made}
+            like = regions[attr].like
+            if like is not None and id(like) in self.given:
+                n, row = len(like.args), op.inputs["Like"]
+                op.inputs["Like"] = [*row[:n], *self.given[id(like)][1], *row[n:]]
+        op.inputs["Captured"] = [*captured, *more]
 
     def _apply(self, op: Operator, is_forward: bool) -> None:
         forward = op.definition if is_forward else find(op.definition.is_grad_of or "")
@@ -177,7 +203,10 @@ class _Walk:
             for name, of in zip(op.outputs.get(out, ()), op.inputs.get(source, ()), strict=False):
                 if of in self.known:  # the same numbers in another shape
                     self.known[name] = self.known[of]
-        lods = list(dict.fromkeys(self.lods[n] for n in op.input_names() if n in self.lods))
+        loop = op.definition.get(HasRegions)
+        slots = ("X", "Init") if loop and loop.runs is not Runs.BRANCH else op.inputs  # what all rounds get alike has rows of its own
+        rows = {n for slot in slots for n in op.inputs.get(slot, ())}
+        lods = list(dict.fromkeys(self.lods[n] for n in op.input_names() if n in self.lods and n in rows))
         kept = {name: lod for lod in reversed(lods) for name in self._kept(op, lod)}
         if len(lods) > 1 and not kept:  # several feeds, row by row: the sequences are the first one's
             kept = dict.fromkeys(self._probe(op, self._alike(op, {n for n in op.input_names() if n in self.lods})), lods[0])
@@ -210,3 +239,43 @@ class _Walk:
             pairs = [(n, t) for s, names in op.outputs.items() for n, t in zip(names, types.get(s, ()), strict=False)]
             found.append({n for n, t in pairs if n != EMPTY and t.shape[:1] == (size,)})
         return found[0] & found[1]
+
+
+class _Inner(_Walk):
+    """A walk over a region.
+
+    Args:
+        outer: over the block of the op that has it.
+        region: not changed.
+        names: argument -> variable of the block.
+        steps: as many of the arguments are one row of that, without sequences.
+
+    Attributes:
+        more: variables of the block that its sequence ops are given.
+    """
+
+    def __init__(self, outer: _Walk, region: Region, names: Mapping[str, str], steps: int) -> None:
+        self.of, self.outer = region, outer
+        program = region.program.clone()
+        super().__init__(program.global_block(), {})
+        whole = dict(list(names.items())[steps:])
+        self.lods = {arg: outer.lods[n] for arg, n in whole.items() if n in outer.lods}
+        self.known = {arg: outer.known[n] for arg, n in whole.items() if n in outer.known}
+        own = set(self.block.vars)
+        if self.lods:
+            for op in self.block.ops:
+                self._visit(op)
+        read = dict.fromkeys(n for op in self.block.ops for n in op.input_names() if n != EMPTY)
+        self.more = [n for n in read if n not in own]
+
+    def _add(self, recipe: Recipe) -> str:
+        return self.outer._add(recipe)
+
+    def region(self, more: Sequence[str], given: Mapping[int, tuple[Region, tuple[str, ...]]]) -> Region:
+        """Return the region with further arguments."""
+        for name in more:
+            self._declare(name, self.outer.block.var(name).type)
+        like = self.of.like
+        if like is not None and id(like) in given:
+            like = given[id(like)][0]
+        return replace(self.of, program=self.block.program, args=(*self.of.args, *more), like=like)

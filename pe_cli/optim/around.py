@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.ops.define.traits import Table
@@ -27,6 +29,20 @@ class Around(Optimizer):
         super().__init__(inner.learning_rate, inner.regularization, inner.grad_clip, name)
         self.inner = inner
 
+    def backward(
+        self,
+        loss: Variable,
+        parameter_list: Sequence[str | Variable] | None = None,
+        no_grad_set: Collection[str | Variable] | None = None,
+    ) -> Pairs:
+        """Append the other optimizer's."""
+        return self.inner.backward(loss, parameter_list, no_grad_set)
+
+    @property
+    def evaluations(self) -> int:
+        """The other optimizer's."""
+        return self.inner.evaluations
+
     def decay_of(self, parameter: Parameter) -> float:
         """Return the other optimizer's."""
         return self.inner.decay_of(parameter)
@@ -34,6 +50,10 @@ class Around(Optimizer):
     def rate(self, program: Program) -> Variable | None:
         """Return the other optimizer's."""
         return self.inner.rate(program)
+
+    def follows(self) -> Sequence[str]:
+        """Return the other optimizer's."""
+        return self.inner.follows()
 
     def state(self, slot: str, parameter: Parameter) -> Variable:
         """Return what this keeps in a slot, or what the other optimizer does."""
@@ -59,12 +79,12 @@ class GradientCentralization(Around):
 
     def apply_gradients(self, pairs: Pairs, startup_program: Program | None = None) -> list[Operator]:
         """Append the centred gradients, and what the other optimizer does with them: clipping comes after."""
-        tables = _tables(pairs[0][0].block.program) if pairs else set()
+        tables = looked_up(pairs[0][0].block.program) if pairs else set()
         ready = [(p, _centred(p, g) if _is_weight(p, g, tables) else g) for p, g in pairs]
         return self.inner.apply_gradients(ready, startup_program)
 
 
-def _tables(program: Program) -> set[str]:
+def looked_up(program: Program) -> set[str]:
     """Return the names of the variables that ops take rows of."""
     lookups = [(op, op.definition.get(Table)) for block in program.blocks for op in block.ops]
     return {name for op, lookup in lookups if lookup is not None for name in op.inputs[lookup.table]}

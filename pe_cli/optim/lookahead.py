@@ -37,6 +37,10 @@ class Lookahead(Around):
         """Return the parameter before the round."""
         return (_SLOW,)
 
+    def follows(self) -> Sequence[str]:
+        """Return the parameter before the round: what joins within a round has been as it is since it began."""
+        return _SLOW.slot, *super().follows()
+
     def apply_gradients(self, pairs: Pairs, startup_program: Program | None = None) -> list[Operator]:
         """Append the other optimizer's ops, between those that keep the start and those that go a part of the way.
 

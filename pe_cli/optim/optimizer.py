@@ -37,6 +37,7 @@ class State:
         value: first value of every element.
         single: [1] instead of the parameter's shape.
         out: output slot; default: `<slot>Out`.
+        shape: another one than the parameter's.
     """
 
     slot: str
@@ -44,6 +45,7 @@ class State:
     value: float = 0.0
     single: bool = False
     out: str = ""
+    shape: tuple[int, ...] | None = None
 
 
 class Optimizer:
@@ -87,6 +89,20 @@ class Optimizer:
         """Return what the update op keeps for every parameter."""
         return ()
 
+    def states_of(self, parameter: Parameter) -> Sequence[State]:
+        """Return what the update op keeps for a parameter, where that depends on its shape."""
+        del parameter
+        return self.states()
+
+    def follows(self) -> Sequence[str]:
+        """Return the slots of states that have the parameter's value when training it begins, whatever the startup program says."""
+        return ()
+
+    def op_of(self, parameter: Parameter) -> str:
+        """Return the update op of a parameter."""
+        del parameter
+        return self.op
+
     def attrs(self) -> Mapping[str, Any]:
         """Return the update op's attributes."""
         return {}
@@ -109,6 +125,11 @@ class Optimizer:
     def takes_rate(self) -> bool:
         """Whether the update op has a learning rate."""
         return True
+
+    @property
+    def evaluations(self) -> int:
+        """How often a step computes a gradient."""
+        return 1
 
     def check_part(self, **values: float) -> None:
         """Check numbers that say which part of something stays.
@@ -202,7 +223,7 @@ class Optimizer:
         return made
 
     def _update(self, parameter: Parameter, gradient: Variable, rate: Variable | None, startup: Program) -> Operator:
-        states = {s.slot: self._state(s, parameter, startup) for s in self.states()}
+        states = {s.slot: self._state(s, parameter, startup) for s in self.states_of(parameter)}
         inputs: dict[str, Variable | str] = {"Param": parameter, "Grad": gradient, **states}
         rows = rows_of(parameter.block, gradient.name)
         if rows is not None:
@@ -211,11 +232,11 @@ class Optimizer:
         if rate is not None:
             inputs["LearningRate"] = rate
         outputs: dict[str, Variable] = {"ParamOut": parameter}
-        outputs |= {s.out or f"{s.slot}Out": states[s.slot] for s in self.states()}
+        outputs |= {s.out or f"{s.slot}Out": states[s.slot] for s in self.states_of(parameter)}
         attrs = dict(self.attrs())
         if self.decay_attr:
             attrs[self.decay_attr] = self.decay_of(parameter)
-        return parameter.block.append_op(self.op, inputs, outputs, attrs, at=parameter.at)
+        return parameter.block.append_op(self.op_of(parameter), inputs, outputs, attrs, at=parameter.at)
 
     def _check_rows(self, parameter: Parameter) -> None:
         if "Rows" not in {s.name for s in find(self.op).inputs}:
@@ -229,7 +250,8 @@ class Optimizer:
         block = parameter.block
         key = id(block.program), state.slot, parameter.name
         if key not in self._states:
-            kind = parameter.type.with_shape(1) if state.single else parameter.type
+            shape = (1,) if state.single else parameter.shape if state.shape is None else state.shape
+            kind = parameter.type.with_shape(*shape)
             made = block.create_var(
                 block.program.unique(f"{self._prefix}{parameter.name}_{state.name}"),
                 kind,

@@ -6,14 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.optim.adafactor import Adafactor
 from pe_cli.optim.around import GradientCentralization
 from pe_cli.optim.clip import GradientClip
 from pe_cli.optim.decayed import SGDW, AdamW, Lion, MomentumW, NAdam, RAdam
 from pe_cli.optim.lookahead import Lookahead
 from pe_cli.optim.moments import Adam, Adamax, Lamb
+from pe_cli.optim.muon import Muon
 from pe_cli.optim.optimizer import Optimizer, Rate, State
 from pe_cli.optim.private import Dpsgd
 from pe_cli.optim.regularizer import Regularizer
+from pe_cli.optim.sharpness import SAM
 
 
 class SGD(Optimizer):
@@ -286,6 +289,6 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     for suffix in ("", "Optimizer")
     for made in (
         *(SGD, Momentum, LarsMomentum, Adagrad, DecayedAdagrad, Adam, Adamax, Lamb, RMSProp, Adadelta, Ftrl, Dpsgd),
-        *(AdamW, SGDW, MomentumW, Lion, NAdam, RAdam, Lookahead, GradientCentralization),
+        *(AdamW, SGDW, MomentumW, Lion, NAdam, RAdam, Adafactor, Muon, Lookahead, SAM, GradientCentralization),
     )
 }

@@ -59,9 +59,6 @@ REFUSED: dict[str, Refusal] = {
     "fluid.optimizer.PipelineOptimizer": Refusal(
         "a program is not cut over devices, each device has all of it", "CompiledProgram.with_data_parallel, for shares of a batch"
     ),
-    "fluid.optimizer.GradientMergeOptimizer": Refusal(
-        "a program updates in every run", "train.accumulate: K of a config, which adds up the gradients of K parts"
-    ),
     "fluid.contrib.*": Refusal("what is on trial in the original is not taken over", "docs/coverage.md lists what is there"),
     "fluid.contrib.mixed_precision": _HALF,
     "fluid.contrib.decoder": Refusal("these decoders gave way to those of fluid.layers", "fluid.layers.dynamic_decode"),
@@ -72,7 +69,8 @@ REFUSED: dict[str, Refusal] = {
     "fluid.contrib.extend_with_decoupled_weight_decay": Refusal("there are such optimizers", "fluid.optimizer.AdamW, SGDW or MomentumW"),
     "fluid.contrib.memory_usage": Refusal("memory is planned before a run", "pe summary CONFIG, or pe graph CONFIG --stage plan"),
     "fluid.contrib.HDFSClient": Refusal("files lie where the machine can open them", "copy them, or mount the file system"),
-    "fluid.incubate.*": _PROCESSES,
+    "fluid.incubate.fleet.collective.*": _PROCESSES,
+    "fluid.incubate.data_generator.*": _PROCESSES,
     "paddle.incubate.*": _PROCESSES,
     "paddle.distributed.*": _PROCESSES,
     "paddle.amp.*": _HALF,
@@ -90,7 +88,6 @@ REFUSED: dict[str, Refusal] = {
     "fluid.debugger.*": Refusal("pictures are drawn by a command", "pe graph CONFIG --svg; print(program) shows a program as text"),
     "fluid.net_drawer.*": Refusal("pictures are drawn by a command", "pe graph CONFIG --svg"),
     "fluid.trainer_desc.*": Refusal("there are no trainers in other processes", "Executor.train_from_dataset"),
-    "fluid.communicator.*": _PROCESSES,
     "fluid.default_scope_funcs.*": Refusal("scopes are values", "fluid.global_scope() and fluid.scope_guard(scope)"),
     "paddle.callbacks.*": Refusal("Model.fit takes objects with the original's methods", "define on_epoch_end(self, epoch, logs)"),
 }

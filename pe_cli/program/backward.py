@@ -54,7 +54,7 @@ def append_backward(
             at=loss.at,
             hint="name the mean of a cost, such as softmax_with_cross_entropy",
         )
-    _mark_role_vars(block.program, pairs)
+    mark_role_vars(block.program, pairs)
     return pairs
 
 
@@ -79,7 +79,8 @@ def gradients(
     return [block.vars[found[v.name]] if v.name in found else None for v in inputs]
 
 
-def _mark_role_vars(program: Program, pairs: Sequence[tuple[Parameter, Variable]]) -> None:
+def mark_role_vars(program: Program, pairs: Sequence[tuple[Parameter, Variable]]) -> None:
+    """Say of the ops that make gradients whose they are, so that devices add them up."""
     last = {gradient.name: parameter.name for parameter, gradient in pairs}
     for op in reversed(program.global_block().ops):
         for name in op.output_names():
@@ -114,6 +115,7 @@ class _Walk:
         self.parts: dict[str, list[str]] = {}
         self.rows: dict[str, list[tuple[Operator, dict[str, str]]]] = {}  # table -> its sparse lookups, gradients of their outputs
         self.made = {n for op in block.ops for n in op.output_names()}
+        self.clipped: set[str] = set()
 
     def run(self, losses: list[str], starts: list[str | None] | None) -> dict[str, str]:
         """Append everything; return variable -> name of its gradient."""
@@ -165,7 +167,20 @@ class _Walk:
                 total = self.block.program.unique(f"{total}@SUM")
             self.block.append_op("sum", {"X": parts}, {"Out": total}, at=self.block.vars[name].at)
             self.parts[name] = [total]
+        self._clip(name)
         return self.parts[name][0]
+
+    def _clip(self, name: str) -> None:
+        """Cut the gradient of a variable that has an error_clip, once."""
+        bounds = self.block.vars[name].error_clip
+        (found,) = self.parts[name]
+        if bounds is None or found in self.clipped:
+            return
+        made = self.block.program.unique(f"{grad_name(name)}@CLIP")
+        attrs = {"min": bounds[0], "max": bounds[1]}
+        self.block.append_op("clip", {"X": found}, {"Out": made}, attrs, at=self.block.vars[name].at)
+        self.clipped.add(made)
+        self.parts[name] = [made]
 
     def _new_part(self, name: str) -> str:
         first = grad_name(name)

@@ -38,6 +38,7 @@ class Variable:
         stop_gradient: gradients do not flow through it.
         is_data: fed by the user.
         lod_level: of what is fed: levels of nested sequences that its rows belong to; 0 for none.
+        error_clip: (min, max) that its gradient is cut to on the way back, or None.
     """
 
     block: Block
@@ -48,6 +49,7 @@ class Variable:
     is_data: bool = False
     at: Span | None = None
     lod_level: int = 0
+    error_clip: tuple[float, float] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from pe_cli.core.types import TensorType
 from pe_cli.program.ir import EMPTY, Block, Mark, Operator, Program, Variable
 from pe_cli.program.region import Region
+
+Made = TypeVar("Made")
 
 
 class Outline:
@@ -19,29 +22,34 @@ class Outline:
     Attributes:
         captured: once cut, variables of the block that the ops read and that are not given, in order.
         written: once cut, variables of the block that the ops write, in order.
+        begin: operators before the first that is collected.
     """
 
     def __init__(self, block: Block) -> None:
         self.block = block
         self.captured: list[str] = []
         self.written: list[str] = []
-        self._begin = len(block.ops)
+        self.begin = len(block.ops)
         self._before = set(block.vars)
         self._given: list[str] = []
         self._now: dict[str, str] = {}
         self._program = Program(f"{block.program.name}/region")
         self._program.mark = Mark(at=block.program.mark.at)
 
-    def outside(self, made: Callable[[], Variable]) -> Variable:
+    def outside(self, made: Callable[[], Made]) -> Made:
         """Return what a function makes with ops that belong before all that is collected."""
         ops, names = len(self.block.ops), set(self.block.vars)
         found = made()
         moved = self.block.ops[ops:]
         del self.block.ops[ops:]
-        self.block.ops[self._begin : self._begin] = moved
-        self._begin += len(moved)
-        self._before |= set(self.block.vars) - names
+        self.block.ops[self.begin : self.begin] = moved
+        self.moved_on(len(moved), set(self.block.vars) - names)
         return found
+
+    def moved_on(self, ops: int, names: set[str]) -> None:
+        """Take note of operators that were put before the collected ones, with their variables."""
+        self.begin += ops
+        self._before |= names
 
     def give(self, like: str, kind: TensorType, *, stop_gradient: bool = False) -> Variable:
         """Return a variable that stands for what the region is given."""
@@ -52,8 +60,8 @@ class Outline:
     def cut(self) -> None:
         """Take the ops out of the block, with the variables that only they use; every variable is written once from now on."""
         block = self.block
-        ops = block.ops[self._begin :]
-        del block.ops[self._begin :]
+        ops = block.ops[self.begin :]
+        del block.ops[self.begin :]
         for name in self._given:
             self._enter(name, name, given=True)
         for op in ops:
@@ -64,6 +72,11 @@ class Outline:
         for name in mine:
             if not self._outside(name):
                 block.vars.pop(name, None)
+
+    @property
+    def ops(self) -> list[Operator]:
+        """Once cut, what was collected."""
+        return self._inner.ops
 
     @property
     def _inner(self) -> Block:

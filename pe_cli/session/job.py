@@ -196,10 +196,36 @@ class Job:
                 self.note(line)
             taken = start.values
         drawn = {n for op in self.built.startup.global_block().ops if op.definition.has(Random) for n in op.output_names()}
+        drawn -= self.built.waiting.keys()
         frozen = [p.name for p in self.built.eval.global_block().parameters() if not p.trainable and p.name in drawn]
         by_group = [name for name in frozen if name in self.built.groups]
         check_frozen(frozen if section.init is not None else by_group, taken, self.run.at_of("train", "init" if section.init else "groups"))
         return section.init is not None
+
+    def release(self, times: Collection[str]) -> None:
+        """Go on with the programs that train what was frozen until some times; values that are there stay.
+
+        Args:
+            times: that have come; those of the programs so far are among them.
+        """
+        if not any(str(period) in times for period in self.built.waiting.values()):
+            return
+        waiting = set(self.built.waiting)
+        self.built = build(self.run.model, self.run, times)
+        self.values = Values(self.built, self.scope, self.team)
+        startup = self.built.startup
+        fresh = [v.name for v in startup.list_vars() if v.persistable and v.name not in self.scope]
+        if fresh:
+            first = Scope([Place("cpu", 0)])
+            run_startup(prune(startup, fresh), first, self.run.executor.seed, self.observer.compiling)
+            assert self.built.train is not None, "something is trained"
+            self.scope.share(shared_variables(self.built.train, self.places, self.run.build_strategy))
+            self.scope.allocate({name: first.type(name) for name in fresh})
+            for name in fresh:
+                self.scope.set(name, first.get(name))
+        for name, parameter in self.built.follows.items():
+            if parameter in waiting - self.built.waiting.keys():
+                self.scope.set(name, self.scope.get(parameter))
 
     def allocate(self) -> None:
         """Make room for the values that evaluation needs, where they are loaded and not initialised."""

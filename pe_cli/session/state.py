@@ -29,6 +29,7 @@ class Progress:
         plateau_waited: measurements of it since then, or since the rate was lowered.
         first_loss: loss of the first step.
         outgrown: step whose loss was the first beyond all measure.
+        released: times that have come for what was frozen until then, such as `3 epochs`.
     """
 
     step: int = 0
@@ -46,6 +47,7 @@ class Progress:
     plateau_waited: int = 0
     first_loss: float | None = None
     outgrown: int | None = None
+    released: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
         """Return it as JSON values; NaN becomes text."""
@@ -95,12 +97,19 @@ def _numbers(value: object) -> dict[str, float]:
     return {str(name): _number(number) for name, number in value.items()}
 
 
+def _texts(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise TypeError
+    return list(value)
+
+
 _READ = {
     "int": _count,
     "bool": _flag,
     "int | None": lambda value: None if value is None else _count(value),
     "float | None": lambda value: None if value is None else _number(value),
     "dict[str, float]": _numbers,
+    "list[str]": _texts,
 }
 
 

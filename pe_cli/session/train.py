@@ -27,6 +27,7 @@ from pe_cli.session.outputs import files_of
 from pe_cli.session.profiling import write_trace
 from pe_cli.session.recorder import Recorder
 from pe_cli.session.resume import Resume, fitted_of
+from pe_cli.session.start import some
 from pe_cli.session.state import Progress
 from pe_cli.session.step import Stepper
 from pe_cli.session.stop import Limits
@@ -81,28 +82,52 @@ class Trainer:
         self.run = job.run
         self.smoke = smoke
         self.resume = resume
-        self.program = job.program
         assert self.run.train, "there is a training program"
         learned = fitted_of(resume) if resume is not None else None
         if learned is not None:
             job.refit(learned)
         self.section = self.run.train
         self.loss = self.run.loss or ""
-        self.stepper = Stepper(job)
+        self._take_programs()
         self.stop = job.team.stop(limits)
+        writes = job.team.leads and witness is None
+        norms = [f"{NORM}{name}" for name in (job.built.last or job.built).norms]
+        recorded = [*self.numbers, *norms, *(metric.name for metric in job.built.metrics)]
+        recorder = [Recorder(self.run.output, recorded)] if writes else []
+        self.observer: Observer = Observers([*recorder, job.observer])
+        self.at = Progress()
+        self.averages = Averages()
+        self._check()
+
+    def _take_programs(self) -> None:
+        """Train with the programs that the job has now."""
+        job = self.job
+        self.program = job.program
+        self.stepper = Stepper(job)
         self.numbers = job.numbers(self.program)
         self.arrays = {n: job.variable(n) for n in self.run.fetches if n not in self.numbers}
         self._merges = [(n, v, self._how(n)) for n, v in self.numbers.items()]
         self.norms = [f"{NORM}{name}" for name in job.built.norms]
         self._always = self._wanted()
         self.periods = self._periods()
-        writes = job.team.leads and witness is None
-        recorded = [*self.numbers, *self.norms, *(metric.name for metric in job.built.metrics)]
-        recorder = [Recorder(self.run.output, recorded)] if writes else []
-        self.observer: Observer = Observers([*recorder, job.observer])
-        self.at = Progress()
-        self.averages = Averages()
-        self._check()
+
+    def _release(self) -> None:
+        """Train from here on what was frozen until now."""
+        waiting = self.job.built.waiting
+        come = {str(period) for period in waiting.values() if self._has_come(period)}
+        if not come:
+            return
+        names = [name for name, period in waiting.items() if str(period) in come]
+        self.at.released = sorted({*self.at.released, *come})
+        self.job.release(self.at.released)
+        self._take_programs()
+        self.keeper.tell(f"trained from step {self.at.step + 1} on: {some(names)}")
+
+    def _has_come(self, period: Period) -> bool:
+        """Whether so many steps or epochs are done; a smoke run does one step before."""
+        if self.smoke:
+            return self.at.step > 0
+        return (self.at.epoch if period.unit == "epoch" else self.at.step) >= period.count
 
     def _how(self, number: str) -> str:
         """Return how a number's values of several devices become one."""
@@ -151,6 +176,8 @@ class Trainer:
         with self.keeper.hold():
             self.keeper.open(self.resume)
             self.at, self.averages = self.keeper.at, self.keeper.averages
+            if self.at.released:
+                self._take_programs()
             state: State = "failed"
             try:
                 if (prefix := self.run.build_strategy.debug_graphviz_path) and self.job.team.leads and self.witness is None:
@@ -218,6 +245,8 @@ class Trainer:
             fitting = self.stepper.fit(feed)
             if fitting is None:
                 continue
+            if self.job.built.waiting:
+                self._release()
             self._step(fitting)
             self.stop.count()
             self._after_step()

@@ -120,6 +120,7 @@ class Witness(Keeper):
         if resume is not None:
             assert resume.step is not None, "it is asked for"
             found = read(self.folder, resume.step)
+            self._job.release(found.progress.released)
             self._job.values.restore(found.arrays)
             self.at, self.averages = found.progress, found.averages
             self._saved, self._first = self._now(), self.at.step

@@ -97,17 +97,6 @@ def encoded(x: Any) -> Any:
     return 2 * x + 0.5 * torch.cat([angles.sin(), angles.cos()], 1)
 
 
-def reversed_beams(ids: Any, parents: Any) -> Any:
-    out = torch.zeros_like(ids)
-    for i in range(ids.shape[1]):
-        for k in range(ids.shape[2]):
-            beam = k
-            for t in reversed(range(ids.shape[0])):
-                out[t, i, k] = ids[t, i, beam]
-                beam = parents[t, i, beam]
-    return out
-
-
 IMAGE = (6, 4, 4)
 LABEL = {"label": column(0, 2, 1, 2, 3, 0)}
 CHANNELS = """\
@@ -224,12 +213,6 @@ CASES = {
                        lambda x, label: torch.zeros(4, 3).double().index_add(0, label[:, 0], x), (3,), more=LABEL, onnx=False),
     "shard_index": Case("out: {type: shard_index, input: label, index_num: 4, nshards: 2, shard_id: 1}",
                         lambda label: torch.where(label >= 2, label - 2, -1), more=LABEL, learned=""),
-    "gather_tree": Case(
-        "by_step: {type: transpose, x: ids, perm: [1, 0, 2]}\n  from_step: {type: transpose, x: parents, perm: [1, 0, 2]}\n"
-        "  out: {type: gather_tree, ids: by_step, parents: from_step}",
-        lambda ids, parents: reversed_beams(ids.permute(1, 0, 2), parents.permute(1, 0, 2)),
-        more={"ids": np.arange(24).reshape(6, 2, 2), "parents": np.arange(24).reshape(6, 2, 2) // 3 % 2}, learned="",
-    ),
     "reduce_all": Case("out: {type: reduce_all, input: label, dim: 1}", lambda label: label[:, 0] != 0, more=LABEL, learned=""),
     "reduce_any": Case("out: {type: reduce_any, input: label, keep_dim: true}", lambda label: (label != 0).any().reshape(1, 1),
                        more=LABEL, learned=""),

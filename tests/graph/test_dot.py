@@ -12,12 +12,14 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.graph.collapse import collapse, collapse_large
+from pe_cli.graph.compile import Purpose, compile_program
 from pe_cli.graph.dot import COLOURS, MANY, quote, size_text, to_dot, write_dot
 from pe_cli.graph.filter import around, only
 from pe_cli.graph.picture import Arrow, Box, Datum, Picture, picture_of
 from pe_cli.graph.replicate import replicate
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program, Role
+from pe_cli.program.parse import parse_program
 from tests.graph.dot_parser import parse_dot
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -292,3 +294,14 @@ def test_what_a_group_holds_of_fused_ops_is_told():
     inside.append(Box("op2", "relu", "op", "forward", 0, "a/"))
     (box,) = collapse(Picture("t", ("cpu:0",), tuple(inside), ())).boxes
     assert box.lines == ("3 ops", "2 fused_relu, relu", "2 fused")
+
+
+def test_operators_that_became_one_have_a_double_border():
+    program = parse_program(
+        'program "p"\nblock 0\n  var x: float32[batch, 4] is_data stop_gradient\n'
+        "  forward square(X=x) -> Out=a: float32[batch, 4]\n  forward tanh(X=a) -> Out=b: float32[batch, 4]\n"
+    )
+    stages = compile_program(program, Purpose([Place("cpu", 0)]), ["b"])
+    (box,) = [b for b in picture_of(stages.stage("fused")).boxes if b.kind == "op"]
+    assert (box.title, box.fused) == ("fusion_group", True)
+    assert not any(b.fused for b in picture_of(stages.stage("ssa")).boxes)

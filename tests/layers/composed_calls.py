@@ -98,10 +98,6 @@ CALLS = {
         lambda f: L.shard_index(f.label, 4, 2, 1),
         "fill_constant elementwise_floordiv fill_constant equal scale fill_like select", ["int64[b, 1]"],
     ),
-    "gather_tree": (
-        lambda f: L.gather_tree(L.zeros([2, 3, 2], "int64"), L.zeros([2, 3, 2], "int64")),
-        "fill_constant fill_constant slice squeeze slice squeeze fill_like cumsum stack slice squeeze gather_nd stack", ["int64[2, 3, 2]"],
-    ),
     "reduce_all": (lambda f: L.reduce_all(f.x, [1]), "cast cast reduce_min cast", ["bool[b]"]),
     "reduce_any": (lambda f: L.reduce_any(f.x), "cast cast reduce_max cast", ["bool[1]"]),
     "clip_by_norm": (lambda f: L.clip_by_norm(f.x, 1.0), "clip_by_norm", ["float32[b, 4]"]),

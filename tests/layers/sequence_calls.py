@@ -22,6 +22,27 @@ def number(value, dtype="int64", count=3):
 
 
 CALLS = {
+    "bipartite_match": (lambda f: L.bipartite_match(f.rows), "bipartite_match", ["int32[b, 4]", "float32[b, 4]"]),
+    "target_assign": (
+        lambda f: L.target_assign(L.reshape(f.rows, [-1, 1, 4]), L.bipartite_match(f.rows)[0]),
+        "reshape bipartite_match target_assign", ["float32[b, 4, 4]", "float32[b, 4, 1]"],
+    ),
+    "ssd_loss": (
+        lambda f: L.ssd_loss(
+            f.codes, f.codes, f.rows, L.cast(L.scale(f.column, 0.0), "int64"), L.fill_constant([3, 4], "float32", 0.5), normalize=False
+        ),
+        (
+            "scale cast fill_constant iou_similarity bipartite_match reshape box_coder reshape target_assign cast reshape "
+            "softmax_with_cross_entropy reshape mine_hard_examples target_assign target_assign cast reshape softmax_with_cross_entropy "
+            "reshape reshape smooth_l1_loss reshape elementwise_mul scale reshape elementwise_mul scale elementwise_add reshape reduce_sum"
+        ),
+        ["float32[b, 1]"],
+    ),
+    "polygon_box_transform": (lambda f: L.polygon_box_transform(f.image), "polygon_box_transform", ["float32[b, 6, 8, 8]"]),
+    "yolov3_loss": (
+        lambda f: L.yolov3_loss(f.image, f.codes, L.cast(L.reduce_sum(f.codes, 2), "int32"), [10, 13], [0], 1, 0.5, 32),
+        "reduce_sum cast yolov3_loss", ["float32[b]"],
+    ),
     "sequence_pool": (lambda f: L.sequence_pool(f.rows, "sqrt"), "sequence_pool", ["float32[b, 4]"]),
     "sequence_first_step": (lambda f: L.sequence_first_step(f.rows), "sequence_pool", ["float32[b, 4]"]),
     "sequence_last_step": (lambda f: L.sequence_last_step(f.rows), "sequence_pool", ["float32[b, 4]"]),
@@ -59,6 +80,7 @@ CALLS = {
         lambda f: [L.linear_chain_crf(f.rows, f.ids, "w"), L.crf_decoding(f.rows, "w")],
         "linear_chain_crf crf_decoding", ["float32[b, 1]", "int64[b, 1]"],
     ),
+    "warpctc": (lambda f: L.warpctc(f.rows, f.ids), "warpctc", ["float32[b, 1]"]),
     "edit_distance": (
         lambda f: L.edit_distance(f.ids, f.more, normalized=False), "edit_distance", ["float32[b, 1]", "int64[1]"],
     ),

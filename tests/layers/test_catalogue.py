@@ -102,6 +102,14 @@ CALLS = {
     "gaussian_random": (lambda f: L.gaussian_random([2, 3], dtype="float64"), "gaussian_random", ["float64[2, 3]"]),
     "lstm": (lambda f: L.lstm(f.volume, 5), "padded_lstm stack stack",
              ["float32[b, 2, 5]", "float32[1, b, 5]", "float32[1, b, 5]"]),
+    "gather_tree": (lambda f: L.gather_tree(L.fill_constant([3, 2, 2], "int64", 1.0), L.fill_constant([3, 2, 2], "int64", 1.0)),
+                    "fill_constant fill_constant gather_tree", ["int64[3, 2, 2]"]),
+    "gru_unit": (
+        lambda f: L.gru_unit(L.fc(f.x, 12), f.y, 12, bias_attr=False, activation="identity"),
+        ("mul elementwise_add reshape slice reshape slice reshape slice mul elementwise_add sigmoid slice slice elementwise_mul slice mul "
+         "elementwise_add elementwise_sub elementwise_mul elementwise_add concat"),
+        ["float32[b, 4]", "float32[b, 4]", "float32[b, 12]"],
+    ),
     "lstm_unit": (lambda f: L.lstm_unit(f.x, f.y, f.x), "concat mul elementwise_add lstm_unit", ["float32[b, 4]", "float32[b, 4]"]),
     "attention": (lambda f: L.attention(f.volume, f.volume, f.volume, num_heads=3), "attention", ["float32[b, 2, 3]"]),
     "multi_head_attention": (
@@ -338,6 +346,36 @@ CALLS |= {
     "histogram": (lambda f: L.histogram(f.x, 5), "histogram", ["int64[5]"]),
     "trace": (lambda f: L.trace(f.volume, 1, 1, 2), "slice reshape pad reshape slice reduce_sum", ["float32[b]"]),
 }
+CALLS |= {
+    "auc": (lambda f:
+        L.auc(L.softmax(L.fc(f.x, 2)), f.label, num_thresholds=9)[:2], "mul elementwise_add softmax auc auc", ["float64[1]"] * 2,
+    ),
+    "center_loss": (lambda f: L.center_loss(f.x, f.label, 4, 0.5), "fill_constant center_loss", ["float32[b, 1]"]),
+    "mean_iou": (lambda f: L.mean_iou(f.label, f.label, 4), "mean_iou", ["float32[1]", "int32[4]", "int32[4]"]),
+    "nce": (
+        lambda f: L.nce(f.x, f.label, 4, num_neg_samples=2, bias_attr=False),
+        "sample_classes lookup_table_v2 reshape expand elementwise_mul reduce_sum nce_cost scale", ["float32[b, 1]"],
+    ),
+    "sampled_softmax_with_cross_entropy": (
+        lambda f: L.sampled_softmax_with_cross_entropy(f.probability, f.label, 2),
+        "sample_logits log_softmax slice reduce_sum scale", ["float32[b, 1]"],
+    ),
+    "sampling_id": (lambda f: L.sampling_id(f.probability), "sampling_id", ["int64[b]"]),
+    "continuous_value_model": (
+        lambda f: L.continuous_value_model(f.probability, L.slice(f.probability, [1], [0], [2])), "slice cvm", ["float32[b, 4]"],
+    ),
+    "teacher_student_sigmoid_loss": (
+        lambda f: L.teacher_student_sigmoid_loss(f.probability, f.probability), "teacher_student_sigmoid_loss", ["float32[b, 4]"],
+    ),
+    "ctc_greedy_decoder": (
+        lambda f: L.ctc_greedy_decoder(L.expand(L.unsqueeze(f.probability, [1]), [1, 3, 1]), 0, f.counts),
+        "unsqueeze expand top_k squeeze ctc_align", ["int64[b, 3]", "int64[b, 1]"],
+    ),
+    "hash": (lambda f: L.hash(f.label, 10, 2), "hash", ["int64[b, 2, 1]"]),
+    "chunk_eval": (
+        lambda f: L.chunk_eval(f.label, f.label, "plain", 4, seq_length=f.counts), "chunk_eval", ["float32[1]"] * 3 + ["int64[1]"] * 3,
+    ),
+}  # fmt: skip
 CALLS |= sequence_calls.CALLS | composed_calls.CALLS
 
 

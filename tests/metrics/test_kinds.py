@@ -339,7 +339,8 @@ def test_no_rows_at_all_leave_a_metric_out_or_give_nothing(type_):
     forms = {"scores": np.zeros((0, 1), np.float32), "labels": np.zeros((0, 1), np.int64)}
     if type_ == "top_k":
         forms["scores"] = np.zeros((0, 9), np.float32)
-    given = {key: forms.get(key, np.zeros((0, 1), np.float32)) for key in kind.inputs}
+    other = np.int64 if type_ == "edit_distance" else np.float32
+    given = {key: forms.get(key, np.zeros((0, 1), other)) for key in kind.inputs}
     assert measure(type_, given) in (None, 0.0)
 
 
@@ -350,3 +351,39 @@ def test_every_kind_is_one_of_both_and_documented():
         assert kind.doc.partition("\n")[0].endswith(".")
         assert set(kind.inputs) <= set(kind.options.model_fields)
         assert all(field.description for field in kind.options.model_fields.values())
+
+
+# --- sequences --------------------------------------------------------------------------------------------------------
+
+
+def edits_by_hand(a, b):
+    if not a or not b:
+        return len(a) + len(b)
+    return min(edits_by_hand(a[1:], b) + 1, edits_by_hand(a, b[1:]) + 1, edits_by_hand(a[1:], b[1:]) + (a[0] != b[0]))
+
+
+def test_edits_are_those_of_all_ways(rng):
+    guess, truth = rng.integers(0, 4, (30, 6)), rng.integers(0, 4, (30, 5))
+    pairs = [[[int(v) for v in row if v != 0] for row in pair] for pair in zip(guess, truth, strict=True)]
+    edits = [edits_by_hand(*pair) for pair in pairs]
+    given, facts = {"predictions": guess, "labels": truth}, {"ignored_tokens": [0]}
+    expected = {
+        "label": sum(edits) / sum(len(b) for _, b in pairs), "sequence": sum(edits) / 30, "wrong": sum(e > 0 for e in edits) / 30,
+    }  # fmt: skip
+    for per, value in expected.items():
+        assert measure("edit_distance", given, 4, per=per, **facts) == pytest.approx(value, rel=1e-12)
+    assert measure("edit_distance", given, **facts) == measure("edit_distance", given, per="label", **facts)
+
+
+def test_no_label_has_no_edits_by_label():
+    given = {"predictions": np.array([[1, 2]]), "labels": np.array([[0]])}
+    assert measure("edit_distance", given, ignored_tokens=[0]) is None
+    assert measure("edit_distance", given, ignored_tokens=[0], per="sequence") == 2
+
+
+@pytest.mark.parametrize("kind", [TensorType((-1, 3)), TensorType((-1, 3, 1), "int64")])
+def test_edits_are_of_whole_numbers_in_rows(kind):
+    found = discover()["edit_distance"]
+    made = found.options.model_validate({"predictions": "p", "labels": "l"})
+    with pytest.raises(PeError, match=r"are \[batch, time\] whole numbers"):
+        found.check(made, {"predictions": kind, "labels": TensorType((-1, 2), "int64")})

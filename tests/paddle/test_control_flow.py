@@ -124,8 +124,6 @@ def test_what_is_no_branch_or_loop():
         L.cond(x < 1, lambda: x, lambda: None)
     with pytest.raises(ValueError, match="gives 2 variables for 1"):
         L.while_loop(lambda v: v < 1, lambda v: [v, v], [x])
-    with pytest.raises(NotThereYet, match="whose value only a step knows"):
-        L.array_write(x, fluid.data("i", [1], dtype="int64"))
     with pytest.raises(TypeError, match="a condition is a bool variable"):
         L.cond("x", lambda: x)
 

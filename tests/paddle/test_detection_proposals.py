@@ -351,3 +351,20 @@ def test_three_levels_of_sequences():
     made = [fluid.data("i", [None, 3], "float32"), classes, crowd, data("s", 2), data("r", 4), labels]
     with pytest.raises(RuntimeError, match="GtSegms has 1 levels of sequences"):
         run(L.generate_mask_labels(*made, 3, 4), feed)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_classes_and_flags_may_be_fed_in_any_type(dtype: str):
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        boxes = fluid.data("boxes", [None, 4], lod_level=1)
+        classes, crowd = (fluid.data(n, [None, 1], dtype, lod_level=1) for n in ("classes", "crowd"))
+        made = fluid.layers.generate_proposal_labels(
+            boxes, classes, crowd, boxes, fluid.data("info", [None, 3]), batch_size_per_im=4, fg_fraction=0.5, fg_thresh=0.5,
+            class_nums=3, use_random=False,
+        )
+        given = fluid.create_lod_tensor(np.array([[0, 0, 9, 9], [20, 20, 29, 29]], "float32"), [[2]], fluid.CPUPlace())
+        feed = {"boxes": given, "info": np.array([[40, 40, 1]], "float32")}
+        for name, values in (("classes", [[1], [2]]), ("crowd", [[0], [0]])):
+            feed[name] = fluid.create_lod_tensor(np.array(values, dtype), [[2]], fluid.CPUPlace())
+        labels = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[made[1]], return_numpy=False)[0]
+        assert sorted(np.asarray(labels).ravel().tolist())[-2:] == [1, 2]

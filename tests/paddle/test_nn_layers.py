@@ -296,5 +296,5 @@ def test_mistakes_in_a_layer():
         nn.Sequential(3)
     with pytest.raises(NotImplementedError, match="Layer has no forward"):
         nn.Layer()(1)
-    with pytest.raises(AttributeError, match=r"paddle.nn.LSTM is a name of PaddlePaddle's reference that is not there yet"):
-        nn.LSTM  # noqa: B018
+    with pytest.raises(AttributeError, match=r"paddle.nn.grid_sampler is a name of PaddlePaddle's reference that is not there yet"):
+        nn.grid_sampler  # noqa: B018

@@ -9,7 +9,6 @@ import pytest
 
 import pe_cli.paddle as paddle
 import pe_cli.paddle.fluid as fluid
-from pe_cli.paddle.errors import NotThereYet
 from pe_cli.paddle.names import known
 from tests.paddle.support import regression, rows, trained
 
@@ -200,12 +199,6 @@ def test_data_feeder_on_samples():
     executor = fluid.Executor(fluid.CPUPlace())
     (total,) = executor.run(feed=feed, fetch_list=[fluid.layers.reduce_sum(image)])
     assert total.tolist() == [28]
-
-
-def test_a_transpiler_says_that_its_engine_is_missing():
-    transpiler = fluid.DistributeTranspiler(config=fluid.DistributeTranspilerConfig())
-    with pytest.raises(NotThereYet, match="process engine is not there yet"):
-        transpiler.transpile(0, pservers="192.168.0.1:6174", trainers=4)
 
 
 def test_memory_optimize_and_release_memory_return_nothing():

@@ -63,6 +63,11 @@ def train(*overrides: str) -> tuple[Job, Result]:
     return job, trainer.train()
 
 
+def test_threads_have_no_common_step_at_which_a_group_begins():
+    with pytest.raises(PeError, match="asynchronous training has no step in common"):
+        train("train.groups=[{match: table, freeze: until 3 steps}]")
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads_learn_one_table(threads):
     job, result = train(f"executor.threads={threads}")

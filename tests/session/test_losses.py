@@ -10,6 +10,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
+from pe_cli.io.run_folder import RunFolder
 from tests.session.conftest import Bench
 
 MODEL = """\
@@ -81,6 +82,17 @@ def test_the_sum_is_minimised_and_every_term_recorded(bench: Bench, loss: str, w
     assert final["total_loss"] == pytest.approx(2 * final["fit"] + 0.5 * final["small"], rel=1e-6), "whole weights in evaluation"
 
 
+def test_a_ramp_in_epochs_is_one_in_steps(bench: Bench) -> None:
+    """The learning rate follows the same counter."""
+    small = ("-o", "train.batch_size=22", "-o", "train.steps=9")
+    written(bench, "{fit: 1, small: {weight: 0.5, ramp: 6 steps}}")
+    steps = bench.train("steps", *small)
+    written(bench, "{fit: 1, small: {weight: 0.5, ramp: 3 epochs}}")
+    epochs = bench.train("epochs", *small)
+    assert bench.seen(steps) == bench.seen(epochs)
+    assert "ramp: 3 epochs" in RunFolder(epochs).resolved_path.read_text()
+
+
 def test_a_ramp_goes_on_bit_for_bit(bench: Bench) -> None:
     written(bench, "{fit: 1, small: {weight: 0.5, ramp: 5 steps}}")
     whole = bench.seen(bench.train("whole"))
@@ -95,7 +107,7 @@ def test_a_ramp_goes_on_bit_for_bit(bench: Bench) -> None:
         pytest.param("{fit: 1, smal: 1}", "did you mean 'small'", id="no variable"),
         pytest.param("{fit: 1, large: 1}", "'large' must be one number", id="many numbers"),
         pytest.param("{fit: 1, small: {wight: 1}}", "needs a weight for 'small'", id="key"),
-        pytest.param("{fit: 1, small: {weight: 1, ramp: 2 epochs}}", "a number of steps", id="ramp of epochs"),
+        pytest.param("{fit: 1, small: {weight: 1, ramp: 2 minutes}}", "a number of steps or epochs", id="ramp of minutes"),
         pytest.param("{}", "must be the name of a variable, or a mapping", id="no term"),
         pytest.param("[fit, small]", "must be the name of a variable, or a mapping", id="a list"),
     ],

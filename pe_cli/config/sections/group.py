@@ -3,8 +3,9 @@
 import re
 from typing import Annotated
 
-from pydantic import Field, PlainValidator, StrictBool, WithJsonSchema
+from pydantic import Field, PlainSerializer, PlainValidator, StrictBool, WithJsonSchema
 
+from pe_cli.config.period import Period, parse_period
 from pe_cli.config.sections.kinds import Patterns
 from pe_cli.config.sections.section import Section
 
@@ -21,11 +22,52 @@ def _factor(value: object) -> str:
 Factor = Annotated[str, PlainValidator(_factor), WithJsonSchema({"type": "string", "pattern": f"^{_FACTOR.pattern}$"})]
 
 
+def _freeze(value: object) -> bool | Period:
+    if isinstance(value, (bool, Period)):
+        return value
+    until = value.get("until") if isinstance(value, dict) and value.keys() == {"until"} else None
+    if isinstance(value, str):
+        until = value.removeprefix("until ").strip() if value.startswith("until ") else None
+    try:
+        return parse_period(until)
+    except ValueError:
+        example = "for example freeze: until 3 epochs, or freeze: {until: 500 steps}"
+        raise ValueError("must be true, false, or until so many steps or epochs", example) from None
+
+
+def _written_freeze(value: bool | Period) -> bool | str:
+    return f"until {value}" if isinstance(value, Period) else value
+
+
+Freeze = Annotated[
+    bool | Period,
+    PlainValidator(_freeze),
+    PlainSerializer(_written_freeze),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "boolean"},
+                {"type": "string", "pattern": "^until [1-9][0-9]{0,11} +(step|epoch)s?$"},
+                {
+                    "type": "object",
+                    "properties": {"until": {"type": "string", "pattern": "^[1-9][0-9]{0,11} +(step|epoch)s?$"}},
+                    "additionalProperties": False,
+                    "required": ["until"],
+                },
+            ]
+        }
+    ),
+]
+
+
 class GroupSection(Section):
     """Parameters that are trained otherwise than the rest."""
 
     match: Patterns = Field(description="patterns of parameters or layers, such as `encoder/*` or `*.b_0`")
-    freeze: StrictBool = Field(default=False, description="leave them as they begin; what only they need is not computed")
+    freeze: Freeze = Field(
+        default=False,
+        description="leave them as they begin, for good or `until 3 epochs` (or steps) are done; what only they need is not computed",
+    )
     running_statistics: StrictBool = Field(
         default=False, description="batch_norm among them uses its running statistics in training, too, and leaves them as they are"
     )

@@ -1,10 +1,11 @@
 """`train.loss`: one variable, or several with weights that may grow."""
 
-import re
 from dataclasses import dataclass
 from typing import Annotated, cast
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from pe_cli.config.period import Period, parse_period
 
 
 @dataclass(frozen=True)
@@ -13,14 +14,14 @@ class Term:
 
     Args:
         weight: what it is multiplied by, no unit.
-        ramp: steps in which the weight grows from 0 in a line; None: it is there from the first step.
+        ramp: steps or epochs in which the weight grows from 0 in a line; None: it is there from the first step.
     """
 
     weight: float
-    ramp: int | None = None
+    ramp: Period | None = None
 
 
-_STEPS = re.compile(r"([1-9][0-9]{0,11}) +steps?")
+_RAMP = "^[1-9][0-9]{0,11} +(step|epoch)s?$"
 
 
 def _is_number(value: object) -> bool:
@@ -35,10 +36,12 @@ def _term(name: str, value: object) -> Term:
     if not isinstance(value, dict) or not value or not value.keys() <= {"weight", "ramp"} or not _is_number(value.get("weight", 1.0)):
         raise ValueError(f"needs a weight for '{name}'", f"for example {name}: 0.5, or {name}: {{weight: 0.5, ramp: 1000 steps}}")
     ramp = value.get("ramp")
-    found = _STEPS.fullmatch(ramp) if isinstance(ramp, str) else None
-    if ramp is not None and found is None:
-        raise ValueError(f"needs a ramp for '{name}' that is a number of steps", f"for example {name}: {{weight: 0.5, ramp: 1000 steps}}")
-    return Term(float(value.get("weight", 1.0)), int(found[1]) if found else None)
+    try:
+        period = None if ramp is None else parse_period(ramp)
+    except ValueError:
+        example = f"for example {name}: {{weight: 0.5, ramp: 1000 steps}}"
+        raise ValueError(f"needs a ramp for '{name}' that is a number of steps or epochs", example) from None
+    return Term(float(value.get("weight", 1.0)), period)
 
 
 def _losses(value: object) -> str | dict[str, Term]:
@@ -52,7 +55,7 @@ def _losses(value: object) -> str | dict[str, Term]:
 def _written_losses(value: str | dict[str, Term]) -> object:
     if isinstance(value, str):
         return value
-    return {n: t.weight if t.ramp is None else {"weight": t.weight, "ramp": f"{t.ramp} steps"} for n, t in value.items()}
+    return {n: t.weight if t.ramp is None else {"weight": t.weight, "ramp": str(t.ramp)} for n, t in value.items()}
 
 
 Losses = Annotated[
@@ -71,7 +74,7 @@ Losses = Annotated[
                             {"type": "number"},
                             {
                                 "type": "object",
-                                "properties": {"weight": {"type": "number"}, "ramp": {"type": "string", "pattern": f"^{_STEPS.pattern}$"}},
+                                "properties": {"weight": {"type": "number"}, "ramp": {"type": "string", "pattern": _RAMP}},
                                 "additionalProperties": False,
                                 "minProperties": 1,
                             },

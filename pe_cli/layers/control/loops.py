@@ -148,16 +148,43 @@ def while_loop(
     Raises:
         PeError: another number of states, or a state that changes its type.
     """
+    return collecting_while(condition, lambda held: (body(held), ()), states, bound=bound)[0]
+
+
+def collecting_while(
+    condition: Callable[[list[Variable]], Variable],
+    body: Callable[[list[Variable]], tuple[Variables, Variables]],
+    states: Variables,
+    *,
+    bound: int,
+) -> tuple[list[Variable], list[Variable], Variable]:
+    """Repeat a function as long as a condition of its states holds, and collect what it gives.
+
+    Args:
+        condition: `condition(states) -> one bool`; appends ops.
+        body: `body(states) -> (next states, outputs)`; appends ops.
+        states: before the first round.
+        bound: rounds at most; 0 for none, where there are no outputs and no gradients.
+
+    Returns:
+        The states when the condition holds no more; outputs, [bound, ...] each, whose rows beyond the rounds are not written; how
+        many rounds there were, [1] int64.
+
+    Raises:
+        PeError: another number of states, or a state that changes its type.
+    """
     block = default_main_program().global_block()
     test, held = _with_states(block, states)
     flag = condition(held)
     test.cut()
     rounds, again = _with_states(block, states)
-    after = list(body(again))
+    found, outputs = body(again)
+    after = list(found)
     if len(after) != len(states):
         raise PeError(f"the body of a while gives {len(after)} variables for {len(states)} states")
     rounds.cut()
-    return append_while(block, test, flag, [v.name for v in held], rounds, [v.name for v in again], after, states, bound)
+    names = [v.name for v in held], [v.name for v in again]
+    return append_while(block, test, flag, names[0], rounds, names[1], after, states, bound, outputs)
 
 
 def _with_states(block: Block, states: Variables) -> tuple[Outline, list[Variable]]:
@@ -175,8 +202,9 @@ def append_while(
     after: Variables,
     states: Variables,
     bound: int,
-) -> list[Variable]:
-    """Append a while.
+    outputs: Variables = (),
+) -> tuple[list[Variable], list[Variable], Variable]:
+    """Append a while; return its last states, what it collects and how many rounds there were.
 
     Args:
         block: gets it.
@@ -188,20 +216,24 @@ def append_while(
         after: what they become.
         states: before the first round.
         bound: rounds at most; 0 for no bound.
+        outputs: collected, one row for each round.
     """
     kept = rounds.written
     captured = [n for n in dict.fromkeys([*test.captured, *rounds.captured]) if n not in kept]
-    body = rounds.region([*held, *kept, *captured], [*(v.name for v in after), *kept], len(after) + len(kept))
+    results = [*(v.name for v in after), *kept, *(v.name for v in outputs)]
+    body = rounds.region([*held, *kept, *captured], results, len(after) + len(kept))
     condition = test.region([*tested, *kept, *captured], [flag.name])
     program = block.program
     finals = [program.unique(f"{v.name}@LAST") for v in states]
     ins = {"Init": [*(v.name for v in states), *kept], "Captured": captured}
-    outs = {"Final": [*finals, *kept], "Count": [program.unique("while.count")]}
+    rows, count = [program.unique(f"{v.name}@ROWS") for v in outputs], program.unique("while.count")
+    outs = {"Final": [*finals, *kept], "Count": [count], **({"Out": rows} if rows else {})}
     given = {slot: names for slot, names in ins.items() if names}
     block.append_op("while", given, outs, {"condition": condition, "body": body, "bound": bound})
-    for name, inner in zip(finals, body.results, strict=False):
-        block.vars[name].stop_gradient = body.block.vars[inner].stop_gradient
-    return [block.var(n) for n in finals]
+    inner = [*body.results[: len(finals)], *body.results[len(finals) + len(kept) :]]
+    for name, of in zip([*finals, *rows], inner, strict=True):
+        block.vars[name].stop_gradient = body.block.vars[of].stop_gradient
+    return [block.var(n) for n in finals], [block.var(n) for n in rows], block.var(count)
 
 
 def branch(condition: Variable, yes: Outline, no: Outline, results: tuple[Variables, Variables]) -> list[Variable]:

@@ -51,7 +51,7 @@ def softmax_with_cross_entropy(
         label: [batch, 1] int64 classes; with soft_label [batch, classes] probabilities.
         soft_label: labels are probabilities.
         ignore_index: a label that gives 0.
-        numeric_stable_mode: subtract the largest logit first; always done here, so False is an error.
+        numeric_stable_mode: subtract the largest logit first; always done here, so that False gives the same up to rounding.
         return_softmax: return the probabilities too.
         axis: of the classes.
 
@@ -65,10 +65,7 @@ def softmax_with_cross_entropy(
         fluid.layers.softmax_with_cross_entropy.
     """
     helper = LayerHelper("softmax_with_cross_entropy")
-    if not numeric_stable_mode:
-        hint = "leave it out; the stable form costs no time here"
-        raise helper.error("softmax_with_cross_entropy: numeric_stable_mode is false", hint=hint)
-    attrs = {"soft_label": soft_label, "ignore_index": ignore_index, "axis": axis}
+    attrs = {"soft_label": soft_label, "ignore_index": ignore_index, "numeric_stable_mode": numeric_stable_mode, "axis": axis}
     inputs = {"Logits": logits, "Label": label}
     softmax, loss = helper.op("softmax_with_cross_entropy", inputs, attrs, ("Softmax", "Loss"))
     return (loss, softmax) if return_softmax else loss

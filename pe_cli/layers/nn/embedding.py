@@ -51,12 +51,13 @@ def embedding(
 
 
 @layer
-def one_hot(input: Variable, depth: int) -> Variable:
+def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Variable:
     """Write a 1 at every id and 0 elsewhere.
 
     Args:
         input: [..., 1] int64 ids, from 0.
         depth: number of ids.
+        allow_out_of_range: an id that is not in [0, depth) gives zeros instead of an error.
 
     Returns:
         [..., depth] float32.
@@ -67,4 +68,4 @@ def one_hot(input: Variable, depth: int) -> Variable:
     Source:
         fluid.layers.one_hot.
     """
-    return LayerHelper("one_hot").one("one_hot", {"X": input}, {"depth": depth})
+    return LayerHelper("one_hot").one("one_hot", {"X": input}, {"depth": depth, "allow_out_of_range": allow_out_of_range})

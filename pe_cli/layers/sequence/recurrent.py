@@ -95,6 +95,8 @@ def dynamic_lstmp(
     name: str | None = None,
     h_0: Variable | None = None,
     c_0: Variable | None = None,
+    cell_clip: float | None = None,
+    proj_clip: float | None = None,
 ) -> list[Variable]:
     """Run a long short-term memory whose output is projected to fewer numbers before it returns to the gates.
 
@@ -114,6 +116,8 @@ def dynamic_lstmp(
         name: prefix of the names of the parameters.
         h_0: first projections, [sequences, proj_size]; zeros when absent.
         c_0: first cells, [sequences, width]; zeros when absent.
+        cell_clip: largest distance of a cell from 0, no unit; None for any.
+        proj_clip: likewise, of a projection.
 
     Returns:
         Projections [rows, proj_size] and cells [rows, width], sequences of input.
@@ -130,7 +134,7 @@ def dynamic_lstmp(
     projection = helper.parameter(param_attr, (width, proj_size), dtype)
     bias = helper.parameter(bias_attr, (1, 7 * width if use_peepholes else size), dtype, is_bias=True)
     attrs = _lstm_attrs(use_peepholes, is_reverse, gate_activation, cell_activation, candidate_activation)
-    attrs["proj_activation"] = proj_activation
+    attrs |= {"proj_activation": proj_activation, "cell_clip": float(cell_clip or 0), "proj_clip": float(proj_clip or 0)}
     inputs = {"Input": input, "Weight": weight, "Bias": bias, "ProjWeight": projection, "H0": h_0, "C0": c_0}
     return helper.op("lstm", inputs, attrs, ("Hidden", "Cell", "BatchGate"))[:2]
 
@@ -140,7 +144,7 @@ def dynamic_gru(
     input: Variable,
     size: int,
     param_attr: ParamAttr | None = None,
-    bias_attr: ParamAttr | None = None,
+    bias_attr: ParamAttr | bool | None = None,
     is_reverse: bool = False,
     gate_activation: str = "sigmoid",
     candidate_activation: str = "tanh",
@@ -153,7 +157,7 @@ def dynamic_gru(
         input: [rows, 3 size] with sequences: update gate, reset gate, candidate, without bias.
         size: width of the state.
         param_attr: of the recurrent weights, [size, 3 size]; Xavier by default.
-        bias_attr: of the bias, [1, 3 size]; 0 by default.
+        bias_attr: of the bias, [1, 3 size]; 0 by default; False for none.
         is_reverse: from the last row of a sequence to its first.
         gate_activation: sigmoid, tanh, relu or identity.
         candidate_activation: likewise, of the candidate.
@@ -172,7 +176,10 @@ def dynamic_gru(
     helper = LayerHelper("gru")
     _width(helper, input, 3 * size, 3)
     weight = helper.parameter(param_attr, (size, 3 * size), input.dtype)
-    bias = helper.parameter(bias_attr, (1, 3 * size), input.dtype, is_bias=True)
+    if bias_attr is False:
+        bias = helper.one("fill_constant", {}, {"shape": [1, 3 * size], "dtype": input.dtype, "value": 0.0})
+    else:
+        bias = helper.parameter(bias_attr, (1, 3 * size), input.dtype, is_bias=True)
     attrs = {
         "is_reverse": is_reverse,
         "origin_mode": origin_mode,
@@ -181,3 +188,23 @@ def dynamic_gru(
     }
     inputs = {"Input": input, "Weight": weight, "Bias": bias, "H0": h_0}
     return helper.op("gru", inputs, attrs, ("Hidden", "BatchGate"))[0]
+
+
+@layer
+def gather_tree(ids: Variable, parents: Variable) -> Variable:
+    """Follow beams back from the last step, to whole sequences.
+
+    Args:
+        ids: [steps, batch, beams] int32 or int64; what every beam chose.
+        parents: type of ids; the beam of the step before that it continues.
+
+    Returns:
+        Type of ids; beam k holds the whole sequence of beam k of the last step.
+
+    Raises:
+        PeError: types that do not fit.
+
+    Source:
+        fluid.layers.gather_tree.
+    """
+    return LayerHelper("gather_tree").one("gather_tree", {"Ids": ids, "Parents": parents})

@@ -1,4 +1,4 @@
-"""Layers that choose and place by number: multiplex, scatter_nd, shard_index, gather_tree."""
+"""Layers that choose and place by number: multiplex, scatter_nd, shard_index."""
 
 from __future__ import annotations
 
@@ -96,44 +96,6 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
     inside = helper.one("scale", {"X": input}, {"bias": float(-shard_id * per)})
     other = helper.one("fill_like", {"X": input}, {"value": float(ignore_value)})
     return helper.one("select", {"Condition": mine, "X": inside, "Y": other})
-
-
-@layer
-def gather_tree(ids: Variable, parents: Variable) -> Variable:
-    """Follow the beams of a search back from its last step: every beam becomes whole.
-
-    Args:
-        ids: [steps, batch, beams] int32 or int64; steps are known.
-        parents: shape and dtype of ids: the beam of the step before that each one comes from.
-
-    Returns:
-        Shape and dtype of ids.
-
-    Raises:
-        PeError: shapes or dtypes that do not fit, or steps that are not known; in a step, a beam that does not exist.
-
-    Source:
-        fluid.layers.gather_tree.
-    """
-    helper = LayerHelper("gather_tree")
-    helper.check_rank(ids, "ids", 3, "[steps, batch, beams]")
-    helper.check_same(ids, parents)
-    steps = ids.shape[0]
-    if steps < 1:
-        raise helper.error(f"gather_tree needs a known number of steps, got {ids}")
-
-    def at(v: Variable, t: int) -> Variable:
-        step = helper.one("slice", {"Input": v}, {"axes": [0], "starts": [t], "ends": [t + 1]})
-        return helper.one("squeeze", {"X": step}, {"axes": [0]})
-
-    found, beam = [at(ids, steps - 1)], at(parents, steps - 1)
-    rows = _row_numbers(helper, beam)
-    for t in reversed(range(steps - 1)):
-        places = helper.one("stack", {"X": [rows, beam]}, {"axis": 2}, "Y")
-        found.append(helper.one("gather_nd", {"X": at(ids, t), "Index": places}))
-        if t:
-            beam = helper.one("gather_nd", {"X": at(parents, t), "Index": places})
-    return helper.one("stack", {"X": found[::-1]}, {"axis": 0}, "Y")
 
 
 def _row_numbers(helper: LayerHelper, like: Variable) -> Variable:

@@ -182,6 +182,10 @@ class OnHost(Trait):
     whole: bool = False
 
 
+class Remote(Trait):
+    """The op is a part of what trainers and parameter servers tell each other: it has no lowering, and runs between the parts of a step."""
+
+
 @dataclass(frozen=True)
 class Scalar:
     """An element of a result as a function of the elements at the same place, for passes that join pointwise ops.

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, T, kernel
+from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import InPlace
 
 
 @kernel
-def cut_boxes(x: Ptr, info: Ptr, out: Ptr, boxes: Int, each: Int):
-    """out = x within [0, size - 1] of the image that `each` boxes in a row belong to."""
+def cut_boxes(x: Ptr, info: Ptr, out: Ptr, owner: PtrI64, owned: Int, boxes: Int, each: Int):
+    """out = x within [0, size - 1] of the box's image: `owner` says which, or `each` boxes in a row have one."""
     for b in range(boxes):
-        i = b // each * 3
+        i = owner[b] * 3 if owned else b // each * 3
         high = T(math.floor(info[i] / info[i + 2] + T(0.5)) - 1)
         wide = T(math.floor(info[i + 1] / info[i + 2] + T(0.5)) - 1)
         for k in range(4):
@@ -32,23 +35,26 @@ def _infos(rng):
 
 @op(
     "box_clip",
-    inputs="Input ImInfo",
+    inputs="Input ImInfo Owner?",
     outputs="Output",
     differentiable="",
     traits=[InPlace({"Output": "Input"})],
     samples=[
         Sample({"Input": lambda rng: rng.uniform(-9, 99, (2, 3, 4)), "ImInfo": _infos}, name="three boxes an image"),
+        Sample({"Input": lambda rng: rng.uniform(-9, 99, (3, 4)), "ImInfo": _infos, "Owner": fixed([0, 0, 1])}, name="sequences"),
         Sample({"Input": lambda rng: rng.uniform(-9, 99, (5, 4)), "ImInfo": lambda rng: [[60.0, 80.0, 1.0]]}, name="one image"),
     ],
 )
-def box_clip(x: TensorType, info: TensorType) -> TensorType:
+def box_clip(x: TensorType, info: TensorType, owner: TensorType | None) -> TensorType:
     """Cut boxes to their images.
 
     Output = min(max(Input, 0), size - 1), size = round(height / scale) or round(width / scale)
 
     Args:
-        Input: [images, boxes, 4] or, for one image, [boxes, 4]: left, top, right, bottom, in pixels; float32 or float64.
+        Input: [images, boxes, 4], or [boxes, 4] of one image or with a sequence for each image: left, top, right, bottom, in pixels;
+            float32 or float64.
         ImInfo: [images, 3] element type of Input: height, width and scale of the network's input.
+        Owner: [boxes] int64: image of each box.
 
     Returns:
         Output: type of Input.
@@ -59,9 +65,24 @@ def box_clip(x: TensorType, info: TensorType) -> TensorType:
     Source:
         fluid.layers.box_clip.
     """
+    del owner
     if len(x.shape) not in (2, 3) or x.shape[-1] != 4 or info.shape[1:] != (3,) or info.dtype != x.dtype:
         raise PeError(f"box_clip needs boxes [images, boxes, 4] and ImInfo [images, 3], got {x} and {info}")
     return x
+
+
+def _owners(offsets: Indices) -> Indices:
+    lengths = lengths_of(offsets)
+    return np.repeat(np.arange(len(lengths)), lengths)
+
+
+@box_clip.sequences("Owner")
+def box_clip_lod(s: LodRequest) -> None:
+    """Sequences say whose the boxes are."""
+    levels = s.lod("Input")
+    if levels:
+        s.give("Owner", s.derive(_owners, levels[-1]))
+        s.out("Output", *levels)
 
 
 @box_clip.lower("cpu")
@@ -73,11 +94,15 @@ def box_clip_cpu(o: Lowering) -> None:
     """
     x, info = o.input("Input"), o.input("ImInfo")
     images, boxes = info.shape[0], product(x.shape[:-1])
+    if o.inputs("Owner"):
+        if boxes:
+            o.call(cut_boxes, x, info, o.output("Output"), o.input("Owner"), 1, boxes, 1)
+        return
     if images != 1 and (len(x.shape) != 3 or x.shape[0] != images):
         message = f"box_clip: {images} images, and nothing says whose the boxes {list(x.shape)} are"
-        raise PeError(message, hint="give boxes [images, boxes, 4]", code=ExitCode.DATA)
+        raise PeError(message, hint="give boxes [images, boxes, 4], or a sequence for each image", code=ExitCode.DATA)
     if boxes:
-        o.call(cut_boxes, x, info, o.output("Output"), boxes, boxes // images)
+        o.call(cut_boxes, x, info, o.output("Output"), o.scratch(1, "int64"), 0, boxes, boxes // images)
 
 
 deal(cut_boxes)

@@ -71,10 +71,13 @@ def sum_op(xs: list[TensorType]) -> TensorType:
     """
     if not xs:
         raise PeError("sum needs at least one input")
+    found = xs[0]
     for x in xs[1:]:
-        if x != xs[0]:
+        pairs = list(zip(x.shape, found.shape, strict=False))
+        if x.dtype != found.dtype or len(x.shape) != len(found.shape) or any(-1 not in p and p[0] != p[1] for p in pairs):
             raise PeError(f"sum needs inputs of one type, got {xs[0]} and {x}")
-    return xs[0]
+        found = found.with_shape(*(max(p) for p in pairs))
+    return found
 
 
 @sum_op.lower("cpu")

@@ -38,6 +38,8 @@ def _sample(name: str, *lengths: int, states: bool = False, projection: int = 0,
         "cell_activation": act_attr("tanh", "of the cell in the output"),
         "candidate_activation": act_attr("tanh", "of what is added to the cell"),
         "proj_activation": act_attr("tanh", "of the projection"),
+        "cell_clip": Attr(0.0, "largest distance of a cell from 0; 0 for any"),
+        "proj_clip": Attr(0.0, "likewise, of the projection"),
     },
     samples=[
         _sample("peepholes and first states", 2, 4, 1, states=True),
@@ -45,6 +47,7 @@ def _sample(name: str, *lengths: int, states: bool = False, projection: int = 0,
         _sample("a projection", 3, 2, states=True, projection=2),
         _sample("a projection as it is", 1, 2, projection=2, proj_activation="identity", cell_activation="identity"),
         _sample("one row", 1, candidate_activation="sigmoid"),
+        _sample("clipped", 3, 2, projection=2, cell_clip=0.3, proj_clip=0.2),
     ],
 )
 def lstm(
@@ -56,7 +59,8 @@ def lstm(
 
     With [a, i, f, o] = Input_t + h_{t-1} Weight + b, and w_ic, w_fc, w_oc the peepholes (0 without them):
     i = gate(i + w_ic c_{t-1}), f = gate(f + w_fc c_{t-1}), c_t = f c_{t-1} + i candidate(a), o = gate(o + w_oc c_t),
-    h_t = o cell(c_t); with a projection h_t = proj((o cell(c_t)) ProjWeight).
+    h_t = o cell(c_t); with a projection h_t = proj((o cell(c_t)) ProjWeight). c_t is clipped to [-cell_clip, cell_clip] before it is used,
+    and a projection to [-proj_clip, proj_clip]; what is clipped has no gradient.
 
     Args:
         Input: [rows, 4 width] float32 or float64, with sequences; candidate, input, forget and output gate.
@@ -78,6 +82,11 @@ def lstm(
         fluid.layers.dynamic_lstm, dynamic_lstmp; Gers and Schmidhuber 2000; Sak et al. 2014.
     """
     del order, begins, ranks
+    for name in ("cell_clip", "proj_clip"):
+        if float(attrs[name]) < 0:  # type: ignore[arg-type]
+            raise PeError(f"lstm: {name} is {attrs[name]}", hint="a number above 0, or 0 for no limit")
+    if attrs["proj_clip"] and proj is None:
+        raise PeError("lstm: proj_clip needs a projection", hint="use dynamic_lstmp, or leave it out")
     if len(x.shape) != 2 or x.shape[1] < 4 or x.shape[1] % 4:
         raise PeError(f"lstm needs Input [rows, 4 width], got {x}", hint="fc with size: 4 width, bias_attr: false")
     d = x.shape[1] // 4
@@ -110,6 +119,10 @@ def _acts(o: Lowering) -> list[int]:
     return [ACTS.index(o.attrs[f"{n}_activation"]) for n in ("gate", "cell", "candidate", "proj")]
 
 
+def _clips(o: Lowering) -> list[float]:
+    return [float(o.attrs["cell_clip"]), float(o.attrs["proj_clip"])]
+
+
 def _or(o: Lowering, slot: str, other: Buffer) -> Buffer:
     """Return an input, or something of its type that is not read."""
     return o.input(slot) if o.has(slot) else other
@@ -126,7 +139,7 @@ def lstm_cpu(o: Lowering) -> None:
     scratch = o.scratch(max(gemm_scratch(4 * d, r), gemm_scratch(r, d)), x.dtype)
     o.call(
         lstm_forward, x, w, bias, _or(o, "H0", w), _or(o, "C0", w), _or(o, "ProjWeight", w), o.input("Order"), begins,
-        ranks, hidden, cell, gates, work, scratch, steps, rows, count, d, r, _flags(o), *_acts(o),
+        ranks, hidden, cell, gates, work, scratch, steps, rows, count, d, r, _flags(o), *_acts(o), *_clips(o),
     )  # fmt: skip
 
 
@@ -145,7 +158,7 @@ def lstm_grad_cpu(o: Lowering) -> None:
     h0, c0, proj = _or(o, "H0", w), _or(o, "C0", w), _or(o, "ProjWeight", w)
     o.call(
         lstm_backward, _or(o, "Hidden@GRAD", w), _or(o, "Cell@GRAD", w), w, o.input("Bias"), h0, c0, proj, order, begins,
-        ranks, hidden, cell, gates, dgates, dh, dc, dr, raw, old_c, scratch, steps, rows, count, d, r, flags, *_acts(o),
+        ranks, hidden, cell, gates, dgates, dh, dc, dr, raw, old_c, scratch, steps, rows, count, d, r, flags, *_acts(o), *_clips(o),
     )  # fmt: skip
     where = (order, begins, ranks)
     if o.has("Input@GRAD"):

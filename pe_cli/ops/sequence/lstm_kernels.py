@@ -4,15 +4,36 @@
 from __future__ import annotations
 
 from pe_cli.kernels.gemm import gemm
-from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, address, kernel, pointer
+from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Real, T, address, helper, kernel, pointer
 from pe_cli.ops.sequence.recurrent import activate, copy_row, rows_before, times_slope, zero_rows
+
+
+@helper
+def clip(x, n, limit):
+    """x[0 .. n) at an address, no further from 0 than limit."""
+    p = pointer(x)
+    for i in range(n):
+        if p[i] > limit:
+            p[i] = limit
+        elif p[i] < -limit:
+            p[i] = -limit
+
+
+@helper
+def stop_clipped(d, y, n, limit):
+    """d[0 .. n) = 0 where y was clipped."""
+    p = pointer(d)
+    q = pointer(y)
+    for i in range(n):
+        if q[i] >= limit or q[i] <= -limit:
+            p[i] = T(0)
 
 
 @kernel
 def lstm_forward(
     x: Ptr, w: Ptr, bias: Ptr, h0: Ptr, c0: Ptr, proj: Ptr, order: PtrI64, begins: PtrI64, ranks: PtrI64,
     hidden: Ptr, cell: Ptr, gates: Ptr, work: Ptr, scratch: Ptr, steps: Int, rows: Int, count: Int, d: Int, r: Int,
-    flags: Int, gate_act: Int, cell_act: Int, cand_act: Int, proj_act: Int,
+    flags: Int, gate_act: Int, cell_act: Int, cand_act: Int, proj_act: Int, cell_clip: Real, proj_clip: Real,
 ):
     """Gates lie [candidate, input, forget, output], rows of gates in the order of steps; flags: 1 peepholes, 2 h0, 4 c0, 8 projection.
 
@@ -59,6 +80,8 @@ def lstm_forward(
             activate(gate_act, g + SIZE * d, 2 * d)
             for j in range(d):
                 now[j] = v[2 * d + j] * old[j] + v[d + j] * v[j]
+            if cell_clip > 0:
+                clip(address(now), d, cell_clip)
             if flags & 1:
                 for j in range(d):
                     v[3 * d + j] += bias[wide + 2 * d + j] * now[j]
@@ -73,6 +96,8 @@ def lstm_forward(
         if flags & 8:
             gemm(0, 0, m, r, d, raw + SIZE * begin * d, d, address(proj), r, 0, top, r, address(scratch))
             activate(proj_act, top, m * r)
+            if proj_clip > 0:
+                clip(top, m * r, proj_clip)
         else:
             copy_row(raw + SIZE * begin * d, top, m * r)
         for p in range(m):
@@ -84,7 +109,7 @@ def lstm_backward(
     dhidden: Ptr, dcell: Ptr, w: Ptr, bias: Ptr, h0: Ptr, c0: Ptr, proj: Ptr, order: PtrI64, begins: PtrI64,
     ranks: PtrI64, hidden: Ptr, cell: Ptr, gates: Ptr, dgates: Ptr, dh: Ptr, dc: Ptr, dr: Ptr, raw: Ptr, old_c: Ptr,
     scratch: Ptr, steps: Int, rows: Int, count: Int, d: Int, r: Int, flags: Int, gate_act: Int, cell_act: Int,
-    cand_act: Int, proj_act: Int,
+    cand_act: Int, proj_act: Int, cell_clip: Real, proj_clip: Real,
 ):
     """Gradients of the gates before activation, in the order of steps; flags as forward, and 16: dhidden, 32: dcell.
 
@@ -108,6 +133,8 @@ def lstm_backward(
                 for j in range(r):
                     dr[to + j] += dhidden[row * r + j]
             if flags & 8:
+                if proj_clip > 0:
+                    stop_clipped(address(dr) + SIZE * to, address(hidden) + SIZE * row * r, r, proj_clip)
                 times_slope(proj_act, address(dr) + SIZE * to, address(hidden) + SIZE * row * r, r)
         up = address(dr) + SIZE * begin * r
         if flags & 8:  # the gradient of the outputs before projection, where their values will lie
@@ -134,6 +161,8 @@ def lstm_backward(
                     total += dcell[row * d + j]
                 if flags & 1:
                     total += bias[wide + 2 * d + j] * dgates[y + 3 * d + j]
+                if cell_clip > 0 and (cell[row * d + j] >= cell_clip or cell[row * d + j] <= -cell_clip):
+                    total = T(0)
                 dgates[y + j] = total * gates[y + d + j]
                 dgates[y + d + j] = total * gates[y + j]
                 dgates[y + 2 * d + j] = total * old_c[q + j]

@@ -6,12 +6,14 @@ from pe_cli.paddle.fluid import (
     average,
     backward,
     clip,
+    communicator,
     compiler,
     core,
     data_feeder,
     dygraph,
     executor,
     framework,
+    incubate,
     initializer,
     install_check,
     io,
@@ -80,9 +82,8 @@ __version__ = VERSION
 #: Modules of the original whose names are refused; their paths can be imported.
 _REFUSED = (
     "contrib", "contrib.mixed_precision", "contrib.decoder", "contrib.slim", "contrib.quantize", "contrib.layers", "contrib.utils",
-    "incubate", "incubate.fleet", "incubate.fleet.base", "incubate.fleet.base.role_maker", "incubate.fleet.collective",
-    "incubate.fleet.parameter_server", "incubate.data_generator", "evaluator", "debugger", "net_drawer", "trainer_desc",
-    "communicator", "default_scope_funcs", "imperative",
+    "incubate.fleet.collective", "incubate.data_generator", "evaluator", "debugger", "net_drawer", "trainer_desc",
+    "default_scope_funcs", "imperative",
 )  # fmt: skip
 globals().update(refusing(__name__, {name: f"fluid.{name}" for name in _REFUSED}))
 __all__ = [
@@ -90,10 +91,10 @@ __all__ = [
     "DataFeeder", "DatasetFactory", "DistributeTranspiler", "DistributeTranspilerConfig", "ExecutionStrategy",
     "Executor", "InMemoryDataset", "LoDTensor", "LoDTensorArray", "ParallelExecutor", "ParamAttr", "Program",
     "QueueDataset", "Scope", "Tensor", "Variable", "WeightNormParamAttr", "append_backward", "average", "backward", "clip",
-    "compiler", "core",
+    "communicator", "compiler", "core",
     "cpu_places", "create_lod_tensor", "create_random_int_lodtensor", "cuda_pinned_places", "cuda_places", "data",
     "data_feeder", "default_main_program", "default_startup_program", "device_guard", "dygraph", "embedding", "executor",
-    "framework", "get_flags", "global_scope", "gradients", "in_dygraph_mode", "initializer", "install_check", "io",
+    "framework", "get_flags", "global_scope", "gradients", "in_dygraph_mode", "incubate", "initializer", "install_check", "io",
     "is_compiled_with_cuda", "is_compiled_with_xpu", "layers", "load", "load_program_state", "lod_tensor", "memory_optimize", "metrics",
     "name_scope", "nets", "one_hot", "optimizer", "parallel_executor", "param_attr", "profiler", "program_guard",
     "regularizer", "release_memory", "require_version", "save", "scope_guard", "set_flags", "set_gradient_clip",

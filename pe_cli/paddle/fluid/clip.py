@@ -45,6 +45,30 @@ ClipGradByNorm = GradientClipByNorm
 ClipGradByValue = GradientClipByValue
 
 
+class BaseErrorClipAttr:
+    """Base of the ways to cut the gradient of a variable on the way back."""
+
+
+class ErrorClipByValue(BaseErrorClipAttr):
+    """Cut every element of the gradient of a variable to min and max; for `Variable._set_error_clip`.
+
+    Args:
+        max: upper bound, unit of the gradient.
+        min: lower bound; -max by default.
+    """
+
+    def __init__(self, max: float, min: float | None = None) -> None:
+        self.max = float(max)
+        self.min = -self.max if min is None else float(min)
+        if self.min > self.max:
+            raise FluidValueError(f"ErrorClipByValue needs min <= max, got {self.min:g} and {self.max:g}")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Both."""
+        return self.min, self.max
+
+
 def set_gradient_clip(clip: Any, param_list: Sequence[Any] | None = None, program: Any = None) -> None:
     """Give parameters their own clipping; arguments of the core's function.
 
@@ -58,6 +82,6 @@ def set_gradient_clip(clip: Any, param_list: Sequence[Any] | None = None, progra
 
 
 __all__ = [
-    "ClipGradByGlobalNorm", "ClipGradByNorm", "ClipGradByValue", "GradientClipByGlobalNorm", "GradientClipByNorm",
+    "ClipGradByGlobalNorm", "ClipGradByNorm", "ClipGradByValue", "ErrorClipByValue", "GradientClipByGlobalNorm", "GradientClipByNorm",
     "GradientClipByValue", "set_gradient_clip",
 ]  # fmt: skip

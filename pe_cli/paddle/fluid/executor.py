@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, raised_as
-from pe_cli.paddle.fluid import feeding, running
+from pe_cli.paddle.fluid import feeding, parameter_server, running
 from pe_cli.paddle.fluid.compiler import CompiledProgram
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
@@ -81,6 +81,11 @@ class Executor:
             feed = next_feed(program)
         if not isinstance(feed, dict):
             raise FluidTypeError(f"feed must be a dict of name -> value, got {type(feed).__name__}")
+        if parameter_server.is_remote(program):
+            names = running.names_of(program, fetch_list)
+            with raised_as(EnforceNotMet):
+                found = parameter_server.run(program, scope, running.Setting(self._places), feed, names, self)
+            return [running.as_fetched(n, found[n], return_numpy) for n in names if n in found]
         program = fitted(program, feed)
         part = feeding.check(program, feed)
         names = running.names_of(program, fetch_list)
@@ -89,8 +94,14 @@ class Executor:
         return [running.as_fetched(n, values[n], return_numpy) for n in names]
 
     def close(self) -> None:
-        """Close the executor: it cannot run any more."""
+        """Close the executor: it cannot run any more. Parameter servers that it has talked to are left, and end after the last trainer.
+
+        Raises:
+            EnforceNotMet: a server is lost; a RuntimeError.
+        """
         self._closed = True
+        with raised_as(EnforceNotMet):
+            parameter_server.close(self)
 
     def infer_from_dataset(self, program: Any = None, dataset: Any = None, scope: Any = None, **more: Any) -> None:
         """Run a program over a dataset without returning anything; arguments of `train_from_dataset`."""

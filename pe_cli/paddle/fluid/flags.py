@@ -11,6 +11,8 @@ from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 
 #: The version of the original whose behaviour this follows.
 VERSION = "1.8.5"
+#: Milliseconds that a trainer or parameter server may be silent.
+DEADLINE = "FLAGS_rpc_deadline"
 _FLAGS: dict[str, Any] = {
     "FLAGS_eager_delete_tensor_gb": 0.0,
     "FLAGS_check_nan_inf": False,
@@ -21,6 +23,7 @@ _FLAGS: dict[str, Any] = {
     "FLAGS_benchmark": False,
     "FLAGS_paddle_num_threads": 1,
     "FLAGS_use_mkldnn": False,
+    DEADLINE: 180000,
 }
 
 
@@ -45,6 +48,22 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     for name, value in flags.items():
         _FLAGS[_known(name)] = value
         os.environ[name] = str(value)
+
+
+def deadline() -> float:
+    """Return for how many seconds a trainer or parameter server may be silent: FLAGS_rpc_deadline, of the environment too, in milliseconds.
+
+    Raises:
+        FluidValueError: it is no positive number; a ValueError.
+    """
+    given = os.environ.get(DEADLINE, _FLAGS[DEADLINE])
+    try:
+        found = float(given) / 1000
+    except (TypeError, ValueError):
+        found = 0.0
+    if not 0 < found < 1e6:
+        raise FluidValueError(f"FLAGS_rpc_deadline must be a positive number of milliseconds, got {given!r}")
+    return found
 
 
 def _known(name: str) -> str:

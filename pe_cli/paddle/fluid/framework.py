@@ -133,7 +133,7 @@ class Block(ir.Block):
     __repr__ = __str__
 
 
-_FACTS = ("persistable", "stop_gradient", "is_data", "lod_level", "at")
+_FACTS = ("persistable", "stop_gradient", "is_data", "lod_level", "at", "any_sizes")
 
 
 class Program(ir.Program):

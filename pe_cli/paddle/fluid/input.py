@@ -44,5 +44,5 @@ def embedding(
 def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Variable:
     """Write a 1 at every id of [...] and return [..., depth]."""
     ensure_defaults()
-    found: Variable = find("one_hot").fn(find("unsqueeze").fn(input, [len(input.shape)]), depth)
+    found: Variable = find("one_hot").fn(find("unsqueeze").fn(input, [len(input.shape)]), depth, allow_out_of_range)
     return found

@@ -27,7 +27,6 @@ from pe_cli.paddle.fluid.decorators import (
 )
 from pe_cli.paddle.fluid.framework import adopt, default_main_program
 from pe_cli.paddle.fluid.reader import DataLoader, PyReader
-from pe_cli.paddle.fluid.refitting import let_sizes_differ
 from pe_cli.paddle.fluid.scope import global_scope
 from pe_cli.paddle.names import missing
 from pe_cli.program.ir import Parameter, Program, Variable
@@ -254,7 +253,7 @@ def load_inference_model(
         raise FluidValueError(f"{path} is no inference model: {error}") from None
     load_persistables(executor, dirname, program, params_filename)
     for name in feeds:
-        let_sizes_differ(program.global_block().var(name))
+        setattr(program.global_block().var(name), "any_sizes", True)  # noqa: B010 - adopted: the front's Variable
     return [program, feeds, [program.global_block().var(name) for name in fetches]]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from pe_cli.paddle.fluid.detection_map import DetectionMAP
 from pe_cli.paddle.names import missing
 
 
@@ -115,22 +116,33 @@ class Accuracy(MetricBase):
 
 
 class Auc(MetricBase):
-    """Area under the ROC curve, by counts in `num_thresholds` + 1 bins of the probability of class 1."""
+    """Area under the ROC curve, by counts in `num_thresholds` + 1 bins of the probability of class 1; for curve='PR', too, as in 1.8."""
 
     def __init__(self, name: str | None = None, curve: str = "ROC", num_thresholds: int = 4095) -> None:
         super().__init__(name)
-        if curve != "ROC":
-            raise FluidValueError(f"curve is {curve!r}", hint="ROC")
-        self._bins = num_thresholds
+        if curve not in ("ROC", "PR"):
+            raise FluidValueError(f"Auc: curve is {curve!r}", hint="ROC or PR")
+        self._curve, self._bins = curve, num_thresholds
         self.positive = np.zeros(num_thresholds + 1, "int64")
         self.negative = np.zeros(num_thresholds + 1, "int64")
 
     def update(self, preds: Any, labels: Any) -> None:
-        """Add probabilities [batch, 2] and labels 0 or 1."""
+        """Add probabilities [batch, 2] and labels 0 or 1.
+
+        Raises:
+            FluidValueError: a probability outside [0, 1], or not a label for each; a ValueError.
+        """
         bins = (np.asarray(preds)[:, 1] * self._bins).astype("int64")
         truth = np.asarray(labels).ravel() != 0
+        if len(bins) != len(truth) or (bins < 0).any() or (bins > self._bins).any():
+            raise FluidValueError(f"Auc takes probabilities from 0 to 1 and a label for each, got {len(bins)} and {len(truth)} labels")
         np.add.at(self.positive, bins[truth], 1)
         np.add.at(self.negative, bins[~truth], 1)
+
+    @staticmethod
+    def trapezoid_area(x1: float, x2: float, y1: float, y2: float) -> float:
+        """Return the area between two points of a curve and the axis."""
+        return abs(x1 - x2) * (y1 + y2) / 2.0
 
     def eval(self) -> float:
         """Return the area by trapezoids, 0 where one class is absent."""
@@ -146,20 +158,33 @@ class ChunkEvaluator(MetricBase):
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
-        self.num_infer_chunks = self.num_label_chunks = self.num_correct_chunks = 0
+        self.num_infer_chunks: Any = 0
+        self.num_label_chunks: Any = 0
+        self.num_correct_chunks: Any = 0
 
     def update(self, num_infer_chunks: Any, num_label_chunks: Any, num_correct_chunks: Any) -> None:
-        """Add a batch's counts."""
-        self.num_infer_chunks += int(np.ravel(num_infer_chunks)[0])
-        self.num_label_chunks += int(np.ravel(num_label_chunks)[0])
-        self.num_correct_chunks += int(np.ravel(num_correct_chunks)[0])
+        """Add a batch's counts: numbers, or arrays of one."""
+        self.num_infer_chunks = self.num_infer_chunks + _count(num_infer_chunks)
+        self.num_label_chunks = self.num_label_chunks + _count(num_label_chunks)
+        self.num_correct_chunks = self.num_correct_chunks + _count(num_correct_chunks)
 
-    def eval(self) -> tuple[float, float, float]:
-        """Return precision, recall and F1."""
+    def eval(self) -> tuple[Any, Any, Any]:
+        """Return precision, recall and F1; arrays of one where a batch's counts were such arrays."""
         right = self.num_correct_chunks
         precision = right / self.num_infer_chunks if self.num_infer_chunks else 0.0
         recall = right / self.num_label_chunks if self.num_label_chunks else 0.0
         return precision, recall, 2 * precision * recall / (precision + recall) if right else 0.0
+
+
+def _count(given: Any) -> Any:
+    """Return a count as it is given.
+
+    Raises:
+        FluidValueError: it is no number and no array of one; a ValueError.
+    """
+    if np.size(given) != 1:
+        raise FluidValueError(f"a count must be one number, got {given!r}")
+    return given if isinstance(given, np.ndarray) else int(given)
 
 
 class EditDistance(MetricBase):
@@ -215,5 +240,17 @@ class CompositeMetric(MetricBase):
         """Return the value of each."""
         return [metric.eval() for metric in self._metrics]
 
+
+__all__ = [
+    "Accuracy",
+    "Auc",
+    "ChunkEvaluator",
+    "CompositeMetric",
+    "DetectionMAP",
+    "EditDistance",
+    "MetricBase",
+    "Precision",
+    "Recall",
+]
 
 __getattr__ = missing("fluid.metrics", lambda: globals())

@@ -10,6 +10,7 @@ from pe_cli.optim import moments, rules
 from pe_cli.optim.optimizer import Optimizer
 from pe_cli.paddle.fluid.averages import ExponentialMovingAverage, ModelAverage
 from pe_cli.paddle.fluid.framework import default_startup_program, program_guard
+from pe_cli.paddle.fluid.gradient_merge import GradientMergeOptimizer
 from pe_cli.paddle.fluid.recompute import RecomputeOptimizer
 from pe_cli.paddle.names import missing
 from pe_cli.program.ir import Operator, Program, Variable
@@ -104,5 +105,5 @@ for _name in rules.OPTIMIZERS:
         globals()[_name] = globals()[f"{_name}Optimizer"] = _adapted(getattr(rules, _name))
 
 
-__all__ = ["ExponentialMovingAverage", "ModelAverage", "RecomputeOptimizer"]
+__all__ = ["ExponentialMovingAverage", "GradientMergeOptimizer", "ModelAverage", "RecomputeOptimizer"]
 __getattr__ = missing("fluid.optimizer", lambda: globals())

@@ -10,18 +10,14 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.program.ir import EMPTY, Program, Variable
+from pe_cli.paddle.fluid.lod_tensor import LoDTensor
+from pe_cli.program.ir import EMPTY, Program
 
 #: Shapes that differ from the declared ones, by feed.
 _Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 _MADE: WeakKeyDictionary[Program, dict[tuple[Any, _Shapes], Program | None]] = WeakKeyDictionary()
 #: Forms of one program that are kept.
 MOST = 16
-
-
-def let_sizes_differ(variable: Variable) -> None:
-    """Allow a feed to have other sizes, and another number of axes, than it declares."""
-    vars(variable)["any_sizes"] = True
 
 
 def fitted(program: Program, feed: Mapping[str, Any]) -> Program:
@@ -36,7 +32,7 @@ def fitted(program: Program, feed: Mapping[str, Any]) -> Program:
     for name, value in feed.items():
         v = block.vars.get(name)
         if v is not None and getattr(v, "any_sizes", False):
-            shape = np.shape(value)
+            shape = value.array.shape if isinstance(value, LoDTensor) else np.shape(value)
             if len(shape) != len(v.shape) or any(w not in (-1, g) for w, g in zip(v.shape, shape, strict=True)):
                 shapes[name] = shape
     if not shapes:

@@ -175,7 +175,7 @@ def _run_parts(
         return np.asarray(found.get_tensor())
 
     given = [{name: _leveled(t) for name, t in part.items()} for part in parts]
-    return [{name: _tensor(v) for name, v in each.items()} for each in cut.run(given, fetches, once, kept)]
+    return [{name: _tensor(v) for name, v in each.items()} for each in cut.run(given, fetches, once, kept, root.write)]
 
 
 def _leveled(tensor: LoDTensor) -> Any:

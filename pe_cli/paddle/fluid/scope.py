@@ -142,6 +142,18 @@ class Scope:
             return self._host[name].copy()
         return self._stores[next(iter(where))].scope.get(name)  # type: ignore[index]
 
+    def rows(self, name: str, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return copies of some rows of a variable's newest value, device 0's, without a copy of all of them on CPUs."""
+        where = self._newest.get(name) or {None}
+        if None in where:
+            whole = self._host[name] if name in self._host else self.read(name)
+            return np.asarray(whole[numbers])
+        scope = self._stores[next(iter(where))].scope  # type: ignore[index]
+        spot = scope.spot(name, 0)
+        view = getattr(spot.memory, "view", None)
+        found: np.ndarray[Any, Any] = (view(spot.offset, scope.type(name)) if view else scope.get(name))[numbers]
+        return found
+
     def write(self, name: str, value: np.ndarray[Any, Any]) -> None:
         """Write a value."""
         self.var(name)

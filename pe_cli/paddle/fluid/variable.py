@@ -9,7 +9,7 @@ import numpy as np
 
 from pe_cli.core.errors import did_you_mean
 from pe_cli.layers.define.helper import LayerHelper
-from pe_cli.paddle.errors import FluidValueError
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.arithmetic import Arithmetic
 from pe_cli.program import defaults, ir
 from pe_cli.program.text import print_op
@@ -36,9 +36,11 @@ class Variable(Arithmetic, ir.Variable):
 
     Attributes:
         undefined: made without a shape; takes its type from the first op that writes it.
+        any_sizes: fed with other sizes, or another number of axes, than it declares; see `refitting`.
     """
 
     undefined: bool = False
+    any_sizes: bool = False
 
     @property
     def stop(self) -> bool:
@@ -50,6 +52,17 @@ class Variable(Arithmetic, ir.Variable):
         with defaults.program_guard(self.block.program):
             attrs = {"in_dtype": self.dtype, "out_dtype": as_dtype(dtype)}
             return LayerHelper("cast").one("cast", {"X": self}, attrs)
+
+    def _set_error_clip(self, error_clip: Any) -> None:
+        """Cut the gradient of this variable on the way back, before what made the variable sees it.
+
+        Raises:
+            FluidTypeError: error_clip is no ErrorClipByValue; a TypeError.
+        """
+        bounds = getattr(error_clip, "bounds", None)
+        if error_clip is not None and bounds is None:
+            raise FluidTypeError(f"_set_error_clip takes an ErrorClipByValue, got {type(error_clip).__name__}")
+        self.error_clip = bounds
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
         """Return the variable as text."""

@@ -82,6 +82,7 @@ TABLE = {
     "BCELoss": Made("binary_cross_entropy", _LOSS),
     "BCEWithLogitsLoss": Made("binary_cross_entropy_with_logits", "logit label"),
     "CrossEntropyLoss": Made("cross_entropy", _LOSS),
+    "CTCLoss": Made("ctc_loss", "log_probs labels input_lengths label_lengths norm_by_times"),
     "KLDivLoss": Made("kl_div", _LOSS),
     "L1Loss": Made("l1_loss", _LOSS),
     "MSELoss": Made("mse_loss", _LOSS),

@@ -101,6 +101,51 @@ class Embedding(Layer):
         return functions.embedding(x, self.weight, *self._options)
 
 
+class HSigmoidLoss(Layer):
+    """Measure classes by the yes-or-no questions on the way to them in a binary tree; see `functional.hsigmoid_loss`.
+
+    Args:
+        feature_size: width of the input.
+        num_classes: classes of the complete tree; with is_custom, nodes of one's own.
+        weight_attr: of weight, [num_classes - 1, feature_size], or [num_classes, feature_size] with is_custom; Xavier by default.
+        bias_attr: of bias, one a question; 0 by default; False for none.
+        is_custom: a call is given path_table and path_code.
+        is_sparse: only False.
+        name: prefix of the names of the parameters.
+    """
+
+    def __init__(
+        self,
+        feature_size: int,
+        num_classes: int,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        is_custom: bool = False,
+        is_sparse: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        if num_classes < 2 and not is_custom:
+            raise FluidValueError(f"HSigmoidLoss: num_classes is {num_classes}", hint="at least 2")
+        if is_sparse:
+            raise FluidValueError("HSigmoidLoss: is_sparse is not available", hint="leave it out")
+        nodes = num_classes if is_custom else num_classes - 1
+        self._options = num_classes, is_custom
+        self.weight = self.create_parameter([nodes, feature_size], weight_attr)
+        self.bias = self.create_parameter([nodes, 1], bias_attr, is_bias=True)
+
+    def forward(self, input: Any, label: Any, path_table: Any = None, path_code: Any = None) -> Any:
+        """Append the loss.
+
+        Raises:
+            FluidValueError: path_table without is_custom, or the other way round.
+        """
+        classes, custom = self._options
+        if custom != (path_table is not None):
+            raise FluidValueError("HSigmoidLoss: path_table and path_code go with is_custom, and only with it")
+        return functions.hsigmoid_loss(input, label, classes, self.weight, self.bias, path_table, path_code)
+
+
 class PReLU(Layer):
     """Let x through where it is above 0, else weight x.
 
@@ -274,6 +319,6 @@ class Conv3DTranspose(_Transposed):
 
 
 __all__ = [
-    "Bilinear", "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "Embedding", "Linear",
-    "PReLU",
+    "Bilinear", "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "Embedding", "HSigmoidLoss",
+    "Linear", "PReLU",
 ]  # fmt: skip

@@ -19,15 +19,21 @@ from pe_cli.optim.schedule import (
     polynomial_decay,
 )
 from pe_cli.paddle.fluid.layers import (
+    beams,
     catalogue,
     composed,
     control_flow,
+    decoding,
     detection,
+    detection_nms,
     detection_proposals,
     distributions,
+    dynamic_rnn,
     early,
     fed_sizes,
     io,
+    kept_rows,
+    losses,
     lstm,
     ops,
     padding,
@@ -66,6 +72,9 @@ _WIDER = {
     "assign",
     "topk",
     "affine_grid",
+    "auc",
+    "center_loss",
+    "ctc_greedy_decoder",
     "box_coder",
     "gaussian_random",
     "randperm",
@@ -87,7 +96,8 @@ _WIDER = {
 }
 #: Where the names are that the core's catalogue lacks, or has with less.
 _MODULES = (
-    composed, control_flow, detection, detection_proposals, distributions, early, fed_sizes, io, lstm, ops, padding,
+    beams, composed, control_flow, decoding, detection, detection_nms, detection_proposals, distributions, dynamic_rnn, early,
+    fed_sizes, io, kept_rows, losses, lstm, ops, padding,
     printing, py_func, resizing, rnn, tensor, volumes,
 )  # fmt: skip
 

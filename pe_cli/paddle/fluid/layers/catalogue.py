@@ -70,7 +70,6 @@ IDLE = {
 #: Arguments that only some values of are there: name -> those.
 ONLY = {
     "actual_shape": (None,),
-    "allow_out_of_range": (False,),
     "is_sparse": (False,),
     "input_image_size": (None,),
     "out_stride": (1,),

@@ -12,10 +12,11 @@ from pe_cli.execute.executor import Executor
 from pe_cli.ops.define.traits import Random
 from pe_cli.paddle.errors import NotThereYet
 from pe_cli.program.ir import Variable
+from pe_cli.program.outline import Outline
 from pe_cli.program.prune import prune
 
-#: For every `While` whose block is being written, the number of ops before it: what those make may change from round to round.
-OPEN: list[int] = []
+#: Loops whose blocks are being written, the outermost first: what ops before them make may change from round to round.
+OPEN: list[Outline] = []
 
 
 def value_of(v: Variable) -> np.ndarray[Any, Any] | None:
@@ -25,7 +26,7 @@ def value_of(v: Variable) -> np.ndarray[Any, Any] | None:
     """
     part = prune(v.block.program, [v.name])
     block = part.global_block()
-    before = {n for op in v.block.ops[: OPEN[0]] for n in op.output_names()} if OPEN else set()
+    before = {n for op in v.block.ops[: OPEN[0].begin] for n in op.output_names()} if OPEN else set()
     if not before.isdisjoint(n for op in block.ops for n in op.output_names()):
         return None
     if v.name not in {n for op in block.ops for n in op.output_names()}:

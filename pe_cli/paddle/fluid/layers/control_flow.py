@@ -10,18 +10,29 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from pe_cli.core.errors import PeError
 from pe_cli.layers.control import loops
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program
+from pe_cli.paddle.fluid.layers.arrays import (
+    MOST,
+    array_length,
+    array_read,
+    array_write,
+    create_array,
+    tensor_array_to_tensor,
+)
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.constants import OPEN, sizes_of, value_of
+from pe_cli.paddle.fluid.layers.dynamic_rnn import (
+    DynamicRNN,
+    lod_rank_table,
+    max_sequence_len,
+    reorder_lod_tensor_by_rank,
+)
 from pe_cli.paddle.fluid.layers.ops import equal
 from pe_cli.paddle.fluid.layers.selection import Switch
 from pe_cli.paddle.fluid.layers.structures import flat, like
-from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.paddle.names import missing
 from pe_cli.program.ir import Variable, agrees
 from pe_cli.program.outline import Outline, undo
@@ -208,7 +219,7 @@ class While:
         """
         block = default_main_program().global_block()
         rounds = Outline(block)
-        OPEN.append(len(block.ops))
+        OPEN.append(rounds)
         try:
             yield
         finally:
@@ -219,65 +230,12 @@ class While:
         with raised_as(FluidValueError):
             test = Outline(block)
             test.cut()
-            loops.append_while(block, test, self.cond, [], rounds, [], [], [], self.bound)
-
-
-class TensorArray:
-    """Variables by index, for `array_write` and `array_read`.
-
-    Args:
-        dtype: of the tensors.
-    """
-
-    def __init__(self, dtype: Any = "float32") -> None:
-        self.dtype = dtype
-        self.name = default_main_program().unique("array")
-        self.items: dict[int, Variable] = {}
-
-
-def create_array(dtype: Any) -> TensorArray:
-    """Return an empty array of tensors."""
-    return TensorArray(dtype)
-
-
-def _index(layer: str, i: Any) -> int:
-    return int(sizes_of(layer, "i", i, single=True))
-
-
-def array_write(x: Variable, i: Any, array: TensorArray | None = None) -> TensorArray:
-    """Put a copy of a tensor at a place of an array and return the array."""
-    array = array or TensorArray(x.dtype)
-    array.items[_index("array_write", i)] = call("assign", x)
-    return array
-
-
-def array_read(array: TensorArray, i: Any) -> Any:
-    """Return the tensor at a place of an array.
-
-    Raises:
-        FluidValueError: there is none; a ValueError.
-    """
-    index = _index("array_read", i)
-    if index not in array.items:
-        raise FluidValueError(f"nothing was written at {index} of the array")
-    return call("assign", array.items[index])
-
-
-def array_length(array: TensorArray) -> Any:
-    """Return one more than the last place that was written, int64 [1]."""
-    return call("fill_constant", [1], "int64", max(array.items, default=-1) + 1)
-
-
-def tensor_array_to_tensor(
-    input: TensorArray, axis: int = 1, name: str | None = None, use_stack: bool = False
-) -> tuple[Any, Any]:
-    """Join the tensors of an array along an axis, a new one with use_stack; return the sizes along it too."""
-    parts = [input.items[i] for i in sorted(input.items)]
-    joined = call("stack", parts, axis) if use_stack else call("concat", parts, axis)
-    return joined, assign(np.array([1 if use_stack else v.shape[axis] for v in parts], "int32"))
+            array = any(n for op in rounds.ops for n in ("array_put", "array_get") if op.type == n)
+            loops.append_while(block, test, self.cond, [], rounds, [], [], [], self.bound or (MOST if array else 0))
 
 
 __all__ = [
+    "DynamicRNN",
     "Switch",
     "While",
     "array_length",
@@ -286,6 +244,9 @@ __all__ = [
     "case",
     "cond",
     "create_array",
+    "lod_rank_table",
+    "max_sequence_len",
+    "reorder_lod_tensor_by_rank",
     "switch_case",
     "tensor_array_to_tensor",
     "while_loop",

@@ -31,7 +31,7 @@ def box_coder(
 
 
 def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Any:
-    """Cut boxes to their images: [images, boxes, 4], or [boxes, 4] of one image; im_info is height, width and scale."""
+    """Cut boxes to their images: [images, boxes, 4], or [boxes, 4] with sequences; im_info is height, width and scale."""
     ensure_defaults()
     return LayerHelper("box_clip", name).one("box_clip", {"Input": input, "ImInfo": im_info}, None, "Output")
 

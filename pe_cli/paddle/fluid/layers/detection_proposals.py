@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pe_cli.core.types import FLOATS
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import ensure_defaults
@@ -23,6 +24,11 @@ def _append(
     for v in made:
         v.stop_gradient = True
     return helper, made
+
+
+def _whole(numbers: Variable) -> Any:
+    """Return classes or flags as whole numbers: scripts feed them in any element type."""
+    return call("cast", numbers, "int32") if numbers.dtype in FLOATS else numbers
 
 
 def generate_proposals(  # noqa: PLR0913, PLR0917 (fluid's arguments)
@@ -116,7 +122,7 @@ def rpn_target_assign(  # noqa: PLR0913, PLR0917 (fluid's arguments)
 ) -> tuple[Variable, ...]:
     """Choose anchors on and off objects: their scores, moves, labels, true moves and weights; anchor_var does not count."""
     del anchor_var
-    inputs = {"Anchor": anchor_box, "GtBoxes": gt_boxes, "IsCrowd": is_crowd, "ImInfo": im_info}
+    inputs = {"Anchor": anchor_box, "GtBoxes": gt_boxes, "IsCrowd": _whole(is_crowd), "ImInfo": im_info}
     attrs = {
         "rpn_batch_size_per_im": rpn_batch_size_per_im,
         "rpn_straddle_thresh": rpn_straddle_thresh,
@@ -145,7 +151,7 @@ def retinanet_target_assign(  # noqa: PLR0913, PLR0917 (fluid's arguments)
 ) -> tuple[Variable, ...]:
     """Say what anchors are on: scores, moves, classes, true moves, weights, and how many are on objects; anchor_var does not count."""
     del anchor_var
-    inputs = {"Anchor": anchor_box, "GtBoxes": gt_boxes, "GtLabels": gt_labels, "IsCrowd": is_crowd, "ImInfo": im_info}
+    inputs = {"Anchor": anchor_box, "GtBoxes": gt_boxes, "GtLabels": _whole(gt_labels), "IsCrowd": _whole(is_crowd), "ImInfo": im_info}
     attrs = {"positive_overlap": positive_overlap, "negative_overlap": negative_overlap}
     _, found = _append("retinanet_target_assign", None, inputs, attrs, (*_ASSIGNED, "ForegroundNumber"))
     scores, moves = _picked(found, bbox_pred, cls_logits, num_classes)
@@ -178,7 +184,7 @@ def generate_proposal_labels(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     """
     if class_nums is None:
         raise FluidValueError("generate_proposal_labels needs class_nums", hint="the number of classes, the background included")
-    inputs = {"RpnRois": rpn_rois, "GtClasses": gt_classes, "IsCrowd": is_crowd, "GtBoxes": gt_boxes, "ImInfo": im_info}
+    inputs = {"RpnRois": rpn_rois, "GtClasses": _whole(gt_classes), "IsCrowd": _whole(is_crowd), "GtBoxes": gt_boxes, "ImInfo": im_info}
     attrs = {
         "batch_size_per_im": batch_size_per_im,
         "fg_fraction": fg_fraction,
@@ -207,7 +213,7 @@ def generate_mask_labels(
     resolution: int,
 ) -> tuple[Variable, ...]:
     """Draw polygons as masks of the regions that they are in: regions, their places, and the masks."""
-    inputs = {"ImInfo": im_info, "GtClasses": gt_classes, "IsCrowd": is_crowd, "GtSegms": gt_segms, "Rois": rois}
+    inputs = {"ImInfo": im_info, "GtClasses": _whole(gt_classes), "IsCrowd": _whole(is_crowd), "GtSegms": gt_segms, "Rois": rois}
     attrs = {"num_classes": num_classes, "resolution": resolution}
     outs = ("MaskRois", "RoiHasMaskInt32", "MaskInt32")
     return tuple(_append("generate_mask_labels", None, {**inputs, "LabelsInt32": labels_int32}, attrs, outs)[1])

@@ -6,7 +6,6 @@ from typing import Any
 
 from pe_cli.paddle.fluid.framework import as_dtype, as_sizes, default_main_program
 from pe_cli.paddle.fluid.reader import GeneratorLoader
-from pe_cli.paddle.fluid.refitting import let_sizes_differ
 
 
 def data(
@@ -32,10 +31,8 @@ def data(
     sizes = as_sizes(shape)
     if append_batch_size and -1 not in sizes:
         sizes = (-1, *sizes)
-    facts = {"is_data": True, "stop_gradient": stop_gradient, "lod_level": lod_level}
-    made = default_main_program().global_block().create_var(name=name, shape=sizes, dtype=as_dtype(dtype), **facts)
-    let_sizes_differ(made)
-    return made
+    facts = {"is_data": True, "stop_gradient": stop_gradient, "lod_level": lod_level, "any_sizes": True}
+    return default_main_program().global_block().create_var(name=name, shape=sizes, dtype=as_dtype(dtype), **facts)
 
 
 def py_reader(

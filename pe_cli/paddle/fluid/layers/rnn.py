@@ -12,6 +12,7 @@ from pe_cli.paddle.errors import EnforceNotMet, FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.constants import OPEN
+from pe_cli.paddle.fluid.layers.ops import less_equal
 from pe_cli.paddle.fluid.layers.structures import flat, like
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
 from pe_cli.program.ir import Variable
@@ -33,7 +34,7 @@ class StaticRNN:
             FluidValueError: nothing is stepped through.
         """
         self._loop = Scan(default_main_program().global_block())
-        OPEN.append(len(self._loop.block.ops))
+        OPEN.append(self._loop.outline)
         try:
             yield
         finally:
@@ -271,8 +272,7 @@ def rnn(
     rows = [x if time_major else _swapped(x) for x in flat(inputs)]
     masks = []
     if sequence_length is not None:
-        kept = call("sequence_mask", sequence_length, first.shape[0 if time_major else 1], "float32")
-        masks.append(call("transpose", kept, [1, 0]))
+        masks.append(steps_that_count(first, sequence_length, time_major=time_major, front=True))
     shape: dict[str, Any] = {}
 
     def step(each: list[Variable], held: list[Variable]) -> tuple[list[Variable], list[Variable]]:
@@ -287,6 +287,29 @@ def rnn(
         outs, finals = scan(step, [*rows, *masks], flat(states), backwards=is_reverse)
     found = [x if time_major else _swapped(x) for x in outs]
     return like(shape["out"], iter(found)), like(states, iter(finals))
+
+
+def steps_that_count(x: Variable, lengths: Variable, *, time_major: bool, front: bool, dtype: str = "float32") -> Any:
+    """Return 1 for steps of sequences that count and 0 for those behind them, with the steps in front: [time, batch], or behind.
+
+    Args:
+        x: [batch, time, ...], or [time, batch, ...] where time_major.
+        lengths: [batch] or [batch, 1] integers.
+        time_major: the first axis of x is time.
+        front: the first axis of the result is time.
+        dtype: of the result.
+    """
+    time = 0 if time_major else 1
+    if x.shape[time] > 0:
+        kept = call("sequence_mask", lengths, x.shape[time], dtype)
+        return call("transpose", kept, [1, 0]) if front else kept
+    axes = list(range(2, len(x.shape)))
+    one = call("squeeze", call("slice", x, axes, [0] * len(axes), [1] * len(axes)), axes) if axes else x
+    row = one if time_major == front else call("transpose", one, [1, 0])
+    ones = call("scale", call("zeros_like", call("cast", row, "float32")), 1.0, 1.0)
+    places = call("cumsum", ones, 0 if front else 1)
+    last = call("reshape", call("cast", lengths, "float32"), [1, -1] if front else [-1, 1])
+    return call("cast", less_equal(places, call("elementwise_mul", ones, last)), dtype)
 
 
 def _swapped(x: Variable) -> Variable:

@@ -228,7 +228,71 @@ def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any
     return call("elementwise_mul", dot, call("rsqrt", squares))
 
 
+def ctc_loss(
+    log_probs: Any,
+    labels: Any,
+    input_lengths: Any,
+    label_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    norm_by_times: bool = False,
+) -> Any:
+    """Measure how unlikely the labels of every sequence are, wherever in it they are.
+
+    Args:
+        log_probs: [time, sequences, classes] logits: softmax is part of the loss, whatever the name says.
+        labels: [sequences, labels] int32 or int64.
+        input_lengths: [sequences] int64, steps of each.
+        label_lengths: [sequences] int64, labels of each.
+        blank: class that stands for no label.
+        reduction: mean, of every sequence's loss over its number of labels; sum; or none, [sequences, 1].
+        norm_by_times: divide the gradient of every sequence by its number of steps.
+    """
+    check_reduction("ctc_loss", reduction)
+    elements = call("warpctc", log_probs, labels, blank, norm_by_times, input_lengths, label_lengths)
+    if reduction != "mean":
+        return reduced("ctc_loss", elements, reduction)
+    sizes = call("reshape", call("cast", label_lengths, log_probs.dtype), [-1, 1])
+    return call("mean", call("elementwise_div", elements, sizes))
+
+
+def hsigmoid_loss(  # noqa: PLR0913, PLR0917 (2.x's arguments)
+    input: Any,
+    label: Any,
+    num_classes: int,
+    weight: Any,
+    bias: Any = None,
+    path_table: Any = None,
+    path_code: Any = None,
+    is_sparse: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Measure classes by the yes-or-no questions on the way to them in a binary tree, [batch, 1].
+
+    Args:
+        input: [batch, width].
+        label: [batch, 1] int64.
+        num_classes: classes of the complete tree; without effect where paths are given.
+        weight: of the questions, [num_classes - 1, width].
+        bias: [num_classes - 1, 1], or None.
+        path_table: [batch, depth] int64: nodes from the root on, -1 after the end.
+        path_code: [batch, depth] int64: the answers.
+        is_sparse: only False.
+        name: prefix of the names of the results.
+
+    Raises:
+        FluidValueError: is_sparse, or only one of path_table and path_code.
+    """
+    if is_sparse:
+        raise FluidValueError("hsigmoid_loss: is_sparse is not available", hint="leave it out")
+    if (path_table is None) != (path_code is None):
+        raise FluidValueError("hsigmoid_loss needs both path_table and path_code, or neither")
+    inputs = {"X": input, "W": weight, "Label": label, "PathTable": path_table, "PathCode": path_code, "Bias": bias}
+    attrs = {"num_classes": max(2, num_classes)}
+    return LayerHelper("hsigmoid_loss", name).op("hierarchical_sigmoid", inputs, attrs, ("Out", "PreOut"))[0]
+
+
 __all__ = [
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_similarity", "cross_entropy", "kl_div", "l1_loss",
-    "margin_ranking_loss", "mse_loss", "nll_loss", "sigmoid_focal_loss", "smooth_l1_loss",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_similarity", "cross_entropy", "ctc_loss",
+    "hsigmoid_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "nll_loss", "sigmoid_focal_loss", "smooth_l1_loss",
 ]  # fmt: skip

@@ -1,0 +1,178 @@
+"""A trainer's end: questions to servers, each of which has an answer in time."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from pe_cli.collectives.protocol import PeerError
+from pe_cli.collectives.servers import frames
+from pe_cli.collectives.servers.frames import FrameError, Message
+from pe_cli.core.errors import ExitCode
+
+#: Seconds between two signs of life, at most, and between two attempts to connect.
+LIFE, AGAIN = 1.0, 0.05
+
+
+def often(seconds: float) -> float:
+    """Return the seconds between two signs of life, where so many seconds of silence are the end."""
+    return min(LIFE, seconds / 4)
+
+
+def address(endpoint: str) -> tuple[str, int]:
+    """Return host and port of a text `host:port`."""
+    host, _, port = endpoint.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def connect(endpoint: str, until: float) -> socket.socket:
+    """Connect to a server, which may still be starting.
+
+    Args:
+        until: by `time.monotonic`.
+
+    Raises:
+        PeerError: it does not listen in time, or its host is not known.
+    """
+    begun = time.monotonic()
+    while True:
+        try:
+            made = socket.create_connection(address(endpoint), max(AGAIN, until - time.monotonic()))
+        except socket.gaierror as error:
+            raise PeerError(f"server {endpoint}: host is not known: {error.strerror}", hint="look at pservers") from None
+        except OSError as error:
+            if time.monotonic() + AGAIN > until:
+                seconds = time.monotonic() - begun
+                hint = "start it, or look at pservers; FLAGS_rpc_deadline is how long trainers wait, in milliseconds"
+                raise PeerError(f"server {endpoint} does not listen after {seconds:.0f} s: {error}", hint=hint) from None
+            time.sleep(AGAIN)
+        else:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return made
+
+
+def wait_for_servers(endpoints: Iterable[str], seconds: float) -> None:
+    """Wait until all servers listen.
+
+    Raises:
+        PeerError: one does not in time.
+    """
+    until = time.monotonic() + seconds
+    for endpoint in endpoints:
+        connect(endpoint, until).close()
+
+
+class Servers:
+    """The servers, as a trainer sees them.
+
+    Args:
+        endpoints: host:port of each.
+        trainer: number of this trainer.
+        seconds: that a server may be silent, and that it may take to start.
+        most: bytes of an answer, at most.
+
+    Raises:
+        PeerError: a server does not listen, or does not want this trainer.
+    """
+
+    def __init__(self, endpoints: Sequence[str], trainer: int, seconds: float, most: int) -> None:
+        self._trainer, self._seconds, self._most = trainer, seconds, most
+        self._sockets: dict[str, socket.socket] = {}
+        self._writing = threading.Lock()
+        self._ended = threading.Event()
+        until = time.monotonic() + seconds
+        try:
+            for endpoint in endpoints:
+                self._sockets[endpoint] = connect(endpoint, until)
+                self._sockets[endpoint].settimeout(seconds)
+            self.ask({e: Message("hello", {"trainer": trainer}) for e in endpoints}, "at the start")
+        except BaseException:
+            self._drop()
+            raise
+        threading.Thread(target=self._live, name="signs of life", daemon=True).start()
+
+    def allow(self, most: int) -> None:
+        """Expect answers of up to so many bytes from now on."""
+        self._most = max(self._most, most)
+
+    def ask(self, messages: Mapping[str, Message], doing: str) -> dict[str, Message]:
+        """Send a message to each of some servers, then wait for all answers.
+
+        Args:
+            messages: by host:port.
+            doing: for the message of an error.
+
+        Raises:
+            PeerError: a server is lost, or has ended with an error of its own.
+        """
+        for endpoint, message in messages.items():
+            self._send(endpoint, message, doing)
+        return {endpoint: self._answer(endpoint, doing) for endpoint in messages}
+
+    def _send(self, endpoint: str, message: Message, doing: str) -> None:
+        if self._ended.is_set() or endpoint not in self._sockets:
+            raise PeerError(f"server {endpoint}: the connection is closed", hint="an executor that was closed trains no more")
+        try:
+            with self._writing:
+                frames.write(self._sockets[endpoint], message)
+        except OSError as error:
+            self._last_words(endpoint)
+            raise self._lost(endpoint, doing, error) from None
+
+    def _last_words(self, endpoint: str) -> None:
+        """Raise what a server has said before it closed the connection."""
+        with contextlib.suppress(OSError, EOFError, FrameError):
+            self._sockets[endpoint].settimeout(1.0)
+            for _ in range(100):
+                self._raise_error(endpoint, frames.read(self._sockets[endpoint], self._most))
+
+    def _answer(self, endpoint: str, doing: str) -> Message:
+        while True:
+            try:
+                found = frames.read(self._sockets[endpoint], self._most)
+            except FrameError as error:
+                raise PeerError(f"server {endpoint}: {error.message}", hint=error.hint) from None
+            except (OSError, EOFError) as error:
+                raise self._lost(endpoint, doing, error) from None
+            self._raise_error(endpoint, found)
+            if found.kind != "wait":
+                return found
+
+    @staticmethod
+    def _raise_error(endpoint: str, found: Message) -> None:
+        if found.kind == "error":
+            given = found.number("code")
+            code = ExitCode(given) if given in [c.value for c in ExitCode] else ExitCode.PEER_LOST
+            text = found.text("message")
+            raise PeerError(text if endpoint in text else f"server {endpoint}: {text}", code=code)
+
+    def _lost(self, endpoint: str, doing: str, error: BaseException) -> PeerError:
+        why = f"it said nothing for {self._seconds:.0f} s" if isinstance(error, TimeoutError) else "the connection broke"
+        return PeerError(f"trainer {self._trainer} {doing}: server {endpoint} is lost, {why}", hint="look at the server's own message")
+
+    def _live(self) -> None:
+        while not self._ended.wait(often(self._seconds)):
+            with contextlib.suppress(OSError), self._writing:
+                for each in self._sockets.values():
+                    frames.write(each, Message("alive"))
+
+    def leave(self) -> None:
+        """Tell all servers that this trainer needs them no more.
+
+        Raises:
+            PeerError: one of them is lost.
+        """
+        if self._ended.is_set():
+            return
+        try:
+            self.ask({e: Message("leave") for e in self._sockets}, "at the end")
+        finally:
+            self._drop()
+
+    def _drop(self) -> None:
+        self._ended.set()
+        for each in self._sockets.values():
+            each.close()

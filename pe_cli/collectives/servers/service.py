@@ -1,0 +1,269 @@
+"""A server's end: one thread for each trainer reads and writes, and one answers, so that nothing is updated while it is read."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pe_cli.collectives.protocol import PeerError
+from pe_cli.collectives.servers import frames
+from pe_cli.collectives.servers.client import LIFE, address, often
+from pe_cli.collectives.servers.frames import FrameError, Message
+from pe_cli.core.errors import ExitCode, PeError
+
+#: Seconds in which who connects has to say who it is, and connections that are open beside those of trainers.
+INTRODUCTION, STRANGERS = 10.0, 32
+#: Seconds after a connection that could not be taken.
+PAUSE = 0.01
+
+
+@dataclass(eq=False)
+class Request:
+    """A message of a trainer that waits for an answer.
+
+    Args:
+        trainer: number of the trainer.
+        message: it.
+    """
+
+    trainer: int
+    message: Message
+    _answer: queue.SimpleQueue[Message] = field(default_factory=queue.SimpleQueue)
+
+    def reply(self, message: Message) -> None:
+        """Answer it."""
+        self._answer.put(message)
+
+    def wait(self, seconds: float) -> Message | None:
+        """Return the answer, None where there is none in time."""
+        try:
+            return self._answer.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+
+@dataclass(frozen=True)
+class _Gone:
+    """A trainer's connection has ended.
+
+    Args:
+        trainer: its number.
+        why: a text for an error; empty where the trainer has left.
+    """
+
+    trainer: int
+    why: str
+
+
+#: Answers a request now or later; raises PeError to end the server.
+Answer = Callable[[Request], None]
+
+
+class Service:
+    """Listens for trainers.
+
+    Args:
+        endpoint: host:port of this server.
+        trainers: number of them.
+        seconds: that a trainer may be silent, and that it may take to start.
+        most: bytes of a message, at most.
+
+    Raises:
+        PeError: the port is in use, or the host is not of this machine.
+    """
+
+    def __init__(self, endpoint: str, trainers: int, seconds: float, most: int) -> None:
+        self._endpoint, self._trainers, self._seconds, self._most = endpoint, trainers, seconds, most
+        self._events: queue.SimpleQueue[Request | _Gone] = queue.SimpleQueue()
+        self._heard: dict[int, float] = {}
+        self._left: set[int] = set()
+        self._sockets: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        try:
+            self._listener = socket.create_server(address(endpoint))
+        except OSError as error:
+            raise PeError(
+                f"server {endpoint} cannot listen: {error.strerror or error}",
+                hint="another process uses the port, or the host is not of this machine",
+                code=ExitCode.DEVICE,
+            ) from None
+
+    @property
+    def present(self) -> list[int]:
+        """Numbers of the trainers that have not left, those that have not come yet too."""
+        return [i for i in range(self._trainers) if i not in self._left]
+
+    def run(self, answer: Answer, left: Callable[[], None]) -> None:
+        """Serve until the last trainer leaves.
+
+        Args:
+            answer: called by this thread, for one request after the other.
+            left: called by this thread after a trainer has left.
+
+        Raises:
+            PeerError: a trainer is lost, or never comes.
+            PeError: what `answer` raises; trainers are told.
+        """
+        threading.Thread(target=self._accept, name="listener", daemon=True).start()
+        begun = time.monotonic()
+        try:
+            while len(self._left) < self._trainers:
+                self._watch(begun)
+                try:
+                    event = self._events.get(timeout=often(self._seconds) / 2)
+                except queue.Empty:
+                    continue
+                if isinstance(event, Request):
+                    answer(event)
+                elif event.why:
+                    raise PeerError(f"server {self._endpoint}: trainer {event.trainer} is lost: {event.why}")
+                else:
+                    left()
+        except BaseException as error:
+            self._tell(error)
+            raise
+        finally:
+            self._close()
+
+    def _watch(self, begun: float) -> None:
+        """Look for trainers that never came, or say nothing."""
+        now = time.monotonic()
+        with self._lock:
+            heard = dict(self._heard)
+        for i in self.present:
+            silent = now - heard.get(i, begun)
+            if silent > self._seconds:
+                what = "says nothing" if i in heard else "has not come"
+                hint = "start it, or give FLAGS_rpc_deadline more milliseconds"
+                raise PeerError(f"server {self._endpoint}: trainer {i} {what} for {silent:.0f} s", hint=hint)
+
+    def _tell(self, error: BaseException) -> None:
+        """Tell all trainers why this server ends; takes at most a second."""
+        text = error.message if isinstance(error, PeError) else f"{type(error).__name__}: {error}"
+        code = error.code if isinstance(error, PeError) else ExitCode.BUG
+        with self._lock:
+            known = list(self._sockets)
+        for each in known:
+            with contextlib.suppress(OSError):
+                each.settimeout(1.0)
+                frames.write(each, Message("error", {"message": text, "code": int(code)}))
+                each.shutdown(socket.SHUT_WR)
+        time.sleep(LIFE / 2)  # what is closed with unread bytes takes its last message with it
+
+    def _close(self) -> None:
+        self._ended.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            for each in self._sockets:
+                each.close()
+
+    # --- threads ------------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        while not self._ended.is_set():
+            try:
+                made, _ = self._listener.accept()
+            except OSError:  # the other end has given up already, or this server has ended
+                self._ended.wait(PAUSE)
+                continue
+            with self._lock:
+                full = len(self._sockets) >= self._trainers + STRANGERS
+                if not full:
+                    self._sockets.add(made)
+            if full:
+                made.close()
+            else:
+                threading.Thread(target=self._serve, args=(made,), name="trainer", daemon=True).start()
+
+    def _serve(self, trainer: socket.socket) -> None:
+        """Read and write the messages of a connection; who does not introduce itself is sent away."""
+        try:
+            trainer.settimeout(INTRODUCTION)
+            trainer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            number = self._introduced(trainer)
+        except (OSError, EOFError, PeError):
+            number = None
+        if number is not None:
+            self._events.put(_Gone(number, self._talk(trainer, number)))
+        with self._lock:
+            self._sockets.discard(trainer)
+        trainer.close()
+
+    def _introduced(self, trainer: socket.socket) -> int | None:
+        message = frames.read(trainer, 0)
+        if message.kind != "hello":
+            return None
+        number, problem = message.number("trainer"), ""
+        with self._lock:
+            if not 0 <= number < self._trainers:
+                problem = f"there are {self._trainers} trainers, and none has number {number}"
+            elif number in self._heard or number in self._left:
+                problem = f"there is a trainer {number} already"
+            else:
+                self._heard[number] = time.monotonic()
+        if problem:
+            frames.write(trainer, Message("error", {"message": problem, "code": int(ExitCode.USAGE)}))
+            return None
+        frames.write(trainer, Message("done"))
+        return number
+
+    def _talk(self, trainer: socket.socket, number: int) -> str:
+        """Answer a trainer until it leaves; return why it is lost, empty where it has left."""
+        trainer.settimeout(self._seconds)
+        try:
+            while True:
+                message = frames.read(trainer, self._most)
+                self._note(number)
+                if message.kind == "alive":
+                    continue
+                if message.kind == "leave":
+                    frames.write(trainer, Message("done"))
+                    self._let_go(number)
+                    return ""
+                request = Request(number, message)
+                self._events.put(request)
+                while (answer := request.wait(often(self._seconds))) is None:
+                    frames.write(trainer, Message("wait"))  # fails where the trainer is gone
+                    self._drain(trainer, number)
+                frames.write(trainer, answer)
+        except FrameError as error:
+            return error.message
+        except EOFError:
+            return "it closed the connection without leaving"
+        except TimeoutError:
+            return f"it said nothing for {self._seconds:.0f} s"
+        except OSError as error:
+            return f"the connection broke: {error.strerror or error}"
+
+    def _drain(self, trainer: socket.socket, number: int) -> None:
+        """Read the signs of life of a trainer that waits for an answer; EOFError where it has closed the connection."""
+        trainer.setblocking(False)
+        try:
+            while trainer.recv(1, socket.MSG_PEEK):
+                trainer.settimeout(self._seconds)
+                if frames.read(trainer, 0).kind != "alive":
+                    raise FrameError("a trainer asked again before it had an answer")
+                self._note(number)
+                trainer.setblocking(False)
+            raise EOFError
+        except BlockingIOError:
+            pass
+        finally:
+            trainer.settimeout(self._seconds)
+
+    def _note(self, number: int) -> None:
+        with self._lock:
+            self._heard[number] = time.monotonic()
+
+    def _let_go(self, number: int) -> None:
+        with self._lock:
+            self._left.add(number)
+        self._events.put(_Gone(number, ""))

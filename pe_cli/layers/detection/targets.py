@@ -1,0 +1,254 @@
+"""Layers that train detectors: which true box belongs to which prior, and the losses of SSD and YOLOv3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.define.registry import find, layer
+from pe_cli.program.ir import Variable
+
+
+def _constant(*found: Variable) -> None:
+    for v in found:
+        v.stop_gradient = True
+
+
+@layer
+def bipartite_match(
+    dist_matrix: Variable, match_type: str | None = None, dist_threshold: float | None = None, name: str | None = None
+) -> tuple[Variable, Variable]:
+    """Match columns with rows, greedily: the largest entry first, then the largest of the other rows and columns, and so on.
+
+    Args:
+        dist_matrix: [rows, columns]: the larger, the nearer; with a sequence of rows for each image, or of one image.
+        match_type: bipartite, or per_prediction: a column that is left over takes its best row; bipartite by default.
+        dist_threshold: least entry that per_prediction takes; 0.5 by default.
+        name: prefix of the outputs' names.
+
+    Returns:
+        Rows of the image [images, columns] int32, -1 for none, and the entries, 0 for none.
+
+    Raises:
+        PeError: dist_matrix is no matrix, or an unknown match_type.
+
+    Source:
+        fluid.layers.bipartite_match.
+    """
+    helper = LayerHelper("bipartite_match", name)
+    attrs = {"match_type": match_type or "bipartite", "dist_threshold": 0.5 if dist_threshold is None else float(dist_threshold)}
+    where, far = helper.op("bipartite_match", {"DistMat": dist_matrix}, attrs, ("ColToRowMatchIndices", "ColToRowMatchDist"))
+    _constant(where, far)
+    return where, far
+
+
+@layer
+def target_assign(
+    input: Variable,
+    matched_indices: Variable,
+    negative_indices: Variable | None = None,
+    mismatch_value: int | None = None,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Give every column the target of the row that it is matched with.
+
+    Args:
+        input: [rows, columns or 1, size]: targets, with a sequence of rows for each image.
+        matched_indices: [images, columns] int32: row of the image, -1 for none.
+        negative_indices: [negatives, 1] int32, with a sequence for each image: columns that count too, with mismatch_value.
+        mismatch_value: target of columns that are matched with nothing; 0 by default.
+        name: prefix of the outputs' names.
+
+    Returns:
+        Targets [images, columns, size], and weights [images, columns, 1] float32: 1 for matched and negative columns, else 0.
+
+    Raises:
+        PeError: shapes or dtypes that do not fit; while running, a row or a column that is not there.
+
+    Source:
+        fluid.layers.target_assign.
+    """
+    return _assign(LayerHelper("target_assign", name), input, matched_indices, mismatch_value or 0, NegIndices=negative_indices)
+
+
+def _assign(helper: LayerHelper, x: Variable, match: Variable, other: int, **negatives: Variable | None) -> tuple[Variable, Variable]:
+    inputs = {"X": x, "MatchIndices": match, **negatives}
+    out, weight = helper.op("target_assign", inputs, {"mismatch_value": int(other)}, ("Out", "OutWeight"))
+    _constant(out, weight)
+    return out, weight
+
+
+def _flat(x: Variable) -> Variable:
+    """Return [rows, size of the last axis]."""
+    flat: Variable = find("reshape").fn(x, [-1, x.shape[-1]])
+    return flat
+
+
+@layer
+def ssd_loss(
+    location: Variable,
+    confidence: Variable,
+    gt_box: Variable,
+    gt_label: Variable,
+    prior_box: Variable,
+    prior_box_var: Variable | None = None,
+    background_label: int = 0,
+    overlap_threshold: float = 0.5,
+    neg_pos_ratio: float = 3.0,
+    neg_overlap: float = 0.5,
+    loc_loss_weight: float = 1.0,
+    conf_loss_weight: float = 1.0,
+    match_type: str = "per_prediction",
+    mining_type: str = "max_negative",
+    normalize: bool = True,
+    sample_size: int | None = None,
+) -> Variable:
+    """Measure the loss of SSD: classes and differences of matched priors, and the worst classes of the others.
+
+    Args:
+        location: [images, priors, 4]: differences, as box_coder has them.
+        confidence: [images, priors, classes]: logits.
+        gt_box: [boxes, 4], with a sequence for each image.
+        gt_label: [boxes, 1] whole numbers, with a sequence for each image.
+        prior_box: [priors, 4].
+        prior_box_var: [priors, 4]: variances, or null.
+        background_label: class of what is no object.
+        overlap_threshold: least overlap that per_prediction takes.
+        neg_pos_ratio: most negative priors to one that is matched.
+        neg_overlap: a prior that overlaps a true box by this or more is not negative.
+        loc_loss_weight: factor of the loss of differences.
+        conf_loss_weight: factor of the loss of classes.
+        match_type: per_prediction or bipartite, of bipartite_match.
+        mining_type: max_negative; hard_example is an error, as in the original.
+        normalize: divide by the number of matched priors of the batch.
+        sample_size: of hard_example; has to be null with max_negative, which does not use it.
+
+    Returns:
+        [images, 1]: sum over the priors.
+
+    Raises:
+        PeError: shapes that do not fit, or another mining_type.
+
+    Source:
+        fluid.layers.ssd_loss; Liu et al. 2016, "SSD", section 2.2.
+    """
+    helper = LayerHelper("ssd_loss")
+    if mining_type != "max_negative":
+        raise helper.error(f"ssd_loss: mining_type is {mining_type!r}", hint="max_negative")
+    if sample_size is not None:
+        raise helper.error("ssd_loss: sample_size has no effect with max_negative", hint="leave it out")
+    if len(confidence.shape) != 3 or len(location.shape) != 3 or location.shape[1:] != (confidence.shape[1], 4):
+        shapes = f"{list(location.shape)} and {list(confidence.shape)}"
+        raise helper.error(f"ssd_loss needs location [images, priors, 4] and confidence [images, priors, classes], got {shapes}")
+    one = helper.one
+    priors = confidence.shape[1]
+    overlaps = find("iou_similarity").fn(gt_box, prior_box)
+    match, far = bipartite_match(overlaps, match_type, overlap_threshold)
+    labels = one("reshape", {"X": gt_label}, {"shape": [-1, 1, 1]})
+    codes = find("box_coder").fn(prior_box, prior_box_var, gt_box)
+    _constant(overlaps, labels, codes)
+    logits = _flat(confidence)
+
+    def class_loss(target: Variable) -> Variable:
+        wanted = _flat(one("cast", {"X": target}, {"out_dtype": "int64"}))
+        wanted.stop_gradient = True
+        loss: Variable = find("softmax_with_cross_entropy").fn(logits, wanted)
+        return loss
+
+    first, _ = _assign(helper, labels, match, background_label)
+    before = one("reshape", {"X": class_loss(first)}, {"shape": [-1, priors]})
+    before.stop_gradient = True
+    mined: dict[str, Any] = {"neg_pos_ratio": float(neg_pos_ratio), "neg_dist_threshold": float(neg_overlap), "mining_type": mining_type}
+    inputs = {"ClsLoss": before, "MatchIndices": match, "MatchDist": far}
+    match, negative = helper.op("mine_hard_examples", inputs, mined, ("UpdatedMatchIndices", "NegMask"))
+    _constant(match, negative)
+    boxes, box_weight = _assign(helper, codes, match, background_label)
+    target, class_weight = _assign(helper, labels, match, background_label, NegMask=negative)
+    parts = []
+    weighed = (
+        (class_loss(target), class_weight, conf_loss_weight),
+        (find("smooth_l1").fn(_flat(location), _flat(boxes)), box_weight, loc_loss_weight),
+    )
+    for loss, weight, factor in weighed:
+        share = weight if weight.dtype == loss.dtype else one("cast", {"X": weight}, {"out_dtype": loss.dtype})
+        parts.append(find("scale").fn(one("elementwise_mul", {"X": loss, "Y": _flat(share)}), float(factor)))
+    both = one("elementwise_add", {"X": parts[0], "Y": parts[1]})
+    total: Variable = find("reduce_sum").fn(one("reshape", {"X": both}, {"shape": [-1, priors]}), 1, True)
+    if not normalize:
+        return total
+    count = find("reduce_sum").fn(one("cast", {"X": box_weight}, {"out_dtype": total.dtype}))
+    return one("elementwise_div", {"X": total, "Y": count})
+
+
+@layer
+def yolov3_loss(
+    x: Variable,
+    gt_box: Variable,
+    gt_label: Variable,
+    anchors: list[int],
+    anchor_mask: list[int],
+    class_num: int,
+    ignore_thresh: float,
+    downsample_ratio: int,
+    gt_score: Variable | None = None,
+    use_label_smooth: bool = True,
+    name: str | None = None,
+    scale_x_y: float = 1.0,
+) -> Variable:
+    """Measure the loss of YOLOv3's head: centres, sizes, objects and classes.
+
+    Args:
+        x: [images, anchors of the head * (5 + class_num), cells, cells].
+        gt_box: [images, boxes, 4]: centre, width and height, in parts of the image; a box without a size is none.
+        gt_label: [images, boxes] int32: classes.
+        anchors: width and height of every anchor, in pixels of the network's input.
+        anchor_mask: anchors of this head: places in the list of all.
+        class_num: classes.
+        ignore_thresh: boxes that overlap a true one by more are not told that they are none.
+        downsample_ratio: pixels of the network's input to one of the cells.
+        gt_score: [images, boxes]: how much each box counts; 1 by default.
+        use_label_smooth: labels are min(1 / class_num, 1 / 40) away from 0 and 1.
+        name: prefix of the output's name.
+        scale_x_y: how far centres may leave their cell.
+
+    Returns:
+        [images].
+
+    Raises:
+        PeError: shapes or attributes that do not fit.
+
+    Source:
+        fluid.layers.yolov3_loss; Redmon and Farhadi 2018, section 2.
+    """
+    attrs = {
+        "anchors": anchors,
+        "anchor_mask": anchor_mask,
+        "class_num": class_num,
+        "ignore_thresh": float(ignore_thresh),
+        "downsample_ratio": downsample_ratio,
+        "use_label_smooth": use_label_smooth,
+        "scale_x_y": float(scale_x_y),
+    }
+    inputs = {"X": x, "GTBox": gt_box, "GTLabel": gt_label, "GTScore": gt_score}
+    outputs = ("Loss", "ObjectnessMask", "GTMatchMask")
+    return LayerHelper("yolov3_loss", name).op("yolov3_loss", inputs, attrs, outputs)[0]
+
+
+@layer
+def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
+    """Find where the corners of polygons are that every pixel has differences from, on an image four times as large.
+
+    Args:
+        input: [images, an even number of channels, height, width]: x and y in turn.
+        name: prefix of the output's name.
+
+    Returns:
+        Type of input: 4 column - input in channels 0, 2, 4, ...; 4 row - input in the others.
+
+    Raises:
+        PeError: input is no batch of images, or has an odd number of channels.
+
+    Source:
+        fluid.layers.polygon_box_transform.
+    """
+    return LayerHelper("polygon_box_transform", name).one("polygon_box_transform", {"Input": input}, None, "Output")

@@ -1,0 +1,62 @@
+"""polygon_box_transform: corners of polygons as differences from every pixel become places in the image."""
+
+from __future__ import annotations
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.kernels.cuda import deal
+from pe_cli.kernels.lang import Int, Ptr, T, kernel
+from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.registry import Sample, op
+from pe_cli.ops.define.traits import InPlace
+
+
+@kernel
+def to_places(x: Ptr, out: Ptr, n: Int, H: Int, W: Int):
+    """out = 4 column - x in even channels, 4 row - x in odd ones."""
+    for e in range(n):
+        at = e // W % H if e // (H * W) & 1 else e % W
+        out[e] = T(4 * at) - x[e]
+
+
+@op(
+    "polygon_box_transform",
+    inputs="Input",
+    outputs="Output",
+    differentiable="",
+    traits=[InPlace({"Output": "Input"})],
+    samples=[Sample({"Input": (2, 8, 3, 5)}, name="four corners"), Sample({"Input": (0, 2, 3, 2)}, name="an empty batch")],
+)
+def polygon_box_transform(x: TensorType) -> TensorType:
+    """Find where the corners of polygons are that every pixel has differences from, on an image four times as large.
+
+    Output = 4 column - Input in channels 0, 2, 4, ...; 4 row - Input in the others.
+
+    Args:
+        Input: [images, an even number of channels, height, width] float32 or float64.
+
+    Returns:
+        Output: type of Input.
+
+    Raises:
+        PeError: Input is no batch of images, or has an odd number of channels.
+
+    Source:
+        fluid.layers.polygon_box_transform; Zhou et al. 2017, "EAST", section 3.3.
+    """
+    if len(x.shape) != 4 or (x.shape[1] % 2 and x.shape[1] != -1):
+        raise PeError(f"polygon_box_transform needs Input [images, channels, height, width], channels x and y in turn, got {x}")
+    return x
+
+
+@polygon_box_transform.lower("cpu")
+def polygon_box_transform_cpu(o: Lowering) -> None:
+    """One pass."""
+    x = o.input("Input")
+    if x.size:
+        o.call(to_places, x, o.output("Output"), x.size, *x.shape[2:])
+
+
+deal(to_places)
+also_on_cuda(polygon_box_transform)

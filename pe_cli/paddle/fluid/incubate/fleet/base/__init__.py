@@ -1,0 +1,7 @@
+"""Which process does what."""
+
+from __future__ import annotations
+
+from pe_cli.paddle.fluid.incubate.fleet.base import role_maker
+
+__all__ = ["role_maker"]

@@ -1,0 +1,209 @@
+"""DynamicRNN, which repeats a block for every row of sequences, and tensors in the order of sequences' lengths."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pe_cli.layers.control.loops import Scan
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, raised_as
+from pe_cli.paddle.fluid.framework import as_dtype, default_main_program
+from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.layers.constants import OPEN
+from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
+from pe_cli.program.ir import Variable
+
+
+@dataclass(frozen=True)
+class RankTable:
+    """The sequences of a variable by length, the longest first.
+
+    Args:
+        of: variable with sequences.
+        level: which level of them, 0 the outermost.
+    """
+
+    of: Variable
+    level: int
+
+
+def lod_rank_table(x: Variable, level: int = 0) -> RankTable:
+    """Return the sequences of a level by length, the longest first, equal ones in order."""
+    if not isinstance(x, Variable):
+        raise FluidTypeError(f"lod_rank_table takes a variable with sequences, got {x!r:.60}")
+    return RankTable(x, level)
+
+
+def reorder_lod_tensor_by_rank(x: Variable, rank_table: RankTable) -> Any:
+    """Put sequences, or rows where there are none, in the order of a rank table.
+
+    Raises:
+        FluidTypeError: rank_table is none; a TypeError.
+    """
+    return _reordered(x, rank_table)
+
+
+def _reordered(x: Variable, table: RankTable, *, inverse: bool = False) -> Any:
+    if not isinstance(table, RankTable):
+        raise FluidTypeError(f"a rank table comes from lod_rank_table, got {table!r:.60}")
+    inputs = {"X": x, "RankTable": table.of}
+    with raised_as(FluidValueError):
+        return LayerHelper("reorder").one("reorder_by_rank", inputs, {"level": table.level, "inverse": inverse})
+
+
+def max_sequence_len(rank_table: RankTable) -> Any:
+    """Return the length of the longest sequence, int64 [1]."""
+    if rank_table.level:
+        raise FluidValueError(f"max_sequence_len: of level {rank_table.level}", hint="of level 0")
+    column = call("slice", call("reshape", rank_table.of, [0, -1]), [1], [0], [1])
+    zero = call("fill_constant", [1], column.dtype, 0.0)
+    _, lengths = call("sequence_pad", column, zero)
+    return call("reduce_max", lengths)
+
+
+class DynamicRNN:
+    """Repeats the layers of its block for every row of sequences of different lengths: `with rnn.block()`.
+
+    Sequences are in the order of their lengths inside, the longest first. Every round has a row of all of them: rows of zeros behind the
+    end of a sequence, whose outputs are left out. The original takes ended sequences out of the batch instead.
+
+    Args:
+        name: without effect.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        self._loop: Scan | None = None
+        self._table: RankTable | None = None
+        self._lengths: Variable | None = None
+        self._each: Variable | None = None
+        self._found: list[Any] | None = None
+
+    @contextlib.contextmanager
+    def block(self) -> Iterator[None]:
+        """Build one round inside.
+
+        Raises:
+            FluidValueError: there is a block already, or nothing is stepped through; a ValueError.
+        """
+        if self._loop is not None:
+            raise FluidValueError("a DynamicRNN has one block")
+        self._loop = Scan(default_main_program().global_block())
+        OPEN.append(self._loop.outline)
+        try:
+            yield
+        finally:
+            OPEN.pop()
+        if self._table is None:
+            raise FluidValueError("a DynamicRNN needs a step_input")
+        with raised_as(FluidValueError):
+            outs, _ = self._loop.close()
+        self._found = [self._rows(out) for out in outs]
+
+    def _rows(self, out: Variable) -> Any:
+        """Return what was collected as sequences, in the order that they have outside."""
+        assert self._table is not None
+        assert self._lengths is not None
+        flat = call("sequence_unpad", call("transpose", out, [1, 0, *range(2, len(out.shape))]), self._lengths)
+        return _reordered(flat, self._table, inverse=True)
+
+    @property
+    def _now(self) -> Scan:
+        if self._loop is None or self._found is not None:
+            raise FluidValueError("a DynamicRNN is written inside its block", hint="with rnn.block(): ...")
+        return self._loop
+
+    def step_input(self, x: Variable, level: int = 0) -> Variable:
+        """Return one row of every sequence, the longest sequence first.
+
+        Args:
+            x: [rows, ...] with sequences of one level.
+            level: which level of sequences to go through.
+
+        Raises:
+            FluidValueError: x has several levels; a ValueError.
+        """
+        loop = self._now
+        if level or x.lod_level > 1:
+            raise FluidValueError(f"DynamicRNN: step_input of level {level} of '{x.name}'", hint="sequences of one level, and level=0")
+        table = self._table or RankTable(x, level)
+
+        def padded() -> Any:
+            zero = call("fill_constant", [1], x.dtype, 0.0)
+            return call("sequence_pad", _reordered(x, table), zero)
+
+        block, lengths = loop.outline.outside(lambda: tuple(padded()))
+        rows = loop.outline.outside(lambda: call("transpose", block, [1, 0, *range(2, len(block.shape))]))
+        if self._table is None:
+            self._table, self._lengths, self._each = table, lengths, rows
+        return loop.input(rows)
+
+    def static_input(self, x: Variable) -> Variable:
+        """Return a variable that is the same in every round, in the order of the sequences of step_input.
+
+        Raises:
+            FluidValueError: there is no step_input before it; a ValueError.
+        """
+        loop = self._now
+        if self._table is None:
+            raise FluidValueError("DynamicRNN: static_input before step_input", hint="call step_input first")
+        table = self._table
+        made: Variable = loop.outline.outside(lambda: reorder_lod_tensor_by_rank(x, table))
+        return made
+
+    def memory(
+        self,
+        init: Variable | None = None,
+        shape: Sequence[int] | None = None,
+        value: float = 0.0,
+        need_reorder: bool = False,
+        dtype: Any = "float32",
+    ) -> Variable:
+        """Return a variable that keeps a value from round to round.
+
+        Args:
+            init: [sequences, ...] before the first round, the longest sequence first.
+            shape: of a row, where there is no init.
+            value: of all elements, where there is no init.
+            need_reorder: init is in the order that sequences have outside.
+            dtype: where there is no init.
+
+        Raises:
+            FluidValueError: neither init nor shape, or no step_input before it; a ValueError.
+        """
+        loop = self._now
+        if self._table is None or self._each is None:
+            raise FluidValueError("DynamicRNN: memory before step_input", hint="call step_input first")
+        table, each = self._table, self._each
+        if init is not None:
+            start = loop.outline.outside(lambda: reorder_lod_tensor_by_rank(init, table)) if need_reorder else init
+            return loop.state(start)
+        if shape is None:
+            raise FluidValueError("a memory needs init or shape")
+        sizes, kind = [-1, *shape], as_dtype(dtype)
+        made = loop.outline.outside(lambda: fill_constant_batch_size_like(each, sizes, kind, float(value), 1, 0))
+        return loop.state(made)
+
+    def update_memory(self, ex_mem: Variable, new_mem: Variable) -> None:
+        """Say what a memory holds in the next round.
+
+        Raises:
+            FluidValueError: it is no memory of this one; a ValueError.
+        """
+        with raised_as(FluidValueError):
+            self._now.update(ex_mem, new_mem)
+
+    def output(self, *outputs: Variable) -> None:
+        """Collect variables of every round."""
+        for o in outputs:
+            self._now.output(o)
+
+    def __call__(self) -> Any:
+        if not self._found:
+            raise EnforceNotMet("this DynamicRNN has no output")
+        return self._found[0] if len(self._found) == 1 else self._found
+
+
+__all__ = ["DynamicRNN", "lod_rank_table", "max_sequence_len", "reorder_lod_tensor_by_rank"]

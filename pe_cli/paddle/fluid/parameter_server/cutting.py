@@ -1,0 +1,112 @@
+"""A trainer's program in parts: fetch rows, compute, talk to servers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from pe_cli.ops.define.traits import Remote
+from pe_cli.program.ir import Operator, Program, Role
+
+LOOKUP = "distributed_lookup_table"
+
+
+@dataclass(eq=False)
+class Stage:
+    """What runs as one program after rows have been fetched for it.
+
+    Args:
+        lookups: ops that fetch rows.
+        ops: numbers of the ops that compute.
+    """
+
+    lookups: list[Operator] = field(default_factory=list)
+    ops: list[int] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Parts:
+    """A trainer's program.
+
+    Args:
+        stages: programs that compute, with the lookups before each.
+        talk: ops that come after, in their order.
+        raw: row-sparse gradients that are sent -> what their values are called in the stages: fetched by its own name, such a
+            gradient would be made whole.
+    """
+
+    stages: list[tuple[list[Operator], Program]]
+    talk: list[Operator]
+    raw: dict[str, str]
+
+    @property
+    def needed(self) -> list[str]:
+        """What lookups and talk read that is computed."""
+        later = [*self.talk, *(op for lookups, _ in self.stages for op in lookups)]
+        return list(dict.fromkeys(n for op in later for n in op.input_names()))
+
+    @property
+    def endpoints(self) -> list[str]:
+        """host:port of all servers."""
+        found: dict[str, None] = {}
+        for op in (*self.talk, *(op for lookups, _ in self.stages for op in lookups)):
+            found |= dict.fromkeys(op.attrs.get("endpoints") or op.attrs.get("epmap") or ())
+        return sorted(found)
+
+    @property
+    def trainer(self) -> int:
+        """Number of the trainer."""
+        return max((int(op.attrs["trainer_id"]) for op in self.talk if op.type != "send" and "trainer_id" in op.attrs), default=0)
+
+
+_PARTS: WeakKeyDictionary[Program, tuple[int, Parts]] = WeakKeyDictionary()
+
+
+def parts(program: Program) -> Parts:
+    """Return a program in parts; kept until it changes."""
+    version = getattr(program, "version", 0)
+    if program not in _PARTS or _PARTS[program][0] != version:
+        _PARTS[program] = version, _cut(program)
+    return _PARTS[program][1]
+
+
+def _cut(program: Program) -> Parts:
+    block = program.global_block()
+    stages: list[Stage] = [Stage()]
+    ready: dict[str, int] = {}
+    made: set[str] = set()
+    talk = []
+    for i, op in enumerate(block.ops):
+        if op.type == LOOKUP:
+            at = max((ready.get(n, 0) + (n in made) for n in op.inputs["Ids"]), default=0)
+            while len(stages) <= at:
+                stages.append(Stage())
+            stages[at].lookups.append(op)
+            ready |= dict.fromkeys(op.output_names(), at)
+        elif op.definition.has(Remote) or _joins(op, block.ops):
+            talk.append(op)
+        else:
+            at = max((ready.get(n, 0) for n in op.input_names()), default=0)
+            stages[at].ops.append(i)
+            ready |= dict.fromkeys(op.output_names(), at)
+            made |= set(op.output_names())
+    sparse = [op.inputs["X"][0] for op in talk if op.inputs.get("Rows")]
+    raw = {name: "raw " + name.replace("@GRAD", "") for name in sparse if name in made}
+    return Parts([(s.lookups, _program(program, s.ops, raw)) for s in stages], talk, raw)
+
+
+def _joins(op: Operator, ops: list[Operator]) -> bool:
+    """Whether an op puts received blocks together."""
+    if op.type != "concat" or op.role not in (Role.DIST, Role.FORWARD):
+        return False
+    received = {n for other in ops if other.type == "recv" for n in other.output_names()}
+    return set(op.input_names()) <= received
+
+
+def _program(program: Program, ops: list[int], names: dict[str, str]) -> Program:
+    """Return some ops of a program as one of their own; what it gives is read from its variables."""
+    made = program.clone()
+    block = made.global_block()
+    block.ops = [block.ops[i] for i in ops]
+    block.rename_vars(names)
+    return made

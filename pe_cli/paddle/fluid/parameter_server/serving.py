@@ -1,0 +1,317 @@
+"""A parameter server: takes gradients, runs the blocks that they are for, gives parameters."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pe_cli.collectives.servers.frames import FrameError, Message
+from pe_cli.collectives.servers.service import Request, Service
+from pe_cli.paddle.errors import EnforceNotMet
+from pe_cli.paddle.fluid import running
+from pe_cli.paddle.fluid.flags import deadline
+from pe_cli.paddle.fluid.framework import Program as FluidProgram
+from pe_cli.paddle.fluid.lod_tensor import LoDTensor
+from pe_cli.paddle.fluid.parameter_server.training import SLACK
+from pe_cli.paddle.fluid.scope import Scope
+from pe_cli.paddle.fluid.transpiler.config import DistributedMode
+from pe_cli.paddle.fluid.transpiler.server import ROWS, backup, program_of
+from pe_cli.program.ir import Operator, Program
+
+Array = np.ndarray[Any, Any]
+DONE = Message("done")
+
+
+def serve(program: Program, listen: Operator, scope: Scope, setting: running.Setting) -> None:
+    """Serve until the last trainer leaves.
+
+    Args:
+        program: a server's.
+        listen: its `listen_and_serv`.
+        scope: values of parameters and optimizers.
+        setting: devices.
+
+    Raises:
+        PeerError: a trainer is lost, or never comes.
+        PeError: the port is in use, or an update fails.
+    """
+    sizes = [v.type.nbytes for v in program.global_block().vars.values() if v.type.known]
+    most = 2 * sum(sizes) + SLACK
+    kind = Sync if listen.attrs["distributed_mode"] == DistributedMode.SYNC else Async
+    service = Service(listen.attrs["endpoint"], listen.attrs["Fanin"], deadline(), most)
+    server = kind(program, listen, scope.root(), setting, service)
+    service.run(server.answer, server.left)
+
+
+class Server(ABC):
+    """What servers of all modes do.
+
+    Args:
+        program: the server's.
+        listen: its `listen_and_serv`.
+        scope: values of parameters and optimizers.
+        setting: devices.
+        service: knows which trainers are there.
+    """
+
+    def __init__(self, program: Program, listen: Operator, scope: Scope, setting: running.Setting, service: Service) -> None:
+        self._program, self._scope, self._setting, self._service = program, scope, setting, service
+        self._trainers = int(listen.attrs["Fanin"])
+        self._known = program.global_block().vars
+        pairs = [text.rpartition(":") for text in listen.attrs["grad_to_block_id"]]
+        self._blocks = {name: int(number) for name, _, number in pairs}
+        self._schedule = int(listen.attrs["lr_decay_block_id"])
+        self._parameters = {n for block in program.blocks[1:] for n in _updated(block)}
+
+    def answer(self, request: Request) -> None:
+        """Answer a trainer.
+
+        Raises:
+            FrameError: it asks for something else.
+        """
+        kind = request.message.kind
+        takes = {"push": self.push, "barrier": self.barrier, "pull": self._pull, "rows": self._rows, "count": self.count}
+        if kind not in takes:
+            raise FrameError(f"trainer {request.trainer} sent message {kind}, which servers do not answer")
+        takes[kind](request)
+
+    @abstractmethod
+    def push(self, request: Request) -> None:
+        """Take gradients."""
+
+    @abstractmethod
+    def barrier(self, request: Request) -> None:
+        """A trainer has given all gradients of a step."""
+
+    @abstractmethod
+    def count(self, request: Request) -> None:
+        """A trainer has done a step, for schedules."""
+
+    def left(self) -> None:  # noqa: B027 (nothing to do where nobody waits)
+        """A trainer has left."""
+
+    def took(self, name: str, trainer: int, value: Array) -> None:  # noqa: B027 (only some look at it)
+        """A trainer has taken a parameter."""
+
+    def _is_gradient(self, name: str) -> bool:
+        return any(name == g or name.startswith((f"{g}.trainer_", f"{g}{ROWS}", f"{g}@NEWGRAD@")) for g in self._blocks)
+
+    def part(self, numbers: list[int]) -> Program:
+        """Return some blocks as one program."""
+        made = FluidProgram("update")
+        made.random_seed = self._program.random_seed
+        for number in numbers:
+            other = program_of(self._program, self._program.blocks[number], lambda n: not self._is_gradient(n))
+            made.global_block().vars.update(
+                {n: v.for_block(made.global_block()) for n, v in other.global_block().vars.items() if n not in made.global_block().vars}
+            )
+            made.global_block().ops += other.global_block().ops
+        return made
+
+    def run(self, program: Program, fed: Mapping[str, Array]) -> None:
+        """Run blocks."""
+        if not program.global_block().ops:
+            return
+        used = {n for op in program.global_block().ops for n in op.input_names()}
+        part = {n: LoDTensor(a) for n, a in fed.items() if n in used}
+        running.run(program, self._scope, self._setting, [part], [])
+
+    def checked(self, message: Message, trainer: int) -> dict[str, Array]:
+        """Return the gradients of a message, each of its declared type; rows are padded to a power of two.
+
+        Raises:
+            FrameError: an unknown name, or another type.
+        """
+        found = {}
+        for name, value in message.arrays.items():
+            variable = self._known.get(name)
+            if variable is None or not self._is_gradient(name):
+                raise FrameError(f"trainer {trainer} sent '{name}', which is no gradient of this server")
+            kind = variable.type
+            fits = len(value.shape) == len(kind.shape) and all(s in (-1, n) for s, n in zip(kind.shape, value.shape, strict=True))
+            if not fits or value.dtype != kind.numpy:
+                got = f"{value.dtype}{list(value.shape)}"
+                raise FrameError(f"trainer {trainer} sent {got} for '{name}', which is {kind}")
+            found[name] = value
+        for name in [n for n in found if n + ROWS in self._known]:
+            if name + ROWS not in found or len(found[name + ROWS]) != len(found[name]):
+                raise FrameError(f"trainer {trainer} sent '{name}' without the numbers of its rows")
+            parameter = self._height(name)
+            rows = found[name + ROWS]
+            if rows.size and not 0 <= rows.min() <= rows.max() < parameter:
+                raise FrameError(f"trainer {trainer} sent a row of '{name}' that is not in [0, {parameter})")
+            found[name], found[name + ROWS] = padded(found[name], rows, self._filler(name))
+        return found
+
+    def _height(self, gradient: str) -> int:
+        """Return the rows of the parameter that a row-sparse gradient is for."""
+        number = self._blocks[gradient.partition(".trainer_")[0]]
+        names = [n for n in _updated(self._program.blocks[number]) if n in self._known]
+        return int(self._known[names[0]].type.shape[0])
+
+    def _filler(self, gradient: str) -> int:
+        """Return the row number of rows that are filled up: none, or one that gets 0 added."""
+        block = self._program.blocks[self._blocks[gradient.partition(".trainer_")[0]]]
+        return 0 if any(op.type == "scatter" for op in block.ops) else -1
+
+    def _pull(self, request: Request) -> None:
+        found = {}
+        for name in request.message.names("names"):
+            self._check_parameter(name, request.trainer)
+            found[name] = self._scope.read(name)
+            self.took(name, request.trainer, found[name])
+        request.reply(Message("values", {}, found))
+
+    def _rows(self, request: Request) -> None:
+        found = {}
+        for name, rows in request.message.arrays.items():
+            self._check_parameter(name, request.trainer)
+            height = self._known[name].type.shape[0]
+            if rows.dtype != np.int64 or rows.ndim != 1 or (rows.size and not 0 <= rows.min() <= rows.max() < height):
+                raise FrameError(f"trainer {request.trainer} asked for rows of '{name}' that are not in [0, {height})")
+            found[name] = self._scope.rows(name, rows)
+        request.reply(Message("values", {}, found))
+
+    def _check_parameter(self, name: str, trainer: int) -> None:
+        if name not in self._parameters:
+            raise FrameError(f"trainer {trainer} asked for '{name}', which is no parameter of this server")
+
+
+class Sync(Server):
+    """Waits for the gradients of all trainers, then updates everything once."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._all = self.part(sorted({*self._blocks.values(), *([self._schedule] if self._schedule > 0 else [])}))
+        self._given: dict[int, dict[str, Array]] = {}
+        self._names = self._expected()
+        self._waiting: dict[int, Request] = {}
+
+    def push(self, request: Request) -> None:
+        """Keep gradients until all trainers have given theirs."""
+        self._given.setdefault(request.trainer, {}).update(self.checked(request.message, request.trainer))
+        request.reply(DONE)
+
+    def barrier(self, request: Request) -> None:
+        """Update where all trainers have given their gradients."""
+        self._waiting[request.trainer] = request
+        self.left()
+
+    def left(self) -> None:
+        """Update where all trainers that are still there have given their gradients: the mean is over those."""
+        present = self._service.present
+        if not self._waiting or not set(present) <= set(self._waiting):
+            return
+        fed = self._complete()
+        self.run(self._all, fed)
+        waiting, self._waiting, self._given = self._waiting, {}, {}
+        for each in waiting.values():
+            each.reply(DONE)
+
+    def _complete(self) -> dict[str, Array]:
+        """Return all gradients; those of trainers that have left are 0, and the others count for more."""
+        fed = {n: a for given in self._given.values() for n, a in given.items()}
+        missing = self._trainers - len(self._waiting)
+        if missing and self._trainers > 1:
+            share = self._trainers / len(self._waiting)
+            fed = {n: a if n.endswith(ROWS) else (a * a.dtype.type(share)) for n, a in fed.items()}
+        for name in self._names:
+            if name not in fed:
+                trainer = int(name.rpartition(".trainer_")[2].partition("@")[0]) if ".trainer_" in name else 0
+                if trainer in self._waiting:
+                    raise EnforceNotMet(f"trainer {trainer} gave no '{name}'", hint="do all run the same script?")
+                kind = self._known[name].type
+                fed[name] = np.zeros([8 if s == -1 else s for s in kind.shape], kind.numpy)
+                if name.endswith(ROWS):
+                    fed[name] += self._filler(name)
+        return fed
+
+    def _expected(self) -> list[str]:
+        made: set[str] = set()
+        found: dict[str, None] = {}
+        for op in self._all.global_block().ops:
+            found |= dict.fromkeys(n for n in op.input_names() if n not in made and self._is_gradient(n))
+            made |= set(op.output_names())
+        return list(found)
+
+    def count(self, request: Request) -> None:
+        """Do nothing: every update is a step."""
+        request.reply(DONE)
+
+
+class Async(Server):
+    """Applies every gradient as it comes; with geo, what comes is a difference."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._parts = {name: self.part([number]) for name, number in self._blocks.items()}
+        self._rates = self.part([self._schedule]) if self._schedule > 0 else None
+        self._steps: dict[str, int] = {}
+        self._taken: dict[str, Array] = {}
+        self._locals = {name: self._take_out_reference(part) for name, part in self._parts.items()}
+
+    def _take_out_reference(self, part: Program) -> tuple[str, list[str]] | None:
+        """Take the op that chooses a trainer's value out of a program; return what it gives and reads."""
+        block = part.global_block()
+        found = [op for op in block.ops if op.type == "ref_by_trainer_id"]
+        block.ops = [op for op in block.ops if op.type != "ref_by_trainer_id"]
+        return (found[0].outputs["Out"][0], found[0].inputs["X"]) if found else None
+
+    def push(self, request: Request) -> None:
+        """Apply gradients, one after the other."""
+        if self._rates is not None and not self._steps:
+            self.run(self._rates, {})
+        given = self.checked(request.message, request.trainer)
+        for name in [n for n in given if n in self._blocks]:
+            fed = {n: given[n] for n in (name, name + ROWS) if n in given}
+            reference = self._locals[name]
+            if reference:
+                local, backups = reference
+                mine = backups[request.trainer]
+                fed[local] = self._taken[mine] if mine in self._taken else self._scope.read(mine)
+            self.run(self._parts[name], fed)
+        request.reply(DONE)
+
+    def barrier(self, request: Request) -> None:
+        """Do nothing: nobody waits for others."""
+        request.reply(DONE)
+
+    def count(self, request: Request) -> None:
+        """Note that a trainer has done a step, and make the learning rate of all steps together.
+
+        Raises:
+            FrameError: no such counter.
+        """
+        name = request.message.text("name")
+        ending = f".trainer_{request.trainer}"
+        if self._rates is None or name not in self._known or not name.endswith(ending):
+            raise FrameError(f"trainer {request.trainer} counts '{name}', which is no counter of this server")
+        self._steps[name] = self._steps.get(name, 0) + 1
+        self._scope.write(name, np.full(self._known[name].type.shape, self._steps[name], self._known[name].type.numpy))
+        self.run(self._rates, {})
+        request.reply(DONE)
+
+    def took(self, name: str, trainer: int, value: Array) -> None:
+        """Keep what a trainer has taken, where gradients are corrected by that."""
+        if backup(name, trainer) in self._known:
+            self._taken[backup(name, trainer)] = value
+
+
+def padded(values: Array, rows: Array, filler: int) -> tuple[Array, Array]:
+    """Return rows and their numbers with rows of 0 after them, up to a power of two: so there are fewer sizes to plan for."""
+    count = len(rows)
+    room = 1 << max(3, (count - 1).bit_length())
+    more = np.zeros((room - count, *values.shape[1:]), values.dtype)
+    return np.concatenate([values, more]), np.concatenate([rows, np.full(room - count, filler, rows.dtype)])
+
+
+def _updated(block: Any) -> list[str]:
+    """Return the parameters that a block updates."""
+    found = [op.outputs["ParamOut"][0] for op in block.ops if "ParamOut" in op.outputs]
+    return found or [n for op in block.ops if op.type in ("sum", "scatter") for n in op.output_names()]
+
+
+__all__ = ["Server", "padded", "serve"]

@@ -1,0 +1,266 @@
+"""A step of a trainer: rows come from servers, gradients go there, parameters come back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.collectives.servers.client import Servers
+from pe_cli.collectives.servers.frames import Message
+from pe_cli.paddle.errors import EnforceNotMet
+from pe_cli.paddle.fluid import running
+from pe_cli.paddle.fluid.flags import deadline
+from pe_cli.paddle.fluid.lod_tensor import LoDTensor
+from pe_cli.paddle.fluid.parameter_server import links
+from pe_cli.paddle.fluid.parameter_server.cutting import Parts, parts
+from pe_cli.paddle.fluid.scope import Scope
+from pe_cli.paddle.fluid.transpiler.server import ROWS
+from pe_cli.program.ir import Operator, Program
+
+Array = np.ndarray[Any, Any]
+#: Bytes of an answer beside the values that were asked for.
+SLACK = 1 << 20
+
+
+def step(
+    program: Program,
+    scope: Scope,
+    setting: running.Setting,
+    fed: Mapping[str, LoDTensor],
+    names: Sequence[str],
+    owner: Any,
+) -> dict[str, LoDTensor]:
+    """Run one step; see `parameter_server.run`.
+
+    Args:
+        fed: name -> value, checked.
+    """
+    cut = parts(program)
+    if not cut.endpoints:
+        return _alone(program, cut, Step(program, cut, scope.root(), setting, None), fed, names)
+    return Step(program, cut, scope.root(), setting, _link(program, cut, owner)).run(fed, names)
+
+
+def _alone(program: Program, cut: Parts, made: Step, fed: Mapping[str, LoDTensor], names: Sequence[str]) -> dict[str, LoDTensor]:
+    """Run a step of a trainer that updates by itself, and count it."""
+    communicator = getattr(program, "communicator", None)
+    learned = getattr(communicator, "learned", None)
+    if learned is None:
+        hint = "make a fluid.communicator.Communicator of it, and start it after the startup program"
+        raise EnforceNotMet("the program's parameters are shared by a Communicator, and none is running", hint=hint)
+    found = made.run(fed, names)
+    ids: dict[str, list[Array]] = {}
+    for op in cut.talk:
+        for name, table in zip(op.inputs.get("X", ()), op.attrs["send_varnames"], strict=True):
+            ids.setdefault(table, []).append(made.array(name))
+    learned.step(ids)
+    return found
+
+
+def _link(program: Program, cut: Parts, owner: Any) -> Servers:
+    sizes = [v.type.nbytes for v in program.global_block().vars.values() if v.type.known]
+    return links.link(cut.endpoints, cut.trainer, 2 * sum(sizes) + SLACK, owner, deadline())
+
+
+class Step:
+    """A step of a trainer.
+
+    Args:
+        program: the whole.
+        cut: its parts.
+        scope: values that live between steps.
+        setting: devices.
+        servers: connections; None for a program that talks to no server by itself.
+    """
+
+    def __init__(self, program: Program, cut: Parts, scope: Scope, setting: running.Setting, servers: Servers | None) -> None:
+        self._block, self._cut, self._scope, self._setting = program.global_block(), cut, scope, setting
+        self._connections = servers
+        self._values: dict[str, LoDTensor] = {}
+        self._sparse: dict[str, tuple[Array, Array]] = {}
+        self._pushes: dict[str, dict[str, Array]] = {}
+        self._pulls: dict[str, list[str]] = {}
+        self._taken: dict[str, Array] = {}
+
+    @property
+    def _servers(self) -> Servers:
+        assert self._connections is not None, "only programs with servers talk to them"
+        return self._connections
+
+    def run(self, fed: Mapping[str, LoDTensor], names: Sequence[str]) -> dict[str, LoDTensor]:
+        """Run it; return what is fetched."""
+        self._values = dict(fed)
+        for lookups, program in self._cut.stages:
+            for op in lookups:
+                self._look_up(op)
+            self._compute(program, [*names, *(self._cut.raw.get(n, n) for n in self._cut.needed)])
+        self._values.update({n: self._values[raw] for n, raw in self._cut.raw.items()})
+        for op in self._cut.talk:
+            getattr(self, f"_{op.type}")(op)
+        self._take()
+        return {n: self._fetched(n) for n in names}
+
+    def _fetched(self, name: str) -> LoDTensor:
+        if self._block.vars[name].persistable and self._scope.has_value(name):
+            return LoDTensor(self._scope.read(name))
+        if name not in self._values:
+            raise EnforceNotMet(f"'{name}' is not computed by a trainer", hint="servers have it")
+        return self._values[name]
+
+    def _compute(self, program: Program, wanted: Sequence[str]) -> None:
+        block = program.global_block()
+        made = {n for op in block.ops for n in op.output_names()}
+        reads = {n for op in block.ops for n in op.input_names()}
+        fetched = [n for n in dict.fromkeys(wanted) if n in made and not block.vars[n].persistable]
+        part = {n: v for n, v in self._values.items() if n in reads and (n not in made or not block.vars[n].persistable)}
+        (found,) = running.run(program, self._scope, self._setting, [part], fetched)
+        self._values.update(found)
+
+    def array(self, name: str) -> Array:
+        """Return a value that was computed, or that lives between steps."""
+        return np.asarray(self._values[name]) if name in self._values else self._scope.read(name)
+
+    # --- ops ----------------------------------------------------------------------------------------------------------
+
+    def _look_up(self, op: Operator) -> None:
+        """Fetch the rows of all ids at once; each is asked for once."""
+        width = self._block.vars[op.inputs["W"][0]].type.shape[1:]
+        dtype = self._block.vars[op.inputs["W"][0]].type.numpy
+        ids = [np.asarray(self._values[n]) for n in op.inputs["Ids"]]
+        numbers, places = np.unique(np.concatenate([i.ravel() for i in ids]), return_inverse=True)
+        ends = np.cumsum(op.attrs["height_sections"])
+        if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < ends[-1]:
+            bad = numbers[0] if numbers[0] < 0 else numbers[-1]
+            raise EnforceNotMet(f"distributed_lookup_table: id {bad} is not in [0, {ends[-1]}) of '{op.inputs['W'][0]}'")
+        cuts = np.searchsorted(numbers, ends)
+        asked: dict[str, dict[str, Array]] = {}
+        spans = []
+        for name, where, begin, end, base in zip(
+            op.attrs["table_names"], op.attrs["endpoints"], (0, *cuts), cuts, (0, *ends), strict=False
+        ):
+            if end > begin:
+                asked.setdefault(where, {})[name] = numbers[begin:end] - base
+                spans.append((where, name, begin, end))
+        answers = self._servers.ask({e: Message("rows", {}, a) for e, a in asked.items()}, "looks up rows")
+        rows = np.zeros((len(numbers), *width), dtype)
+        for where, name, begin, end in spans:
+            rows[begin:end] = array_of(answers[where], name, (end - begin, *width), where)
+        if op.attrs["padding_idx"] >= 0:
+            rows[numbers == op.attrs["padding_idx"]] = 0
+        at = 0
+        for source, out, each in zip(op.inputs["Ids"], op.outputs["Outputs"], ids, strict=True):
+            shape = each.shape[:-1] if op.attrs["lookup_table_version"] == "lookup_table" else each.shape
+            found = rows[places.ravel()[at : at + each.size]].reshape(*shape, *width)
+            self._values[out] = LoDTensor(found, self._values[source].recursive_sequence_lengths())
+            at += each.size
+
+    def _split_byref(self, op: Operator) -> None:
+        whole = self.array(op.inputs["X"][0])
+        for out, end, count in zip(op.outputs["Out"], np.cumsum(op.attrs["sections"]), op.attrs["sections"], strict=True):
+            self._values[out] = LoDTensor(whole[end - count : end])
+
+    def _split_selected_rows(self, op: Operator) -> None:
+        rows, values = self._rows_of(op)
+        self._split_rows(rows, values, op.outputs["Out"], op.attrs["height_sections"])
+
+    def _rows_of(self, op: Operator) -> tuple[Array, Array]:
+        rows, values = self.array(op.inputs["Rows"][0]), self.array(op.inputs["X"][0])
+        there = rows >= 0
+        return rows[there], values[there]
+
+    def _split_rows(self, rows: Array, values: Array, names: Sequence[str], heights: Sequence[int]) -> None:
+        for name, end, height in zip(names, np.cumsum(heights), heights, strict=True):
+            mine = (rows >= end - height) & (rows < end)
+            self._sparse[name] = rows[mine] - (end - height), values[mine]
+
+    def _send(self, op: Operator) -> None:
+        where = op.attrs["epmap"]
+        if not where:  # for a communicator
+            return
+        if not op.attrs["use_send_handler"]:
+            name = op.inputs["X"][0]
+            self._servers.ask({e: Message("count", {"name": name}) for e in where}, "tells servers of a step")
+            return
+        names = op.inputs["X"]
+        if op.inputs.get("Rows") and names[0] not in self._sparse:
+            rows, values = self._rows_of(op)
+            heights = op.attrs["sections"] or [int(rows.max(initial=0)) + 1]
+            names = op.attrs["send_varnames"] or names
+            self._split_rows(rows, values, names, heights)
+        elif op.attrs["send_varnames"]:
+            whole, counts = self.array(names[0]), op.attrs["sections"]
+            names = op.attrs["send_varnames"]
+            for name, end, count in zip(names, np.cumsum(counts), counts, strict=True):
+                self._values[name] = LoDTensor(whole[end - count : end])
+        for name, endpoint in zip(names, where, strict=True):
+            push = self._pushes.setdefault(endpoint, {})
+            if name in self._sparse:
+                push[name + ROWS], push[name] = self._sparse[name]
+            else:
+                push[name] = self.array(name)
+
+    def _send_barrier(self, op: Operator) -> None:
+        self._push()
+        if not op.attrs["half_async"]:
+            self._servers.ask({e: Message("barrier") for e in op.attrs["endpoints"]}, "waits for the other trainers")
+
+    def _push(self) -> None:
+        if self._pushes:
+            self._servers.ask({e: Message("push", {}, a) for e, a in self._pushes.items()}, "sends gradients")
+            self._pushes = {}
+
+    def _recv(self, op: Operator) -> None:
+        self._push()
+        for name, endpoint in zip(op.attrs["recv_varnames"] or op.outputs["Out"], op.attrs["epmap"], strict=True):
+            self._pulls.setdefault(endpoint, []).append(name)
+
+    def _fetch_barrier(self, op: Operator) -> None:
+        del op  # servers wait for the next gradients of all trainers before they change anything
+        self._take()
+
+    def _concat(self, op: Operator) -> None:
+        self._take()
+        self._scope.write(op.outputs["Out"][0], np.concatenate([self._taken[n] for n in op.inputs["X"]]))
+
+    def _fake_init(self, op: Operator) -> None:
+        """Do nothing: the table is on servers."""
+
+    def _take(self) -> None:
+        """Ask for all parameters that are due, each server once."""
+        if not self._pulls:
+            return
+        messages = {e: Message("pull", {"names": names}) for e, names in self._pulls.items()}
+        answers = self._servers.ask(messages, "takes parameters")
+        for endpoint, names in self._pulls.items():
+            for name in names:
+                kind = self._block.vars[name].type
+                self._taken[name] = array_of(answers[endpoint], name, kind.shape, endpoint).astype(kind.numpy, copy=False)
+        self._pulls = {}
+        self._keep()
+
+    def _keep(self) -> None:
+        """Write whole parameters to the scope."""
+        for op in self._cut.talk:
+            if op.type == "recv" and op.attrs["recv_varnames"]:
+                blocks = op.attrs["recv_varnames"]
+                if all(n in self._taken for n in blocks):
+                    self._scope.write(op.outputs["Out"][0], np.concatenate([self._taken[n] for n in blocks]))
+            elif op.type == "recv":
+                for name in op.outputs["Out"]:
+                    if name in self._taken and self._block.vars[name].persistable:
+                        self._scope.write(name, self._taken[name])
+
+
+def array_of(answer: Message, name: str, shape: Sequence[int], endpoint: str) -> Array:
+    """Return an array of an answer.
+
+    Raises:
+        EnforceNotMet: it is not there, or of another shape; a RuntimeError.
+    """
+    found = answer.arrays.get(name)
+    if found is None or found.shape != tuple(shape):
+        got = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
+        raise EnforceNotMet(f"server {endpoint} gave {got} for '{name}', which is {list(shape)}", hint="do both run the same script?")
+    return found

@@ -1,0 +1,138 @@
+"""What a program has that servers will do: schedules of the learning rate, and the updates of each parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from pe_cli.core.types import TensorType
+from pe_cli.paddle.errors import FluidValueError
+from pe_cli.program import ir
+from pe_cli.program.ir import Operator, Role
+
+#: Part of the scope of ops that clip gradients: trainers do that, as servers have no whole gradient.
+CLIP = "gradient_clip/"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a variable after its program has been edited.
+
+    Args:
+        type: its type.
+        persistable: it lives between steps.
+    """
+
+    type: TensorType
+    persistable: bool
+
+
+@dataclass(eq=False)
+class Updated:
+    """A parameter with what updates it.
+
+    Args:
+        name: of the parameter.
+        type: of the parameter.
+        gradient: what trainers send: the gradient, clipped where it is.
+        rows: row numbers of a row-sparse gradient, None of others.
+        ops: decay and update, in order; the first reads `gradient`.
+    """
+
+    name: str
+    type: TensorType
+    gradient: str
+    rows: str | None
+    ops: list[Operator] = field(default_factory=list)
+
+
+class Updates:
+    """The updates of a program, as it was when this was made.
+
+    Args:
+        program: with gradients and updates.
+
+    Attributes:
+        parameters: by name, in the order of names, which all servers and trainers share.
+        schedule: ops that make learning rates.
+        facts: of every variable.
+
+    Raises:
+        FluidValueError: there are no updates, or one that belongs to no single parameter; a ValueError.
+    """
+
+    def __init__(self, program: ir.Program) -> None:
+        block = program.global_block()
+        self.facts = {v.name: Facts(v.type, v.persistable) for v in block.vars.values()}
+        self.schedule = [copied(op) for op in block.ops if op.role is Role.LR_SCHED]
+        self.parameters: dict[str, Updated] = {}
+        self._updating = [op for op in block.ops if op.role is Role.OPTIMIZE and CLIP not in op.scope]
+        self._clipped = {n for op in block.ops if op.role is Role.OPTIMIZE and CLIP in op.scope for n in op.output_names()}
+        owners = dict(_owners(self._updating, block))
+        for op in self._updating:
+            name = owners[id(op)]
+            if name not in self.parameters:
+                self.parameters[name] = self._begun(op, name, block)
+            self.parameters[name].ops.append(copied(op))
+        if not self.parameters:
+            raise FluidValueError("the program updates no parameter", hint="call the optimizer's minimize before transpile")
+        self.parameters = dict(sorted(self.parameters.items()))
+
+    def _begun(self, op: Operator, name: str, block: ir.Block) -> Updated:
+        gradient = (op.inputs.get("Grad") or op.role_vars[1:2] or [""])[0]
+        if gradient not in block.vars:
+            raise FluidValueError(f"op '{op.type}' updates '{name}' without a gradient, so no server can do that")
+        rows = op.inputs.get("Rows")
+        return Updated(name, block.vars[name].type, gradient, rows[0] if rows else None)
+
+    def is_moved(self, op: Operator) -> bool:
+        """Return whether servers do an op of the program: an update or a schedule."""
+        return op.role is Role.LR_SCHED or any(op is other for other in self._updating)
+
+    def is_clipped(self, gradient: str) -> bool:
+        """Return whether an op that clips makes a gradient."""
+        return gradient in self._clipped
+
+    def left_out(self) -> list[str]:
+        """Return the variables that trainers need no more: state of optimizers and learning rates, but no counters of steps."""
+        counters = {n for op in self.schedule for n in op.input_names()}
+        used = {n for op in self._updating for n in (*op.input_names(), *op.output_names())}
+        kept = {n for u in self.parameters.values() for n in (u.name, u.gradient, u.rows)} | counters
+        kept |= {n for op in self._updating for n in op.role_vars}
+        return sorted(used - kept)
+
+    def counters(self) -> list[str]:
+        """Return the variables that count steps for schedules."""
+        return [op.outputs["Out"][0] for op in self.schedule if op.type == "increment"]
+
+
+def copied(op: Operator) -> Operator:
+    """Return a copy of an operator that shares no list with it."""
+    ins, outs = ({s: list(n) for s, n in slots.items()} for slots in (op.inputs, op.outputs))
+    return replace(op, inputs=ins, outputs=outs, attrs=dict(op.attrs), role_vars=list(op.role_vars))
+
+
+def renamed(op: Operator, names: Mapping[str, str]) -> Operator:
+    """Return a copy of an operator with other variables."""
+    made = copied(op)
+    for slots in (made.inputs, made.outputs):
+        for slot, used in slots.items():
+            slots[slot] = [names.get(n, n) for n in used]
+    return made
+
+
+def _owners(ops: list[Operator], block: ir.Block) -> Iterator[tuple[int, str]]:
+    """Yield the parameter that each op updates, by the op's id: its role variable, or that of the ops it shares results with."""
+    made: dict[str, set[str]] = {}
+    for op in ops:
+        for name in op.output_names():
+            made.setdefault(name, set()).update(op.role_vars[:1])
+    for op in ops:
+        if op.role_vars and op.role_vars[0] in block.vars:
+            yield id(op), op.role_vars[0]
+            continue
+        near = {p for n in (*op.input_names(), *op.output_names()) for p in made.get(n, ())}
+        if len(near) != 1:
+            named = ", ".join(sorted(near)) or "no parameter"
+            raise FluidValueError(f"op '{op.type}' is part of the updates of {named}: no server could do that", at=op.at)
+        yield id(op), near.pop()

@@ -1,0 +1,401 @@
+"""Recurrent layers: cells, what repeats a cell over the steps of padded sequences, and stacks of both directions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.paddle.errors import FluidValueError
+from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.layers.rnn import RNNCell, rnn, steps_that_count
+from pe_cli.paddle.fluid.layers.structures import flat
+from pe_cli.paddle.nn import functional as functions
+from pe_cli.paddle.nn.containers import LayerList
+from pe_cli.paddle.nn.layer import Layer
+from pe_cli.program.initializer import Uniform
+
+_ATTRS = ("weight_ih_attr", "weight_hh_attr", "bias_ih_attr", "bias_hh_attr")
+
+
+class RNNCellBase(Layer):
+    """One step of a recurrent network: `cell(inputs, states) -> outputs, new states`; subclasses define forward and state_shape."""
+
+    @property
+    def state_shape(self) -> Any:
+        """Sizes of the states without the batch axis: a list, or a list or tuple of those.
+
+        Raises:
+            NotImplementedError: the subclass does not say.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no state_shape: define it, or give initial states")
+
+    @property
+    def state_dtype(self) -> Any:
+        """Element type of the states."""
+        return self._dtype
+
+    def get_initial_states(
+        self, batch_ref: Any, shape: Any = None, dtype: Any = None, init_value: float = 0.0, batch_dim_idx: int = 0
+    ) -> Any:
+        """Return states of one value for the batch of a variable, or of the first one of a structure."""
+        first, kind = flat(batch_ref)[0], self.state_dtype if dtype is None else dtype
+        sizes = self.state_shape if shape is None else shape
+        return RNNCell.get_initial_states(self, first, sizes, kind, init_value, batch_dim_idx)  # type: ignore[arg-type]
+
+
+class _Cell(RNNCellBase):
+    """What cells with two products share: gates = W_ih x + b_ih and W_hh h + b_hh.
+
+    Args:
+        input_size: width of x.
+        hidden_size: width of h.
+        weight_ih_attr: of weight_ih, [gates x hidden_size, input_size]; uniform within 1 / sqrt(hidden_size) by default, as all are.
+        weight_hh_attr: of weight_hh, [gates x hidden_size, hidden_size].
+        bias_ih_attr: of bias_ih, [gates x hidden_size]; False for none.
+        bias_hh_attr: of bias_hh likewise.
+        name: prefix of the names of the parameters.
+    """
+
+    #: Parts of a row of weights.
+    _gates = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        weight_ih_attr: Any = None,
+        weight_hh_attr: Any = None,
+        bias_ih_attr: Any = None,
+        bias_hh_attr: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        if input_size < 1 or hidden_size < 1:
+            raise FluidValueError(f"{type(self).__name__}: input_size is {input_size} and hidden_size {hidden_size}, at least 1 each")
+        rows, bound = self._gates * hidden_size, 1.0 / math.sqrt(hidden_size)
+        facts: dict[str, Any] = {"default_initializer": Uniform(-bound, bound)}
+        self.input_size, self.hidden_size = input_size, hidden_size
+        self.weight_ih = self.create_parameter([rows, input_size], weight_ih_attr, **facts)
+        self.weight_hh = self.create_parameter([rows, hidden_size], weight_hh_attr, **facts)
+        self.bias_ih = self.create_parameter([rows], bias_ih_attr, is_bias=True, **facts)
+        self.bias_hh = self.create_parameter([rows], bias_hh_attr, is_bias=True, **facts)
+
+    @property
+    def state_shape(self) -> Any:
+        """Size of h."""
+        return [self.hidden_size]
+
+    def project(self, x: Any) -> Any:
+        """Append W_ih x + b_ih, for one step or for all at once."""
+        return _product(x, self.weight_ih, self.bias_ih)
+
+    def recur(self, projected: Any, states: Any) -> tuple[Any, Any]:
+        """Append the rest of a step."""
+        raise NotImplementedError
+
+    def forward(self, inputs: Any, states: Any = None) -> Any:
+        """Append a step; return its output and the new states. Without states they are 0."""
+        before = self.get_initial_states(inputs) if states is None else states
+        return self.recur(self.project(inputs), before)
+
+    def extra_repr(self) -> str:
+        """Return its sizes."""
+        return f"{self.input_size}, {self.hidden_size}"
+
+
+def _product(x: Any, weight: Any, bias: Any) -> Any:
+    """Append x W^T + b."""
+    made = call("matmul", x, weight, False, True)
+    return made if bias is None else call("elementwise_add", made, bias, len(made.shape) - 1)
+
+
+class SimpleRNNCell(_Cell):
+    __doc__ = (_Cell.__doc__ or "").replace(
+        "What cells with two products share: gates = W_ih x + b_ih and W_hh h + b_hh.",
+        "h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or with relu for `activation`.",
+    )
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        activation: str = "tanh",
+        weight_ih_attr: Any = None,
+        weight_hh_attr: Any = None,
+        bias_ih_attr: Any = None,
+        bias_hh_attr: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr, name)
+        if activation not in ("tanh", "relu"):
+            raise FluidValueError(f"SimpleRNNCell: activation is {activation!r}", hint="tanh or relu")
+        self.activation = activation
+
+    def recur(self, projected: Any, states: Any) -> tuple[Any, Any]:
+        """Append the rest of a step."""
+        after = call(self.activation, call("elementwise_add", projected, _product(states, self.weight_hh, self.bias_hh)))
+        return after, after
+
+
+class LSTMCell(_Cell):
+    __doc__ = (_Cell.__doc__ or "").replace(
+        "What cells with two products share: gates = W_ih x + b_ih and W_hh h + b_hh.",
+        "c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c'), with i, f, g, o = W_ih x + b_ih + W_hh h + b_hh; states are (h, c).",
+    )
+    _gates = 4
+
+    @property
+    def state_shape(self) -> Any:
+        """Sizes of h and c."""
+        return ([self.hidden_size], [self.hidden_size])
+
+    def recur(self, projected: Any, states: Any) -> tuple[Any, Any]:
+        """Append the rest of a step."""
+        hidden, cell = states
+        gates = call("elementwise_add", projected, _product(hidden, self.weight_hh, self.bias_hh))
+        inputs, facts = {"X": gates, "C_prev": cell}, {"order": "ifgo"}
+        after, out, _ = LayerHelper("lstm_cell").op("lstm_unit", inputs, facts, ("C", "H", "Gates"))
+        return out, (out, after)
+
+
+class GRUCell(_Cell):
+    __doc__ = (_Cell.__doc__ or "").replace(
+        "What cells with two products share: gates = W_ih x + b_ih and W_hh h + b_hh.",
+        "h' = z h + (1 - z) tanh(x_c + r h_c), r = s(x_r + h_r), z = s(x_z + h_z), with x = W_ih x + b_ih and h = W_hh h + b_hh in parts.",
+    )
+    _gates = 3
+
+    def recur(self, projected: Any, states: Any) -> tuple[Any, Any]:
+        """Append the rest of a step."""
+        size, around = self.hidden_size, _product(states, self.weight_hh, self.bias_hh)
+        (x_gates, x_new), (h_gates, h_new) = (call("split", v, [2 * size, size], -1) for v in (projected, around))
+        reset, update = call("split", call("sigmoid", call("elementwise_add", x_gates, h_gates)), 2, -1)
+        fresh = call("tanh", call("elementwise_add", x_new, call("elementwise_mul", reset, h_new)))
+        kept = call("elementwise_mul", call("elementwise_sub", states, fresh), update)
+        after = call("elementwise_add", kept, fresh)
+        return after, after
+
+
+class RNN(Layer):
+    """Repeat a cell over the steps of [batch, time, ...], or [time, batch, ...] with time_major.
+
+    Args:
+        cell: one step.
+        is_reverse: the last step first.
+        time_major: the first axis is time.
+    """
+
+    def __init__(self, cell: Any, is_reverse: bool = False, time_major: bool = False) -> None:
+        super().__init__()
+        self.cell, self.is_reverse, self.time_major = cell, is_reverse, time_major
+
+    def forward(self, inputs: Any, initial_states: Any = None, sequence_length: Any = None, **given: Any) -> tuple[Any, Any]:
+        """Append the steps.
+
+        Args:
+            inputs: of all steps.
+            initial_states: as the cell takes them; 0 by default.
+            sequence_length: [batch] int64 steps of each sequence; its states stay what they are after that.
+            given: passed on to the cell.
+
+        Returns:
+            Outputs of all steps, and the last states.
+        """
+        cell, facts = self.cell, (sequence_length, self.time_major, self.is_reverse)
+        if initial_states is None:
+            initial_states = cell.get_initial_states(inputs, batch_dim_idx=1 if self.time_major else 0)
+        if not isinstance(cell, _Cell) or given:
+            return rnn(cell, inputs, initial_states, *facts, **given)
+        return rnn(cell.recur, cell.project(inputs), initial_states, *facts)  # type: ignore[arg-type]
+
+
+class BiRNN(Layer):
+    """Repeat one cell forwards and another backwards; their outputs lie side by side.
+
+    Args:
+        cell_fw: from the first step on.
+        cell_bw: from the last step on.
+        time_major: the first axis is time.
+    """
+
+    def __init__(self, cell_fw: Any, cell_bw: Any, time_major: bool = False) -> None:
+        super().__init__()
+        sizes = [getattr(cell, "input_size", None) for cell in (cell_fw, cell_bw)]
+        if None not in sizes and sizes[0] != sizes[1]:
+            raise FluidValueError(f"BiRNN: cell_fw takes {sizes[0]} numbers and cell_bw {sizes[1]}", hint="give both one input_size")
+        self.cell_fw, self.cell_bw, self.time_major = cell_fw, cell_bw, time_major
+
+    def forward(self, inputs: Any, initial_states: Any = None, sequence_length: Any = None, **given: Any) -> tuple[Any, Any]:
+        """Append the steps in both directions; initial_states are a pair, and so are the last states. See `RNN`.
+
+        Raises:
+            FluidValueError: initial_states are no pair.
+        """
+        starts = initial_states if isinstance(initial_states, (list, tuple)) else [initial_states] * 2
+        if len(starts) != 2:
+            raise FluidValueError(f"BiRNN: {len(starts)} initial states", hint="one for each direction")
+        outs, finals = [], []
+        for cell, start, back in zip((self.cell_fw, self.cell_bw), starts, (False, True), strict=True):
+            out, final = RNN(cell, back, self.time_major)(inputs, start, sequence_length, **given)
+            outs.append(out)
+            finals.append(final)
+        return call("concat", outs, -1), tuple(finals)
+
+
+class _Stack(LayerList):
+    """Layers of cells over padded sequences, one on the outputs of the other.
+
+    Args:
+        input_size: width of the inputs.
+        hidden_size: width of the states.
+        num_layers: how many.
+        direction: forward, backward, or bidirect (bidirectional): every layer runs both ways, and its outputs lie side by side.
+        time_major: the first axis is time.
+        dropout: chance of a zero between layers while training.
+        weight_ih_attr: of every layer's and direction's weights; see the cell.
+        weight_hh_attr: likewise.
+        bias_ih_attr: likewise.
+        bias_hh_attr: likewise.
+        name: prefix of the names of the parameters.
+    """
+
+    _cell: type[_Cell] = _Cell
+
+    def __init__(  # noqa: PLR0913, PLR0917 (2.x's arguments)
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        direction: str = "forward",
+        time_major: bool = False,
+        dropout: float = 0.0,
+        weight_ih_attr: Any = None,
+        weight_hh_attr: Any = None,
+        bias_ih_attr: Any = None,
+        bias_hh_attr: Any = None,
+        name: str | None = None,
+        **given: Any,
+    ) -> None:
+        super().__init__()
+        kind = type(self).__name__
+        if direction not in ("forward", "backward", "bidirect", "bidirectional"):
+            raise FluidValueError(f"{kind}: direction is {direction!r}", hint="forward, backward, bidirect or bidirectional")
+        if num_layers < 1 or not 0 <= dropout <= 1:
+            raise FluidValueError(f"{kind}: num_layers is {num_layers}, at least 1, and dropout {dropout}, from 0 to 1")
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.time_major, self.dropout, self.num_directions = time_major, dropout, 2 if direction.startswith("bi") else 1
+        given |= dict(zip(_ATTRS, (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr), strict=True))
+        for number in range(num_layers):
+            width = self.num_directions * hidden_size if number else input_size
+            cells = [self._cell(width, hidden_size, name=name, **given) for _ in range(self.num_directions)]
+            one_way = self.num_directions == 1
+            self.append(RNN(cells[0], direction == "backward", time_major) if one_way else BiRNN(cells[0], cells[1], time_major))
+
+    def forward(self, inputs: Any, initial_states: Any = None, sequence_length: Any = None) -> tuple[Any, Any]:
+        """Append the layers.
+
+        Args:
+            inputs: [batch, time, input_size], or [time, batch, input_size] with time_major.
+            initial_states: [layers x directions, batch, hidden_size], a pair of those where the cell has two states; 0 by default.
+            sequence_length: [batch] int64 steps of each sequence; behind them outputs are 0, and states stay what they are.
+
+        Returns:
+            Outputs of the last layer, [batch, time, directions x hidden_size], and the last states of all, like initial_states.
+        """
+        starts = self._split(initial_states)
+        finals: list[Any] = []
+        mask = self._mask(inputs, sequence_length)
+        for number, layer in enumerate(self):
+            if number and self.dropout:
+                inputs = functions.dropout(inputs, self.dropout, training=self.training)
+            ways = [(layer.cell, layer.is_reverse)] if isinstance(layer, RNN) else [(layer.cell_fw, False), (layer.cell_bw, True)]
+            outs = []
+            for cell, back in ways:
+                out, final = self._way(cell, back, inputs, starts[len(finals)], sequence_length, mask)
+                outs.append(out)
+                finals.append(final)
+            inputs = outs[0] if len(outs) == 1 else call("concat", outs, -1)
+        if isinstance(finals[0], tuple):
+            return inputs, tuple(call("stack", list(states), 0) for states in zip(*finals, strict=True))
+        return inputs, call("stack", finals, 0)
+
+    def _way(self, cell: Any, back: bool, inputs: Any, start: Any, lengths: Any, mask: Any) -> tuple[Any, Any]:
+        """Append one layer in one direction."""
+        out, final = RNN(cell, back, self.time_major)(inputs, start, lengths)
+        return (out if mask is None else call("elementwise_mul", out, mask)), final
+
+    def _mask(self, inputs: Any, lengths: Any) -> Any:
+        """Return 1 for steps that count and 0 for others, with the axes of the outputs; None where all count."""
+        if lengths is None:
+            return None
+        major = self.time_major
+        return call("unsqueeze", steps_that_count(inputs, lengths, time_major=major, front=major, dtype=inputs.dtype), [2])
+
+    def _split(self, states: Any) -> Sequence[Any]:
+        """Return the initial states of every layer and direction.
+
+        Raises:
+            FluidValueError: they are not as many.
+        """
+        count = self.num_layers * self.num_directions
+        if states is None:
+            return [None] * count
+        each = list(states) if isinstance(states, (list, tuple)) else [states]
+        wanted = 2 if isinstance(self[0].cell if self.num_directions == 1 else self[0].cell_fw, LSTMCell) else 1
+        if len(each) != wanted or any(len(v.shape) != 3 or v.shape[0] != count for v in each):
+            hint = f"give {wanted} of [{count}, batch, {self.hidden_size}]"
+            raise FluidValueError(f"{type(self).__name__}: initial states are {', '.join(map(str, each))}", hint=hint)
+        rows = [call("unstack", v, 0, count) for v in each]
+        return rows[0] if wanted == 1 else list(zip(*rows, strict=True))
+
+
+class SimpleRNN(_Stack):
+    __doc__ = (_Stack.__doc__ or "").replace("Layers of cells", "Layers of `SimpleRNNCell`, with its `activation`,")
+    _cell = SimpleRNNCell
+
+    def __init__(  # noqa: PLR0913, PLR0917 (2.x's arguments)
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        direction: str = "forward",
+        time_major: bool = False,
+        dropout: float = 0.0,
+        activation: str = "tanh",
+        weight_ih_attr: Any = None,
+        weight_hh_attr: Any = None,
+        bias_ih_attr: Any = None,
+        bias_hh_attr: Any = None,
+        name: str | None = None,
+    ) -> None:
+        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr, name)
+        super().__init__(input_size, hidden_size, num_layers, direction, time_major, dropout, *attrs, activation=activation)
+
+
+class LSTM(_Stack):
+    __doc__ = (_Stack.__doc__ or "").replace("Layers of cells", "Layers of `LSTMCell`")
+    _cell = LSTMCell
+
+    def _way(self, cell: Any, back: bool, inputs: Any, start: Any, lengths: Any, mask: Any) -> tuple[Any, Any]:
+        """Append one layer in one direction: one op for all its steps."""
+        weights = {"WeightIh": cell.weight_ih, "WeightHh": cell.weight_hh}
+        given = {slot: call("transpose", w, [1, 0]) for slot, w in weights.items()}
+        given |= {"BiasIh": cell.bias_ih, "BiasHh": cell.bias_hh, "Input": inputs, "Lengths": lengths}
+        given |= dict(zip(("InitH", "InitC"), start or (None, None), strict=True))
+        attrs = {"is_reverse": back, "time_major": self.time_major}
+        out, hidden, state, *_ = LayerHelper("lstm").op(
+            "padded_lstm", given, attrs, ("Out", "LastH", "LastC", "Gates", "Cells", "States")
+        )
+        return out, (hidden, state)
+
+
+class GRU(_Stack):
+    __doc__ = (_Stack.__doc__ or "").replace("Layers of cells", "Layers of `GRUCell`")
+    _cell = GRUCell
+
+
+__all__ = [
+    "GRU", "LSTM", "RNN", "BiRNN", "GRUCell", "LSTMCell", "RNNCellBase", "SimpleRNN", "SimpleRNNCell",
+]  # fmt: skip

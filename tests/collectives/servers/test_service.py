@@ -1,0 +1,115 @@
+"""A server's end: strangers are sent away, the slow are waited for, and the last one to leave ends it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from pe_cli.collectives.protocol import PeerError
+from pe_cli.collectives.servers import frames
+from pe_cli.collectives.servers.client import Servers, address, connect, wait_for_servers
+from pe_cli.collectives.servers.frames import Message
+from pe_cli.collectives.servers.service import Service
+from pe_cli.core.errors import ExitCode, PeError
+
+
+def port():
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+class Running:
+    """A service in a thread; `answer` is called with requests."""
+
+    def __init__(self, trainers=1, seconds=5.0, answer=None):
+        self.endpoint, self.error = port(), None
+        self.service = Service(self.endpoint, trainers, seconds, 1 << 16)
+        self.thread = threading.Thread(target=self._run, args=(answer or self.echo,), daemon=True)
+        self.thread.start()
+
+    @staticmethod
+    def echo(request):
+        request.reply(Message("values", request.message.facts, request.message.arrays))
+
+    def _run(self, answer):
+        try:
+            self.service.run(answer, lambda: None)
+        except PeError as error:
+            self.error = error
+
+    def join(self):
+        self.thread.join(15)
+        assert not self.thread.is_alive()
+
+
+def test_strangers_do_no_harm():
+    running = Running()
+    for sent in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64):
+        with socket.create_connection(address(running.endpoint)) as stranger:
+            stranger.sendall(sent)
+    with socket.create_connection(address(running.endpoint)) as stranger:
+        frames.write(stranger, Message("pull", {"names": ["w"]}))
+    servers = Servers([running.endpoint], 0, 5.0, 1 << 16)
+    answer = servers.ask({running.endpoint: Message("pull", {"n": 1})}, "asks")[running.endpoint]
+    assert (answer.kind, answer.facts) == ("values", {"n": 1})
+    servers.leave()
+    running.join()
+    assert running.error is None
+
+
+def test_the_slow_are_waited_for():
+    def slow(request):
+        threading.Timer(3.0, request.reply, [Message("done")]).start()
+
+    running = Running(seconds=1.5, answer=slow)
+    servers = Servers([running.endpoint], 0, 1.5, 0)
+    begun = time.monotonic()
+    servers.ask({running.endpoint: Message("barrier")}, "waits")
+    assert time.monotonic() - begun > 2.5
+    servers.leave()
+    servers.leave()
+    running.join()
+    assert running.error is None
+
+
+def test_an_error_of_a_server_reaches_its_trainers():
+    def fails(request):
+        raise PeError("the update is no good", code=ExitCode.DIVERGED)
+
+    running = Running(answer=fails)
+    servers = Servers([running.endpoint], 0, 5.0, 0)
+    with pytest.raises(PeerError, match="the update is no good") as caught:
+        servers.ask({running.endpoint: Message("barrier")}, "waits")
+    assert caught.value.code is ExitCode.DIVERGED
+    running.join()
+    with pytest.raises(PeerError, match="is lost"):
+        servers.leave()
+
+
+def test_a_trainer_that_says_nothing_is_lost():
+    running = Running(seconds=1.0)
+    silent = connect(running.endpoint, time.monotonic() + 5)
+    frames.write(silent, Message("hello", {"trainer": 0}))
+    assert frames.read(silent, 0).kind == "done"
+    running.join()
+    assert "trainer 0" in running.error.message
+    silent.close()
+
+
+def test_a_message_larger_than_agreed_ends_the_server():
+    running = Running()
+    servers = Servers([running.endpoint], 0, 5.0, 0)
+    large = Message("push", {}, {"a": np.zeros(1 << 20, "uint8")})
+    with pytest.raises(PeerError, match=r"is lost|larger than"):
+        servers.ask({running.endpoint: large}, "sends")
+    running.join()
+    assert "larger than" in running.error.message
+
+
+def test_hosts_that_are_not_known():
+    with pytest.raises(PeerError, match=r"host is not known|does not listen"):
+        wait_for_servers(["no-such-host.invalid:80"], 1.0)

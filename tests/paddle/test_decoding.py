@@ -1,0 +1,88 @@
+"""Decoding, arrays in loops and DynamicRNN against loops in NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pe_cli.paddle.fluid as fluid
+
+L = fluid.layers
+pytestmark = pytest.mark.usefixtures("fresh")
+
+
+def run(fetches, **feed):
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    return [np.array(t) for t in executor.run(feed=feed, fetch_list=fetches, return_numpy=False)]
+
+
+def test_a_loop_writes_and_reads_an_array():
+    n, start = fluid.data("n", [1], "int64"), fluid.data("start", [1])
+    i = L.fill_constant([1], "int64", 0)
+    array = L.array_write(start, i)
+    go = L.less_than(i, n)
+    loop = L.While(go)
+    with loop.block():
+        before = L.array_read(array, i)
+        L.increment(i, 1)
+        L.array_write(L.scale(before, 2.0), i, array)
+        L.less_than(i, n, cond=go)
+    joined, _ = L.tensor_array_to_tensor(array, axis=0)
+    length, found = run([L.array_length(array), joined], n=np.array([4]), start=np.array([3], "float32"))
+    assert (length.tolist(), found.tolist()) == ([5], [3, 6, 12, 24, 48])
+
+
+def test_more_rounds_than_an_array_has_room_for_are_an_error():
+    n, i = fluid.data("n", [1], "int64"), L.fill_constant([1], "int64", 0)
+    array, go = L.create_array("int64", capacity=3), L.less_than(i, n)
+    loop = L.While(go)
+    with loop.block():
+        L.array_write(i, i, array)
+        L.increment(i, 1)
+        L.less_than(i, n, cond=go)
+    with pytest.raises(RuntimeError, match=r"out of range \[0, 3\)"):
+        run([L.array_length(array)], n=np.array([4]))
+
+
+def test_a_dynamic_rnn_adds_up_every_sequence(rng):
+    x = fluid.data("x", [None, 2], lod_level=1)
+    rnn = L.DynamicRNN()
+    with rnn.block():
+        row = rnn.step_input(x)
+        total = rnn.memory(shape=[2], value=1.0)
+        after = L.elementwise_add(row, total)
+        rnn.update_memory(total, after)
+        rnn.output(after)
+    value = rng.standard_normal((6, 2)).astype("float32")
+    (found,) = run([rnn()], x=fluid.create_lod_tensor(value, [[1, 3, 2]], fluid.CPUPlace()))
+    expected = np.concatenate([1 + np.cumsum(part, 0) for part in np.split(value, [1, 4])])
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_sequences_in_the_order_of_other_lengths():
+    x, y = (fluid.data(n, [None, 1], lod_level=1) for n in "xy")
+    found = L.reorder_lod_tensor_by_rank(x, L.lod_rank_table(y))
+    row = np.arange(6, dtype="float32")[:, None]
+    feed = {n: fluid.create_lod_tensor(row, [lengths], fluid.CPUPlace()) for n, lengths in (("x", [1, 2, 3]), ("y", [2, 3, 1]))}
+    (tensor,) = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[found], return_numpy=False)
+    assert np.array(tensor).ravel().tolist() == [1, 2, 0, 3, 4, 5]
+    assert tensor.recursive_sequence_lengths() == [[2, 1, 3]]
+
+
+def test_beam_search_finds_the_best_of_all_sequences(rng):
+    table = rng.standard_normal((5, 5)).astype("float32")
+    cell_of = fluid.data("table", [5, 5])
+
+    class Cell(L.RNNCell):
+        def call(self, inputs, states):
+            return L.gather(cell_of, L.reshape(inputs, [-1])), states
+
+    decoder = L.BeamSearchDecoder(Cell(), start_token=0, end_token=4, beam_size=5)
+    start = fluid.data("start", [None, 1])
+    ids, _ = L.dynamic_decode(decoder, inits=start, max_step_num=1)
+    (found,) = run([ids], table=table, start=np.zeros((2, 1), "float32"))
+    logs = table - np.log(np.exp(table.astype("float64")).sum(1, keepdims=True))
+    both = {(a, b): logs[0, a] + logs[a, b] for a in range(4) for b in range(5)} | {(4, 4): logs[0, 4]}
+    best = sorted(both, key=both.get, reverse=True)[:5]
+    assert [tuple(found[k, :, beam]) for k in range(2) for beam in range(5)] == best * 2

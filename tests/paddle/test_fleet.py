@@ -1,0 +1,152 @@
+"""fleet: one script for workers and servers, which a role tells apart."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pe_cli.paddle.fluid as fluid
+from pe_cli.paddle.fluid.incubate.fleet.base import role_maker
+from pe_cli.paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import FleetTranspiler, StrategyFactory
+from tests.paddle.pserver_job import Job
+from tests.paddle.pserver_models import MODELS
+
+SCRIPT = """
+import sys
+import numpy as np
+import pe_cli.paddle.fluid as fluid
+from pe_cli.paddle.fluid.incubate.fleet.base.role_maker import PaddleCloudRoleMaker
+from pe_cli.paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import StrategyFactory, fleet
+from tests.paddle.pserver_models import MODELS, batch
+kind, folder = sys.argv[1:3]
+strategy = {
+    "sync": StrategyFactory.create_sync_strategy, "async": StrategyFactory.create_async_strategy,
+    "half": StrategyFactory.create_half_async_strategy, "geo": lambda: StrategyFactory.create_geo_strategy(2),
+}[kind]()
+fleet.init(PaddleCloudRoleMaker())
+loss = MODELS["emb_sparse"]()
+fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), strategy).minimize(loss)
+if fleet.is_server():
+    fleet.init_server(*sys.argv[3:])
+    fleet.run_server()
+else:
+    fleet.init_worker()
+    executor = fluid.Executor(fluid.CPUPlace())
+    if kind != "geo":
+        executor.run(fleet.startup_program)
+    for i in range(4):
+        executor.run(fleet.main_program, batch("emb_sparse", fleet.worker_index(), i), [loss])
+    if fleet.is_first_worker():
+        fleet.save_persistables(executor, folder)
+    fleet.stop_worker()
+"""
+
+
+def run(kind, folder, *, workers=2, servers=2, first=()):
+    """Run the script as processes; all of them have to end well."""
+    job = Job(servers=servers).placed()
+    common = {
+        **os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(job.endpoints),
+        "PADDLE_TRAINERS_NUM": str(workers), "FLAGS_rpc_deadline": "60000",
+    }  # fmt: skip
+    roles = [{"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": str(i)} for i in range(workers)]
+    roles += [{"TRAINING_ROLE": "PSERVER", "POD_IP": e.split(":")[0], "PADDLE_PORT": e.split(":")[1]} for e in job.endpoints]
+    command = [sys.executable, "-c", SCRIPT, kind, str(folder), *map(str, first)]
+    processes = [subprocess.Popen(command, env={**common, **role}) for role in roles]
+    try:
+        assert [p.wait(90 if i < workers else 5) for i, p in enumerate(processes)] == [0] * len(processes)
+    finally:
+        for p in processes:
+            p.kill()
+
+
+def check_loaded(folder):
+    """Check that three servers together have what was saved."""
+    seen = {}
+    for i in range(3):
+        fleet, scope = FleetTranspiler(), fluid.Scope()
+        fleet.init(role_maker.UserDefinedRoleMaker(i, role_maker.Role.SERVER, 2, ["a:1", "b:2", "c:3"]))
+        with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard(), fluid.scope_guard(scope):
+            loss = MODELS["emb_sparse"]()
+            config = fluid.DistributeTranspilerConfig()
+            optimizer = fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), config)
+            optimizer.minimize(loss)
+            fleet.init_server(str(folder))
+        for piece in fleet.transpiler.found.at(fleet.server_endpoints()[i]):
+            seen.setdefault(piece.parameter, []).append((piece.begin, scope.read(piece.name)))
+    whole = fluid.Program()
+    for name, parts in seen.items():
+        value = np.concatenate([v for _, v in sorted(parts, key=lambda p: p[0])])
+        whole.global_block().create_var(name=name, shape=value.shape, dtype="float32", persistable=True)
+        seen[name] = value
+    with fluid.scope_guard(fluid.Scope()):
+        fluid.io.load_persistables(fluid.Executor(fluid.CPUPlace()), str(folder), whole)
+        for name, value in seen.items():
+            np.testing.assert_array_equal(value, fluid.global_scope().read(name))
+
+
+@pytest.mark.parametrize("kind", ["sync", "half", "geo"])
+def test_one_script_trains_and_what_it_saves_loads_into_another_number_of_servers(kind, tmp_path):
+    run(kind, tmp_path / "a")
+    if kind == "sync":
+        run(kind, tmp_path / "b", workers=1, servers=3, first=[tmp_path / "a"])
+        check_loaded(tmp_path / "a")
+    names = sorted(p.name for p in (tmp_path / "a").iterdir())
+    assert {"table", "fc_0.w_0", "fc_1.b_0"} <= {n.partition(".npy")[0] for n in names}
+
+
+def test_a_role_from_the_environment(monkeypatch):
+    for name, value in {"TRAINING_ROLE": "PSERVER", "PADDLE_PSERVERS_IP_PORT_LIST": "a:1,b:2", "PADDLE_TRAINERS_NUM": "3"}.items():
+        monkeypatch.setenv(name, value)
+    role = role_maker.PaddleCloudRoleMaker()
+    with pytest.raises(ValueError, match="the environment has no POD_IP"):
+        role.generate_role()
+    monkeypatch.setenv("POD_IP", "b")
+    monkeypatch.setenv("PADDLE_PORT", "2")
+    role.generate_role()
+    assert (role.is_server(), role.server_index(), role.server_num(), role.worker_num()) == (True, 1, 2, 3)
+    monkeypatch.setenv("TRAINING_ROLE", "BOTH")
+    with pytest.raises(ValueError, match="TRAINING_ROLE must be PSERVER or TRAINER, got 'BOTH'"):
+        role_maker.PaddleCloudRoleMaker().generate_role()
+
+
+def test_files_are_shared_out():
+    found = []
+    for i in range(3):
+        fleet = FleetTranspiler()
+        fleet.init(role_maker.UserDefinedRoleMaker(i, role_maker.Role.WORKER, 3, ["a:1"]))
+        found.append(fleet.split_files([str(n) for n in range(7)]))
+    assert found == [["0", "1", "2"], ["3", "4"], ["5", "6"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        pytest.param({"server_endpoints": "a:1", "worker_num": 1}, TypeError, id="a text of servers"),
+        pytest.param({"server_endpoints": ["a:1"], "worker_num": 1, "role": 3}, TypeError, id="no role"),
+        pytest.param({"server_endpoints": ["a:1"], "worker_num": 2, "current_id": 2}, ValueError, id="no such worker"),
+        pytest.param({"server_endpoints": ["a"], "worker_num": 1}, ValueError, id="no port"),
+    ],
+)
+def test_roles_that_are_refused(arguments, kind):
+    with pytest.raises(kind):
+        role_maker.UserDefinedRoleMaker(**arguments)
+
+
+def test_the_order_of_calls():
+    fleet = FleetTranspiler()
+    with pytest.raises(RuntimeError, match=r"call fleet\.init first"):
+        fleet.is_worker()
+    with pytest.raises(RuntimeError, match="call minimize"):
+        fleet.init_worker()
+    with pytest.raises(TypeError, match="takes a role maker"):
+        fleet.init(3)
+    with pytest.raises(ValueError, match="at least 1 step"):
+        StrategyFactory.create_geo_strategy(0)
+    with pytest.raises(TypeError, match="strategy must be"):
+        fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), np.int64(3))
