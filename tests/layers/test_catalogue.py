@@ -11,7 +11,7 @@ from pe_cli.layers.define.helper import ACTIVATIONS
 from pe_cli.layers.define.registry import LAYERS, discover
 from pe_cli.program.ir import Variable
 from pe_cli.program.verify import verify
-from tests.layers import sequence_calls
+from tests.layers import composed_calls, sequence_calls
 from tests.layers.support import layers as L
 from tests.layers.support import programs, run
 
@@ -31,6 +31,7 @@ FEEDS = {
     "size": ([2], "int64"),
     "counts": ([], "int64"),
     "numbers": ([], "float32"),
+    "cells": ([8, 2, 3], "float32"),
 }
 
 #: Layer -> how it is called, ops it appends, and types of what it returns, with b for the batch axis.
@@ -375,7 +376,7 @@ CALLS |= {
         lambda f: L.chunk_eval(f.label, f.label, "plain", 4, seq_length=f.counts), "chunk_eval", ["float32[1]"] * 3 + ["int64[1]"] * 3,
     ),
 }  # fmt: skip
-CALLS |= sequence_calls.CALLS
+CALLS |= sequence_calls.CALLS | composed_calls.CALLS
 
 
 def arrays(rng, names):
@@ -417,8 +418,8 @@ def test_the_call_builds_what_fluid_builds_and_runs(name, rng):
             values = run(main, startup, arrays(rng, feeds.used), found)
             for i, (value, text) in enumerate(zip(values, types, strict=True)):
                 assert str(value.dtype) == text.split("[")[0]
-                sizes = [int(s) for s in text.split("[")[1][:-1].replace("b", str(BATCH)).split(",")]
-                assert list(value.shape) == sequence_calls.SHAPES.get(name, {i: sizes})[i]
+                sizes = [int(s) for s in text.split("[")[1][:-1].replace("b", str(BATCH)).split(",") if s]
+                assert list(value.shape) == {**sequence_calls.SHAPES, **composed_calls.SHAPES}.get(name, {i: sizes})[i]
                 assert np.isfinite(value).all()
 
 

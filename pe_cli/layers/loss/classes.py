@@ -154,6 +154,48 @@ def binary_focal_loss(
     return helper.one("elementwise_mul", {"X": loss, "Y": factor})
 
 
+@layer(answers=False)
+def sigmoid_focal_loss(x: Variable, label: Variable, fg_num: Variable, gamma: float = 2.0, alpha: float = 0.25) -> Variable:
+    """Measure every class of every box by itself, with less weight on what is clear already; divided by the boxes with an object.
+
+    Out[i, c] = alpha_t (1 - p_t)^gamma (-ln p_t) / max(fg_num, 1): p_t = sigmoid(x[i, c]) and alpha_t = alpha where label[i] = c + 1,
+    else p_t = 1 - sigmoid(x[i, c]) and alpha_t = 1 - alpha
+
+    Args:
+        x: [boxes, classes] logits.
+        label: [boxes, 1] int32 or int64: classes from 1 on, 0 for background.
+        fg_num: [1], how many boxes have an object; any number type.
+        gamma: how fast the weight of clear boxes falls, at least 0, no unit.
+        alpha: weight of the label's class against the others, from 0 to 1.
+
+    Returns:
+        Shape and dtype of x, in nats.
+
+    Raises:
+        PeError: gamma below 0, alpha out of range, or shapes do not fit; in a step, a label out of range.
+
+    Source:
+        fluid.layers.sigmoid_focal_loss; Lin et al. 2017, eq. 5.
+    """
+    helper = LayerHelper("sigmoid_focal_loss")
+    helper.check_rank(x, "x", 2, "[boxes, classes]")
+    if gamma < 0 or not 0 <= alpha <= 1 or x.shape[1] < 1:
+        text = f"sigmoid_focal_loss: gamma is {gamma:g}, alpha {alpha:g}, and x {x}"
+        raise helper.error(text, hint="gamma at least 0, alpha from 0 to 1, and a known number of classes")
+    numbers = label if label.dtype == "int64" else helper.one("cast", {"X": label}, {"out_dtype": "int64"})
+    rows = helper.one("one_hot", {"X": numbers}, {"depth": x.shape[1] + 1})
+    target = helper.one("slice", {"Input": rows}, {"axes": [1], "starts": [1], "ends": [x.shape[1] + 1]})
+    if target.dtype != x.dtype:
+        target = helper.one("cast", {"X": target}, {"out_dtype": x.dtype})
+    entropy = helper.one("sigmoid_cross_entropy_with_logits", {"X": x, "Label": target})
+    away = helper.one("abs", {"X": helper.one("elementwise_sub", {"X": target, "Y": helper.one("sigmoid", {"X": x})})})
+    weight = helper.one("scale", {"X": target}, {"scale": 2 * alpha - 1, "bias": 1 - alpha})
+    loss = helper.one("elementwise_mul", {"X": entropy, "Y": helper.one("pow", {"X": away}, {"factor": gamma})})
+    one = helper.one("fill_constant", {}, {"shape": [1], "dtype": x.dtype, "value": 1.0})
+    count = helper.one("elementwise_max", {"X": helper.one("cast", {"X": fg_num}, {"out_dtype": x.dtype}), "Y": one})
+    return helper.one("elementwise_div", {"X": helper.one("elementwise_mul", {"X": loss, "Y": weight}), "Y": count})
+
+
 @layer
 def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5) -> Variable:
     """Measure how little the probabilities of classes and the labels overlap, the mean over the samples.

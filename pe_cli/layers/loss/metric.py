@@ -1,4 +1,4 @@
-"""Measures: accuracy, topk, argmax."""
+"""Measures: accuracy, topk, argmax, argmin."""
 
 from __future__ import annotations
 
@@ -80,3 +80,23 @@ def argmax(x: Variable, axis: int = 0) -> Variable:
         fluid.layers.argmax.
     """
     return LayerHelper("argmax").one("arg_max", {"X": x}, {"axis": axis})
+
+
+@layer
+def argmin(x: Variable, axis: int = 0) -> Variable:
+    """Find where the smallest element is.
+
+    Args:
+        x: any shape.
+        axis: to search along.
+
+    Returns:
+        int64 indices; sizes of x without axis.
+
+    Raises:
+        PeError: there is no such axis.
+
+    Source:
+        fluid.layers.argmin.
+    """
+    return LayerHelper("argmin").one("arg_min", {"X": x}, {"axis": axis})

@@ -1,4 +1,4 @@
-"""Losses of pairs and triples of vectors, for embeddings: contrastive, triplet, InfoNCE and cosine losses."""
+"""Losses of pairs and triples of vectors, for embeddings: contrastive, triplet, InfoNCE and cosine losses; and cos_sim."""
 
 from __future__ import annotations
 
@@ -161,6 +161,33 @@ def cosine_embedding_loss(
     near = helper.one("elementwise_mul", {"X": helper.one("scale", {"X": cosine}, {"scale": -1.0, "bias": 1.0}), "Y": same})
     above = helper.one("relu", {"X": helper.one("scale", {"X": cosine}, {"bias": -margin})})
     return helper.one("elementwise_add", {"X": near, "Y": helper.one("elementwise_mul", {"X": above, "Y": other})})
+
+
+@layer
+def cos_sim(X: Variable, Y: Variable) -> Variable:
+    """Return the cosine of the angle between the rows of two matrices.
+
+    Out[i] = X[i] Y[i] / (|X[i]| |Y[i]|)
+
+    Args:
+        X: [batch, width] float32 or float64.
+        Y: shape and dtype of X, or [1, width] for one row that all are compared with.
+
+    Returns:
+        [batch, 1], from -1 to 1; NaN for a row of zeros.
+
+    Raises:
+        PeError: shapes or dtypes do not fit.
+
+    Source:
+        fluid.layers.cos_sim.
+    """
+    helper = LayerHelper("cos_sim")
+    for what, v in (("X", X), ("Y", Y)):
+        helper.check_rank(v, what, 2, "[batch, width]")
+    product = _row_sum(helper, helper.one("elementwise_mul", {"X": X, "Y": Y}))
+    first, second = (helper.one("sqrt", {"X": _row_sum(helper, helper.one("square", {"X": v}))}) for v in (X, Y))
+    return helper.one("elementwise_div", {"X": product, "Y": helper.one("elementwise_mul", {"X": first, "Y": second})})
 
 
 def _row_sum(helper: LayerHelper, x: Variable) -> Variable:

@@ -1,4 +1,4 @@
-"""Arithmetic on whole tensors: scale, sum, sums, clip."""
+"""Arithmetic on whole tensors: scale, sum, sums, clip, clip_by_norm."""
 
 from __future__ import annotations
 
@@ -110,3 +110,26 @@ def clip(x: Variable, min: float, max: float, name: str | None = None) -> Variab
         fluid.layers.clip.
     """
     return LayerHelper("clip", name).one("clip", {"X": x}, {"min": min, "max": max})
+
+
+@layer
+def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
+    """Shorten a tensor whose length is above a limit to that length.
+
+    Out = x max_norm / max(|x|, max_norm),  |x| the root of the sum of all squares
+
+    Args:
+        x: any shape, float32 or float64.
+        max_norm: the limit, above 0, in the unit of x.
+        name: prefix of the output's name.
+
+    Returns:
+        Shape and dtype of x.
+
+    Raises:
+        PeError: max_norm is not above 0.
+
+    Source:
+        fluid.layers.clip_by_norm.
+    """
+    return LayerHelper("clip_by_norm", name).one("clip_by_norm", {"X": x}, {"max_norm": max_norm})

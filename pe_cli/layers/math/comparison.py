@@ -1,10 +1,10 @@
-"""Layers that compare, combine truths and count: less_than, equal, ..., logical_and, ..., increment, generated from their ops."""
+"""Layers that compare, combine truths and count: less_than, equal, ..., logical_and, ..., reduce_all, reduce_any, increment."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.define.helper import LayerHelper, as_list
 from pe_cli.layers.define.registry import layer
 from pe_cli.program.ir import Variable
 
@@ -84,6 +84,43 @@ def logical_not(x: Variable, name: str | None = None) -> Variable:
         fluid.layers.logical_not.
     """
     return LayerHelper("logical_not", name).one("logical_not", {"X": x})
+
+
+_REDUCED = {"reduce_all": ("all elements are", "reduce_min"), "reduce_any": ("one element is", "reduce_max")}
+_REDUCED_DOC = """Tell whether {what} true, along some axes.
+
+Args:
+    input: any shape, bool; numbers other than 0 are true.
+    dim: axis or axes, negative ones count from the last; null for all.
+    keep_dim: leave an axis of size 1 in place of each.
+    name: prefix of the output's name.
+
+Returns:
+    input's shape without those axes, bool; [1] when all are gone. Gradients stop there.
+
+Raises:
+    PeError: there is no such axis.
+
+Source:
+    fluid.layers.{name}.
+"""
+
+
+def _make_reduced(kind: str, what: str, op: str) -> Callable[..., Variable]:
+    def made(input: Variable, dim: int | list[int] | None = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+        helper = LayerHelper(kind, name)
+        attrs = {"dim": [0] if dim is None else as_list(dim), "keep_dim": keep_dim, "reduce_all": dim is None}
+        truth = input if input.dtype == "bool" else helper.one("cast", {"X": input}, {"out_dtype": "bool"})
+        numbers = helper.one("cast", {"X": truth}, {"out_dtype": "float32"})
+        return helper.one("cast", {"X": helper.one(op, {"X": numbers}, attrs)}, {"out_dtype": "bool"})
+
+    made.__name__ = made.__qualname__ = kind
+    made.__doc__ = _REDUCED_DOC.format(what=what, name=kind)
+    return made
+
+
+for _name, (_what, _op) in _REDUCED.items():
+    layer(_make_reduced(_name, _what, _op))
 
 
 @layer

@@ -97,6 +97,8 @@ ELEMENTWISE = {
     "max": "max(x, y)",
     "min": "min(x, y)",
     "pow": "x^y",
+    "mod": "x - y floor(x / y)",
+    "floordiv": "floor(x / y)",
 }
 _ELEMENTWISE_DOC = """Combine two tensors element by element.
 

@@ -1,9 +1,10 @@
-"""Windows of images as columns, and masks over strong responses: unfold, similarity_focus."""
+"""Windows of images as columns and as rows, and masks over strong responses: unfold, im2sequence, similarity_focus."""
 
 from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper, pair
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.define.sizes import known_images
 from pe_cli.program.ir import Variable
 
 
@@ -43,6 +44,46 @@ def unfold(
         "dilations": pair("unfold", "dilations", dilations, 1),
     }
     return LayerHelper("unfold", name).one("unfold", {"X": x}, attrs, "Y")
+
+
+@layer
+def im2sequence(
+    input: Variable,
+    filter_size: int | list[int] = 1,
+    stride: int | list[int] = 1,
+    padding: int | list[int] = 0,
+    name: str | None = None,
+) -> Variable:
+    """Cut images into windows, a row each; the rows of an image follow one another, from left to right and then down.
+
+    Args:
+        input: [batch, channels, height, width], sizes known but for the batch.
+        filter_size: pixels of a window, one number or [height, width].
+        stride: pixels between windows.
+        padding: zeros: on every side, for [height, width], or [above, left, below, right].
+        name: prefix of the output's name.
+
+    Returns:
+        [batch * windows, channels * window].
+
+    Raises:
+        PeError: sizes that do not fit.
+
+    Source:
+        fluid.layers.im2sequence.
+    """
+    helper = LayerHelper("im2sequence", name)
+    known_images(helper, input)
+    around = list(padding) if isinstance(padding, list) and len(padding) == 4 else 2 * pair("im2sequence", "padding", padding, 0)
+    attrs = {
+        "kernel_sizes": pair("im2sequence", "filter_size", filter_size, 1),
+        "strides": pair("im2sequence", "stride", stride, 1),
+        "paddings": around,
+        "dilations": [1, 1],
+    }
+    columns = helper.one("unfold", {"X": input}, attrs, "Y")
+    rows = helper.one("transpose", {"X": columns}, {"axis": [0, 2, 1]})
+    return helper.one("reshape", {"X": rows}, {"shape": [-1, columns.shape[1]]})
 
 
 @layer

@@ -9,6 +9,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel
 from pe_cli.ops.define.axes import around, normal_axis
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import InPlace
 
@@ -98,6 +99,13 @@ def cumsum_grad_cpu(o: Lowering) -> None:
 
 deal(running_sums)
 also_on_cuda(cumsum)
+
+
+@in_onnx("cumsum")
+def cumsum_onnx(o: Writer) -> None:
+    """ONNX's own."""
+    flags = {"exclusive": int(o.attrs["exclusive"]), "reverse": int(o.attrs["reverse"])}
+    o.node("CumSum", [o.x(), o.const(o.attrs["axis"])], to="Out", **flags)
 
 
 # --- argsort ----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from pe_cli.ops.define.addto import added, beside
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy, fill
-from pe_cli.ops.define.onnx import same_in_onnx
+from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
+from pe_cli.ops.define.onnx import aligned as in_line
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
 from pe_cli.ops.define.traits import Absorbed, Folds, InPlace, Layout, PassesGradient, Pointwise, Scalar, SumsRows
 from pe_cli.ops.math.broadcast import aligned, back_kernel, binary_kernel, broadcast, call_binary, expanded
@@ -410,3 +411,24 @@ same_in_onnx(
     },
     axes=True,
 )
+
+
+@in_onnx("elementwise_floordiv")
+def floordiv_onnx(o: Writer) -> None:
+    """ONNX's Div cuts whole numbers towards 0, so that the remainder goes first; its Floor knows no whole numbers."""
+    x, y = in_line(o)
+    if o.type("X").dtype in ("float32", "float64"):
+        o.node("Floor", [o.node("Div", [x, y])], to="Out")
+    else:
+        o.node("Div", [o.node("Sub", [x, o.node("Mod", [x, y])]), y], to="Out")
+
+
+@in_onnx("elementwise_mod")
+def mod_onnx(o: Writer) -> None:
+    """ONNX's Mod has Y's sign, as ours, but for whole numbers alone."""
+    x, y = in_line(o)
+    if o.type("X").dtype in ("float32", "float64"):
+        whole = o.node("Floor", [o.node("Div", [x, y])])
+        o.node("Sub", [x, o.node("Mul", [y, whole])], to="Out")
+    else:
+        o.node("Mod", [x, y], to="Out")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering, Numbers
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 
 
@@ -121,3 +124,14 @@ def unfold_grad_cpu(o: Lowering) -> None:
 
 deal(columns, columns_back)
 also_on_cuda(unfold)
+
+
+@in_onnx("unfold")
+def unfold_onnx(o: Writer) -> None:
+    """A convolution of every channel by itself, with a filter for each pixel of a window that lets this pixel through."""
+    a, x = o.attrs, o.type()
+    taps, channels = product(a["kernel_sizes"]), x.shape[1]
+    filters = np.tile(np.eye(taps).reshape(taps, 1, *a["kernel_sizes"]), (channels, 1, 1, 1))
+    how = {"strides": a["strides"], "pads": a["paddings"], "dilations": a["dilations"], "group": channels}
+    windows = o.node("Conv", [o.x(), o.const(filters, "X")], **how)
+    o.node("Reshape", [windows, o.const([0, channels * taps, -1])], to="Y")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, FLOATS, TensorType, product
 from pe_cli.kernels.codes import OUT_OF_RANGE
+from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Status, T, helper, kernel
+from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering, Numbers
 from pe_cli.ops.define.moves import copy, fill
+from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import MOVED_AS
 from pe_cli.ops.define.traits import ReportsData
@@ -34,7 +37,10 @@ def take_parts(x: Ptr, index: PtrU, out: Ptr, sizes: PtrI64, depth: Int, count: 
         at = _place(index, sizes, depth, i)
         if at < 0:
             d = -1 - at
-            status[0], status[1], status[2], status[3] = OUT_OF_RANGE, i, index[i * depth + d], sizes[d]
+            status[1] = i
+            status[2] = index[i * depth + d]
+            status[3] = sizes[d]
+            status[0] = OUT_OF_RANGE
             return
         for k in range(n):
             out[i * n + k] = x[at * n + k]
@@ -172,6 +178,13 @@ def gather_nd_grad_cpu(o: Lowering) -> None:
     o.call(add_parts, o.input("Out@GRAD"), index, dx, *_parts(index, dx), STATUS)
 
 
+@in_onnx("gather_nd")
+def gather_nd_onnx(o: Writer) -> None:
+    """ONNX's own, whose places are int64."""
+    index = o.x("Index") if o.type("Index").dtype == "int64" else o.node("Cast", [o.x("Index")], to_=element_type("int64"))
+    o.node("GatherND", [o.x(), index], to="Out")
+
+
 # --- scatter_nd_add ---------------------------------------------------------------------------------------------------
 
 
@@ -303,3 +316,28 @@ def scatter_grad_cpu(o: Lowering) -> None:
         o.call(clear_rows, writer, dx, rows, n)
     if o.has("Updates@GRAD"):
         o.call(rows_written, g, ids, writer, o.output("Updates@GRAD"), ids.size, n, int(not o.attrs["overwrite"]))
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+deal(take_parts)
+
+
+@on_cuda(add_parts)
+def add_parts_cuda(x: Ptr, index: PtrU, out: Ptr, sizes: PtrI64, depth: Int, count: Int, n: Int, status: Status):
+    """One thread per element of a part, which goes through the indices in order."""
+    for k in range(n):
+        for i in range(count):
+            at = _place(index, sizes, depth, i)
+            if at < 0:
+                d = -1 - at
+                status[1] = i
+                status[2] = index[i * depth + d]
+                status[3] = sizes[d]
+                status[0] = OUT_OF_RANGE
+                return
+            out[at * n + k] += x[i * n + k]
+
+
+also_on_cuda(gather_nd, scatter_nd_add)

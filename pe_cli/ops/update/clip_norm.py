@@ -308,3 +308,11 @@ def squared_l2_norm_onnx(o: Writer) -> None:
 def scale_by_onnx(o: Writer) -> None:
     """X times one number."""
     o.node("Mul", [o.x(), o.x("Scale")], to="Out")
+
+
+@in_onnx("clip_by_norm")
+def clip_by_norm_onnx(o: Writer) -> None:
+    """X times the limit, divided by the length or the limit, whichever is larger."""
+    limit = o.const(o.attrs["max_norm"], "X")
+    length = o.node("Max", [o.node("ReduceL2", [o.x()], keepdims=0), limit])
+    o.node("Mul", [o.x(), o.node("Div", [limit, length])], to="Out")

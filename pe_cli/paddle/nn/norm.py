@@ -8,7 +8,6 @@ from pe_cli.core.types import product
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.nn.given_norm import append_spectral_norm
 from pe_cli.paddle.errors import FluidValueError
-from pe_cli.paddle.fluid.layers import composed
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.nn import functional as functions
 from pe_cli.paddle.nn.layer import Layer
@@ -238,7 +237,7 @@ class GroupNorm(Layer):
     def forward(self, input: Any) -> Any:
         """Append the normalisation."""
         groups, epsilon, layout = self._options
-        out = composed.group_norm(input, groups, epsilon, False, False, None, layout)
+        out = call("group_norm", input, groups, epsilon, False, False, None, layout)
         axis = 1 if layout == "NCHW" else len(input.shape) - 1
         out = out if self.weight is None else call("elementwise_mul", out, self.weight, axis)
         return out if self.bias is None else call("elementwise_add", out, self.bias, axis)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.paddle.fluid import layers
-from pe_cli.paddle.fluid.layers.composed import bilinear_tensor_product, group_norm, instance_norm, prelu
 from pe_cli.paddle.names import missing
 
 batch_norm = layers.batch_norm
+bilinear_tensor_product = layers.bilinear_tensor_product
 conv2d = layers.conv2d
 conv2d_transpose = layers.conv2d_transpose
 conv3d = layers.conv3d
 conv3d_transpose = layers.conv3d_transpose
 data_norm = layers.data_norm
+group_norm = layers.group_norm
+instance_norm = layers.instance_norm
+prelu = layers.prelu
 spectral_norm = layers.spectral_norm
 layer_norm = layers.layer_norm
 

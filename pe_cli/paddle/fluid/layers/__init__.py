@@ -31,7 +31,6 @@ from pe_cli.paddle.fluid.layers import (
     dynamic_rnn,
     early,
     fed_sizes,
-    images,
     io,
     kept_rows,
     losses,
@@ -91,12 +90,14 @@ _WIDER = {
     "pow",
     "reshape",
     "diag",
+    "crop",
+    "image_resize",
     *ops.__all__,
 }
 #: Where the names are that the core's catalogue lacks, or has with less.
 _MODULES = (
     beams, composed, control_flow, decoding, detection, detection_nms, detection_proposals, distributions, dynamic_rnn, early,
-    fed_sizes, images, io, kept_rows, losses, lstm, ops, padding,
+    fed_sizes, io, kept_rows, losses, lstm, ops, padding,
     printing, py_func, resizing, rnn, tensor, volumes,
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.layers.arrays import TensorArray
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.decoding import Decoder
-from pe_cli.paddle.fluid.layers.ops import elementwise_floordiv, elementwise_mod, equal
+from pe_cli.paddle.fluid.layers.ops import equal
 from pe_cli.paddle.fluid.layers.structures import flat, mapped
 from pe_cli.paddle.fluid.layers.tensor import assign, fill_constant_batch_size_like
 from pe_cli.program.ir import Variable
@@ -86,7 +86,7 @@ class BeamSearchDecoder(Decoder):
         scores = self._scores(out, states, width)
         best, places = call("topk", call("reshape", scores, [-1, self.beam_size * width]), self.beam_size)
         per = call("fill_constant", [1], "int64", float(width))
-        parents, ids = elementwise_floordiv(places, per), elementwise_mod(places, per)
+        parents, ids = call("elementwise_floordiv", places, per), call("elementwise_mod", places, per)
         rows = self._rows(parents)
         done, lengths = self._gathered(call("cast", states.finished, "int64"), rows), self._gathered(states.lengths, rows)
         lengths = call("elementwise_add", lengths, call("scale", done, -1.0, 1.0))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.layers.define.registry import LayerDef, find
-from pe_cli.paddle.errors import FluidTypeError, NotThereYet
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.constants import sizes_of
 from pe_cli.program.ir import Variable
@@ -39,6 +39,8 @@ ORDER = {
     "kron": "x y out name",
     "inverse": "x out name",
     "log1p": "x out name",
+    "im2sequence": "input filter_size stride padding input_image_size out_stride name",
+    "full": "shape fill_value out dtype device stop_gradient name",
 }
 #: What 1.8 calls arguments for which the core has 2.x's names: layer -> original's name -> core's.
 ALSO = {
@@ -69,6 +71,9 @@ IDLE = {
 ONLY = {
     "actual_shape": (None,),
     "is_sparse": (False,),
+    "input_image_size": (None,),
+    "out_stride": (1,),
+    "device": (None, "cpu", "gpu"),
 }
 
 
@@ -96,7 +101,8 @@ def adapt(definition: LayerDef) -> Callable[..., Any]:
             given[name] = value
         out = given.pop("out", None) if "out" in names and "out" not in definition.args else None
         values = {k: _plain(definition, k, v) for k, v in given.items() if not _idle(definition, k, v)}
-        made = definition.fn(**values)
+        with raised_as(FluidValueError):
+            made = definition.fn(**values)
         return made if out is None else find("assign").fn(made, out)
 
     return layer
@@ -115,7 +121,7 @@ def _plain(definition: LayerDef, name: str, value: Any) -> Any:
     argument = definition.args.get(name)
     kind = argument.kind if argument else ""
     if name in ("dtype", "out_dtype"):
-        return as_dtype(value)
+        return as_dtype(value) if value is not None or argument is None else argument.default
     if name == "input" and definition.name == "one_hot" and value.dtype == "int32":
         return find("cast").fn(value, "int64")
     if name == "sigma" and value is None:

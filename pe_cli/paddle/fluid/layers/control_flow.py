@@ -31,7 +31,7 @@ from pe_cli.paddle.fluid.layers.dynamic_rnn import (
     reorder_lod_tensor_by_rank,
 )
 from pe_cli.paddle.fluid.layers.ops import equal
-from pe_cli.paddle.fluid.layers.selection import Switch, multiplex
+from pe_cli.paddle.fluid.layers.selection import Switch
 from pe_cli.paddle.fluid.layers.structures import flat, like
 from pe_cli.paddle.names import missing
 from pe_cli.program.ir import Variable, agrees
@@ -246,7 +246,6 @@ __all__ = [
     "create_array",
     "lod_rank_table",
     "max_sequence_len",
-    "multiplex",
     "reorder_lod_tensor_by_rank",
     "switch_case",
     "tensor_array_to_tensor",

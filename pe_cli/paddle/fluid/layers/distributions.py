@@ -214,7 +214,7 @@ class MultivariateNormalDiag(Distribution):
         self._size = size
 
     def _variances(self) -> Any:
-        one = tensor.eye(self._size, dtype=self.scale.dtype)
+        one = call("eye", self._size, dtype=self.scale.dtype)
         return call("reduce_sum", _mul(self.scale, one), 1)
 
     def sample(self, shape: Sequence[int], seed: int = 0) -> Any:

@@ -9,11 +9,11 @@ import numpy as np
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
-from pe_cli.paddle.fluid.layers.composed import call, reduce_all
+from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.constants import sizes_of
 from pe_cli.paddle.fluid.layers.fed_sizes import known_or_fed, where
 from pe_cli.paddle.fluid.layers.ops import equal, less_equal, logical_and, logical_or
-from pe_cli.paddle.fluid.layers.tensor import assign, range_
+from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.program.ir import Variable
 
 #: What the original takes for a bound that is not given.
@@ -59,7 +59,7 @@ def allclose(
     near = logical_or(logical_and(near, call("isfinite", other)), equal(input, other))
     if equal_nan:
         near = logical_or(near, logical_and(call("isnan", input), call("isnan", other)))
-    return reduce_all(near)
+    return call("reduce_all", near)
 
 
 def t(input: Variable, name: str | None = None) -> Any:
@@ -84,7 +84,8 @@ def nonzero(input: Variable, as_tuple: bool = False) -> Any:
 def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None) -> Any:
     """Make numbers from start up to, not including, end; from 0 up to start where there is no end; int64 where no dtype is given."""
     first, last = (0, start) if end is None else (start, end)
-    return range_(first, last, step, dtype or "int64")
+    numbers = (sizes_of("arange", "a number", v, single=True) for v in (first, last, step))
+    return call("range", *numbers, as_dtype(dtype or "int64"))
 
 
 def randint(  # noqa: PLR0913, PLR0917 (the original's arguments)
@@ -136,10 +137,7 @@ def diag(diagonal: Any) -> Any:
         raise FluidValueError(f"diag takes one axis, got {diagonal!r:.80}", hint="reshape it, or see diag_embed")
     if isinstance(diagonal, np.ndarray):
         return assign(np.diag(diagonal))
-    ensure_defaults()
-    if diagonal.dtype in ("float32", "float64"):
-        return call("diag_embed", diagonal)
-    return call("cast", call("diag_embed", call("cast", diagonal, "float64")), diagonal.dtype)
+    return call("diag", diagonal)
 
 
 def reshape(

@@ -65,33 +65,8 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
     return x
 
 
-def argmin(x: Variable, axis: int = 0) -> Variable:
-    """Find where the smallest element is."""
-    return _into("arg_min", {"X": x}, {"axis": axis}, None)
-
-
-def shape(input: Variable) -> Variable:
-    """Return the sizes of a tensor as int32 [axes]."""
-    ensure_defaults()
-    return _into("shape", {"Input": input}, {}, None)
-
-
-def elementwise_floordiv(
-    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
-) -> Variable:
-    """Divide and round down."""
-    return _into("elementwise_floordiv", {"X": x, "Y": y}, {"axis": axis}, None)
-
-
-def elementwise_mod(
-    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
-) -> Variable:
-    """Return the remainder of a division that is rounded down."""
-    return _into("elementwise_mod", {"X": x, "Y": y}, {"axis": axis}, None)
-
-
 __all__ = [
-    "argmin", "elementwise_equal", "elementwise_floordiv", "elementwise_mod", "equal", "greater_equal", "greater_than",
+    "elementwise_equal", "equal", "greater_equal", "greater_than",
     "increment", "less_equal", "less_than", "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal",
-    "shape",
+
 ]  # fmt: skip

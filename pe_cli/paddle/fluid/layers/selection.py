@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from pe_cli.layers.control.loops import branch
@@ -11,7 +11,7 @@ from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.ops import equal, logical_and, logical_not, logical_or
+from pe_cli.paddle.fluid.layers.ops import logical_and, logical_not, logical_or
 from pe_cli.program.ir import Variable
 from pe_cli.program.outline import Outline
 
@@ -33,20 +33,6 @@ def select(condition: Variable, yes: Variable, no: Variable, out: Variable | Non
     if out is None:
         return helper.one("select", inputs)
     helper.op("select", inputs, {}, (), {"Out": out})
-    return out
-
-
-def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = None) -> Any:
-    """Return for every row the row of the input that index names: [batch, 1] int32.
-
-    Raises:
-        FluidValueError: there are fewer than two inputs.
-    """
-    if len(inputs) < 2:
-        raise FluidValueError("multiplex needs two inputs or more")
-    out = inputs[0]
-    for k, x in enumerate(inputs[1:], 1):
-        out = select(equal(index, call("fill_constant", [1], index.dtype, float(k))), x, out)
     return out
 
 
@@ -96,4 +82,4 @@ def _only_if(condition: Any) -> Iterator[None]:
         branch(condition, yes, no, ([], []))
 
 
-__all__ = ["Switch", "multiplex", "select"]
+__all__ = ["Switch", "select"]

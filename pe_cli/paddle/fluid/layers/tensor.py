@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -95,51 +94,11 @@ def assign(input: Any, output: Any = None) -> Any:
     return output
 
 
-def full(
-    shape: Any,
-    fill_value: Any,
-    out: Any = None,
-    dtype: Any = "float32",
-    device: str | None = None,
-    stop_gradient: bool = True,
-    name: str | None = None,
-) -> Any:
-    """Make a tensor of one value."""
-    ensure_defaults()
-    value = float(sizes_of("full", "fill_value", fill_value, single=True))
-    return find("fill_constant").fn(list(sizes_of("full", "shape", shape)), as_dtype(dtype or "float32"), value, out)
-
-
-def full_like(x: Variable, fill_value: float, dtype: Any = None, name: str | None = None) -> Any:
-    """Make a tensor of one value in the shape of another."""
-    ensure_defaults()
-    made = LayerHelper("full_like").one("fill_like", {"X": x}, {"value": float(fill_value)})
-    return made if dtype is None or as_dtype(dtype) == x.dtype else find("cast").fn(made, as_dtype(dtype))
-
-
 def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, out: Any = None) -> Any:
     """Make a tensor of one value; sizes and value may be constant variables."""
-    return full(shape, value, out, dtype)
-
-
-def eye(
-    num_rows: int, num_columns: int | None = None, batch_shape: Sequence[int] | None = None, dtype: Any = "float32"
-) -> Any:
-    """Make ones on the diagonal and zeros elsewhere, once for every element of batch_shape."""
-    one = np.eye(num_rows, num_columns, dtype=as_dtype(dtype))
-    return assign(np.broadcast_to(one, (*(batch_shape or ()), *one.shape)))
-
-
-def linspace(start: Any, stop: Any, num: Any, dtype: Any = "float32") -> Any:
-    """Make num numbers from start to stop, evenly apart."""
-    first, last, count = (sizes_of("linspace", "a number", v, single=True) for v in (start, stop, num))
-    return assign(np.linspace(first, last, int(count)).astype(as_dtype(dtype)))
-
-
-def range_(start: Any, end: Any, step: Any, dtype: Any) -> Any:
-    """Make numbers from start up to, not including, end."""
-    first, last, by = (sizes_of("range", "a number", v, single=True) for v in (start, end, step))
-    return assign(np.arange(first, last, by).astype(as_dtype(dtype)))
+    ensure_defaults()
+    number = float(sizes_of("fill_constant", "value", value, single=True))
+    return find("fill_constant").fn(list(sizes_of("fill_constant", "shape", shape)), as_dtype(dtype or "float32"), number, out)
 
 
 def randn(
@@ -154,6 +113,21 @@ def randn(
     ensure_defaults()
     made = find("gaussian_random").fn(list(sizes_of("randn", "shape", shape)), dtype=as_dtype(dtype or "float32"))
     return made if out is None else find("assign").fn(made, out)
+
+
+def randperm(
+    n: int,
+    out: Variable | None = None,
+    dtype: Any = "int64",
+    device: str | None = None,
+    stop_gradient: bool = True,
+    seed: int = 0,
+) -> Any:
+    """Put the integers from 0 to n - 1 in a random order; device is without effect."""
+    ensure_defaults()
+    made = find("randperm").fn(n, as_dtype(dtype if out is None else out.dtype), seed)
+    made.stop_gradient = stop_gradient
+    return made if out is None else assign(made, out)
 
 
 def _rows(layer: str, shape: Any, output_dim_idx: int) -> list[int]:
@@ -210,7 +184,7 @@ def gaussian_random_batch_size_like(
 
 
 __all__ = [
-    "assign", "autoincreased_step_counter", "create_global_var", "create_parameter", "create_tensor", "eye",
-    "fill_constant", "fill_constant_batch_size_like", "full", "full_like", "gaussian_random_batch_size_like",
-    "linspace", "randn", "range_", "uniform_random_batch_size_like",
+    "assign", "autoincreased_step_counter", "create_global_var", "create_parameter", "create_tensor",
+    "fill_constant", "fill_constant_batch_size_like", "gaussian_random_batch_size_like",
+    "randn", "randperm", "uniform_random_batch_size_like",
 ]  # fmt: skip

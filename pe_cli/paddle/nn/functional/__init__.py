@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.layers.define.registry import discover
-from pe_cli.paddle.fluid.layers import catalogue, images, losses
+from pe_cli.paddle.fluid.layers import catalogue
 from pe_cli.paddle.names import missing
 from pe_cli.paddle.nn.functional import activation, common, conv, loss, pooling, vision
 
 #: fluid's layers whose arguments are 2.x's, too.
-SAME = ("dice_loss", "log_loss", "sequence_mask", "softmax_with_cross_entropy", "square_error_cost")
+SAME = (
+    "dice_loss", "log_loss", "npair_loss", "sequence_mask", "softmax_with_cross_entropy", "square_error_cost", "temporal_shift",
+)  # fmt: skip
 
 
 def _collected() -> dict[str, Any]:
@@ -21,7 +23,7 @@ def _collected() -> dict[str, Any]:
     }
     core = discover()
     same = {name: catalogue.adapt(core[name]) for name in SAME}
-    return {**found, **same, "npair_loss": losses.npair_loss, "temporal_shift": images.temporal_shift}
+    return {**found, **same}
 
 
 globals().update(_collected())

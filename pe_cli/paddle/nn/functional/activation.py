@@ -7,7 +7,6 @@ from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.fluid.framework import as_dtype
-from pe_cli.paddle.fluid.layers import composed, images
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.selection import select
 
@@ -47,7 +46,7 @@ def gelu(x: Any, approximate: bool = False, name: str | None = None) -> Any:
 
 def selu(x: Any, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772, name: str | None = None) -> Any:
     """Return scale x above 0 and scale alpha (exp(x) - 1) below."""
-    return images.selu(x, scale, alpha)
+    return call("selu", x, scale, alpha)
 
 
 def hardshrink(x: Any, threshold: float = 0.5, name: str | None = None) -> Any:
@@ -86,7 +85,7 @@ def _cast(x: Any, dtype: Any) -> Any:
 
 def maxout(x: Any, groups: int, axis: int = 1, name: str | None = None) -> Any:
     """Take the largest of every `groups` channels in a row."""
-    return composed.maxout(x, groups, axis=axis)
+    return call("maxout", x, groups, axis=axis)
 
 
 def prelu(x: Any, weight: Any, name: str | None = None) -> Any:

@@ -8,7 +8,6 @@ from pe_cli.core.types import product
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.framework import ensure_defaults
-from pe_cli.paddle.fluid.layers import composed, images
 from pe_cli.paddle.fluid.layers.composed import call
 
 #: Layouts whose channels are the second axis.
@@ -224,7 +223,7 @@ def instance_norm(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     """
     if not channels_first("instance_norm", data_format):
         raise FluidValueError(f"instance_norm: data_format is {data_format!r}", hint="channels first")
-    out = composed.instance_norm(x, eps, False, False)
+    out = call("instance_norm", x, eps, False, False)
     out = out if weight is None else call("elementwise_mul", out, weight, 1)
     return out if bias is None else call("elementwise_add", out, bias, 1)
 
@@ -246,7 +245,7 @@ def local_response_norm(
     if len(x.shape) != 4 or size % 2 == 0:
         raise FluidValueError(f"local_response_norm needs images and an odd size, got {x} and {size}")
     channels_first("local_response_norm", data_format)
-    return images.lrn(x, size, k, alpha / size, beta, None, data_format)
+    return call("lrn", x, size, k, alpha / size, beta, None, data_format)
 
 
 __all__ = [

@@ -6,7 +6,6 @@ from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError
-from pe_cli.paddle.fluid.layers import losses
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.nn.functional.reduction import check_reduction, reduced
 
@@ -188,7 +187,7 @@ def margin_ranking_loss(
 ) -> Any:
     """Measure ranked pairs: max(0, margin - label (input - other)), label 1 or -1."""
     check_reduction("margin_ranking_loss", reduction)
-    return reduced("margin_ranking_loss", losses.margin_rank_loss(label, input, other, margin), reduction)
+    return reduced("margin_ranking_loss", call("margin_rank_loss", label, input, other, margin), reduction)
 
 
 def sigmoid_focal_loss(

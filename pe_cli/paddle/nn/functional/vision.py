@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from pe_cli.layers.nn.image_resize import LAYOUTS
 from pe_cli.paddle.errors import FluidValueError, NotThereYet
-from pe_cli.paddle.fluid.layers import composed, fed_sizes, resizing
+from pe_cli.paddle.fluid.layers import fed_sizes, resizing
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.nn.functional.common import channels_first
 from pe_cli.paddle.nn.functional.pooling import adaptive_avg_pool2d
@@ -39,7 +40,7 @@ def interpolate(
     """
     if mode == "area":
         return adaptive_avg_pool2d(x, _wanted(x, size, scale_factor, data_format), data_format)
-    if mode.upper() not in resizing.LAYOUTS:
+    if mode.upper() not in LAYOUTS:
         raise FluidValueError(f"interpolate: mode is {mode!r}", hint="nearest, bilinear, bicubic, area, trilinear or linear")
     wanted = size if scale_factor is None and not isinstance(size, int) else _wanted(x, size, scale_factor, data_format)
     return resizing.image_resize(x, wanted, None, name, mode.upper(), None, align_corners, align_mode, data_format)
@@ -134,8 +135,8 @@ def _continued(x: Any, pairs: list[tuple[int, int]], mode: str, first: int) -> A
 def pixel_shuffle(x: Any, upscale_factor: int, data_format: str = "NCHW", name: str | None = None) -> Any:
     """Turn channels into pixels: [N, C r r, H, W] becomes [N, C, H r, W r]."""
     if channels_first("pixel_shuffle", data_format):
-        return composed.pixel_shuffle(x, upscale_factor)
-    return call("transpose", composed.pixel_shuffle(call("transpose", x, [0, 3, 1, 2]), upscale_factor), [0, 2, 3, 1])
+        return call("pixel_shuffle", x, upscale_factor)
+    return call("transpose", call("pixel_shuffle", call("transpose", x, [0, 3, 1, 2]), upscale_factor), [0, 2, 3, 1])
 
 
 def affine_grid(theta: Any, out_shape: Any, align_corners: bool = True, name: str | None = None) -> Any:
