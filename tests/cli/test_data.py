@@ -10,6 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from pe_cli.cli.data import _facts
+from pe_cli.core.survey import ClassShare, ColumnFacts, Figures
 from tests.cli.conftest import ROOT, Pe
 
 CONFIGS = ROOT / "configs"
@@ -55,6 +57,20 @@ def test_a_table_is_told_as_pandas_has_it(pe):
         cells = PEOPLE.iloc[row["row"]]
         assert row["cells"]["job"] == ("" if pd.isna(cells["job"]) else cells["job"])
         assert row["feeds"]["label"] == f"{['<=50K', '>50K'].index(cells['income'])} ({cells['income']})"
+
+
+@pytest.mark.parametrize(
+    ("unit", "classes", "told"),
+    [
+        ("value", (), ["0 to 9, mean 4, deviation 2"]),
+        ("value", (ClassShare("3", 5),), []),
+        ("tokens", (ClassShare("the", 5),), ["0 to 9 tokens per row, mean 4, deviation 2"]),
+    ],
+    ids=["numbers", "numbers that are classes", "lengths of texts"],
+)
+def test_figures_are_told_but_of_numbers_that_are_classes(unit: str, classes: tuple[ClassShare, ...], told: list[str]):
+    column = ColumnFacts("c", "category", figures=Figures(0, 9, 4, 2), unit=unit, classes=classes)
+    assert list(_facts(column, {})) == told
 
 
 def test_the_text_has_bars_and_shares(pe):
