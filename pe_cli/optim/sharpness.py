@@ -67,7 +67,7 @@ class SAM(Around):
         reached = [(p, block.var(moved[p.name])) for p, _ in pairs]
         closed = {v if isinstance(v, str) else v.name for v in no_grad_set or ()}
         cut = closed | {again.names[n] for n in closed if n in again.names}
-        found = gradients([block.var(again.names[loss.name])], [v for _, v in reached], no_grad_set=cut)
+        found = gradients([block.var(again.names[loss.name])], [v for _, v in reached], no_grad_set=cut, shares=True)
         made: Pairs = [(p, g) for (p, _), g in zip(reached, found, strict=True) if g is not None]
         mark_role_vars(block.program, made)
         return made

@@ -34,7 +34,7 @@ def missing(module: str, there: Callable[[], Iterable[str]]) -> Callable[[str], 
     """
 
     def getattribute(name: str) -> Any:
-        refusal = None if name.startswith("_") else find(module, name)
+        refusal = None if name.startswith(("_", "pytest")) else find(module, name)
         if refusal is not None:
             return Refused(f"{module}.{name}", refusal)
         if name in known():

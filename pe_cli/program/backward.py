@@ -63,18 +63,27 @@ def gradients(
     inputs: Sequence[Variable],
     target_gradients: Sequence[Variable | None] | None = None,
     no_grad_set: Collection[str] | None = None,
+    *,
+    shares: bool = False,
 ) -> list[Variable | None]:
     """Append the ops that compute the gradients of targets with respect to inputs; None where there is no dependence.
 
-    What depends on a gradient may be a target too: gradient ops are differentiated again (`ops.define.second`). On several devices the
-    gradients are those of each device's targets, not shares of a mean over all devices: a loss may be made of them.
+    What depends on a gradient may be a target too: gradient ops are differentiated again (`ops.define.second`).
+
+    Args:
+        targets: what is differentiated.
+        inputs: with respect to what.
+        target_gradients: gradients to begin with; ones where there is none.
+        no_grad_set: names of variables that gradients do not flow through.
+        shares: on several devices, gradients are shares of those of a mean over all devices, as of a loss; otherwise they are those of each
+            device's targets, so that a loss may be made of them.
 
     Raises:
         PeError: a target depends on the gradient of an op that has no second one.
     """
     block = targets[0].block
     starts = [None if g is None else g.name for g in target_gradients or [None] * len(targets)]
-    walk = _Walk(block, {v.name for v in inputs}, set(no_grad_set or ()), start=Role.BACKWARD)
+    walk = _Walk(block, {v.name for v in inputs}, set(no_grad_set or ()), start=Role.LOSS if shares else Role.BACKWARD)
     found = walk.run([t.name for t in targets], starts)
     return [block.vars[found[v.name]] if v.name in found else None for v in inputs]
 

@@ -82,7 +82,8 @@ class Trainer:
         self.run = job.run
         self.smoke = smoke
         self.resume = resume
-        assert self.run.train, "there is a training program"
+        _ = job.program  # says what is missing where there is none
+        assert self.run.train
         learned = fitted_of(resume) if resume is not None else None
         if learned is not None:
             job.refit(learned)

@@ -13,6 +13,8 @@ from pe_cli.ops.define.registry import Attr, Sample, op
 
 #: The primes of XXH64 as signed words.
 P1, P2, P3, P4, P5 = -7046029288634856825, -4417276706812531889, 1609587929392839161, -8796714831421723037, 2870177450012600261
+#: P1 + P2, wrapped round.
+P12 = 6983438078262162902
 
 
 @helper
@@ -55,7 +57,7 @@ def xxh64(x, begin, width, wide, seed):
     k = 0
     h = seed + P5
     if size >= 32:
-        a, b, c, d = seed + P1 + P2, seed + P2, seed + 0, seed - P1
+        a, b, c, d = seed + P12, seed + P2, seed + 0, seed - P1
         while k + 4 <= words:
             a = mixed(a, word_at(x, begin, k, wide))
             b = mixed(b, word_at(x, begin, k + 1, wide))

@@ -34,7 +34,7 @@ SHARED_BACK = {"X@GRAD": "Out@GRAD"}
         Sample({"X": (0, 4)}, {"shape": [0, 2, -1]}, "empty batch"),
     ],
 )
-def reshape(x: TensorType, sizes: TensorType | None, *, shape: list[int]) -> TensorType:
+def reshape(x: TensorType, sizes: TensorType | None = None, *, shape: list[int]) -> TensorType:
     """Give the same elements another shape.
 
     Args:
