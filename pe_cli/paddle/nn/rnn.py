@@ -92,8 +92,12 @@ class _Cell(RNNCellBase):
         return _product(x, self.weight_ih, self.bias_ih)
 
     def recur(self, projected: Any, states: Any) -> tuple[Any, Any]:
-        """Append the rest of a step."""
-        raise NotImplementedError
+        """Append the rest of a step.
+
+        Raises:
+            NotImplementedError: the class does not define it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no recur: define it")
 
     def forward(self, inputs: Any, states: Any = None) -> Any:
         """Append a step; return its output and the new states. Without states they are 0."""

@@ -32,12 +32,20 @@ class Decoder:
     max_steps: int | None = None
 
     def initialize(self, inits: Any) -> tuple[Any, Any, Variable]:
-        """Return the first step's inputs, its states, and a bool variable of what is finished."""
-        raise NotImplementedError
+        """Return the first step's inputs, its states, and a bool variable of what is finished.
+
+        Raises:
+            NotImplementedError: the class does not define it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no initialize: define it")
 
     def step(self, time: Variable, inputs: Any, states: Any, **given: Any) -> tuple[Any, Any, Any, Variable]:
-        """Append a step; return its outputs, and the next states, inputs and what is finished."""
-        raise NotImplementedError
+        """Append a step; return its outputs, and the next states, inputs and what is finished.
+
+        Raises:
+            NotImplementedError: the class does not define it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no step: define it")
 
     def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Variable) -> tuple[Any, Any]:
         """Return what is made of the outputs of all steps and of the last states."""
@@ -53,16 +61,28 @@ class DecodeHelper:
     """What a BasicDecoder asks: `sample` chooses of a step's outputs, `next_inputs` makes the next step's input of that."""
 
     def initialize(self) -> tuple[Any, Variable]:
-        """Return the first step's inputs and what is finished."""
-        raise NotImplementedError
+        """Return the first step's inputs and what is finished.
+
+        Raises:
+            NotImplementedError: the class does not define it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no initialize: define it")
 
     def sample(self, time: Variable, outputs: Variable, states: Any) -> Variable:
-        """Return what is chosen."""
-        raise NotImplementedError
+        """Return what is chosen.
+
+        Raises:
+            NotImplementedError: the class does not define it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no sample: define it")
 
     def next_inputs(self, time: Variable, outputs: Variable, states: Any, sample_ids: Variable) -> tuple[Variable, Any, Any]:
-        """Return what is finished, the next inputs and the next states."""
-        raise NotImplementedError
+        """Return what is finished, the next inputs and the next states.
+
+        Raises:
+            NotImplementedError: the class does not define it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no next_inputs: define it")
 
 
 class TrainingHelper(DecodeHelper):

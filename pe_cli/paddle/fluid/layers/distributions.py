@@ -73,20 +73,36 @@ class Distribution:
     """What distributions have in common."""
 
     def sample(self, shape: Sequence[int], seed: int = 0) -> Any:
-        """Draw numbers at every step: of that shape, followed by the parameters'."""
-        raise NotImplementedError
+        """Draw numbers at every step: of that shape, followed by the parameters'.
+
+        Raises:
+            NotImplementedError: the class does not define it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no sample: define it")
 
     def entropy(self) -> Any:
-        """Return the entropy, in nats."""
-        raise NotImplementedError
+        """Return the entropy, in nats.
+
+        Raises:
+            NotImplementedError: the class does not define it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no entropy: define it")
 
     def log_prob(self, value: Variable) -> Any:
-        """Return the logarithm of the density, or of the probability, of values."""
-        raise NotImplementedError
+        """Return the logarithm of the density, or of the probability, of values.
+
+        Raises:
+            NotImplementedError: the class does not define it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no log_prob: define it")
 
     def kl_divergence(self, other: Any) -> Any:
-        """Return the divergence of another distribution of the kind from this one, in nats."""
-        raise NotImplementedError
+        """Return the divergence of another distribution of the kind from this one, in nats.
+
+        Raises:
+            NotImplementedError: the class does not define it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no kl_divergence: define it")
 
     def probs(self, value: Variable) -> Any:
         """Return the density, or the probability, of values."""

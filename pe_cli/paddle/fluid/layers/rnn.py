@@ -120,8 +120,12 @@ class RNNCell:
     hidden_size: int
 
     def call(self, inputs: Variable, states: Any) -> tuple[Variable, Any]:
-        """Append one step."""
-        raise NotImplementedError
+        """Append one step.
+
+        Raises:
+            NotImplementedError: the class does not define it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no call: define it")
 
     def __call__(self, inputs: Variable, states: Any) -> tuple[Variable, Any]:
         return self.call(inputs, states)
