@@ -8,8 +8,8 @@ from tests.mutants import ROOT, rounds, sample
 
 
 def test_mutants_are_programs_that_tests_are_chosen_for():
-    chosen = sample(20, 3)
-    assert chosen == sample(20, 3), "a seed gives the same mutants"
+    chosen = sample(6, 3)
+    assert chosen == sample(6, 3), "a seed gives the same mutants"
     for mutant in chosen:
         source = (ROOT / mutant.file).read_text(encoding="utf-8")
         made = source[: mutant.begin] + mutant.text + source[mutant.end :]

@@ -58,3 +58,11 @@ def test_one_number_in_a_list_is_printed_as_a_number(exe):
     assert "%.2f" % found == "2.50"  # noqa: UP031 - what scripts of the time do
     with pytest.raises(TypeError):
         float(np.concatenate([found, found]).view(type(found)))
+
+
+def test_full_takes_a_bool_and_a_variable_that_is_known(exe):
+    two = fluid.layers.fill_constant([1], "float32", 2.0)
+    fetches = [fluid.layers.full([2, 1], True, dtype="bool"), fluid.layers.full([2, 1], two, dtype="float32")]
+    yes, twos = exe.run(fetch_list=fetches)
+    assert yes.tolist() == [[True], [True]]
+    assert twos.tolist() == [[2.0], [2.0]]

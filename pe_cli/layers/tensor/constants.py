@@ -123,7 +123,7 @@ def full(shape: list[int], fill_value: float, out: Variable | None = None, dtype
     Source:
         fluid.layers.full.
     """
-    helper, attrs = LayerHelper("full", name), {"shape": shape, "dtype": dtype, "value": fill_value}
+    helper, attrs = LayerHelper("full", name), {"shape": shape, "dtype": dtype, "value": float(fill_value)}
     if out is None:
         return helper.one("fill_constant", {}, attrs)
     helper.op("fill_constant", {}, attrs, (), {"Out": out})
@@ -151,7 +151,7 @@ def full_like(x: Variable, fill_value: float, dtype: str | None = None, name: st
     """
     helper = LayerHelper("full_like", name)
     like = x if dtype in (None, x.dtype) else helper.one("cast", {"X": x}, {"out_dtype": dtype})
-    made = helper.one("fill_like", {"X": like}, {"value": fill_value})
+    made = helper.one("fill_like", {"X": like}, {"value": float(fill_value)})
     made.stop_gradient = True
     return made
 
