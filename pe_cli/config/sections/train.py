@@ -85,8 +85,8 @@ class TrainSection(Section):
     )
     recompute: Recompute | None = Field(
         default=None,
-        description="what backward needs is computed again instead of being kept, for less memory and the same bits, in about a third more "
-        "time: blocks, keeping what every block of the model gives, `{every: 3}`, keeping every third layer, or a list of layers",
+        description="what backward needs is computed again instead of being kept, for less memory and the same bits, in a fifth to a third "
+        "more time: blocks, keeping what every block of the model gives, `{every: 3}`, keeping every third layer, or a list of layers",
     )
     ema: EmaSection | None = Field(default=None, description="evaluate with a moving average of the parameters")
     early_stopping: EarlyStoppingSection | None = Field(default=None, description="end when a metric gets no better")
