@@ -200,7 +200,7 @@ def rounds(mutant: Mutant) -> Iterator[list[str]]:
     elif (ROOT / "tests" / top).is_dir():
         yield [f"tests/{top}"]
     further = {
-        "ops": ["optim", "layers"], "layers": ["paddle"], "program": ["graph"], "graph": ["execute"], "devices": ["execute"],
+        "ops": ["cuda", "optim", "layers"], "layers": ["paddle"], "program": ["graph"], "graph": ["execute"], "devices": ["execute"],
         "core": ["config"],
     }  # fmt: skip
     yield [*(f"tests/{folder}" for folder in further.get(top, [])), "tests/cli", "tests/session"]
