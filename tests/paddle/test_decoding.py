@@ -86,3 +86,16 @@ def test_beam_search_finds_the_best_of_all_sequences(rng):
     both = {(a, b): logs[0, a] + logs[a, b] for a in range(4) for b in range(5)} | {(4, 4): logs[0, 4]}
     best = sorted(both, key=both.get, reverse=True)[:5]
     assert [tuple(found[k, :, beam]) for k in range(2) for beam in range(5)] == best * 2
+
+
+def test_what_a_decoders_own_end_misses_is_told():
+    class Ends(fluid.layers.BasicDecoder):
+        def finalize(self, outputs, final_states, sequence_lengths):
+            raise NotImplementedError("no end of this kind")
+
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        inputs = fluid.data("inputs", [-1, 3, 4])
+        helper = fluid.layers.TrainingHelper(inputs, fluid.data("lengths", [-1], "int64"))
+        cell = fluid.layers.GRUCell(4)
+        with pytest.raises(NotImplementedError, match="no end of this kind"):
+            fluid.layers.dynamic_decode(Ends(cell, helper), inits=cell.get_initial_states(inputs), max_step_num=2)

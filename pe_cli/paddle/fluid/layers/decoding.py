@@ -5,7 +5,6 @@ The rounds are those of a `while`, which has a bound: `max_step_num`, the steps 
 
 from __future__ import annotations
 
-import contextlib
 from collections import namedtuple
 from typing import Any
 
@@ -48,8 +47,8 @@ class Decoder:
         raise NotImplementedError(f"{type(self).__name__} has no step: define it")
 
     def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Variable) -> tuple[Any, Any]:
-        """Return what is made of the outputs of all steps and of the last states."""
-        raise NotImplementedError
+        """Return what is made of the outputs of all steps and of the last states: both as they are, unless a class says otherwise."""
+        return outputs, final_states
 
     @property
     def tracks_own_finished(self) -> bool:
@@ -289,8 +288,7 @@ def dynamic_decode(
     _, _, lengths, _, final_states = like(parts, iter(finals))
     helper = LayerHelper("dynamic_decode")
     outputs = like(named["out"], iter([helper.one("first_rows", {"X": r, "Count": count}) for r in rows]))
-    with contextlib.suppress(NotImplementedError):
-        outputs, final_states = decoder.finalize(outputs, final_states, lengths)
+    outputs, final_states = decoder.finalize(outputs, final_states, lengths)
     if not output_time_major:
         outputs = mapped(_swapped, outputs)
     return (outputs, final_states, lengths) if return_length else (outputs, final_states)
