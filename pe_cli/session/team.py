@@ -26,9 +26,9 @@ from pe_cli.session.stop import Limits, StopRequest
 
 Array = np.ndarray[Any, Any]
 #: Seconds that a process waits to hear whether the first one ends with the same error.
-HEARING = 2.0
+HEARING = 8.0
 #: Seconds that it leaves the first one for its last words: launchers end all processes when one ends with an exit code other than 0.
-LINGER = 2.0
+LINGER = 8.0
 
 
 class Team:
