@@ -205,6 +205,22 @@ def test_functions_on_readers():
         list(paddle.reader.compose(count, lambda: iter([1]))())
 
 
+def test_readers_in_processes_of_their_own():
+    read = paddle.reader.multiprocess_reader([lambda: iter([1, 2]), lambda: iter([3])])
+    assert sorted(read()) == [1, 2, 3]
+    with pytest.raises(ValueError, match="a reader failed: ZeroDivisionError"):
+        list(paddle.reader.multiprocess_reader([lambda: iter([1 // 0])])())
+    with pytest.raises(ValueError, match="a reader failed: ValueError: it has a sample None"):
+        list(paddle.reader.multiprocess_reader([lambda: iter([None])])())
+
+
+def test_samples_become_arrays():
+    pictures, labels = fluid.io.default_collate_fn([(np.zeros(3), 1), (np.ones(3), 2)])
+    assert (pictures.shape, labels.tolist()) == ((2, 3), [1, 2])
+    with pytest.raises(TypeError, match="a sample has a str"):
+        fluid.io.default_collate_fn([("a", 1)])
+
+
 @pytest.mark.usefixtures("fresh")
 def test_a_reader_feeds_a_program_until_it_ends():
     loss, executor = trained()
@@ -306,11 +322,11 @@ def test_files_go_through_commands(clicks, tmp_path):
 
 def test_a_line_without_the_mark_that_it_should_have(clicks):
     clicks.set_parse_content(True)
-    with pytest.raises(ValueError, match="this line has no logkey.*each line begins with 1 <ins_id> 1 <content> 1 <logkey>"):
+    with pytest.raises(ValueError, match=r"this line has no logkey.*each line begins with 1 <ins_id> 1 <content> 1 <logkey>"):
         clicks.load_into_memory()
 
 
 def test_what_cannot_act_is_said_when_files_are_read(clicks):
     clicks.set_hdfs_config("hdfs://host:9000", "name,password")
-    with pytest.raises(NotImplementedError, match="set_hdfs_config cannot act here.*mount the file system"):
+    with pytest.raises(NotImplementedError, match=r"set_hdfs_config cannot act here.*mount the file system"):
         clicks.load_into_memory()

@@ -202,9 +202,9 @@ class Program(ir.Program):
         return forms.to_string(self, throw_on_error, with_details)
 
     @staticmethod
-    def parse_from_string(text: str | bytes) -> Program:
+    def parse_from_string(binary_str: str | bytes) -> Program:
         """Return the program of a text or JSON, with the original's accessors."""
-        return adopt(forms.from_string(text))
+        return adopt(forms.from_string(binary_str))
 
     def __str__(self) -> str:
         return self.to_string()
