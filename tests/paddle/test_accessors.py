@@ -30,6 +30,18 @@ def test_a_clone_for_tests_has_no_ops_of_training():
     assert len(program.clone().global_block().ops) == len(program.global_block().ops)
 
 
+def test_arguments_of_optimizers_stand_in_the_originals_order():
+    x = fluid.data("x", [None, 2])
+    loss = fluid.layers.mean(fluid.layers.fc(x, 1, param_attr="w", bias_attr="b"))
+    made = fluid.optimizer.Momentum(0.1, 0.9, ["b"], True, fluid.regularizer.L2Decay(0.1))
+    _, pairs = made.minimize(loss)
+    assert [p.name for p, _ in pairs] == ["b"]
+    with pytest.raises(TypeError, match="Momentum got 'momentum' twice"):
+        fluid.optimizer.Momentum(0.1, 0.9, momentum=0.9)
+    with pytest.raises(TypeError, match="SGD takes 5 arguments at most, got 6"):
+        fluid.optimizer.SGD(0.1, None, None, None, None, None)
+
+
 def test_scopes_that_come_again_are_numbered():
     x = fluid.layers.fill_constant([1], "float32", 1.0)
     for _ in range(2):
