@@ -234,7 +234,8 @@ class CpuStep:
         """Return the memory that the arguments of a work's call lead to, which stand at an index of the records."""
         changed, buckets = self._reach[work]
         ends = {row[0]: row for row in buckets}
-        written, read = [], [_range(self._step)]
+        written: list[Range] = []
+        read = [_range(self._step)]
         for b in dict.fromkeys(b for arg in call.args for b in buffers_of(arg)):
             row = ends.get(b, [b])
             into = read if changed.isdisjoint(row) else written

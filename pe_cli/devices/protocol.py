@@ -130,7 +130,8 @@ class Step(Protocol):
         """Make other calls for some works from the next step on; lent arrays are given back.
 
         Args:
-            works: number -> a work whose calls are on what those so far read and write. Those with numbers of parts have the same as before.
+            works: number -> a work whose calls are on what those so far read and write. Those with numbers of parts have the same
+                as before.
             spot: where each buffer lies.
 
         Returns:

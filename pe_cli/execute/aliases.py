@@ -1,8 +1,8 @@
 """With `PE_CHECK_BOUNDS=1`: what an op writes lies on nothing that it reads, but where the op says that it works in place.
 
 The memory plan decides where outputs lie. Here its decisions are looked at once they are addresses, whatever made them: two buffers of one
-task may share bytes where the one is the other (an update of a parameter), where it is a view, and where it takes over the memory of an input
-by a trait of the op, then from the first byte on. Kernels rely on that: they read an input after they have begun to write an output.
+task may share bytes where the one is the other (an update of a parameter), where it is a view, and where it takes over the memory of an
+input by a trait of the op, then from the first byte on. Kernels rely on that: they read an input after they have begun to write.
 """
 
 from __future__ import annotations

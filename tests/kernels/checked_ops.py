@@ -1,4 +1,4 @@
-"""Runs the samples of some ops, forward and backward, and prints what their bits are: `checked_ops.py NAME ...`, or `checked_ops.py PART/PARTS`.
+"""Runs the samples of some ops, forward and backward, and prints a hash of what they give: `checked_ops.py NAME ...` or `PART/PARTS`.
 
 With `PE_CHECK_BOUNDS=1` every address that their kernels touch is looked at, and a kernel that leaves its memory ends this.
 """
