@@ -43,6 +43,28 @@ ALIKE = ("relu", "tanh", "transpose", "lookup_table", "mul")
 PARTS = 8
 
 
+#: Copies two arrays that lie one after the other, told or not that they do.
+BUCKETS = """
+import sys
+import numpy as np
+from pe_cli.core.types import TensorType
+from pe_cli.devices.protocol import Spot, Work, device
+from pe_cli.kernels.calls import Buffer, Call
+from pe_cli.ops.define.moves import copy
+
+kind = TensorType((16,), "float32")
+x, after_x, y, after_y = buffers = [Buffer(name, kind) for name in ("x", "after x", "y", "after y")]
+memory = device("cpu").allocate(0, 4 * kind.nbytes)
+for i, b in enumerate(buffers[:2]):
+    memory.write(i * kind.nbytes, kind, np.full(16, 1 + i, np.float32))
+told = [[x, after_x], [y, after_y]] if sys.argv[1] == "told" else []
+work = Work(0, [Call(copy, (x, y, 32), "float32", "float32")], frozenset(), written=frozenset([y, after_y]), buckets=told)
+step = device("cpu").compile([work], lambda b: Spot(memory, buffers.index(b) * kind.nbytes, 0), 1, None)
+assert step.run(0) is None
+print(memory.read(3 * kind.nbytes, kind).tolist()[:2])
+"""
+
+
 def checked(*command: str, checks: str = "1") -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PE_CHECK_BOUNDS": checks, "PYTHONPATH": str(ROOT)}
     return subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -60,6 +82,12 @@ def test_a_kernel_that_leaves_its_arguments_is_named(where, said):
     done = checked("-c", BEYOND, where)
     assert done.returncode != 0
     assert said in done.stderr
+
+
+def test_a_call_may_touch_what_lies_behind_its_argument_where_it_is_told_so():
+    told, alone = (checked("-c", BUCKETS, how) for how in ("told", "alone"))
+    assert told.stdout == "[2.0, 2.0]\n", told.stderr
+    assert "wrote 4 bytes 60 bytes behind 64 that it may touch" in alone.stderr
 
 
 def test_a_kernel_that_stays_inside_computes_as_ever():
