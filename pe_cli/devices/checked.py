@@ -6,6 +6,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.tape import Chain, Instruction, Tape
@@ -62,7 +63,8 @@ class CheckedTape(Tape):
             found = self._allowed(i)
             written = [*found.written, (int(status.ctypes.data), int(status.ctypes.data) + status.nbytes)]
             failed = None
-            if isinstance(instruction.instance.kernel, HostKernel):
+            kernel: Any = instruction.instance.kernel
+            if isinstance(kernel, HostKernel):
                 _CALL(target)(record)  # a Python function may wait for other threads, which run steps of their own
             else:
                 with _ONE:
@@ -71,7 +73,7 @@ class CheckedTape(Tape):
                     failed = bounds.touched()
                     bounds.allow(bounds.EVERYTHING)
             if failed is not None:
-                who = f"{instruction.instance.kernel.name} ({instruction.instance.dtype})"
+                who = f"{kernel.name} ({instruction.instance.dtype})"
                 raise PeError(f"{who} {failed.told(written, found.read)}", code=ExitCode.BUG)
             if report and status[0]:
                 said = status.tolist()
