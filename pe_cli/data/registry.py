@@ -18,7 +18,7 @@ from pe_cli.core.errors import PeError, PeErrors, Span, did_you_mean
 from pe_cli.data.arrays import is_table
 from pe_cli.data.cells import Table
 from pe_cli.data.dataset import Dataset, Window
-from pe_cli.data.origin import Origin
+from pe_cli.data.origin import Look, Origin
 
 #: Counts are strict: `limit: true` is no number of samples.
 Count = Annotated[int, Field(strict=True, ge=1)]
@@ -82,7 +82,12 @@ def reader(
 
 
 def open_reader(
-    type: str, options: Mapping[str, Any], base: Path, at: Span | None = None, read: list[Path] | None = None
+    type: str,
+    options: Mapping[str, Any],
+    base: Path,
+    at: Span | None = None,
+    read: list[Path] | None = None,
+    look: Look | None = None,
 ) -> Dataset | Table:
     """Open a data set or a table.
 
@@ -92,6 +97,7 @@ def open_reader(
         base: the config file's folder, which relative paths start from.
         at: place in the config that asked for the data.
         read: gets the files and folders that are read.
+        look: how far packed files are looked into; None for all that they hold.
 
     Returns:
         The samples that `skip` and `limit` leave.
@@ -102,14 +108,14 @@ def open_reader(
     """
     found = find_reader(type, at)
     checked = check_options(found, options, at)
-    origin = Origin(base, at)
+    origin = Origin(base, at, look=look)
     try:
         dataset = found.open(checked, origin)
     except OSError as error:
         raise origin.error(f"reader '{type}' failed: {error}", "check the disk and the file's permissions") from error
     if read is not None:
         read += origin.read
-    if is_table(dataset) or (not checked.skip and checked.limit is None):
+    if is_table(dataset) or (not checked.skip and checked.limit is None) or (origin.is_cut and checked.skip >= len(dataset)):
         return dataset
     if checked.skip >= len(dataset):
         raise origin.error(f"skip: {checked.skip} leaves none of {len(dataset)} samples", "skip fewer")
