@@ -18,6 +18,7 @@ from pe_cli.config.model import read_model
 from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe
 from pe_cli.config.overrides import Override, apply_overrides, put
 from pe_cli.config.paths import from_run_folder
+from pe_cli.config.plugins import load_plugin
 from pe_cli.config.processes import process_mistakes
 from pe_cli.config.sections.data import USES, DataSection, DataSections, SamplingSection, SplitSection
 from pe_cli.config.sections.executor import ExecutorSection
@@ -125,12 +126,12 @@ def read_variant(run: RunSpec, overrides: Sequence[Override], mistakes: Mistakes
 
 def _refilled(composed: Composed, overrides: Sequence[Override], mistakes: Mistakes) -> MapNode | None:
     """Return the tree with other constants put in; None after mistakes."""
-    tree = composed.tree
+    tree, filled = composed.tree, None
     with mistakes.catch_all():
         for override in overrides:
             tree = put(tree, dataclasses.replace(override, value=literal(override.value)))
-        return _filled_in(dataclasses.replace(composed, tree=tree), mistakes)
-    return None
+        filled = _filled_in(dataclasses.replace(composed, tree=tree), mistakes)
+    return filled
 
 
 @dataclass
@@ -144,6 +145,7 @@ class _Run:
 
     def read(self) -> RunSpec | None:
         self.check_keys()
+        plugins = self.plugins()
         section = self.model_section()
         model_args = self.args(section)
         executor = self.section("executor", ExecutorSection)
@@ -172,7 +174,7 @@ class _Run:
             return None
         return RunSpec(
             self.path, self.composed, self.tree, model_path, model_args, model, data, preparation, feeds, train, fetches,
-            executor, build, execution, output, metrics, sweep,
+            executor, build, execution, output, metrics, sweep, plugins,
         )  # fmt: skip
 
     def check_keys(self) -> None:
@@ -181,6 +183,22 @@ class _Run:
             if key not in known:
                 hint = did_you_mean(key, known) or f"one of {', '.join(known)}"
                 self.mistakes.say(f"a config has no section '{key}'", entry.at, hint)
+
+    def plugins(self) -> tuple[str, ...]:
+        """Load the packages of others that the file names, and return their names."""
+        entry = self.tree.entries.get("plugins")
+        if entry is None or is_null(entry.value):
+            return ()
+        items = entry.value.items if isinstance(entry.value, ListNode) else (entry.value,)
+        found = []
+        for item in items:
+            if not isinstance(item, ScalarNode) or not isinstance(item.value, str) or not item.value:
+                self.mistakes.say(f"plugins must be a list of packages, got {describe(item)}", item.at, "for example [pe-swiglu]")
+                continue
+            with self.mistakes.catch():
+                load_plugin(item.value, item.at)
+                found.append(item.value)
+        return tuple(found)
 
     def section(self, key: str, kind: type[AnySection]) -> AnySection:
         """Return a section, or its defaults where it is absent or wrong."""

@@ -197,6 +197,8 @@ class RunSpec:
         fetches: variable -> what is kept of it.
         metrics: name -> its declaration as written, `type` and options; checked where metrics are known.
         executor, build_strategy, exec_strategy, output: as named, with defaults.
+        sweep: None when the file has no such section.
+        plugins: packages of others, which are loaded.
     """
 
     path: Path
@@ -216,6 +218,7 @@ class RunSpec:
     output: OutputSection = field(default_factory=OutputSection)
     metrics: Mapping[str, ArgSpec] = field(default_factory=dict)
     sweep: SweepSection | None = None
+    plugins: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
