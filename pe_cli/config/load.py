@@ -126,12 +126,14 @@ def read_variant(run: RunSpec, overrides: Sequence[Override], mistakes: Mistakes
 
 def _refilled(composed: Composed, overrides: Sequence[Override], mistakes: Mistakes) -> MapNode | None:
     """Return the tree with other constants put in; None after mistakes."""
-    tree, filled = composed.tree, None
-    with mistakes.catch_all():
+    tree = composed.tree
+    try:
         for override in overrides:
             tree = put(tree, dataclasses.replace(override, value=literal(override.value)))
-        filled = _filled_in(dataclasses.replace(composed, tree=tree), mistakes)
-    return filled
+        return _filled_in(dataclasses.replace(composed, tree=tree), mistakes)
+    except PeError as error:
+        mistakes.add(error)
+        return None
 
 
 @dataclass

@@ -146,6 +146,7 @@ def check_trials(run: RunSpec, trials: Sequence[Values]) -> None:
     mistakes = Mistakes()
     build_into(run.model, run, mistakes)
     mistakes.raise_all()
+    _check_keys(run)
     for number, values in enumerate(trials, 1):
         found = Mistakes()
         made = variant(run, values, found)
@@ -154,6 +155,20 @@ def check_trials(run: RunSpec, trials: Sequence[Values]) -> None:
         for error in found.errors:
             mistakes.add(_explained(run, error, number, values))
     mistakes.raise_all()
+
+
+def _check_keys(run: RunSpec) -> None:
+    """Refuse two keys that mean the same.
+
+    Raises:
+        PeError: some do.
+    """
+    assert run.sweep is not None
+    meant: dict[str, str] = {}
+    for key in run.sweep.over:
+        other = meant.setdefault(key_of(run, key), key)
+        if other != key:
+            raise PeError(f"sweep.over sets the same constant as {other} and as {key}", at=_entry(run, key).at, hint="keep one of them")
 
 
 def _explained(run: RunSpec, error: PeError, number: int, values: Values) -> PeError:

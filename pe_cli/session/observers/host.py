@@ -15,7 +15,6 @@ from pe_cli.config.plugins import load_plugin
 from pe_cli.session.observer import Observer, Start
 from pe_cli.session.observers.define import About, discover
 
-
 #: Seconds.
 LIMIT = 300
 
