@@ -1,10 +1,12 @@
-"""Packages of others: what a run file names is found like our own, what it does not name is never imported."""
+"""Packages of others, such as that of docs/how-to/plugins.md: what a run file names is found like our own, nothing else is imported."""
 
 from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,103 +17,16 @@ from pe_cli.data import registry as readers
 from pe_cli.layers.define import registry as layers
 from pe_cli.metrics import define as metrics
 from pe_cli.session.observers import define as observers
-from tests.cli.conftest import Pe
+from tests.cli.conftest import ROOT, Pe
 
-CODE = '''\
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
-from pydantic import Field
-
-from pe_cli.config.sections.section import Section
-from pe_cli.core.errors import PeError
-from pe_cli.data.dataset import ArrayDataset
-from pe_cli.data.registry import ReaderOptions, reader
-from pe_cli.layers.define.helper import LayerHelper
-from pe_cli.layers.define.registry import layer
-from pe_cli.layers.nn.fc import fc
-from pe_cli.metrics.define import Gathered, metric
-from pe_cli.program.ir import Variable
-from pe_cli.session.observer import Observer
-from pe_cli.session.observers.define import observer
-
-
-class BytesOptions(ReaderOptions):
-    file: str
-    width: int = Field(ge=1)
-
-
-@reader("raw_floats", BytesOptions)
-def open_bytes(options, origin):
-    """Read rows of float32, the last number of each being y."""
-    rows = np.fromfile(origin.find(options.file), np.float32).reshape(-1, options.width + 1)
-    return ArrayDataset({"x": rows[:, :-1], "y": rows[:, -1:]}, origin)
-
-
-@layer
-def doubled(input: list[Variable], size: int, name: str | None = None) -> Variable:
-    """Connect every input to every output, and double it."""
-    helper = LayerHelper("doubled", name)
-    return helper.one("scale", {"X": fc(input, size, name=helper.name)}, {"scale": 2.0})
-
-
-class WorstOptions(Section):
-    a: str
-    b: str
-
-
-@metric
-class Worst(Gathered[WorstOptions]):
-    """Largest difference of two variables."""
-
-    name = "worst"
-    inputs = ("a", "b")
-    options = WorstOptions
-
-    def check(self, options, types):
-        if types["a"].shape != types["b"].shape:
-            raise PeError("a and b must have one shape")
-
-    def result(self, options, values):
-        return float(np.abs(values["a"].astype(np.float64) - values["b"]).max())
-
-
-class LinesOptions(Section):
-    file: str
-
-
-@observer("lines", LinesOptions)
-class Lines(Observer):
-    """Write a line for everything."""
-
-    def __init__(self, options, about):
-        self.path, self.about = Path(options.file), about
-
-    def say(self, *words):
-        with self.path.open("a") as file:
-            print(*words, file=file)
-
-    def started(self, start):
-        self.say("started", self.about.name, self.about.flat()["train.batch_size"], *self.about.tags)
-
-    def recorded(self, step, epoch, values):
-        self.say("recorded", step, epoch, *sorted(values))
-
-    def ended(self, state):
-        self.say("ended", state)
-'''
-POINTS = """\
-[pe_cli.readers]
-raw_floats = acme_pe.things:open_bytes
-[pe_cli.layers]
-doubled = acme_pe.things:doubled
-[pe_cli.metrics]
-worst = acme_pe.things:Worst
-[pe_cli.observers]
-lines = acme_pe.things:Lines
-"""
+PAGE = (ROOT / "docs" / "how-to" / "plugins.md").read_text(encoding="utf-8")
+(CODE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(PROJECT,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+#: As pip writes it of the page's pyproject.toml.
+POINTS = "".join(
+    f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in points.items())
+    for group, points in tomllib.loads(PROJECT)["project"]["entry-points"].items()
+)
 
 
 def install(site: Path, name: str, code: str, points: str) -> None:
