@@ -191,11 +191,11 @@ class _Run:
         entry = self.tree.entries.get("plugins")
         if entry is None or is_null(entry.value):
             return ()
-        items = entry.value.items if isinstance(entry.value, ListNode) else (entry.value,)
         found = []
-        for item in items:
-            if not isinstance(item, ScalarNode) or not isinstance(item.value, str) or not item.value:
-                self.mistakes.say(f"plugins must be a list of packages, got {describe(item)}", item.at, "for example [pe-swiglu]")
+        for item in entry.value.items if isinstance(entry.value, ListNode) else (entry.value,):
+            is_list = isinstance(entry.value, ListNode)
+            if not is_list or not isinstance(item, ScalarNode) or not isinstance(item.value, str) or not item.value:
+                self.mistakes.say(f"plugins must be a list of packages, got {describe(item)}", item.at, "for example [acme-pe]")
                 continue
             with self.mistakes.catch():
                 load_plugin(item.value, item.at)
