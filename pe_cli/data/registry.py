@@ -72,6 +72,9 @@ def reader(
     Args:
         name: what a config writes as `reader: name`.
         options: the model that its options are checked against.
+
+    Raises:
+        PeError: USAGE; a package of others takes a name that there is.
     """
 
     def register(function: Callable[[AnyOptions, Origin], Found]) -> Callable[[AnyOptions, Origin], Found]:

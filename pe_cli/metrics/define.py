@@ -133,7 +133,11 @@ AnyKind = TypeVar("AnyKind", bound=type[Metric[Any]])
 
 
 def metric(cls: AnyKind) -> AnyKind:
-    """Register a class as the metric of its name."""
+    """Register a class as the metric of its name.
+
+    Raises:
+        PeError: USAGE; a package of others takes a name that there is.
+    """
     if is_foreign(cls.__module__):
         known = discover().get(cls.name)
         if known is not None and type(known).__module__ != cls.__module__:

@@ -99,6 +99,9 @@ def layer(fn: Any = None, *, name: str | None = None, label: str = "", judges: b
         label: argument that takes what the other input is compared with, where it is called neither label nor labels.
         judges: see `LayerDef`.
         answers: see `LayerDef`.
+
+    Raises:
+        PeError: USAGE; a package of others takes a name that there is.
     """
     if fn is None:
         return functools.partial(layer, name=name, label=label, judges=judges, answers=answers)

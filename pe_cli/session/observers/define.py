@@ -77,6 +77,9 @@ def observer(name: str, options: type[Section], *, needs: str = "", install: str
 
     What is registered is called with checked options and an `About`, and is told of the run by the methods `started`, `recorded` and
     `ended` of `Observer`.
+
+    Raises:
+        PeError: USAGE; a package of others takes a name that there is.
     """
 
     def register(make: AnyMake) -> AnyMake:
