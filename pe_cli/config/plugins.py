@@ -61,7 +61,7 @@ def offered(kind: str, name: str) -> str | None:
     """
     for point in metadata.entry_points(group=f"pe_cli.{kind}", name=name):
         if point.dist is not None:
-            return f"the installed package '{point.dist.name}' has it: add plugins: [{point.dist.name}]"
+            return f"the installed package '{point.dist.name}' has it: add plugins: [{point.dist.name}] to the config"
     return None
 
 

@@ -129,13 +129,26 @@ def _of_job(run: RunSpec, begin: Callable[[], Sweep]) -> Sweep:
     with _alone(parent):
         for path in parent.glob(f"sweep-{glob.escape(run.name)}-*/{RECORD}"):
             if read_sweep(path.parent).asked.get(_JOB) == job:
-                found = open_sweep(run, path.parent)
-                assert found is not None
-                return found
+                return _opened(run, path.parent)
         made = begin()
         made.asked = {**made.asked, _JOB: job}
         made.write()
         return made
+
+
+def _opened(run: RunSpec, folder: Path) -> Sweep:
+    """Return the sweep that another task of the job has begun.
+
+    Raises:
+        PeError: USAGE; the config says something else now.
+    """
+    try:
+        found = open_sweep(run, folder)
+    except PeError as error:
+        hint = "write the config as it was when the job began; for another sweep in the same job, give it another output.name"
+        raise PeError(error.message, hint=hint, code=error.code) from None
+    assert found is not None
+    return found
 
 
 @contextlib.contextmanager
