@@ -36,10 +36,13 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     from pe_cli.cli.layers_table import parameters_text, rows_of
     from pe_cli.config.mistakes import Mistakes
     from pe_cli.program.sparse import notes
+    from pe_cli.session.observers.define import asked_for
 
     mistakes = Mistakes()
     source = open_source(config, overrides, mistakes)
     warnings = _data(source, mistakes) if source.run else []
+    if source.run:
+        asked_for(source.run, mistakes)
     mistakes.raise_all()
     rows = rows_of(source)
     echo(f"model {source.model.name}")

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pe_cli.config.plugins import is_foreign, offered
 from pe_cli.config.words import option_errors
 from pe_cli.core.errors import PeError, PeErrors, Span, did_you_mean
 from pe_cli.data.arrays import is_table
@@ -71,10 +72,18 @@ def reader(
     Args:
         name: what a config writes as `reader: name`.
         options: the model that its options are checked against.
+
+    Raises:
+        PeError: USAGE; a package of others takes a name that there is.
     """
 
     def register(function: Callable[[AnyOptions, Origin], Found]) -> Callable[[AnyOptions, Origin], Found]:
-        assert name not in READERS, f"two readers are named {name}"
+        if is_foreign(function.__module__):
+            known = READERS.get(name)
+            if name in _modules() or (known and known.open.__module__ != function.__module__):
+                raise PeError(f"there is a reader '{name}' already", hint="give the reader another name")
+        else:
+            assert name not in READERS, f"two readers are named {name}"
         READERS[name] = Reader(name, options, function)
         return function
 
@@ -129,10 +138,13 @@ def find_reader(type: str, at: Span | None = None) -> Reader:
     Raises:
         PeError: there is none.
     """
-    names = _modules()
+    ours = _modules()
+    names = [*ours, *(name for name in READERS if name not in ours)]
     if type not in names:
-        raise PeError(f"there is no reader '{type}'", at=at, hint=did_you_mean(type, names) or f"one of {', '.join(names)}")
-    importlib.import_module(f"{_PACKAGE}.{type}")
+        hint = offered("readers", type) or did_you_mean(type, names) or f"one of {', '.join(names)}"
+        raise PeError(f"there is no reader '{type}'", at=at, hint=hint)
+    if type in ours:
+        importlib.import_module(f"{_PACKAGE}.{type}")
     return READERS[type]
 
 
