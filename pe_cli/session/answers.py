@@ -162,6 +162,9 @@ def _known(job: Job) -> dict[str, Answer]:
         shape = block.var(link.scores).shape
         width = shape[-1] if len(shape) == 2 else 0
         classes = column.classes if column is not None else ()
+        if column is not None and column.type == "text":
+            found |= {variable: Answer(variable, name, column) for variable in _written(job)}
+            continue
         label = block.var(link.feed)
         if not classes and label.dtype in ("int64", "int32") and width > 1:
             classes = tuple(map(str, range(width)))
@@ -180,6 +183,12 @@ def _known(job: Job) -> dict[str, Answer]:
         elif column is not None:
             found[link.scores] = Answer(link.scores, name, column)
     return found
+
+
+def _written(job: Job) -> list[str]:
+    """Return the variables that hold the best sequences of a search, which are texts where the model is taught a text."""
+    searches = (layer for layer in job.run.model.layers if layer.type == "beam")
+    return [job.variable(f"{layer.key}.0") for layer in searches]
 
 
 def said(answer: Sequence[Answer], batch: Mapping[str, Array]) -> dict[str, list[Any]]:

@@ -339,7 +339,7 @@ def test_no_rows_at_all_leave_a_metric_out_or_give_nothing(type_):
     forms = {"scores": np.zeros((0, 1), np.float32), "labels": np.zeros((0, 1), np.int64)}
     if type_ == "top_k":
         forms["scores"] = np.zeros((0, 9), np.float32)
-    other = np.int64 if type_ == "edit_distance" else np.float32
+    other = np.int64 if type_ in ("bleu", "edit_distance") else np.float32
     given = {key: forms.get(key, np.zeros((0, 1), other)) for key in kind.inputs}
     assert measure(type_, given) in (None, 0.0)
 
@@ -387,3 +387,28 @@ def test_edits_are_of_whole_numbers_in_rows(kind):
     made = found.options.model_validate({"predictions": "p", "labels": "l"})
     with pytest.raises(PeError, match=r"are \[batch, time\] whole numbers"):
         found.check(made, {"predictions": kind, "labels": TensorType((-1, 2), "int64")})
+
+
+# --- translations -----------------------------------------------------------------------------------------------------
+
+SAID = ["1 2 3 4 5 6", "7 8 9 1 2", "3 3 3 4 5 9 9 1"]
+WANTED = ["1 2 3 4 6 5", "7 8 9 1 2 3 4", "3 3 4 5 9 9 1 2"]
+
+
+def filled(lines, length=9):
+    return np.array([[*map(int, line.split()), *[0] * (length - len(line.split()))] for line in lines])
+
+
+@pytest.mark.parametrize(("order", "score"), [(1, 0.8527145932916143), (2, 0.7896887086023443), (4, 0.7222025736584292)])
+def test_bleu_is_that_of_sacrebleu(order, score):
+    """Its values: sacrebleu 2.6.0, BLEU(tokenize="none", smooth_method="none", max_ngram_order=order)."""
+    given = {"predictions": filled(SAID), "labels": filled(WANTED)}
+    for batches in (1, 3):
+        assert measure("bleu", given, batches, ignored_tokens=[0], max_order=order) == pytest.approx(score, rel=1e-12)
+
+
+def test_bleu_at_its_ends():
+    rows = filled(SAID)
+    assert measure("bleu", {"predictions": rows, "labels": rows}, ignored_tokens=[0]) == 1
+    assert measure("bleu", {"predictions": rows, "labels": rows + 20}, ignored_tokens=[0]) == 0
+    assert measure("bleu", {"predictions": rows, "labels": np.zeros((3, 4), int)}, ignored_tokens=[0]) is None
