@@ -26,6 +26,7 @@ _VALUES: dict[str, Json] = {
     "str": {"type": "string"},
     "ints": {"type": "array", "items": {"type": "integer"}},
     "floats": {"type": "array", "items": {"type": "number"}},
+    "float_lists": {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]}},
     "strs": {"type": "array", "items": {"type": "string"}},
     "int_or_ints": {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]},
     "param_attr": {"anyOf": [{"type": ["boolean", "string"]}, {"type": "object"}]},

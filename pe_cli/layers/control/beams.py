@@ -47,8 +47,8 @@ class BeamSearch:
     def run(self, block: Block, starts: States, body: Callable[[Variable, States], tuple[Variable, States]]) -> list[Variable]:
         """Append the search.
 
-        A sequence's score is the sum of the logarithms of its tokens' probabilities. One that has ended stays as it is, at no cost. What the
-        body reads from outside and has a row per sample is repeated for every beam.
+        A sequence's score is the sum of the logarithms of its tokens' probabilities. One that has ended stays as it is, at no cost.
+        What the body reads from outside and has a row per sample is repeated for every beam.
 
         Args:
             block: that ops are appended to.
@@ -106,7 +106,8 @@ class BeamSearch:
 
     def _check(self, logits: Variable) -> None:
         if len(logits.shape) != 2 or logits.shape[1] < 1 or logits.dtype not in FLOATS:
-            raise PeError(f"beam: its block gives {logits.type}, and not logits [batch, tokens]", hint="output: the last fc, without softmax")
+            hint = "output: the last fc, without softmax"
+            raise PeError(f"beam: its block gives {logits.type}, and not logits [batch, tokens]", hint=hint)
         for name, value in (("start_token", self.start), ("end_token", self.end)):
             if value >= logits.shape[1]:
                 raise PeError(f"beam: {name} is {value}, and the block has logits of {logits.shape[1]} tokens")
