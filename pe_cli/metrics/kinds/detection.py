@@ -24,7 +24,7 @@ class DetectionOptions(Section):
         description="variable: [batch, rows, 6] class, score, left, top, right, bottom, as multiclass_nms and detection_output make them"
     )
     boxes: Name = Field(
-        description="variable: [batch, most, 4] left, top, right, bottom of the true boxes, parts of the picture; one without a size is none"
+        description="variable: [batch, most, 4] left, top, right, bottom of true boxes, in parts of the picture; one without a size is none"
     )
     labels: Name = Field(description="variable: [batch, most] classes of the true boxes")
     overlap_threshold: Annotated[float, Field(strict=True, gt=0, lt=1)] = Field(
