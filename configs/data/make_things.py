@@ -49,7 +49,8 @@ def main() -> None:
     arrays = {}
     for part, many in (("train", 800), ("eval", 200)):
         image, box, label, count = zip(*(scene(rng) for _ in range(many)), strict=True)
-        named = {"image": np.stack(image).astype("uint8"), "box": np.stack(box), "label": np.stack(label), "count": np.reshape(count, (-1, 1))}
+        named = {"image": np.stack(image).astype("uint8"), "box": np.stack(box), "label": np.stack(label)}
+        named["count"] = np.array(count).reshape(-1, 1)
         arrays |= {f"{part}_{name}": a for name, a in named.items()}
     np.savez_compressed(HERE / "things.npz", **arrays)
 
