@@ -95,10 +95,10 @@ class BodySpec:
 
 @dataclass(frozen=True)
 class RegionSpec(LayerSpec):
-    """A layer that runs blocks: `type` is scan, while or if, and `args` what it is written with beside arguments of the blocks.
+    """A layer that runs blocks: `type` is scan, while, if or beam, and `args` what it is written with beside arguments of the blocks.
 
     Args:
-        bodies: for scan the step; for while the condition and the round; for if both branches.
+        bodies: for scan and beam the step; for while the condition and the round; for if both branches.
     """
 
     bodies: tuple[BodySpec, ...] = ()
