@@ -40,7 +40,8 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     rows = rows_of(source)
     echo(f"model {source.model.name}")
     feeds: list[tuple[object, ...]] = [(name, "feed", kind) for name, kind in source.built.feeds.items()]
-    echo(columns([*feeds, *((r.key, r.type, r.output or "-") for r in rows)], indent="  "))
+    made = [(name, row.type if i == 0 else "", kind) for row in rows for i, (name, kind) in enumerate(row.shown())]
+    echo(columns([*feeds, *made], indent="  "))
     echo(f"parameters: {parameters_text(rows)}")
     warnings += doubts(source.program(), source.model, source.built.read)
     warnings += _memory(source)

@@ -101,7 +101,7 @@ def _layers(source: Source) -> tuple[LayerFacts, ...]:
         LayerFacts(
             row.key,
             row.type,
-            str(row.output or "-"),
+            ", ".join(str(kind) for _, kind in row.shown()),
             sum(p.type.nbytes for p in row.parameters),
             row.nbytes * source.batch_size,
             row.flops,

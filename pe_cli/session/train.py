@@ -22,11 +22,12 @@ from pe_cli.session.averages import Averages
 from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import Keeper, folder_of
-from pe_cli.session.observer import NORM, Observer, Observers, Start
+from pe_cli.session.observer import NORM, Observer, Start
 from pe_cli.session.outputs import files_of
 from pe_cli.session.profiling import write_trace
 from pe_cli.session.recorder import Recorder
 from pe_cli.session.resume import Resume, fitted_of
+from pe_cli.session.rows import Rows, text_of
 from pe_cli.session.start import some
 from pe_cli.session.state import Progress
 from pe_cli.session.step import Stepper
@@ -48,6 +49,7 @@ class Result:
         metrics: the newest value of every metric, by `train/loss`, `eval/acc`.
         seconds: spent in the loop, compilation and evaluation included.
         stopped: by a signal or a limit of this call.
+        smoke: whether it was a smoke run.
     """
 
     folder: Path
@@ -55,6 +57,13 @@ class Result:
     metrics: dict[str, float]
     seconds: float
     stopped: bool = False
+    smoke: bool = False
+
+    def line(self) -> str:
+        """Return what a run ends with: how far it came, its metrics and its folder."""
+        word = "stopped at" if self.stopped else "smoke:" if self.smoke else "done:"
+        metrics = text_of(self.metrics)
+        return f"{word} step {self.step}, {self.seconds:.1f} s  {metrics}{'  ' if metrics else ''}-> {self.folder}"
 
 
 class Trainer:
@@ -95,7 +104,7 @@ class Trainer:
         norms = [f"{NORM}{name}" for name in (job.built.last or job.built).norms]
         recorded = [*self.numbers, *norms, *(metric.name for metric in job.built.metrics)]
         recorder = [Recorder(self.run.output, recorded)] if writes else []
-        self.observer: Observer = Observers([*recorder, job.observer])
+        self.observer: Observer = Rows([*recorder, job.observer])
         self.at = Progress()
         self.averages = Averages()
         self._check()
@@ -109,6 +118,7 @@ class Trainer:
         self.arrays = {n: job.variable(n) for n in self.run.fetches if n not in self.numbers}
         self._merges = [(n, v, self._how(n)) for n, v in self.numbers.items()]
         self.norms = [f"{NORM}{name}" for name in job.built.norms]
+        self._newest = job.built.recorded.keys() - {"gradient_norm"}
         self._always = self._wanted()
         self.periods = self._periods()
 
@@ -202,8 +212,10 @@ class Trainer:
                 raise
             finally:
                 self.observer.ended(state)
-        metrics = dict(sorted(self.at.newest.items(), key=lambda item: not item[0].startswith("train/")))
-        return Result(self.keeper.folder.path, self.at.step, metrics, time.monotonic() - begin, stopped)
+            metrics = dict(sorted(self.at.newest.items(), key=lambda item: not item[0].startswith("train/")))
+            result = Result(self.keeper.folder.path, self.at.step, metrics, time.monotonic() - begin, stopped, self.smoke)
+            self.keeper.log(result.line())
+        return result
 
     @functools.cached_property
     def keeper(self) -> Keeper:
@@ -279,7 +291,10 @@ class Trainer:
         loss = math.nan
         for name, variable, how in self._merges:
             value, weight = found.number(variable, how)
-            self.averages.add(name, value, weight)
+            if name in self._newest:
+                self.averages.restore(name, value, 1.0)  # a mean would be one that no step had
+            else:
+                self.averages.add(name, value, weight)
             if name == self.loss:
                 loss = value
         if self.norms:
@@ -313,7 +328,6 @@ class Trainer:
                 return f"feed '{name}' has {what} in row {row} of the batch: mend the data"
         doubted = doubts(self.program, self.run.model, self.job.built.read)
         return doubted[0] if doubted else "lower the learning rate or clip gradients"
-
 
     def _joined(self, name: str, found: StepResult) -> Array:
         """Return an array's value over all devices: samples one after the other, the rest by its mean."""
@@ -379,6 +393,7 @@ class Trainer:
             best or ended or self.smoke or (output.every.unit == "epoch" and epoch % output.every.count == 0)
         ):
             self.keeper.save(best)
+        self.observer.epoch_ended(self.at.step, epoch)
 
     def _evaluate(self) -> dict[str, float] | None:
         """Return the metrics of evaluation, none where they are known for this step; None when it was asked to stop."""
@@ -392,6 +407,15 @@ class Trainer:
         return found
 
     # --- beginning and end --------------------------------------------------------------------------------------------
+
+    def _metrics(self) -> tuple[str, ...]:
+        """Return the names of what will be recorded, numbers that change with the data first."""
+        names = sorted(self.numbers, key=lambda name: name in self._newest)
+        made = [f"train/{name}" for name in names]
+        if "eval" in self.run.data:
+            made += [f"eval/{name}" for name in self.job.numbers(self.job.built.eval)]
+            made += [f"eval/{metric.name}" for metric in self.job.built.metrics]
+        return tuple(made)
 
     def _steps_of(self, loader: Loader) -> int:
         """Return the steps of an epoch."""
@@ -414,7 +438,7 @@ class Trainer:
         limit = SMOKE_STEPS if self.smoke else self.section.steps
         steps = limit if steps is None else (steps if limit is None else min(steps, limit))
         start = Start(
-            self.run.model.name, count, self.job.resources.text, steps, epochs, str(self.keeper.folder.path), self.at.step
+            self.run.model.name, count, self.job.resources.text, steps, epochs, str(self.keeper.folder.path), self.at.step, self._metrics()
         )
         self.observer.started(start)
         self.keeper.log(f"devices: {self.job.resources.text}")
