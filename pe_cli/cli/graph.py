@@ -215,6 +215,7 @@ def _draw(
     from pe_cli.graph.dot import render_svg, write_dot
     from pe_cli.graph.filter import around as near
     from pe_cli.graph.filter import only as chosen
+    from pe_cli.graph.state import fold_state
     from pe_cli.io import atomic
 
     only, around, radius, full = choice
@@ -222,8 +223,7 @@ def _draw(
         picture = near(picture, around, radius)
     if only:
         picture = chosen(picture, only)
-    if not full:
-        picture = collapse_large(picture)
+    picture = collapse_large(fold_state(picture), full=full)
     text = write_dot(picture)
     said = ", ".join((f"{picture.ops()} boxes", *picture.notes))
     if dot is not None:
