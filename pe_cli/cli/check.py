@@ -44,7 +44,8 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     echo(columns([*feeds, *made], indent="  "))
     echo(f"parameters: {parameters_text(rows)}")
     warnings += doubts(source.program(), source.model, source.built.read)
-    warnings += _memory(source)
+    warnings += _memory(source, mistakes)
+    mistakes.raise_all()
     for line in notes(source.program()):
         echo(f"note: {line}")
     for line in warnings:
@@ -83,7 +84,8 @@ def _data(source: Source, mistakes: Mistakes) -> list[str]:
     if not absent and not mistakes and source.run.data:
         from pe_cli.session.warned import data_warnings
 
-        warnings += data_warnings(job())
+        with mistakes.catch():
+            warnings += data_warnings(job())
     if not absent and not mistakes and source.built.train is not None and epochs_of(source.built.train):
         with mistakes.catch():
             job().count_epochs()
@@ -131,13 +133,14 @@ def _fits(source: Source, job: Job, split: str) -> None:
         job.loader(split, source.program(split == "eval"), source.batch_size)
 
 
-def _memory(source: Source) -> list[str]:
-    """Print what each device will need; return why that cannot be told."""
+def _memory(source: Source, mistakes: Mistakes) -> list[str]:
+    """Print what each device will need; return why that cannot be told. More than the machine has is a mistake."""
     from pe_cli.cli.common import resources_of
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.execute.estimate import estimate_memory
     from pe_cli.execute.work import statistics_note
     from pe_cli.graph.dot import size_text
+    from pe_cli.session.devices import check_room
 
     program = source.program()
     build = source.run.build_strategy if source.run else None
@@ -159,4 +162,6 @@ def _memory(source: Source) -> list[str]:
             f" = {size_text(device.persistable)} that stays + {size_text(device.temporaries)} a step"
             f" (without sharing {size_text(device.unshared)}), batch_size {source.batch_size}"
         )
+    with mistakes.catch():
+        check_room(sum(device.persistable + device.temporaries for device in found if device.place.kind == "cpu"))
     return []

@@ -22,6 +22,7 @@ from pe_cli.session.averages import Averages
 from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import Keeper, folder_of
+from pe_cli.session.located import located
 from pe_cli.session.observer import NORM, Observer, Start
 from pe_cli.session.outputs import files_of
 from pe_cli.session.profiling import write_trace
@@ -253,6 +254,7 @@ class Trainer:
 
     def _steps(self, loader: Loader) -> None:
         """Do what is left of the epoch."""
+        spec = None if self.job.made_up("train") else self.run.data.get("train")
         for feed in loader.epoch(self.at.epoch, self.at.batch):
             self.at.batch += 1
             fitting = self.stepper.fit(feed)
@@ -260,7 +262,8 @@ class Trainer:
                 continue
             if self.job.built.waiting:
                 self._release()
-            self._step(fitting)
+            with located(loader, self.at.epoch, self.at.batch - 1, feed, spec):
+                self._step(fitting)
             self.stop.count()
             self._after_step()
             if self.stop.asked or self._enough():
