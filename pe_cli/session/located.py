@@ -48,6 +48,20 @@ def located(loader: Loader, epoch: int, batch: int, feed: Mapping[str, Array], s
         raise
 
 
+def not_finite_feed(loader: Loader, epoch: int, batch: int, feed: Mapping[str, Array], spec: DataSpec | None) -> str | None:
+    """Return which row of the data has a number that is none; None where all of a batch are. Arguments as for `located`."""
+    for name, values in feed.items():
+        if values.dtype.kind != "f" or np.isfinite(values).all():
+            continue
+        row = int(np.argwhere(~np.isfinite(values))[0][0])
+        what = "infinity" if np.isinf(values[row]).any() else "NaN"
+        dataset, samples = loader.of_batch(epoch, batch)
+        if spec is None or len(values) != len(samples):
+            return f"feed '{name}' has {what} in row {row + 1} of the batch"
+        return f"feed '{name}' has {what} in {row_of(dataset, int(samples[row]), first_row(spec))} of data.{spec.name}"
+    return None
+
+
 def row_of(dataset: Dataset, sample: int, first: int = 0) -> str:
     """Return what a sample is known by: its row in the table, or its number where the data is no table; both from 1.
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pe_cli.build.doubts import doubts
+from pe_cli.build.doubts import doubts, loss_doubts
 from pe_cli.config.period import Period
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data import Loader
@@ -22,7 +22,7 @@ from pe_cli.session.averages import Averages
 from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import Keeper, folder_of
-from pe_cli.session.located import located
+from pe_cli.session.located import located, not_finite_feed
 from pe_cli.session.observer import NORM, Observer, Start
 from pe_cli.session.outputs import files_of
 from pe_cli.session.profiling import write_trace
@@ -106,6 +106,7 @@ class Trainer:
         recorded = [*self.numbers, *norms, *(metric.name for metric in job.built.metrics)]
         recorder = [Recorder(self.run.output, recorded)] if writes else []
         self.observer: Observer = Rows([*recorder, job.observer])
+        self._bad_feed: Callable[[Mapping[str, Array]], str | None] = lambda feed: None
         self.at = Progress()
         self.averages = Averages()
         self._check()
@@ -255,6 +256,7 @@ class Trainer:
     def _steps(self, loader: Loader) -> None:
         """Do what is left of the epoch."""
         spec = None if self.job.made_up("train") else self.run.data.get("train")
+        self._bad_feed = lambda feed: not_finite_feed(loader, self.at.epoch, self.at.batch - 1, feed, spec)
         for feed in loader.epoch(self.at.epoch, self.at.batch):
             self.at.batch += 1
             fitting = self.stepper.fit(feed)
@@ -270,24 +272,32 @@ class Trainer:
                 return
 
     def _step(self, feed: Mapping[str, Array]) -> None:
+        try:
+            self._run_step(feed)
+        except PeError as error:
+            bad = self._bad_feed(feed) if error.code == ExitCode.DIVERGED else None
+            if bad is not None:
+                error.hint = f"{bad}: mend the data; {self.keeper.newest()}"
+            raise
+
+    def _run_step(self, feed: Mapping[str, Array]) -> None:
         if not self.arrays:
-            self._count(self.stepper.run(feed, self._always, self.at.step), feed=feed)
+            self._count(self.stepper.run(feed, self._always, self.at.step))
             return
         due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)]
-        self._count(self.stepper.run(feed, self._wanted(due), self.at.step), due, feed)
+        self._count(self.stepper.run(feed, self._wanted(due), self.at.step), due)
 
     def _wanted(self, due: Sequence[str] = ()) -> list[str]:
         """Return the variables of all numbers, and of the arrays that are due."""
         watched = [self.job.built.norms_name] if self.norms else []
         return list(dict.fromkeys([*self.numbers.values(), *watched, *(self.arrays[n] for n in due)]))
 
-    def _count(self, found: StepResult, due: Sequence[str] = (), feed: Mapping[str, Array] | None = None) -> None:
+    def _count(self, found: StepResult, due: Sequence[str] = ()) -> None:
         """Take what a step gave into the averages and files.
 
         Args:
             found: values of all numbers, and of the arrays that are due.
             due: arrays that go to files.
-            feed: what the step was given, for the message about a loss that is no number.
         """
         self.at.step += 1
         samples = sum(found.sizes)
@@ -307,29 +317,24 @@ class Trainer:
         for name in due:
             self.keeper.outputs.fetch(name, self.at.step, self._joined(name, found))
         if not math.isfinite(loss):
-            raise self._diverged(loss, feed or {})
+            raise self._diverged(loss)
         self.keeper.watch(loss)
         self.observer.stepped(self.at.step, self.at.epoch, loss, samples)
 
-    def _diverged(self, loss: float, feed: Mapping[str, Array]) -> PeError:
+    def _diverged(self, loss: float) -> PeError:
         variable = self.numbers[self.loss]
         block = self.program.global_block()
         op = next((op.type for op in reversed(block.ops) if variable in op.output_names()), "feed")
         return PeError(
             f"the loss '{self.loss}' ({op}) is {loss} at step {self.at.step}",
             at=block.var(variable).at,
-            hint=f"{self._remedy(feed)}; {self.keeper.newest()}",
+            hint=f"{self._remedy()}; {self.keeper.newest()}",
             code=ExitCode.DIVERGED,
         )
 
-    def _remedy(self, feed: Mapping[str, Array]) -> str:
-        """Return what to do about a loss that is no number: its cause may be the data or the model, and else is the training."""
-        for name, values in feed.items():
-            if values.dtype.kind == "f" and not np.isfinite(values).all():
-                row = int(np.argwhere(~np.isfinite(values))[0][0])
-                what = "infinity" if np.isinf(values[row]).any() else "NaN"
-                return f"feed '{name}' has {what} in row {row} of the batch: mend the data"
-        doubted = doubts(self.program, self.run.model, self.job.built.read)
+    def _remedy(self) -> str:
+        """Return what to do about a loss that is no number though the data is finite: the cause is the model, or else the training."""
+        doubted = loss_doubts(self.program)
         return doubted[0] if doubted else "lower the learning rate or clip gradients"
 
     def _joined(self, name: str, found: StepResult) -> Array:

@@ -123,3 +123,26 @@ def test_an_argument_of_the_command_line_that_a_layer_refuses_is_noted(folder: P
     (folder / "model.yaml").write_text(model)
     assert run_command_line(["check", "run.yaml", "-o", "model.args.size=0"]) == 2
     assert "-o model.args.size=0:1:17: note: the value is written here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_number_that_is_none_is_told_by_feed_row_and_layer(folder: Path, capsys: pytest.CaptureFixture[str], checked: bool) -> None:
+    written(folder, np.zeros((40, 1), np.float32), "float32", 4, "relu", "square_error_cost")
+    x = np.random.default_rng(1).standard_normal((40, 3)).astype(np.float32)
+    x[13, 2] = np.nan
+    np.savez(folder / "data.npz", x=x, y=np.zeros((40, 4), np.float32))
+    model = (folder / "model.yaml").read_text().replace("y: {shape: [1]", "y: {shape: [4]").replace("layers:", "layers:\n  unused: {type: tanh, x: x}")
+    (folder / "model.yaml").write_text(model)
+    assert run_command_line(["train", "run.yaml", "-o", f"executor.check_nan_inf={str(checked).lower()}"]) == 4
+    err = capsys.readouterr().err
+    assert "hint: feed 'x' has NaN in row 14 of data.train: mend the data; " in err
+    assert ("error: layer 'made': its result 'made' is nan" in err) is checked
+    assert "fused" not in err
+
+
+def test_a_layer_that_nothing_uses_is_no_reason_for_a_loss_that_is_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written(folder, np.zeros((40, 1), np.float32), "float32", 1, "~", "square_error_cost")
+    model = (folder / "model.yaml").read_text().replace("layers:", "layers:\n  unused: {type: tanh, x: x}").replace("input: x, ", "input: x, ")
+    (folder / "model.yaml").write_text(model)
+    assert run_command_line(["train", "run.yaml", "-o", "train.optimizer.learning_rate=1e30", "-o", "train.epochs=4"]) == 4
+    assert "hint: lower the learning rate or clip gradients" in capsys.readouterr().err

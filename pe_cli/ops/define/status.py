@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -72,14 +73,23 @@ class OutOfRangeError(PeError):
         self.message = f"{op}: value {self.value} {where} is out of range [0, {self.limit}), at step {step}"
 
 
+def layer_of(variable: str) -> str:
+    """Return the layer that a variable's name tells.
+
+    >>> layer_of("stage1/conv.tmp_0@GRAD"), layer_of("rnn.1")
+    ('stage1/conv', 'rnn')
+    """
+    return re.sub(r"(\.\w+)*$", "", variable.partition("@")[0])
+
+
 def not_finite(report: Sequence[int], op: str, name: str, at: Span | None, step: int, shape: Sequence[int], where: str = "") -> PeError:
     """Return the error of a result that holds a NaN or an infinity.
 
     Args:
         report: code, element, kind.
-        op: type of the op whose result it is.
+        op: type of the op whose result it is; of one that passes made of several, the layer.
         name: of the result.
-        at: the op's place.
+        at: place of the result.
         step: number of the step, from 0.
         shape: of the result.
         where: device, where there are several.
