@@ -34,6 +34,7 @@ class Line:
         colour: 0 to COLOURS - 1.
         dashed: to tell two lines of one colour apart.
         run: number of the run that it is of.
+        of: what that run is called, of several.
     """
 
     label: str
@@ -41,6 +42,7 @@ class Line:
     colour: int = 0
     dashed: bool = False
     run: int = 0
+    of: str = ""
 
 
 @dataclass(frozen=True)
