@@ -93,9 +93,9 @@ class Maker:
         try:
             return maker(**values)
         except PeError as error:
-            node = argument_of(error, {key: entry.value for key, entry in given.items()})
-            error.at = error.at or (node.at if node is not None else at)
-            error.notes += origin_notes(node) if node is not None else ()
+            value = argument_of(error, {key: entry.value for key, entry in given.items()})
+            error.at = error.at or (value.at if value is not None else at)
+            error.notes += origin_notes(value) if value is not None else ()
             self.mistakes.add(error)
         return None
 

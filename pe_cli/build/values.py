@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pe_cli.config.nodes import ListNode, Node, ScalarNode, describe, origin_notes
-from pe_cli.core.errors import PeError, Span, did_you_mean
+from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.program.epochs import Epochs
 
 #: What a value of a kind is called in messages.

@@ -83,7 +83,8 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
         raise PeError("--only, --around and --full choose what a picture shows", hint="add --dot FILE or --svg FILE")
     if stage == "model":
         if only or around or evaluation or devices:
-            raise PeError("--stage model draws layers, which are the same for training, evaluation and every device", hint="leave out what chooses ops")
+            text = "--stage model draws layers, which are the same for training, evaluation and every device"
+            raise PeError(text, hint="leave out what chooses ops")
         _model(source, dot, svg, full=full)
         return
     resources = resources_of(source, devices)

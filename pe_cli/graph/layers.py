@@ -55,6 +55,24 @@ def model_picture(program: Program, layers: Mapping[str, str], title: str, *, li
     groups: dict[str, _Group] = {}
     for key, kind in layers.items():
         groups.setdefault(_group(key, depth), _Group()).layers[key] = kind
+    flows = _flows(program, layers, groups, depth)
+    for (source, _), names in flows.items():
+        if source in groups:
+            groups[source].given |= names
+    types = {name: v.type for name, v in program.global_block().vars.items()}
+    fed = dict.fromkeys(source for source, _ in flows if source not in groups)
+    boxes = [Box(key, key.removeprefix("feed "), "feed", lines=(str(types[key.removeprefix("feed ")]),)) for key in fed]
+    boxes += [_box(name, group, program) for name, group in groups.items()]
+    arrows = tuple(Arrow(s, t, tuple(Datum(name, types[name]) for name in names)) for (s, t), names in flows.items())
+    folded = len(layers) - sum(len(group.layers) == 1 for group in groups.values())
+    notes = (f"{len(layers)} layers in {len(groups)} boxes by block",) if folded else ()
+    return Picture(title, (), tuple(boxes), arrows, notes)
+
+
+def _flows(
+    program: Program, layers: Mapping[str, str], groups: Mapping[str, _Group], depth: int
+) -> dict[tuple[str, str], dict[str, None]]:
+    """Return what flows between boxes, and note the parameters of each: (who makes it, who reads it) -> variables."""
     block = program.global_block()
     given = [name for name in layers if isinstance(block.vars.get(name), Parameter)]  # layers that are a parameter
     made = {name: _group(name, depth) for name in given}
@@ -76,17 +94,7 @@ def model_picture(program: Program, layers: Mapping[str, str], title: str, *, li
             elif variable.is_data or made.get(name, group) != group:
                 flows.setdefault((f"feed {name}" if variable.is_data else made[name], group), {})[name] = None
         made |= dict.fromkeys(op.output_names(), group)
-    for (source, _), names in flows.items():
-        if source in groups:
-            groups[source].given |= names
-    types = {name: v.type for name, v in block.vars.items()}
-    fed = dict.fromkeys(source for source, _ in flows if source not in groups)
-    boxes = [Box(key, key.removeprefix("feed "), "feed", lines=(str(types[key.removeprefix("feed ")]),)) for key in fed]
-    boxes += [_box(name, group, program) for name, group in groups.items()]
-    arrows = tuple(Arrow(s, t, tuple(Datum(name, types[name]) for name in names)) for (s, t), names in flows.items())
-    folded = len(layers) - sum(len(group.layers) == 1 for group in groups.values())
-    notes = (f"{len(layers)} layers in {len(groups)} boxes by block",) if folded else ()
-    return Picture(title, (), tuple(boxes), arrows, notes)
+    return flows
 
 
 def _depth(layers: Collection[str], limit: int | None) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from pe_cli.graph.picture import Box, Datum, Picture
 from pe_cli.graph.dot import size_text
+from pe_cli.graph.picture import Box, Datum, Picture
 
 #: Variables of an op's own that are still drawn.
 MOST = 2
@@ -30,7 +30,7 @@ def fold_state(picture: Picture, most: int = MOST) -> Picture:
             box = boxes.get(key)
             if box is not None and box.kind == "persistable" and not arrow.order:
                 touched[box.title, box.cluster].add(op)
-                types |= {(box.title, box.cluster): datum for datum in arrow.data}
+                types[box.title, box.cluster] = arrow.data[0]
     own: dict[str, list[tuple[str, int | None]]] = defaultdict(list)
     for variable, ops in touched.items():
         if len(ops) == 1:

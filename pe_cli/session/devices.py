@@ -99,7 +99,7 @@ def check_room(nbytes: int) -> None:
     if there and nbytes > there:
         raise PeError(
             f"the training needs {nbytes / 2**30:,.1f} GiB of memory, and this machine has {there / 2**30:,.1f} GiB",
-            hint="make the model or batch_size smaller; train.recompute keeps less of a step, and an optimizer without moments less beside it",
+            hint="make the model or batch_size smaller; train.recompute keeps less of a step, an optimizer without moments less beside it",
             code=ExitCode.DEVICE,
         )
 

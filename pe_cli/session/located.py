@@ -12,8 +12,8 @@ from pe_cli.config.nodes import to_data
 from pe_cli.config.spec import DataSpec
 from pe_cli.data import Dataset, Loader
 from pe_cli.data.fields import FieldDataset
-from pe_cli.ops.define.status import OutOfRangeError
 from pe_cli.ops.define.lod import offsets_name
+from pe_cli.ops.define.status import OutOfRangeError
 
 Array = np.ndarray[Any, Any]
 

@@ -46,8 +46,9 @@ def check_targets(job: Job, use: str, dataset: Dataset, targets: Mapping[str, ND
         bad = np.flatnonzero(((fed < 0) | (fed >= limit)) & (fed != (-1 if ignored is None else ignored)))
         if len(bad) and limit > 0:
             where = row_of(dataset, int(bad[0]), first_row(job.run.data[use]))
+            what = f"{op.type}: feed '{name}' is class {int(fed[bad[0]])} at {where} of data.{use}"
             raise PeError(
-                f"{op.type}: feed '{name}' is class {int(fed[bad[0]])} at {where} of data.{use}, and '{scores}' has the classes 0 to {limit - 1}",
+                f"{what}, and '{scores}' has the classes 0 to {limit - 1}",
                 at=op.at,
                 hint=f"give '{scores}' {int(fed.max()) + 1} classes, or count classes from 0",
                 code=ExitCode.DATA,

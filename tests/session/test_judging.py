@@ -38,7 +38,8 @@ def train(folder: Path, size: int, *overrides: str) -> Path:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((70, 3)).astype(np.float32)
     np.savez(folder / "data.npz", x=x, y=(x[:, :1] + 0.8 * rng.standard_normal((70, 1)) > 0).astype(np.int64))
-    kind, loss = ("float32", "sigmoid_cross_entropy_with_logits, x: made, label: y") if size == 1 else ("int64", "softmax_with_cross_entropy, logits: made, label: y")
+    several = "int64", "softmax_with_cross_entropy, logits: made, label: y"
+    kind, loss = ("float32", "sigmoid_cross_entropy_with_logits, x: made, label: y") if size == 1 else several
     (folder / "model.yaml").write_text(MODEL.replace("KIND", kind).replace("SIZE", str(size)).replace("LOSS", loss))
     (folder / "run.yaml").write_text(CONFIG.replace("KIND", kind))
     options = [part for text in overrides for part in ("-o", text)]

@@ -20,6 +20,7 @@ layers:
   loss: {type: mean, x: each}
 fetches: [loss]
 """
+UNUSED = "layers:\n  unused: {type: tanh, x: x}"
 CONFIG = """\
 model: model.yaml
 data:
@@ -93,7 +94,9 @@ def test_numbers_that_the_last_layer_cannot_make_are_told(
     assert bool(said) == ("warning: 'made'" in err)
 
 
-def test_a_model_larger_than_the_machine_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_larger_than_the_machine_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     written(folder, classes(0), "int64", 3, "~", "softmax_with_cross_entropy")
     monkeypatch.setattr("pe_cli.session.devices.memory", lambda: 40)
     for command in ("check", "train"):
@@ -109,7 +112,9 @@ def test_a_model_larger_than_the_machine_is_refused(folder: Path, capsys: pytest
         ("train.optimizer={type: Momentum, learning_rate: 0.1, momentum: 2}", 64, "momentum must be in [0, 1)"),
     ],
 )
-def test_an_error_of_an_override_points_at_it(folder: Path, capsys: pytest.CaptureFixture[str], override: str, place: int, said: str) -> None:
+def test_an_error_of_an_override_points_at_it(
+    folder: Path, capsys: pytest.CaptureFixture[str], override: str, place: int, said: str
+) -> None:
     written(folder, classes(0), "int64", 3, "~", "softmax_with_cross_entropy")
     assert run_command_line(["check", "run.yaml", "-o", override]) in (2, 3)
     first = capsys.readouterr().err.splitlines()[0]
@@ -131,7 +136,7 @@ def test_a_number_that_is_none_is_told_by_feed_row_and_layer(folder: Path, capsy
     x = np.random.default_rng(1).standard_normal((40, 3)).astype(np.float32)
     x[13, 2] = np.nan
     np.savez(folder / "data.npz", x=x, y=np.zeros((40, 4), np.float32))
-    model = (folder / "model.yaml").read_text().replace("y: {shape: [1]", "y: {shape: [4]").replace("layers:", "layers:\n  unused: {type: tanh, x: x}")
+    model = (folder / "model.yaml").read_text().replace("y: {shape: [1]", "y: {shape: [4]").replace("layers:", UNUSED)
     (folder / "model.yaml").write_text(model)
     assert run_command_line(["train", "run.yaml", "-o", f"executor.check_nan_inf={str(checked).lower()}"]) == 4
     err = capsys.readouterr().err
@@ -142,7 +147,7 @@ def test_a_number_that_is_none_is_told_by_feed_row_and_layer(folder: Path, capsy
 
 def test_a_layer_that_nothing_uses_is_no_reason_for_a_loss_that_is_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(folder, np.zeros((40, 1), np.float32), "float32", 1, "~", "square_error_cost")
-    model = (folder / "model.yaml").read_text().replace("layers:", "layers:\n  unused: {type: tanh, x: x}").replace("input: x, ", "input: x, ")
+    model = (folder / "model.yaml").read_text().replace("layers:", UNUSED)
     (folder / "model.yaml").write_text(model)
     assert run_command_line(["train", "run.yaml", "-o", "train.optimizer.learning_rate=1e30", "-o", "train.epochs=4"]) == 4
     assert "hint: lower the learning rate or clip gradients" in capsys.readouterr().err

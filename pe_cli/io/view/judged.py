@@ -24,7 +24,8 @@ def judgement(found: Judged | None) -> str:
         return ""
     rows = int(found.confusion.sum())
     right = int(np.trace(found.confusion))
-    head = f"<p class=note>{rows:,} samples of data.{text(found.split)}, with the newest checkpoint: {right:,} are right, {right / rows:.2%}.</p>"
+    said = f"{rows:,} samples of data.{found.split}, with the newest checkpoint: {right:,} are right, {right / rows:.2%}."
+    head = f"<p class=note>{text(said)}</p>"
     return f'{head}<div class="plots">{_roc(found)}{_calibration(found)}</div>{_matrix(found)}'
 
 
@@ -36,9 +37,11 @@ def _figure(title: str, key: str, lines: Sequence[str], across: str, up: str, le
         parts.append(f'<path class="grid" d="M{LEFT:g} {y:.1f}h{SIDE:g}"/>')
         parts.append(f'<text class="axis" x="{LEFT - 6:g}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
         parts.append(f'<text class="axis" x="{x:.1f}" y="{TOP + SIDE + 17:g}" text-anchor="middle">{tick:g}</text>')
-    parts.append(f'<path class="base" d="M{LEFT:g} {TOP + SIDE:g}h{SIDE:g}"/><path class="base" stroke-dasharray="2 4" d="M{LEFT:g} {TOP + SIDE:g}L{LEFT + SIDE:g} {TOP:g}"/>')
-    parts.append(f'<text class="unit" x="{LEFT + SIDE / 2:g}" y="{TOP + SIDE + 34:g}" text-anchor="middle">{across}</text>')
-    parts.append(f'<text class="unit" x="10" y="{TOP + SIDE / 2:g}" text-anchor="middle" transform="rotate(-90 10 {TOP + SIDE / 2:g})">{up}</text>')
+    bottom, middle, half = TOP + SIDE, LEFT + SIDE / 2, TOP + SIDE / 2
+    parts.append(f'<path class="base" d="M{LEFT:g} {bottom:g}h{SIDE:g}"/>')
+    parts.append(f'<path class="base" stroke-dasharray="2 4" d="M{LEFT:g} {bottom:g}L{LEFT + SIDE:g} {TOP:g}"/>')
+    parts.append(f'<text class="unit" x="{middle:g}" y="{bottom + 34:g}" text-anchor="middle">{text(across)}</text>')
+    parts.append(f'<text class="unit" x="10" y="{half:g}" text-anchor="middle" transform="rotate(-90 10 {half:g})">{text(up)}</text>')
     width, height = LEFT + SIDE + 14, TOP + SIDE + 40
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{title}">'
     body = "".join([svg, *parts, *lines, "</svg>"])
@@ -76,13 +79,14 @@ def _calibration(found: Judged) -> str:
     curve: Calibration = found.calibration
     most = int(curve.rows.max())
     dots = "".join(
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{2 + 4 * (n / most) ** 0.5:.1f}"><title>{n:,} samples: said {s:.4f}, came true {r:.4f}</title></circle>'
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{2 + 4 * (n / most) ** 0.5:.1f}">'
+        f"<title>{n:,} samples: said {s:.4f}, came true {r:.4f}</title></circle>"
         for s, r, n in zip(curve.said.tolist(), curve.right.tolist(), curve.rows.tolist(), strict=True)
         for x, y in [_place(s, r)]
     )
     line = f'<g class="c0"><path class="line" d="{_path(curve.said, curve.right)}"/>{dots}</g>'
-    what = "of the class that is taken" if found.taken else f"of {text(found.names[1])}"
-    return _figure("calibration", "calibration", [line], f"mean probability {what}", "share that is right", "<span>larger dots: more samples</span>")
+    across = f"mean probability of {'the class that is taken' if found.taken else found.names[1]}"
+    return _figure("calibration", "calibration", [line], across, "share that is right", "<span>larger dots: more samples</span>")
 
 
 def _matrix(found: Judged) -> str:
@@ -90,7 +94,8 @@ def _matrix(found: Judged) -> str:
     if len(names) > MOST_CLASSES:
         pairs = sorted(((int(counts[i, j]), i, j) for i, j in np.argwhere(counts) if i != j), reverse=True)[:PAIRS]
         rows = "".join(f"<tr><th>{text(names[i])}</th><td>{text(names[j])}</td><td>{n:,}</td></tr>" for n, i, j in pairs)
-        return f'<h4>confused most</h4><div class="scroll"><table><tr><th>is</th><th>taken for</th><th>samples</th></tr>{rows}</table></div>'
+        head = "<tr><th>is</th><th>taken for</th><th>samples</th></tr>"
+        return f'<h4>confused most</h4><div class="scroll"><table>{head}{rows}</table></div>'
     most = counts.sum(axis=1, keepdims=True)
     head = "".join(f"<th>{text(name)}</th>" for name in names)
     body = ""

@@ -64,7 +64,8 @@ class OutOfRangeError(PeError):
 
     def __init__(self, op: str, at: Span | None, row: int, value: int, limit: int, step: int) -> None:
         hint = "the data has more classes (or ids) than the model, or starts counting at 1"
-        super().__init__(f"{op}: value {value} at row {row} is out of range [0, {limit}), at step {step}", at=at, hint=hint, code=ExitCode.DATA)
+        text = f"{op}: value {value} at row {row} is out of range [0, {limit}), at step {step}"
+        super().__init__(text, at=at, hint=hint, code=ExitCode.DATA)
         self.value, self.limit, self._said = value, limit, (op, step)
 
     def of_data(self, where: str) -> None:

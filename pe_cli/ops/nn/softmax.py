@@ -199,7 +199,13 @@ def _beside_rows(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) 
     return bool(attrs["axis"] % max(1, len(shapes["Out"])))
 
 
-@op("softmax", inputs="X", attrs=_AXIS, traits=[InPlace({"Out": "X"}), RowWise(_beside_rows), Bounded(0.0, 1.0), ToProbabilities()], samples=_SAMPLES)
+@op(
+    "softmax",
+    inputs="X",
+    attrs=_AXIS,
+    traits=[InPlace({"Out": "X"}), RowWise(_beside_rows), Bounded(0.0, 1.0), ToProbabilities()],
+    samples=_SAMPLES,
+)
 def softmax(x: TensorType, *, axis: int) -> TensorType:
     """Turn logits along an axis into probabilities.
 

@@ -43,7 +43,7 @@ def test_a_logarithmic_axis_puts_the_geometric_mean_in_the_middle() -> None:
 
 @pytest.mark.parametrize("value", [0.00025123, -123456.0, 7e-22])
 def test_the_name_of_the_axis_lies_above_its_labels(value: float) -> None:
-    texts = [t for t in ElementTree.fromstring(draw(chart(value, 2 * value))).iter(f"{SVG}text")]
+    texts = list(ElementTree.fromstring(draw(chart(value, 2 * value))).iter(f"{SVG}text"))
     (name,) = (float(t.attrib["y"]) for t in texts if t.text == "loss")
     highest = min(float(t.attrib["y"]) for t in texts if t.get("text-anchor") == "end")
     assert name < highest - 12, "a line of text apart"
