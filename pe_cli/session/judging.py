@@ -70,6 +70,7 @@ def _classifier(program: Program) -> tuple[str, str, bool] | None:
 def _probabilities(logits: Array) -> Array:
     """Return what logits [rows, classes] say: their softmax, or of one number per row its sigmoid."""
     if logits.shape[1] == 1:
-        return np.exp(-np.logaddexp(0.0, -logits))
-    raised = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return raised / raised.sum(axis=1, keepdims=True)
+        found: Array = np.exp(-np.logaddexp(0.0, -logits))
+        return found
+    found = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return found / found.sum(axis=1, keepdims=True)

@@ -38,7 +38,8 @@ def data_warnings(job: Job, *, thorough: bool = False) -> list[str]:
 
     Args:
         job: whose data is opened; parts that are made up are left out.
-        thorough: however long it takes; else samples are compared only where they are not too large.
+        thorough: however long it takes, and what training would refuse is told like the rest; else samples are compared only where
+            they are not too large.
 
     Raises:
         PeError: the data cannot be read, or has classes that the model has no place for.
@@ -46,11 +47,11 @@ def data_warnings(job: Job, *, thorough: bool = False) -> list[str]:
     if "train" not in job.run.data or job.made_up("train"):
         return []
     train = _Part.of(job, "train", thorough)
-    found = [*_ids(job), *_constant(job, train), *check_targets(job, "train", train.dataset, train.targets)]
+    found = [*_ids(job), *_constant(job, train), *_beyond(job, train)]
     for use in MEASURED:
         if use in job.run.data and not job.made_up(use):
             part = _Part.of(job, use, thorough)
-            found += check_targets(job, use, part.dataset, part.targets) if use == "eval" else []
+            found += _beyond(job, part) if use == "eval" else []
             found += [*_sorted(job, train, part), *_classes(job, train, part), *_duplicates(train, part)]
     return list(dict.fromkeys(found))
 
@@ -115,6 +116,16 @@ class _Part:
         """Return the names of a label's classes; none of one without."""
         found: tuple[str, ...] = getattr(self.dataset, "classes", {}).get(name, ())
         return found
+
+
+def _beyond(job: Job, part: _Part) -> list[str]:
+    """Warn of targets that the model cannot produce."""
+    try:
+        return check_targets(job, part.use, part.dataset, part.targets)
+    except PeError as error:
+        if not part.thorough:
+            raise
+        return [error.message]
 
 
 def _ids(job: Job) -> list[str]:
