@@ -21,6 +21,11 @@ def doubts(program: Program, model: ModelSpec, used: Collection[str] = ()) -> li
     return [*_losses(ops), *_unused(ops, model, used)]
 
 
+def loss_doubts(program: Program) -> list[str]:
+    """Return those of the sentences that explain a loss which is no number."""
+    return list(_losses([op for op in program.global_block().ops if op.role is Role.FORWARD]))
+
+
 def _losses(ops: list[Operator]) -> Iterator[str]:
     """Yield losses that take logits and are given probabilities, or the other way round."""
     maker = {name: op for op in ops for name in op.output_names()}

@@ -11,7 +11,7 @@ from typing import Any
 
 from pe_cli.build.objects import Maker
 from pe_cli.build.regions import BrokenError, append_region
-from pe_cli.build.values import convert, meant
+from pe_cli.build.values import argument_of, convert, meant
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import ListNode, Lookup, Node, ScalarNode, describe, origin_notes
 from pe_cli.config.spec import ArgSpec, LayerSpec, ModelSpec, RegionSpec
@@ -100,6 +100,9 @@ class Layers:
             pass
         except PeError as error:
             error.at = error.at or layer.at
+            node = argument_of(error, {name: arg.value for name, arg in layer.args.items()})
+            if node is not None:
+                error.notes += [note for note in origin_notes(node) if note not in error.notes]
             self._add(error, layer)
         if not made:
             self.broken.add(layer.key)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pe_cli.build.values import WORDS, convert, meant, steps_of
+from pe_cli.build.values import WORDS, argument_of, convert, meant, steps_of
 from pe_cli.config.mistakes import Mistakes
-from pe_cli.config.nodes import Entry, MapNode, Node, ScalarNode, describe, to_data
+from pe_cli.config.nodes import Entry, MapNode, Node, ScalarNode, describe, origin_notes, to_data
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.layers.define.registry import KINDS
 from pe_cli.optim.clip import CLIPS
@@ -93,7 +93,9 @@ class Maker:
         try:
             return maker(**values)
         except PeError as error:
-            error.at = error.at or at
+            value = argument_of(error, {key: entry.value for key, entry in given.items()})
+            error.at = error.at or (value.at if value is not None else at)
+            error.notes += origin_notes(value) if value is not None else ()
             self.mistakes.add(error)
         return None
 

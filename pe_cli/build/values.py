@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pe_cli.config.nodes import ListNode, Node, ScalarNode, describe, origin_notes
@@ -85,6 +85,17 @@ def steps_of(node: Node, what: str, *, several: bool = False) -> Any:
         hint = f"write {int(value)}" if isinstance(value, float) and value.is_integer() else None
         raise PeError(text, at=node.at, hint=hint, notes=origin_notes(node))
     return Epochs(int(found[1]), node.at) if found[2] == "epoch" else int(found[1])
+
+
+def argument_of(error: PeError, given: Mapping[str, Node]) -> Node | None:
+    """Return the argument that an error names, as its value may be written elsewhere, or on the command line; None for none.
+
+    Args:
+        error: its message begins with what it is about, and a colon.
+        given: arguments as written.
+    """
+    said = re.findall(r"\w+", error.message.partition(":")[2] or error.message)
+    return next((given[word] for word in said if word in given), None)
 
 
 def meant(written: Iterable[str], known: Iterable[str]) -> set[str]:

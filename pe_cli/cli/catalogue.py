@@ -77,11 +77,15 @@ def index(types: str) -> str:
 def page(name: str) -> str:
     """Return all that is known of a name, as Markdown."""
     parts = [f"# {name}"]
-    layer, op = layers().get(name), ops(gradients=True).get(name)
+    found = ops(gradients=True)
+    layer, op = layers().get(name), found.get(name)
     if layer is not None:
         parts.append(_layer(layer))
+    if layer is not None and layer.made_of:
+        parts.append(_op(found[layer.made_of], repeat=True))
     if op is not None:
-        parts.append(_op(op, repeat=layer is None or layer.doc != op.doc))
+        head = "Another op of this name, which the layer does not use" if layer is not None and layer.made_of else "Op"
+        parts.append(_op(op, repeat=layer is None or layer.doc != op.doc, head=head))
     return "\n\n".join(parts) + "\n"
 
 
@@ -111,8 +115,8 @@ def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _op(op: OpDef, *, repeat: bool) -> str:
-    parts = [f"## Op\n\n```\n{_form(op)}\n```"]
+def _op(op: OpDef, *, repeat: bool, head: str = "Op") -> str:
+    parts = [f"## {head}\n\n```\n{_form(op)}\n```"]
     if op.is_grad_of:
         parts.append(f"The gradient of `{op.is_grad_of}`.")
     elif repeat:

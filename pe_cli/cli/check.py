@@ -47,10 +47,12 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     rows = rows_of(source)
     echo(f"model {source.model.name}")
     feeds: list[tuple[object, ...]] = [(name, "feed", kind) for name, kind in source.built.feeds.items()]
-    echo(columns([*feeds, *((r.key, r.type, r.output or "-") for r in rows)], indent="  "))
+    made = [(name, row.type if i == 0 else "", kind) for row in rows for i, (name, kind) in enumerate(row.shown())]
+    echo(columns([*feeds, *made], indent="  "))
     echo(f"parameters: {parameters_text(rows)}")
     warnings += doubts(source.program(), source.model, source.built.read)
-    warnings += _memory(source)
+    warnings += _memory(source, mistakes)
+    mistakes.raise_all()
     for line in notes(source.program()):
         echo(f"note: {line}")
     for line in warnings:
@@ -95,8 +97,9 @@ def _data(source: Source, mistakes: Mistakes) -> list[str]:
         return warnings
     from pe_cli.session.warned import data_warnings
 
-    warnings += data_warnings(job())
-    if source.built.train is not None and epochs_of(source.built.train):
+    with mistakes.catch():
+        warnings += data_warnings(job())
+    if not mistakes and source.built.train is not None and epochs_of(source.built.train):
         with mistakes.catch():
             job().count_epochs()
     return absent + warnings
@@ -156,13 +159,14 @@ def _fits(source: Source, job: Job, split: str) -> None:
         job.loader(split, source.program(split == "eval"), source.batch_size)
 
 
-def _memory(source: Source) -> list[str]:
-    """Print what each device will need; return why that cannot be told."""
+def _memory(source: Source, mistakes: Mistakes) -> list[str]:
+    """Print what each device will need; return why that cannot be told. More than the machine has is a mistake."""
     from pe_cli.cli.common import resources_of
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.execute.estimate import estimate_memory
     from pe_cli.execute.work import statistics_note
     from pe_cli.graph.dot import size_text
+    from pe_cli.session.devices import check_room
 
     program = source.program()
     build = source.run.build_strategy if source.run else None
@@ -184,4 +188,6 @@ def _memory(source: Source) -> list[str]:
             f" = {size_text(device.persistable)} that stays + {size_text(device.temporaries)} a step"
             f" (without sharing {size_text(device.unshared)}), batch_size {source.batch_size}"
         )
+    with mistakes.catch():
+        check_room(sum(device.persistable + device.temporaries for device in found if device.place.kind == "cpu"))
     return []

@@ -37,7 +37,8 @@ def command(
     the split, and metrics of the config are computed of all of them; or of FILES, which are read as the training data was.
     """
     from pe_cli.cli.common import open_trained, print_json, with_files
-    from pe_cli.cli.progress import Quiet, text_of
+    from pe_cli.cli.progress import Quiet
+    from pe_cli.session.rows import text_of
 
     if files and split:
         raise click.UsageError("--split names data of the config, and FILES are other data")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pe_cli.graph.ssa import Graph, VarNode
     from pe_cli.session.devices import Resources
 
-STAGES = ("program", "ssa", "fused", "multi_device", "executed", "plan")
+STAGES = ("model", "program", "ssa", "fused", "multi_device", "executed", "plan")
 
 
 @click.command()
@@ -31,7 +31,7 @@ STAGES = ("program", "ssa", "fused", "multi_device", "executed", "plan")
 @click.option("--only", multiple=True, metavar="ROLE|TYPE", help="Draw ops of a role or type only. May be given again.")
 @click.option("--around", metavar="VAR", help="Draw the ops around a variable only.")
 @click.option("--radius", type=click.IntRange(min=1), default=1, show_default=True, help="How many ops around it.")
-@click.option("--full", is_flag=True, help="Draw every op of a large graph, not a box per name scope.")
+@click.option("--full", is_flag=True, help="Draw every op of a large graph, or every layer, not a box per block.")
 @click.option("--eval", "evaluation", is_flag=True, help="The evaluation program instead of the training program.")
 @click.option("--devices", type=click.IntRange(min=1), help="Number of devices instead of the config's.")
 @click.option("--schedule", is_flag=True, help="The learning rate of every step that the run will do, instead of a graph.")
@@ -55,6 +55,8 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     CONFIG may be a model file too. The stages:
 
     \b
+    model         the layers with the shapes that flow between them; blocks are
+                  folded where there are many
     program       the operators in order, with gradients and updates
     ssa           the same as a graph on one device, every write a version
     fused         after the passes that the build strategy asks for
@@ -77,8 +79,14 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
         return
     draws = dot is not None or svg is not None
     stage = stage or ("multi_device" if draws else "program")
-    if not draws and (only or around or full):
+    if not draws and (only or around or (full and stage != "model")):
         raise PeError("--only, --around and --full choose what a picture shows", hint="add --dot FILE or --svg FILE")
+    if stage == "model":
+        if only or around or evaluation or devices:
+            text = "--stage model draws layers, which are the same for training, evaluation and every device"
+            raise PeError(text, hint="leave out what chooses ops")
+        _model(source, dot, svg, full=full)
+        return
     resources = resources_of(source, devices)
     if draws:
         _draw(picture_of_stage(source, stage, resources, evaluation=evaluation), (only, around, radius, full), dot, svg)
@@ -120,6 +128,39 @@ def _schedule(source: Source, svg: Path | None) -> None:
         title = f"{source.model.name}: learning rate"
         atomic.write_text(svg, standalone(Chart(title, "learning rate", (Line("learning rate", Series(found.steps, values)),))))
         echo(f"{len(values):,} steps -> {svg}")
+
+
+def _model(source: Source, dot: Path | None, svg: Path | None, *, full: bool) -> None:
+    """Print the layers with what they read and make, or draw them; our own layout needs no Graphviz."""
+    from pe_cli.cli.columns import columns
+    from pe_cli.cli.layers_table import rows_of
+    from pe_cli.graph.dot import write_dot
+    from pe_cli.graph.layers import LIMIT, model_picture
+    from pe_cli.io import atomic
+    from pe_cli.io.view.drawing import standalone_graph
+
+    layers = {layer.key: layer.type for layer in source.model.layers}
+    limit = LIMIT if not full and (dot or svg) else None
+    picture = model_picture(source.built.eval, layers, source.model.name, limit=limit)
+    said = ", ".join((f"{picture.ops()} boxes", *picture.notes))
+    if dot is not None:
+        atomic.write_text(dot, write_dot(picture))
+        echo(f"{said} -> {dot}")
+    if svg is not None:
+        atomic.write_text(svg, standalone_graph(picture))
+        echo(f"{said} -> {svg}")
+    if dot is None and svg is None:
+        reads: dict[str, list[str]] = {}
+        for arrow in picture.arrows:
+            reads.setdefault(arrow.target, []).extend(datum.name for datum in arrow.data)
+        feeds = [(name, "feed", "-", kind) for name, kind in source.built.feeds.items()]
+        table: list[tuple[object, ...]] = [("layer", "type", "reads", "output"), *feeds]
+        for row in rows_of(source):
+            (name, made), *more = row.shown()
+            table.append((name, row.type, ", ".join(reads.get(row.key, [])) or "-", made))
+            table += [(name, "", "", made) for name, made in more]
+        echo(f"model {source.model.name}")
+        echo(columns(table, indent="  "))
 
 
 def _stages(source: Source, resources: Resources, evaluation: bool) -> Stages:
@@ -175,6 +216,7 @@ def _draw(
     from pe_cli.graph.dot import render_svg, write_dot
     from pe_cli.graph.filter import around as near
     from pe_cli.graph.filter import only as chosen
+    from pe_cli.graph.state import fold_state
     from pe_cli.io import atomic
 
     only, around, radius, full = choice
@@ -182,8 +224,7 @@ def _draw(
         picture = near(picture, around, radius)
     if only:
         picture = chosen(picture, only)
-    if not full:
-        picture = collapse_large(picture)
+    picture = collapse_large(fold_state(picture), full=full)
     text = write_dot(picture)
     said = ", ".join((f"{picture.ops()} boxes", *picture.notes))
     if dot is not None:

@@ -20,7 +20,8 @@ class Row:
     Attributes:
         key: its name.
         type: its type.
-        output: name and type of what it makes, None when nothing is left of it.
+        output: type of what it makes, of several the first; None when nothing is left of it.
+        outputs: name and type of each, where there are several.
         parameters: that it is the first to read.
         flops: floating-point operations of one sample, forward; those that ops count.
         uncounted: types of its ops that do not count theirs.
@@ -32,6 +33,7 @@ class Row:
     parameters: list[Parameter] = field(default_factory=list)
     flops: int = 0
     uncounted: list[str] = field(default_factory=list)
+    outputs: dict[str, TensorType] = field(default_factory=dict)
 
     @property
     def numbers(self) -> int:
@@ -43,8 +45,17 @@ class Row:
         """Bytes of its output for one sample; 0 where a size is only known from data."""
         if self.output is None:
             return 0
-        one = self.output.with_shape(1, *self.output.shape[1:]) if self.output.shape[:1] == (-1,) else self.output
-        return max(0, one.nbytes)
+        made = list(self.outputs.values()) or [self.output]
+        return sum(max(0, _of_one(kind).nbytes) for kind in made)
+
+    def shown(self) -> list[tuple[str, object]]:
+        """Return a name and a type for each line of a table: the layer's, or those of each of its outputs."""
+        return list(self.outputs.items()) or [(self.key, self.output or "-")]
+
+
+def _of_one(kind: TensorType) -> TensorType:
+    """Return the type of one sample's, where the first axis is the batch."""
+    return kind.with_shape(1, *kind.shape[1:]) if kind.shape[:1] == (-1,) else kind
 
 
 def parameters_text(rows: list[Row]) -> str:
@@ -93,6 +104,7 @@ def members_of(source: Source) -> list[Member]:
 
 def rows_of(source: Source) -> list[Row]:
     """Return the layers of a model in order."""
+    from pe_cli.graph.layers import outputs_of, owner
     from pe_cli.program.ir import Parameter
 
     program = source.built.eval
@@ -101,7 +113,7 @@ def rows_of(source: Source) -> list[Row]:
     seen: set[str] = set()
     variables = program.global_block().vars
     for op in program.global_block().ops:
-        row = rows.get(_owner(op, rows))
+        row = rows.get(owner(op, rows))
         if row is None:
             continue
         for name in op.input_names():
@@ -114,17 +126,12 @@ def rows_of(source: Source) -> list[Row]:
             name = row.key if row.key in outputs else outputs[0]
             row.output = variables[name].type
         _count(op, row, types)
+    for row in rows.values():
+        row.outputs = {name: variables[name].type for name in outputs_of(row.key, program)}
+        row.output = next(iter(row.outputs.values()), row.output)
+        if row.output is None and row.key in variables:
+            row.output = variables[row.key].type  # a parameter that is a layer
     return list(rows.values())
-
-
-def _owner(op: Operator, rows: dict[str, Row]) -> str:
-    """Return the layer that an op was appended by: the longest that its scope begins with."""
-    parts = op.scope.split("/")
-    for n in range(len(parts), 0, -1):
-        key = "/".join(parts[:n])
-        if key in rows:
-            return key
-    return ""
 
 
 def _types(program: Program) -> dict[str, TensorType]:

@@ -4,40 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from pe_cli.cli.say import echo
 from pe_cli.core.errors import shown as shown_text
-from pe_cli.session.observer import NORM, Observer, Start
+from pe_cli.session.observer import Observer, Row, Start
+from pe_cli.session.rows import Table, headline
 
 #: Seconds between two updates of a bar.
 REDRAW = 0.1
-#: Seconds between two lines about compilation, and between two about metrics.
+#: Seconds between two lines about compilation.
 COMPILE_LINES = 2.0
-METRIC_LINES = 0.3
-#: Lines about evaluation that are not held back.
-EVALUATIONS = 50
-
-
-class Pace:
-    """Holds metrics back that come faster than anyone reads: those of training, and after many lines those of evaluation, too."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, float] = {}
-        self._told, self._evaluations = 0.0, 0
-
-    def due(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Return what to show now, the newest of what was held back with it; empty for nothing."""
-        now = time.perf_counter()
-        self._held |= values
-        training = all(name.startswith("train/") for name in values)
-        if now - self._told < METRIC_LINES and (training or self._evaluations >= EVALUATIONS):
-            return {}
-        self._evaluations += not training
-        self._told = now
-        held, self._held = self._held, {}
-        return held
 
 
 class Quiet(Observer):
@@ -68,15 +45,12 @@ class Quiet(Observer):
 
 
 class Lines(Quiet):
-    """Plain lines: what starts, every recorded metric, and now and then what is compiled."""
+    """Plain lines: what starts, a line per epoch, and now and then what is compiled."""
 
     def __init__(self) -> None:
         super().__init__()
         self._said = 0.0
-        self._pace = Pace()
-        self._begin = time.perf_counter()
-        self._samples = 0
-        self._steps: int | None = None
+        self._rows: Table | None = None
 
     def compiling(self, done: int, total: int, name: str) -> None:
         """Print a line, at most one every few seconds."""
@@ -89,58 +63,30 @@ class Lines(Quiet):
     def started(self, start: Start) -> None:
         """Print what starts."""
         echo(headline(start))
-        self._steps = start.steps
-        self._begin, self._samples = time.perf_counter(), 0
+        self._rows = Table(start)
 
-    def stepped(self, step: int, epoch: int, loss: float, samples: int) -> None:
-        """Count samples; the first step is left out, because it compiles."""
-        del epoch, loss
-        if step <= 1:
-            self._begin, self._samples = time.perf_counter(), 0
-        else:
-            self._samples += samples
-
-    def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
-        """Print the metrics in a line."""
-        if shown := self._pace.due(values):
-            of = f"/{self._steps}" if self._steps else ""
-            echo(f"step {step}{of} epoch {epoch}  {text_of(shown)}{self._speed()}")
-
-    def _speed(self) -> str:
-        seconds = time.perf_counter() - self._begin
-        return f"  {self._samples / seconds:,.0f} samples/s" if self._samples and seconds > 0 else ""
+    def row(self, row: Row) -> None:
+        """Print the line of an epoch."""
+        if self._rows is not None:
+            echo("\n".join(self._rows.lines(row)))
 
 
 class Bar(Quiet):
-    """A bar of rich's with loss, metrics, samples a second and the time that is left."""
+    """A bar of rich's with the epoch, steps, elapsed and left; below it the newest loss and samples a second."""
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+
+        from pe_cli.cli.bar import bar
 
         super().__init__()
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[facts]}", markup=False),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
+        self._console = Console(stderr=True)
+        self._bar = bar(self._console)
         self._task: Any = None
         self._compile: Any = None
         self._drawn = 0.0
-        self._pace = Pace()
-        self._metrics: dict[str, float] = {}
+        self._rows: Table | None = None
+        self._epochs = ""
         self._begin = time.perf_counter()
         self._samples = 0
         self._bar.start()
@@ -161,7 +107,9 @@ class Bar(Quiet):
     def started(self, start: Start) -> None:
         """Print what starts above the bar."""
         self._compiled()
-        self._bar.console.print(shown_text(headline(start)), markup=False, highlight=False)
+        self._say(headline(start))
+        self._rows = Table(start, self._console.width, speed=False)
+        self._epochs = f"/{start.epochs}" if start.epochs else ""
         self._task = self._bar.add_task("training", total=start.steps, completed=start.done, facts="")
 
     def stepped(self, step: int, epoch: int, loss: float, samples: int) -> None:
@@ -175,19 +123,24 @@ class Bar(Quiet):
         if now - self._drawn < REDRAW:
             return
         self._drawn = now
-        speed = f"{self._samples / (now - self._begin):,.0f} samples/s" if self._samples else ""
-        facts = f"loss {loss:.4g}  {text_of(self._metrics)}  {speed}".strip()
-        self._bar.update(self._task, completed=step, description=f"epoch {epoch}", facts=facts)
+        speed = f"  {self._samples / (now - self._begin):,.0f} samples/s" if self._samples else ""
+        self._bar.update(self._task, completed=step, description=f"epoch {epoch + 1}{self._epochs}", facts=f"loss {loss:.4g}{speed}")
 
-    def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
-        """Print the metrics above the bar, and keep those of evaluation in it."""
-        self._metrics |= {name: value for name, value in values.items() if name.startswith("eval/")}
-        if shown := self._pace.due(values):
-            self._bar.console.print(shown_text(f"step {step} epoch {epoch}  {text_of(shown)}"), markup=False, highlight=False)
+    def epoch_ended(self, step: int, epoch: int) -> None:
+        """Move the bar to where the epoch ended."""
+        self._bar.update(self._task, completed=step, description=f"epoch {epoch}{self._epochs}")
+
+    def row(self, row: Row) -> None:
+        """Print the line of an epoch above the bar."""
+        if self._rows is not None:
+            self._say("\n".join(self._rows.lines(row)))
 
     def note(self, text: str) -> None:
         """Print a note above the bar."""
-        self._bar.console.print(shown_text(f"note: {text}"), markup=False, highlight=False)
+        self._say(f"note: {text}")
+
+    def _say(self, text: str) -> None:
+        self._bar.console.print(shown_text(text), markup=False, highlight=False)
 
     def close(self) -> None:
         """Take the bar away."""
@@ -201,16 +154,3 @@ def watch(*, quiet: bool = False) -> Quiet:
     if quiet:
         return Quiet(notes=False)
     return Bar() if sys.stderr.isatty() and sys.stdout.isatty() else Lines()
-
-
-def headline(start: Start) -> str:
-    """Return a line on what starts."""
-    length = f"{start.epochs} epoch{'s' * (start.epochs != 1)}" if start.epochs else ""
-    steps = f"{start.steps} steps" if start.steps else ""
-    extent = ", ".join(part for part in (length, steps) if part)
-    return f"{start.model}: {start.parameters:,} parameters, {extent}, on {start.devices}, into {start.folder}"
-
-
-def text_of(values: Mapping[str, float]) -> str:
-    """Return metrics in a line, without the gradients of single parameters."""
-    return "  ".join(f"{name} {value:.5g}" for name, value in values.items() if f"/{NORM}" not in name)

@@ -15,12 +15,14 @@ from pe_cli.core.errors import ExitCode, PeError
 @path_argument("runs", nargs=-1, required=True)
 @path_option("-o", "--out", metavar="FILE", help="The page; report.html in the run's folder, or here for several runs.")
 @click.option("--profile", type=click.IntRange(min=1), metavar="STEPS", help="Time the kernels of so many steps now, for the timeline.")
-def command(runs: tuple[Path, ...], out: Path | None, profile: int | None) -> None:
+@click.option("--curves/--no-curves", default=True, help="Run a classifier over data.eval, for its curves and confusion matrix.")
+def command(runs: tuple[Path, ...], out: Path | None, profile: int | None, curves: bool) -> None:
     """Write an HTML page about RUNS, which are folders of runs or of folds.
 
     Curves of all runs in one chart per metric, learning rate, gradients, throughput, timeline, graph, memory, config and
-    environment. The page needs no network and nothing beside it. The timeline is that of trace.json, which `output.trace:
-    STEPS` in the config leaves; --profile measures one now, for which the data must be there.
+    environment; of a classifier its ROC and calibration over all of data.eval, where the data is there, and its confusion
+    matrix. The page needs no network and nothing beside it. The timeline is that of trace.json, which `output.trace: STEPS` in
+    the config leaves; --profile measures one now, for which the data must be there.
     """
     from pe_cli.cli.run_facts import facts_of
     from pe_cli.io import atomic
@@ -38,7 +40,7 @@ def command(runs: tuple[Path, ...], out: Path | None, profile: int | None) -> No
     if len({path.resolve() for path in runs}) < len(runs):
         raise PeError("a run is named twice", hint="name each run once")
     found = [read_run(path) for path in runs]
-    page = build_page(found, [facts_of(path, profile=profile or 0) for path in runs], folds=folds.rows() if folds else ())
+    page = build_page(found, [facts_of(path, profile=profile or 0, curves=curves) for path in runs], folds=folds.rows() if folds else ())
     if out is None and len(runs) == 1:
         RunFolder(runs[0]).check_links()
     target = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))

@@ -13,18 +13,20 @@ from pe_cli.core.errors import PeError
 if TYPE_CHECKING:
     from pe_cli.core.survey import Survey
     from pe_cli.io.view.facts import Facts, LayerFacts, MemoryFacts
+    from pe_cli.metrics.curves import Judged
 
 #: Boxes of a graph on the page; more are joined by name scope.
 MOST_BOXES = 60
 
 
-def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = ()) -> Facts:
+def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = (), curves: bool = True) -> Facts:
     """Return what a run's config and trace tell.
 
     Args:
         folder: of the run.
         profile: steps that are measured now; 0 takes trace.json where there is one.
         overrides: of the config, for measuring.
+        curves: whether a classifier is run over its evaluation data, for its curves and its confusion matrix.
 
     Raises:
         PeError: what is measured now can't be.
@@ -51,7 +53,23 @@ def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = ()) -
     memory, note = _memory(source)
     data, about = _data(run.path, source)
     notes = (*found.notes, *(said for said in (note, about) if said))
-    return replace(static_facts(source), timeline=found.timeline, memory=memory, notes=notes, data=data)
+    judged, why = _judged(folder) if curves else (None, "")
+    notes = (*notes, why) if why else notes
+    return replace(static_facts(source), timeline=found.timeline, memory=memory, notes=notes, data=data, judged=judged)
+
+
+def _judged(folder: Path) -> tuple[Judged | None, str]:
+    """Return what a classifier does over its evaluation data, and what could not be told."""
+    from pe_cli.cli.common import open_trained
+    from pe_cli.session.judging import judged
+
+    try:
+        job, _ = open_trained(folder, (), None)
+        if "eval" not in job.run.data:
+            return None, ""
+        return judged(job, "eval"), ""
+    except PeError as error:
+        return None, f"curves and the confusion matrix are left out: {error.message}"
 
 
 def _data(folder: Path, source: Source) -> tuple[Survey | None, str]:
@@ -101,7 +119,7 @@ def _layers(source: Source) -> tuple[LayerFacts, ...]:
         LayerFacts(
             row.key,
             row.type,
-            str(row.output or "-"),
+            ", ".join(str(kind) for _, kind in row.shown()),
             sum(p.type.nbytes for p in row.parameters),
             row.nbytes * source.batch_size,
             row.flops,

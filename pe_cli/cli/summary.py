@@ -54,7 +54,9 @@ def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     table: list[tuple[object, ...]] = [("layer", "type", "output", "parameters", "FLOPs", "bytes")]
     for row in rows:
         counted = f"{row.flops:,}" if row.flops else "-"
-        table.append((row.key, row.type, row.output or "-", f"{row.numbers:,}", counted, f"{row.nbytes:,}"))
+        (name, made), *more = row.shown()
+        table.append((name, row.type, made, f"{row.numbers:,}", counted, f"{row.nbytes:,}"))
+        table += [(name, "", made, "", "", "") for name, made in more]
     table.append(("total", "", "", f"{numbers:,}", f"{flops:,}", f"{output_bytes:,}"))
     echo(f"{source.model.name}: one sample, forward")
     echo(columns(table, right=(3, 4, 5)))
@@ -82,6 +84,7 @@ def _json(row: Row) -> dict[str, object]:
         "type": row.type,
         "shape": list(row.output.shape) if row.output else None,
         "dtype": row.output.dtype if row.output else None,
+        "outputs": [{"name": name, "shape": list(t.shape), "dtype": t.dtype} for name, t in row.outputs.items()],
         "parameters": row.numbers,
         "flops": row.flops,
         "output_bytes": row.nbytes,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pe_cli.config.spec import RunSpec
     from pe_cli.session.observer import Observer
     from pe_cli.session.resume import Resume
-    from pe_cli.session.train import Result
 
 #: Value of --resume without RUN.
 _NEWEST = ":newest:"
@@ -113,7 +112,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
         if live and job.team.leads:
             observers.members.append(_live(path, overrides, live_port, watcher.note if not quiet else _say))
         with job.team.together():
-            say = watcher.note if job.team.leads else _nothing
+            say = job.note if job.team.leads else _nothing
             if job.run.sweep is not None:
                 say("the config's sweep is left out: pe sweep tries its values, pe train trains the config as it is")
             going_on = None if resume is None else _run_of(job.run, resume, allow_changes, say)
@@ -123,7 +122,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
     finally:
         watcher.close()
     if job.team.leads:
-        echo(last_line(result, smoke=smoke))
+        echo(result.line())
     elif result.stopped:
         job.team.linger()
     return ExitCode.STOPPED if result.stopped else ExitCode.DONE
@@ -202,12 +201,3 @@ def _run_of(run: RunSpec, resume: str, allow_changes: bool, say: Callable[[str],
     except PeError as error:
         say(f"{error.message}: a new run begins")
         return None
-
-
-def last_line(result: Result, *, smoke: bool = False) -> str:
-    """Return what a run ends with: how far it came, its metrics and its folder."""
-    from pe_cli.cli.progress import text_of
-
-    word = "stopped at" if result.stopped else "smoke:" if smoke else "done:"
-    metrics = text_of(result.metrics)
-    return f"{word} step {result.step}, {result.seconds:.1f} s  {metrics}{'  ' if metrics else ''}-> {result.folder}"

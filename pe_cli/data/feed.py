@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ class Feed:
         one_hot: number of classes, when class indices become rows of 0 and 1; None leaves them.
         dtype: convert the field to this element type first; needed where that may lose something (float to integer).
         at: place in the config, where one is known.
+        places: key -> where its value is written, of those that are.
     """
 
     from_: str
@@ -40,6 +42,7 @@ class Feed:
     one_hot: int | None = None
     dtype: str | None = None
     at: Span | None = field(default=None, compare=False)
+    places: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -240,7 +243,10 @@ def check_level(name: str, feed: Feed, wanted: int, there: int) -> None:
 
 
 def _error(feed: Feed, message: str, hint: str | None) -> PeError:
-    return PeError(message, at=feed.at, hint=hint, code=ExitCode.DATA)
+    """Return an error at the key of the feed that it names, which may be written elsewhere than the feed, else at the feed."""
+    said = re.findall(r"\w+", message.partition(": ")[2])
+    at = next((feed.places[key] for key in said if key in feed.places and key != "from"), feed.at)
+    return PeError(message, at=at, hint=hint, code=ExitCode.DATA)
 
 
 def _check_numbers(name: str, feed: Feed) -> None:

@@ -137,6 +137,10 @@ class Loader:
         ahead = Prefetch(made, max(1, self._prefetch // self._together), f"prefetch epoch {e}")
         return ahead if self._together == 1 else _Parts(ahead, self._cut(ahead))
 
+    def of_batch(self, e: int, number: int) -> tuple[Dataset, NDArray[np.int64]]:
+        """Return the data set, and which of its samples a batch of an epoch has, int64 [batch]."""
+        return self._dataset, self.order(e)[number * self.batch_size : (number + 1) * self.batch_size]
+
     def first(self) -> Batch:
         """Return the first batch, without a thread that makes those after it; see `epoch` for what it is and raises."""
         return self._made(self.order(0)[: self.batch_size], 0, None)

@@ -32,7 +32,7 @@ from pe_cli.kernels.codes import NOT_FINITE
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.nothing import nothing
 from pe_cli.kernels.rounds import LABEL, ROUND
-from pe_cli.ops.define.status import failure, not_finite
+from pe_cli.ops.define.status import failure, layer_of, not_finite
 from pe_cli.program.sparse import table_of
 
 #: A feed of fewer bytes is copied: that takes no longer than to put its address into the tape.
@@ -311,7 +311,9 @@ class Plan:
             if isinstance(node, Check) and report[0] == NOT_FINITE:
                 name, device = node.ins["X"][report[3]]
                 where = str(self.graph.places[node.device]) if len(self.graph.places) > 1 else ""
-                raise not_finite(report, node.op.type, name, node.at, step, self._lowering.types[device][name].shape, where)
+                made, shape = self.graph.program.global_block().vars.get(name), self._lowering.types[device][name].shape
+                who = f"layer '{layer_of(name)}'" if ".fused." in f"{node.op.definition.module}." else node.op.type
+                raise not_finite(report, who, name, (made.at if made else None) or node.at, step, shape, where)
             if isinstance(node, Compute):
                 report[1] += self._lowering.rows_before(node.op, node.device)  # the row in the whole batch
             raised = next((c.kernel.error for c in self.tasks[work].calls if isinstance(c.kernel, HostKernel)), None)

@@ -11,19 +11,53 @@ from pe_cli.graph.picture import Arrow, Box, Datum, Picture
 #: Ops of a picture that is still drawn op by op, and boxes that a collapsed one should not exceed.
 LIMIT = 150
 #: Boxes of ops and variables, for each op of the limit, that are still drawn.
-BOXES = 2.5
+BOXES = 4 / 3
 #: Op types that a group's box names.
 SHOWN = 3
 
 
-def collapse_large(picture: Picture, limit: int = LIMIT) -> Picture:
-    """Return a picture as it is, or collapsed where it has more ops than the limit, or ops with very many variables."""
-    large = picture.ops() > limit or len(picture.boxes) > BOXES * limit
-    return collapse(picture, limit) if large else picture
+def collapse_large(picture: Picture, limit: int = LIMIT, *, full: bool = False) -> Picture:
+    """Return a picture as it is; where it has more ops than the limit, collapsed; where it has many variables, with arrows for them.
+
+    Args:
+        picture: of any stage.
+        limit: ops that are still drawn as they are.
+        full: keep every op, however many there are.
+    """
+    if picture.ops() > limit and not full:
+        return collapse(picture, limit)
+    return variables_as_arrows(picture) if len(picture.boxes) > BOXES * limit else picture
+
+
+def variables_as_arrows(picture: Picture) -> Picture:
+    """Return every op of a picture, with arrows from who writes a variable to who reads it; what ops read that stays stands in their boxes.
+
+    A box per variable makes pictures that are many times as wide: values wait from the forward to the backward pass.
+    """
+    owner = {b.key: b.key for b in picture.boxes if b.is_op}
+    feeds = {b.key for b in picture.boxes if b.kind == "feed"}
+    arrows = _arrows(picture, owner, feeds)
+    used = {a.source for a in arrows}
+    kept: dict[str, dict[str, Datum]] = defaultdict(dict)
+    stays = {b.key for b in picture.boxes if b.kind == "persistable"}
+    for a in picture.arrows:
+        if a.source in stays and a.target in owner and not a.order:
+            kept[a.target] |= {datum.name: datum for datum in a.data}
+    boxes = (_reading(b, list(kept[b.key].values())) for b in picture.boxes if b.is_op or b.key in feeds & used)
+    return replace(picture, boxes=tuple(boxes), arrows=arrows, notes=(*picture.notes, "variables are arrows"))
+
+
+def _reading(box: Box, read: Sequence[Datum]) -> Box:
+    """Return the box of an op with what it reads of variables that stay."""
+    if len(read) > SHOWN:
+        return replace(box, lines=(*box.lines, f"reads {len(read)} variables that stay"))
+    return replace(box, lines=(*box.lines, *(f"{d.name} {d.type or ''}".rstrip() for d in read)))
 
 
 def collapse(picture: Picture, limit: int = LIMIT) -> Picture:
     """Join the ops of a device, a role and a name scope, as deep in the scopes as the limit allows.
+
+    Ops that passes added, such as transposes between layouts, belong to no layer and stay by themselves.
 
     Feeds stay; other variables become arrows from the box that writes them to those that read them. Collectives stay.
 
@@ -63,7 +97,7 @@ def _group(box: Box, depth: int) -> tuple[object, ...]:
     if box.kind == "collective":
         return (box.key,)
     scope = _prefix(box, depth)
-    return (box.cluster, box.role, scope or box.title)
+    return (box.cluster, box.role, scope) if scope else (box.key,)
 
 
 def _box(key: str, group: tuple[object, ...], inside: Sequence[Box]) -> Box:

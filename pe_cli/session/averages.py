@@ -47,5 +47,5 @@ class Averages:
         return dict(self._sums)
 
     def restore(self, name: str, total: float, weight: float) -> None:
-        """Set a metric's sum and weight, from `to_json`."""
+        """Set a metric's sum and weight, whatever was added before."""
         self._sums[name] = total, weight

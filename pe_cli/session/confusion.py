@@ -145,7 +145,12 @@ def confusion(job: Job, split: str, names: Sequence[str] | None = None) -> Confu
         found = executor.run({n: a for n, a in feed.items() if n in program.global_block().vars}, [scores])
         taken = found.merged(scores, "concat").argmax(axis=1)
         np.add.at(counts, (feed[label].reshape(-1), taken), 1)
+    return Confusion(counts, tuple(names) if names else class_names(job, split, label, width))
+
+
+def class_names(job: Job, split: str, label: str, width: int) -> tuple[str, ...]:
+    """Return the names of so many classes that a label has in its data; numbers where they have none."""
     section = job.run.feeds.get(label)
-    field = section.from_ if section and section.from_ else label
-    known = list(names or getattr(job.dataset(split), "classes", {}).get(field, ()))[:width]
-    return Confusion(counts, (*known, *map(str, range(len(known), width))))
+    field = section.from_ if section and isinstance(section.from_, str) else label
+    known = list(getattr(job.dataset(split), "classes", {}).get(field, ()))[:width]
+    return (*known, *map(str, range(len(known), width)))

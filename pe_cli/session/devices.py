@@ -14,6 +14,7 @@ from pe_cli.core.types import Place
 from pe_cli.devices.cuda import cuda_count
 from pe_cli.execute.executor import usable_cores
 from pe_cli.execute.work import Layout
+from pe_cli.io.environment import memory
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,24 @@ def resolve_places(
     n = layout.devices
     why = "cores of this process" if n == cores else f"of {cores} cores: a step is too short for more"
     return Resources(_cpus(n), 0, f"{n} cpu ({why})")
+
+
+def check_room(nbytes: int) -> None:
+    """Refuse what is larger than the memory of this machine: the system would end the process, or another one, in the middle of it.
+
+    Args:
+        nbytes: that the CPU devices will need, all together.
+
+    Raises:
+        PeError: DEVICE; it is more than there is.
+    """
+    there = memory()
+    if there and nbytes > there:
+        raise PeError(
+            f"the training needs {nbytes / 2**30:,.1f} GiB of memory, and this machine has {there / 2**30:,.1f} GiB",
+            hint="make the model or batch_size smaller; train.recompute keeps less of a step, an optimizer without moments less beside it",
+            code=ExitCode.DEVICE,
+        )
 
 
 def _cpus(count: int) -> tuple[Place, ...]:

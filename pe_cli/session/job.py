@@ -40,9 +40,10 @@ from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.averages import Averages
 from pe_cli.session.class_weights import class_weights
-from pe_cli.session.devices import Resources
+from pe_cli.session.devices import Resources, check_room
 from pe_cli.session.drawing import augmentation, sample_weights
 from pe_cli.session.epochs import steps_of_epoch
+from pe_cli.session.located import located
 from pe_cli.session.observer import Observer
 from pe_cli.session.sizes import check_sizes
 from pe_cli.session.start import check_frozen, read_start
@@ -180,6 +181,8 @@ class Job:
         Raises:
             PeError: see `read_start` and `check_frozen`.
         """
+        if self.places[0].kind == "cpu":
+            check_room(sum(v.type.nbytes for v in self.built.startup.list_vars() if v.persistable))
         with self.team.busy():
             threads = threads_of(self.resources.execution(self.run.exec_strategy), self.places)
             run_startup(self.built.startup, self.scope, self.run.executor.seed, self.observer.compiling, threads)
@@ -361,7 +364,7 @@ class Job:
         if section is None:
             return Feed(source.field, at=source.at)
         reshape = None if section.reshape is None else tuple(section.reshape)
-        return Feed(source.field, section.scale, section.shift, reshape, section.one_hot, section.dtype, section.at)
+        return Feed(source.field, section.scale, section.shift, reshape, section.one_hot, section.dtype, section.at, section.places)
 
     def sample_rows(self, split: str) -> np.ndarray[Any, Any] | None:
         """Return which rows of its table the samples are that were last taken for predictions; None for all of them."""
@@ -534,11 +537,13 @@ class Job:
         gathered = [v for v in collector.variables if v not in fed]
         fetches = list(dict.fromkeys([*names.values(), *gathered]))
         unread = set(fed) - self._types(program).keys()
-        for i, feed in enumerate(self.loader(split, program, self.batch_size, shuffle=False, also=fed).epoch(0)):
+        loader = self.loader(split, program, self.batch_size, shuffle=False, also=fed)
+        for i, feed in enumerate(loader.epoch(0)):
             if limit is not None and i >= limit:
                 break
             read = {name: a for name, a in feed.items() if name not in unread} if unread else feed
-            found = self.team.joined(executor.run(read, fetches))
+            with located(loader, 0, i, feed, None if self.made_up(split) else self.run.data.get(split)):
+                found = self.team.joined(executor.run(read, fetches))
             for name, variable in names.items():
                 totals.add(name, *found.number(variable))
             collector.add({v: feed[v] for v in fed} | {v: found.merged(v, "concat") for v in gathered})

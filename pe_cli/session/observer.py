@@ -25,6 +25,7 @@ class Start:
         epochs: in all; None when not known.
         folder: the run's folder, or empty.
         done: steps that were done before.
+        metrics: names of what will be recorded, such as `train/loss`, in order.
     """
 
     model: str
@@ -34,6 +35,24 @@ class Start:
     epochs: int | None
     folder: str
     done: int = 0
+    metrics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is told of an epoch, or of a part of a long one.
+
+    Args:
+        step: steps done.
+        epoch: epochs done; of a part, the number of the epoch, from 1.
+        values: the newest of every metric recorded since the row before.
+        speed: samples a second since the first step; None where none is measured.
+    """
+
+    step: int
+    epoch: int
+    values: Mapping[str, float]
+    speed: float | None = None
 
 
 class Observer:
@@ -57,6 +76,12 @@ class Observer:
 
     def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
         """Say which metrics were written."""
+
+    def epoch_ended(self, step: int, epoch: int) -> None:
+        """Say that an epoch is over, evaluation included: steps and epochs done."""
+
+    def row(self, row: Row) -> None:
+        """Say what is to be shown of an epoch."""
 
     def note(self, text: str) -> None:
         """Say something in a line."""
@@ -104,6 +129,16 @@ class Observers(Observer):
         """Pass on."""
         for member in self.members:
             member.recorded(step, epoch, values)
+
+    def epoch_ended(self, step: int, epoch: int) -> None:
+        """Pass on."""
+        for member in self.members:
+            member.epoch_ended(step, epoch)
+
+    def row(self, row: Row) -> None:
+        """Pass on."""
+        for member in self.members:
+            member.row(row)
 
     def note(self, text: str) -> None:
         """Pass on."""

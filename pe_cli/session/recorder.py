@@ -1,4 +1,4 @@
-"""Writes what a run's config asks for beside metrics.jsonl: tables, TensorBoard events, and how fast it goes."""
+"""Writes what a run keeps beside metrics.jsonl: what is said of it, tables and TensorBoard events where asked for, and how fast it goes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pe_cli.config.sections.output import OutputSection
 from pe_cli.io import append, strict_json
 from pe_cli.io.metric_files import CsvTable, EventFile, require_tensorboard
 from pe_cli.io.run_folder import RunFolder
-from pe_cli.session.observer import Observer, Start
+from pe_cli.session.observer import Observer, Row, Start
+from pe_cli.session.rows import Table, headline
 
 #: Seconds between two lines of speed.jsonl: so many at least, and a part of the time that has gone, so that a long run leaves few.
 MIN_WAIT = 0.1
@@ -47,7 +48,13 @@ class Recorder(Observer):
             self._table = CsvTable(folder.csv_path, self.names, folder.metrics())
         if "tensorboard" in self.output.log:
             self._events = EventFile(folder.tensorboard)
+        self._log, self._rows = folder.log, Table(start)
+        self._log(headline(start))
         self._begin = time.perf_counter()
+
+    def row(self, row: Row) -> None:
+        """Write the line of an epoch into the log."""
+        self._log("\n".join(self._rows.lines(row)))
 
     def stepped(self, step: int, epoch: int, loss: float, samples: int) -> None:
         """Count, and now and then write how far it is."""

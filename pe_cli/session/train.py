@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pe_cli.build.doubts import doubts
+from pe_cli.build.doubts import doubts, loss_doubts
 from pe_cli.config.period import Period
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data import Loader
@@ -22,12 +22,14 @@ from pe_cli.session.averages import Averages
 from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import Keeper, folder_of
-from pe_cli.session.observer import NORM, Observer, Observers, Start
+from pe_cli.session.located import located, not_finite_feed
+from pe_cli.session.observer import NORM, Observer, Start
 from pe_cli.session.observers.outside import outside
 from pe_cli.session.outputs import files_of
 from pe_cli.session.profiling import write_trace
 from pe_cli.session.recorder import Recorder
 from pe_cli.session.resume import Resume, fitted_of
+from pe_cli.session.rows import Rows, text_of
 from pe_cli.session.start import some
 from pe_cli.session.state import Progress
 from pe_cli.session.step import Stepper
@@ -49,6 +51,7 @@ class Result:
         metrics: the newest value of every metric, by `train/loss`, `eval/acc`.
         seconds: spent in the loop, compilation and evaluation included.
         stopped: by a signal or a limit of this call.
+        smoke: whether it was a smoke run.
     """
 
     folder: Path
@@ -56,6 +59,13 @@ class Result:
     metrics: dict[str, float]
     seconds: float
     stopped: bool = False
+    smoke: bool = False
+
+    def line(self) -> str:
+        """Return what a run ends with: how far it came, its metrics and its folder."""
+        word = "stopped at" if self.stopped else "smoke:" if self.smoke else "done:"
+        metrics = text_of(self.metrics)
+        return f"{word} step {self.step}, {self.seconds:.1f} s  {metrics}{'  ' if metrics else ''}-> {self.folder}"
 
 
 class Trainer:
@@ -97,7 +107,8 @@ class Trainer:
         recorded = [*self.numbers, *norms, *(metric.name for metric in job.built.metrics)]
         recorder = [Recorder(self.run.output, recorded)] if writes else []
         told = outside(self.run, job.note) if writes else []
-        self.observer: Observer = Observers([*recorder, *([] if smoke else told), job.observer])
+        self.observer: Observer = Rows([*recorder, *([] if smoke else told), job.observer])
+        self._bad_feed: Callable[[Mapping[str, Array]], str | None] = lambda feed: None
         self.at = Progress()
         self.averages = Averages()
         self._check()
@@ -111,6 +122,7 @@ class Trainer:
         self.arrays = {n: job.variable(n) for n in self.run.fetches if n not in self.numbers}
         self._merges = [(n, v, self._how(n)) for n, v in self.numbers.items()]
         self.norms = [f"{NORM}{name}" for name in job.built.norms]
+        self._newest = job.built.recorded.keys() - {"gradient_norm"}
         self._always = self._wanted()
         self.periods = self._periods()
 
@@ -204,8 +216,10 @@ class Trainer:
                 raise
             finally:
                 self.observer.ended(state)
-        metrics = dict(sorted(self.at.newest.items(), key=lambda item: not item[0].startswith("train/")))
-        return Result(self.keeper.folder.path, self.at.step, metrics, time.monotonic() - begin, stopped)
+            metrics = dict(sorted(self.at.newest.items(), key=lambda item: not item[0].startswith("train/")))
+            result = Result(self.keeper.folder.path, self.at.step, metrics, time.monotonic() - begin, stopped, self.smoke)
+            self.keeper.log(result.line())
+        return result
 
     @functools.cached_property
     def keeper(self) -> Keeper:
@@ -243,6 +257,8 @@ class Trainer:
 
     def _steps(self, loader: Loader) -> None:
         """Do what is left of the epoch."""
+        spec = None if self.job.made_up("train") else self.run.data.get("train")
+        self._bad_feed = lambda feed: not_finite_feed(loader, self.at.epoch, self.at.batch - 1, feed, spec)
         for feed in loader.epoch(self.at.epoch, self.at.batch):
             self.at.batch += 1
             fitting = self.stepper.fit(feed)
@@ -250,38 +266,50 @@ class Trainer:
                 continue
             if self.job.built.waiting:
                 self._release()
-            self._step(fitting)
+            with located(loader, self.at.epoch, self.at.batch - 1, feed, spec):
+                self._step(fitting)
             self.stop.count()
             self._after_step()
             if self.stop.asked or self._enough():
                 return
 
     def _step(self, feed: Mapping[str, Array]) -> None:
+        try:
+            self._run_step(feed)
+        except PeError as error:
+            bad = self._bad_feed(feed) if error.code == ExitCode.DIVERGED else None
+            if bad is not None:
+                error.hint = f"{bad}: mend the data; {self.keeper.newest()}"
+            raise
+
+    def _run_step(self, feed: Mapping[str, Array]) -> None:
         if not self.arrays:
-            self._count(self.stepper.run(feed, self._always, self.at.step), feed=feed)
+            self._count(self.stepper.run(feed, self._always, self.at.step))
             return
         due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)]
-        self._count(self.stepper.run(feed, self._wanted(due), self.at.step), due, feed)
+        self._count(self.stepper.run(feed, self._wanted(due), self.at.step), due)
 
     def _wanted(self, due: Sequence[str] = ()) -> list[str]:
         """Return the variables of all numbers, and of the arrays that are due."""
         watched = [self.job.built.norms_name] if self.norms else []
         return list(dict.fromkeys([*self.numbers.values(), *watched, *(self.arrays[n] for n in due)]))
 
-    def _count(self, found: StepResult, due: Sequence[str] = (), feed: Mapping[str, Array] | None = None) -> None:
+    def _count(self, found: StepResult, due: Sequence[str] = ()) -> None:
         """Take what a step gave into the averages and files.
 
         Args:
             found: values of all numbers, and of the arrays that are due.
             due: arrays that go to files.
-            feed: what the step was given, for the message about a loss that is no number.
         """
         self.at.step += 1
         samples = sum(found.sizes)
         loss = math.nan
         for name, variable, how in self._merges:
             value, weight = found.number(variable, how)
-            self.averages.add(name, value, weight)
+            if name in self._newest:
+                self.averages.restore(name, value, 1.0)  # a mean would be one that no step had
+            else:
+                self.averages.add(name, value, weight)
             if name == self.loss:
                 loss = value
         if self.norms:
@@ -291,31 +319,25 @@ class Trainer:
         for name in due:
             self.keeper.outputs.fetch(name, self.at.step, self._joined(name, found))
         if not math.isfinite(loss):
-            raise self._diverged(loss, feed or {})
+            raise self._diverged(loss)
         self.keeper.watch(loss)
         self.observer.stepped(self.at.step, self.at.epoch, loss, samples)
 
-    def _diverged(self, loss: float, feed: Mapping[str, Array]) -> PeError:
+    def _diverged(self, loss: float) -> PeError:
         variable = self.numbers[self.loss]
         block = self.program.global_block()
         op = next((op.type for op in reversed(block.ops) if variable in op.output_names()), "feed")
         return PeError(
             f"the loss '{self.loss}' ({op}) is {loss} at step {self.at.step}",
             at=block.var(variable).at,
-            hint=f"{self._remedy(feed)}; {self.keeper.newest()}",
+            hint=f"{self._remedy()}; {self.keeper.newest()}",
             code=ExitCode.DIVERGED,
         )
 
-    def _remedy(self, feed: Mapping[str, Array]) -> str:
-        """Return what to do about a loss that is no number: its cause may be the data or the model, and else is the training."""
-        for name, values in feed.items():
-            if values.dtype.kind == "f" and not np.isfinite(values).all():
-                row = int(np.argwhere(~np.isfinite(values))[0][0])
-                what = "infinity" if np.isinf(values[row]).any() else "NaN"
-                return f"feed '{name}' has {what} in row {row} of the batch: mend the data"
-        doubted = doubts(self.program, self.run.model, self.job.built.read)
+    def _remedy(self) -> str:
+        """Return what to do about a loss that is no number though the data is finite: the cause is the model, or else the training."""
+        doubted = loss_doubts(self.program)
         return doubted[0] if doubted else "lower the learning rate or clip gradients"
-
 
     def _joined(self, name: str, found: StepResult) -> Array:
         """Return an array's value over all devices: samples one after the other, the rest by its mean."""
@@ -381,6 +403,7 @@ class Trainer:
             best or ended or self.smoke or (output.every.unit == "epoch" and epoch % output.every.count == 0)
         ):
             self.keeper.save(best)
+        self.observer.epoch_ended(self.at.step, epoch)
 
     def _evaluate(self) -> dict[str, float] | None:
         """Return the metrics of evaluation, none where they are known for this step; None when it was asked to stop."""
@@ -394,6 +417,15 @@ class Trainer:
         return found
 
     # --- beginning and end --------------------------------------------------------------------------------------------
+
+    def _metrics(self) -> tuple[str, ...]:
+        """Return the names of what will be recorded, numbers that change with the data first."""
+        names = sorted(self.numbers, key=lambda name: name in self._newest)
+        made = [f"train/{name}" for name in names]
+        if "eval" in self.run.data:
+            made += [f"eval/{name}" for name in self.job.numbers(self.job.built.eval)]
+            made += [f"eval/{metric.name}" for metric in self.job.built.metrics]
+        return tuple(made)
 
     def _steps_of(self, loader: Loader) -> int:
         """Return the steps of an epoch."""
@@ -416,7 +448,7 @@ class Trainer:
         limit = SMOKE_STEPS if self.smoke else self.section.steps
         steps = limit if steps is None else (steps if limit is None else min(steps, limit))
         start = Start(
-            self.run.model.name, count, self.job.resources.text, steps, epochs, str(self.keeper.folder.path), self.at.step
+            self.run.model.name, count, self.job.resources.text, steps, epochs, str(self.keeper.folder.path), self.at.step, self._metrics()
         )
         self.observer.started(start)
         self.keeper.log(f"devices: {self.job.resources.text}")

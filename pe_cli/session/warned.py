@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.config.nodes import to_data
-from pe_cli.config.spec import DataSpec
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
 from pe_cli.data import Dataset
@@ -19,6 +18,8 @@ from pe_cli.data import warnings as of
 from pe_cli.data.dataset import one_field, sequence_fields
 from pe_cli.data.fields import ArrayField, FieldDataset
 from pe_cli.data.keys import keys_of
+from pe_cli.session.located import first_row
+from pe_cli.session.producible import check_targets
 from pe_cli.session.targets import labels
 
 if TYPE_CHECKING:
@@ -39,18 +40,20 @@ def data_warnings(job: Job, *, thorough: bool = False) -> list[str]:
 
     Args:
         job: whose data is opened; parts that are made up are left out.
-        thorough: however long it takes; else samples are compared only where they are not too large.
+        thorough: however long it takes, and what training would refuse is told like the rest; else samples are compared only where
+            they are not too large.
 
     Raises:
-        PeError: the data cannot be read.
+        PeError: the data cannot be read, or has classes that the model has no place for.
     """
     if "train" not in job.run.data or job.made_up("train"):
         return []
     train = _Part.of(job, "train", thorough)
-    found = [*_ids(job), *_constant(job, train)]
+    found = [*_ids(job), *_constant(job, train), *_beyond(job, train)]
     for use in MEASURED:
         if use in job.run.data and not job.made_up(use):
             part = _Part.of(job, use, thorough)
+            found += _beyond(job, part) if use == "eval" else []
             found += [*_sorted(job, train, part), *_classes(job, train, part), *_duplicates(train, part)]
     return list(dict.fromkeys(found))
 
@@ -117,6 +120,16 @@ class _Part:
         """Return the names of a label's classes; none of one without."""
         found: tuple[str, ...] = getattr(self.dataset, "classes", {}).get(name, ())
         return found
+
+
+def _beyond(job: Job, part: _Part) -> list[str]:
+    """Warn of targets that the model cannot produce."""
+    try:
+        return check_targets(job, part.use, part.dataset, part.targets)
+    except PeError as error:
+        if not part.thorough:
+            raise
+        return [error.message]
 
 
 def _ids(job: Job) -> list[str]:
@@ -209,7 +222,7 @@ def _sorted(job: Job, train: _Part, part: _Part) -> list[str]:
     if how is None or getattr(_table(job, "train"), "contiguous", False):
         return []
     first, second = (
-        (train, part) if _starts(job.run.data["train"]) <= _starts(job.run.data[part.use]) else (part, train)
+        (train, part) if first_row(job.run.data["train"]) <= first_row(job.run.data[part.use]) else (part, train)
     )
     columns: list[str] = []
     for name in train.targets:
@@ -252,12 +265,6 @@ def _inputs(job: Job, first: _Part, second: _Part) -> list[str]:
                 values = np.concatenate([field.values[rows, span.start], other.values[more, span.start]])
                 found += [part] if _goes(values, classes) else []
     return found
-
-
-def _starts(spec: DataSpec) -> int:
-    """Return the first row of a part."""
-    skip = to_data(spec.options).get("skip", 0)
-    return int(skip) if not spec.split else 0
 
 
 def _cut(job: Job, use: str) -> str | None:

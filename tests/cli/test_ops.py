@@ -58,3 +58,16 @@ def test_what_is_told_of_other_libraries_is_here():
     told = [name for name in ("Linear", "BatchNorm2d", "SiLU", "GELU", "BCEWithLogitsLoss", "MultiheadAttention") if here(name, known)]
     assert len(told) == 6
     assert all(plain(name) in modules for name in told)
+
+
+def test_a_page_shows_the_op_that_its_layer_appends(pe, tmp_path):
+    heads = [line for line in pe("ops", "lstm").out.splitlines() if line.startswith(("## ", "padded_lstm(", "lstm(Input"))]
+    assert [head.partition("(")[0] for head in heads] == [
+        "## Layer", "## Op", "padded_lstm", "## Another op of this name, which the layer does not use", "lstm",
+    ]  # fmt: skip
+    (tmp_path / "m.yaml").write_text(
+        "name: m\nfeeds: {x: {shape: [8, 6]}}\nlayers:\n  rnn: {type: lstm, input: x, hidden_size: 4}\nfetches: [rnn.0]\n"
+    )
+    program = pe("graph", str(tmp_path / "m.yaml")).out
+    assert "forward padded_lstm(" in program
+    assert "forward lstm(" not in program

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -10,36 +11,42 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from pe_cli.cli.progress import EVALUATIONS, METRIC_LINES, Lines, Quiet, watch
-from pe_cli.session.observer import Start
+from pe_cli.cli.bar import bar, clock
+from pe_cli.cli.progress import Lines, Quiet, watch
+from pe_cli.session.observer import Row, Start
 
 
 def test_elsewhere_lines_are_plain(capsys: pytest.CaptureFixture[str]) -> None:
     watcher = watch()
     assert type(watcher) is Lines
-    watcher.started(Start("m", 1234, "2 cpu", 10, 5, "runs/m"))
-    watcher.recorded(1, 0, {"train/loss": 0.5})
-    watcher.recorded(2, 0, {"train/loss": 0.25})
-    watcher.recorded(2, 1, {"eval/acc": 1.0})
+    watcher.started(Start("m", 1234, "2 cpu", 10, 5, "runs/m", metrics=("train/loss", "eval/acc")))
+    watcher.row(Row(2, 1, {"train/loss": 0.25, "eval/acc": 1.0}, 1234.5))
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "m: 1,234 parameters, 5 epochs, 10 steps, on 2 cpu, into runs/m"
-    # the second comes too soon, and is told with the third
-    assert lines[1:] == ["step 1/10 epoch 0  train/loss 0.5", "step 2/10 epoch 1  train/loss 0.25  eval/acc 1"]
+    assert lines == [
+        "m: 1,234 parameters, 5 epochs, 10 steps, on 2 cpu, into runs/m",
+        "                train      eval",
+        "epoch  step      loss       acc  samples/s",
+        "  1/5     2      0.25         1      1,234",
+    ]
 
 
-def test_evaluations_that_come_faster_than_anyone_reads_are_held_back(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 100.0
-    monkeypatch.setattr("time.perf_counter", lambda: now)
-    watcher = Lines()
-    for epoch in range(EVALUATIONS + 9):
-        watcher.recorded(epoch, epoch, {"eval/acc": epoch / 100})
-    assert len(capsys.readouterr().out.splitlines()) == EVALUATIONS
-    now += 1.01 * METRIC_LINES
-    watcher.recorded(99, 99, {"eval/loss": 0.5})
-    assert capsys.readouterr().out == "step 99 epoch 99  eval/acc 0.58  eval/loss 0.5\n"
+@pytest.mark.parametrize(("seconds", "shown"), [(None, "-"), (0.9, "0:00"), (3599.9, "59:59"), (36000, "10:00:00")])
+def test_times_are_short(seconds: float | None, shown: str) -> None:
+    assert clock(seconds) == shown
+
+
+def test_a_bar_has_its_epoch_its_steps_and_its_times_at_70_columns() -> None:
+    screen = Console(file=io.StringIO(), width=70, force_terminal=True, color_system=None)
+    made = bar(screen)
+    made.add_task("epoch 100/100", total=230_000, completed=115_000, facts="loss 0.04082  33,465 samples/s")
+    with screen.capture() as shown:
+        screen.print(made.get_renderable())
+    first, second = shown.get().splitlines()
+    assert len(first) <= 70
+    assert re.fullmatch(r"epoch 100/100 ━+.*115000/230000 elapsed 0:00  left (-|[\d:]+)\s*", first)
+    assert second.strip() == "loss 0.04082  33,465 samples/s"
 
 
 def test_quiet_says_nothing_but_counts_kernels(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,5 +79,7 @@ def test_on_a_terminal_a_bar_lives_and_leaves_lines(config: Path) -> None:
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen.decode())
     assert "━" in text
     assert "samples/s" in text or "loss" in text
-    assert re.search("step 60 epoch 20 .*eval/loss", text)
+    assert re.search(r"epoch +step +loss", text)
+    assert re.search(r"20/20 +60 +[\d.]+", text)
+    assert "elapsed 0:0" in text
     assert "\x1b[?25h" in seen.decode(), "the cursor is shown again"

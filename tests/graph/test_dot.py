@@ -5,18 +5,20 @@ from __future__ import annotations
 import shutil
 import subprocess
 import xml.etree.ElementTree as xml
+from itertools import pairwise
 
 import pytest
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
-from pe_cli.graph.collapse import collapse, collapse_large
+from pe_cli.graph.collapse import collapse, collapse_large, variables_as_arrows
 from pe_cli.graph.compile import Purpose, compile_program
 from pe_cli.graph.dot import COLOURS, MANY, quote, size_text, to_dot, write_dot
 from pe_cli.graph.filter import around, only
 from pe_cli.graph.picture import Arrow, Box, Datum, Picture, picture_of
 from pe_cli.graph.replicate import replicate
+from pe_cli.graph.state import fold_state
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program, Role
 from pe_cli.program.parse import parse_program
@@ -257,7 +259,7 @@ def blocks(stages: int, inside: int) -> Picture:
 
 def test_small_pictures_stay_as_they_are():
     picture = blocks(2, 3)
-    assert collapse_large(picture, limit=12) is picture
+    assert collapse_large(picture, limit=24) is picture
 
 
 def test_a_large_picture_becomes_a_box_a_scope():
@@ -305,3 +307,52 @@ def test_operators_that_became_one_have_a_double_border():
     (box,) = [b for b in picture_of(stages.stage("fused")).boxes if b.kind == "op"]
     assert (box.title, box.fused) == ("fusion_group", True)
     assert not any(b.fused for b in picture_of(stages.stage("ssa")).boxes)
+
+
+def adam(width: int) -> Picture:
+    """Return a chain of layers whose updates, each with its own state, are one op."""
+    boxes = [Box("op0", "fused_adam", "op", "optimize", 0, "optimizer/")]
+    arrows = []
+    for i in range(width):
+        boxes.append(Box(f"op{i + 1}", "mul", "op", "forward", 0, f"fc{i}/"))
+        for name in (f"w{i}", f"w{i}_moment1", f"w{i}_moment2"):
+            flow = (Datum(name, TensorType((4, 4))),)
+            boxes += [Box(f"{name}/0/{v}", name, "persistable", "", 0, names=frozenset([name])) for v in (0, 1)]
+            arrows += [Arrow(f"{name}/0/0", "op0", flow), Arrow("op0", f"{name}/0/1", flow)]
+        arrows.append(Arrow(f"w{i}/0/0", f"op{i + 1}", (Datum(f"w{i}", TensorType((4, 4))),)))
+    return Picture("t", ("cpu:0",), tuple(boxes), tuple(arrows))
+
+
+def test_the_state_of_an_optimizer_stands_in_its_box():
+    whole = adam(5)
+    small = fold_state(whole)
+    (box,) = (b for b in small.boxes if b.title == "fused_adam")
+    assert box.lines == ("keeps 10 variables, 640 B",)  # two moments of 4 x 4 float32 for each of five parameters
+    assert "w3_moment2" in box.tip
+    assert {b.title for b in small.boxes if b.kind == "persistable"} == {f"w{i}" for i in range(5)}
+    assert all("moment" not in d.name for a in small.arrows for d in a.data)
+    assert fold_state(adam(1)) == adam(1), "one or two are drawn"
+
+
+def test_many_variables_become_arrows_between_ops():
+    picture = blocks(2, 3)
+    ops = [b.key for b in picture.boxes if b.is_op]
+    assert collapse_large(picture, limit=24, full=True) is picture
+    arrows = collapse_large(picture, limit=12)
+    assert arrows == collapse_large(picture, limit=6, full=True) == variables_as_arrows(picture)
+    assert [b.key for b in arrows.boxes if b.is_op] == ops
+    assert [b.title for b in arrows.boxes if not b.is_op] == ["x"]
+    assert [(a.source, a.target) for a in arrows.arrows] == list(pairwise(["x/0/0", *ops]))
+    read = variables_as_arrows(fold_state(adam(5)))
+    assert [b.lines for b in read.boxes] == [
+        ("keeps 10 variables, 640 B", "reads 5 variables that stay"),
+        *[(f"w{i} float32[4, 4]",) for i in range(5)],
+    ]
+    accepted(write_dot(read))
+
+
+def test_transposes_between_layouts_stay_apart():
+    inside = [Box(f"op{i}", "transpose", "op", "forward", 0) for i in range(2)]
+    inside += [Box(f"op{i}", "relu", "op", "forward", 0, "a/") for i in (2, 3)]
+    small = collapse(Picture("t", ("cpu:0",), tuple(inside), ()))
+    assert [(b.title, b.kind) for b in small.boxes] == [("transpose", "op"), ("transpose", "op"), ("a", "group")]

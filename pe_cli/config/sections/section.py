@@ -30,6 +30,11 @@ class Section(BaseModel):
         """Return the place of a key's value, or of the section where the key is not written."""
         return self._places.get(key, self._at)
 
+    @property
+    def places(self) -> dict[str, Span]:
+        """Where the values of keys are written."""
+        return dict(self._places)
+
     def locate(self, at: Span, places: dict[str, Span]) -> None:
         """Set the places; called once, by `check`."""
         self._at, self._places = at, places

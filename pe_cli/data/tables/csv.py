@@ -130,7 +130,7 @@ class CsvPart:
             raise self.source.error_at(
                 self.source.start,
                 f"no row has the delimiter {called(wanted)}: this looks separated by {called(found)}",
-                f'set delimiter: "{written(found)}", or leave delimiter out',
+                f'set delimiter: "{written(found)}"',
             )
         return wanted
 

@@ -20,7 +20,7 @@ POINTS = 400
 #: Points up to which each gets a mark.
 MARKS = 40
 #: Parts of a chart in its own units, which are about a pixel: text is 12 high.
-LEFT, RIGHT, TOP, BOTTOM = 54.0, 14.0, 12.0, 38.0
+LEFT, RIGHT, TOP, BOTTOM = 54.0, 14.0, 26.0, 38.0
 WIDTH, HEIGHT = 460.0, 270.0
 
 
@@ -34,6 +34,7 @@ class Line:
         colour: 0 to COLOURS - 1.
         dashed: to tell two lines of one colour apart.
         run: number of the run that it is of.
+        of: what that run is called, of several.
     """
 
     label: str
@@ -41,6 +42,7 @@ class Line:
     colour: int = 0
     dashed: bool = False
     run: int = 0
+    of: str = ""
 
 
 @dataclass(frozen=True)
@@ -216,9 +218,8 @@ def _grid(axes: Axes, across: Sequence[float], up: Sequence[float], chart: Chart
     parts.append(f'<path class="base" d="M{LEFT:g} {bottom:g}H{right:g}"/>')
     middle = (LEFT + right) / 2
     parts.append(f'<text class="unit" x="{middle:g}" y="{axes.height - 5:g}" text-anchor="middle">{escape(plain(chart.across))}</text>')
-    y = (TOP + bottom) / 2
-    name = escape(plain(chart.unit))
-    parts.append(f'<text class="unit" x="11" y="{y:g}" text-anchor="middle" transform="rotate(-90 11 {y:g})">{name}</text>')
+    # above the labels, which may be of any width
+    parts.append(f'<text class="unit" x="4" y="{TOP - 13:g}">{escape(plain(chart.unit))}</text>')
     return parts
 
 

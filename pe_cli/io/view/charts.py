@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.io.history import Run, Series, value_at
 from pe_cli.io.view.chart import COLOURS, Chart, Line
+from pe_cli.io.view.listing import names_of
 from pe_cli.io.view.ticks import drawable
 
 #: What begins the name of a metric that is the length of one parameter's gradient.
@@ -18,11 +19,11 @@ BESIDE = {"learning_rate": "learning rate", "gradient_norm": "length of the grad
 
 def charts_of(runs: Sequence[Run]) -> list[Chart]:
     """Return a chart for the loss, every other metric, the learning rate, the gradient's length and the speed."""
-    names = metric_names(runs)
+    names, called = metric_names(runs), names_of(runs)
     made = [metric_chart(runs, name) for name in names if name not in BESIDE]
     made += [metric_chart(runs, name, BESIDE[name]) for name in BESIDE if name in names]
     speed = tuple(
-        Line(run.name, run.speed, i % COLOURS, run=i) for i, run in enumerate(runs) if run.speed.steps
+        Line(called[i], run.speed, i % COLOURS, run=i, of=called[i]) for i, run in enumerate(runs) if run.speed.steps
     )
     if speed:
         made.append(Chart("throughput", "samples a second", speed, "speed", from_zero=True))
@@ -47,7 +48,7 @@ def metric_chart(runs: Sequence[Run], name: str, title: str = "", splits: Sequen
         title: of the chart; the name where it is empty.
         splits: `train`, `eval`; all that there are where empty.
     """
-    lines = []
+    lines, called = [], names_of(runs)
     for i, run in enumerate(runs):
         for full, series in run.series.items():
             split, _, metric = full.partition("/")
@@ -55,8 +56,8 @@ def metric_chart(runs: Sequence[Run], name: str, title: str = "", splits: Sequen
                 continue
             evaluates = split == "eval"
             colour = i if len(runs) > 1 else int(evaluates)
-            label = f"{run.name} {split}" if len(runs) > 1 else split
-            lines.append(Line(label, series, colour % COLOURS, evaluates, i))
+            label = f"{called[i]} {split}" if len(runs) > 1 else split
+            lines.append(Line(label, series, colour % COLOURS, evaluates, i, called[i]))
     lines.sort(key=lambda line: (line.run, line.dashed))
     return Chart(title or name, title or name, tuple(lines), re.sub(r"[^\w]+", "-", f"m-{name}", flags=re.ASCII))
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from xml.etree import ElementTree
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.graph.dot import plain, render_svg, write_dot
+from pe_cli.graph.dot import COLOURS, SHAPES, plain, render_svg, write_dot
 from pe_cli.graph.picture import Box, Picture
 from pe_cli.io.view.layers import Spot, place
 
@@ -29,6 +29,8 @@ _VALUE = re.compile(r"[\w\s.,#%()+-]*", re.ASCII)
 #: Size of a letter, and lines and letters of a box.
 LETTER, ROW = 6.6, 15.0
 MOST_LETTERS = 34
+#: Types that an arrow says.
+MOST_TYPES = 2
 
 
 def graph_svg(picture: Picture) -> tuple[str, str]:
@@ -62,24 +64,71 @@ def _clean(node: ElementTree.Element) -> Iterator[str]:
         yield f"</{name}>"
 
 
-def own_svg(picture: Picture) -> str:
-    """Return a picture by our own layout: boxes with role colours, arrows from top to bottom."""
+def own_svg(picture: Picture, *, sized: bool = False) -> str:
+    """Return a picture by our own layout: boxes with role colours, arrows from top to bottom.
+
+    Args:
+        picture: of any stage.
+        sized: whether arrows say the types of what flows.
+    """
     texts = {b.key: _texts(b) for b in picture.boxes}
     sizes = {
         key: (max(len(t) for t in lines) * LETTER + 20, ROW * len(lines) + 10) for key, lines in texts.items()
     }
     spots, ways = place(sizes, [(a.source, a.target) for a in picture.arrows if not a.order])
-    width = max((s.x + s.width / 2 for s in spots.values()), default=0.0) + 20
+    said = list(_said(picture, spots)) if sized else []
+    ends = [*(s.x + s.width / 2 for s in spots.values()), *(x + len(text) * LETTER for x, _, text in said)]
+    width = max(ends, default=0.0) + 20
     height = max((s.y + s.height / 2 for s in spots.values()), default=0.0) + 20
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-10 -10 {width:.0f} {height:.0f}" data-layout="own">', ARROW]
     for a in picture.arrows:
         if not a.order and a.source in spots and a.target in spots:
-            said = ", ".join(f"{d.name}: {d.type}" if d.type else d.name for d in a.data[:12])
+            flow = ", ".join(f"{d.name}: {d.type}" if d.type else d.name for d in a.data[:12])
             way = _curve(spots[a.source], ways.get((a.source, a.target), []), spots[a.target])
             parts.append(f'<path class="edge" d="{way}" marker-end="url(#arrow)">')
-            parts.append(f"<title>{escape(plain(said))}</title></path>")
+            parts.append(f"<title>{escape(plain(flow))}</title></path>")
+    parts += [f'<text class="said" x="{x:.1f}" y="{y:.1f}">{escape(plain(text))}</text>' for x, y, text in said]
     parts += [_box(b, spots[b.key], texts[b.key]) for b in picture.boxes]
     return "".join([*parts, "</svg>"])
+
+
+def standalone_graph(picture: Picture) -> str:
+    """Return a picture by our own layout as the text of an SVG file that any viewer shows, with types at arrows."""
+    drawn = own_svg(picture, sized=True)
+    x, y, width, height = map(float, re.findall(r'viewBox="([^"]+)"', drawn)[0].split())
+    title = [picture.title, *picture.notes]
+    top, width = 24.0 * len(title) + 10, max(width, 20 + 9.0 * max(map(len, title)))
+    rows = "".join(f'<text class="title" x="12" y="{24 * i + 26}">{escape(plain(line))}</text>' for i, line in enumerate(title))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="graph" width="{width:.0f}" height="{height + top:.0f}"'
+        f' viewBox="0 0 {width:.0f} {height + top:.0f}"><style>{_style()}</style><rect class="paper" width="100%" height="100%"/>{rows}'
+        f'<g transform="translate({-x:g} {top - y:g})">{drawn.partition(">")[2].removesuffix("</svg>")}</g></svg>\n'
+    )
+
+
+def _style() -> str:
+    """Return the rules for a picture of its own, of which the page has some more."""
+    fills = [f".role-{role} rect {{ fill: {colour}; }}" for role, colour in COLOURS.items()]
+    fills += [f".kind-{kind} rect {{ fill: {colour}; }}" for kind, (_, colour) in SHAPES.items() if colour]
+    return (
+        '.graph { font: 11px system-ui, "DejaVu Sans", sans-serif; } .paper { fill: #ffffff; } .title { font-size: 15px; fill: #1b1f24; }'
+        " .edge { fill: none; stroke: #8a94a0; } .head { fill: #8a94a0; } .said { fill: #59636e; font-size: 10px; }"
+        " .box rect { stroke: #6e7884; } .box rect.inner { fill: none; } .box text { text-anchor: middle; fill: #1b1f24; }"
+        f" .first {{ font-weight: 600; }} .more {{ font-size: 10px; }} {' '.join(fills)}"
+    )
+
+
+def _said(picture: Picture, spots: Mapping[str, Spot]) -> Iterator[tuple[float, float, str]]:
+    """Yield where to say what types flow, and the text: below what makes them, each once; feeds say it themselves."""
+    found: dict[str, dict[str, None]] = {}
+    for a in picture.arrows:
+        if not a.order and a.source in spots and not a.source.startswith("feed "):
+            texts = dict.fromkeys(str(d.type) for d in a.data if d.type)
+            found.setdefault(a.source, {}).update(texts if len(texts) <= MOST_TYPES else {f"{len(a.data)} variables": None})
+    for key, lines in found.items():
+        spot = spots[key]
+        for i, text in enumerate(lines):
+            yield spot.x + 6, spot.y + spot.height / 2 + 12 * (i + 1) + 2, text
 
 
 def _texts(box: Box) -> list[str]:
@@ -109,7 +158,11 @@ def _box(box: Box, spot: Spot, lines: list[str]) -> str:
         for i, line in enumerate(lines)
     )
     tip = escape(plain(box.tip or box.title))
+    inner = (
+        f'<rect class="inner" x="{left + 2.5:.1f}" y="{top + 2.5:.1f}" width="{spot.width - 5:.1f}" height="{spot.height - 5:.1f}"'
+        f' rx="{max(0.0, corner - 2):.1f}"/>'
+    )
     return (
         f'<g class="box {look}"><title>{tip}</title><rect x="{left:.1f}" y="{top:.1f}" width="{spot.width:.1f}"'
-        f' height="{spot.height:.1f}" rx="{corner:.1f}"/>{rows}</g>'
+        f' height="{spot.height:.1f}" rx="{corner:.1f}"/>{inner * box.fused}{rows}</g>'
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pe_cli.core.survey import Survey
+from pe_cli.metrics.curves import Judged
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Facts:
         layers: of the model.
         timeline: as `timeline` makes it, None without a trace.
         notes: what could not be told, and why.
+        judged: what a classifier does over its evaluation data; None of other models, and where it was not asked for.
         data: what the columns of its data have learned; None of a run whose data has no columns.
     """
 
@@ -71,3 +73,4 @@ class Facts:
     timeline: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = field(default=())
     data: Survey | None = None
+    judged: Judged | None = None

@@ -16,6 +16,8 @@ from pe_cli.io.view.compare import NOISE, differences
 
 #: Columns of what differs.
 MOST_COLUMNS = 4
+#: Values that differ, in the name of a run beside others.
+MOST_NAMED = 3
 #: What begins with these says most about how a run did, in this order; what is kept says nothing about it.
 _FIRST = ("train.", "model.", "data.", "executor.seed")
 _LEFT_OUT = ("output.",)
@@ -160,6 +162,28 @@ def telling(runs: Sequence[Run], most: int = MOST_COLUMNS) -> tuple[dict[str, li
 
     best = sorted(rows, key=rank)[:most]
     return {key: rows[key] for key in rows if key in best}, len(rows) - len(best)
+
+
+def names_of(runs: Sequence[Run]) -> list[str]:
+    """Return what runs are called beside one another: by what their configs differ in, and by their folders where that does not do.
+
+    Args:
+        runs: any number.
+    """
+    rows, _ = telling(runs, MOST_NAMED)
+    short = short_keys(list(rows), flatten_all(runs))
+    said = [", ".join(f"{key} {_shown(values[i])}" for key, values in zip(short, rows.values(), strict=True)) for i in range(len(runs))]
+    return [text if text and said.count(text) == 1 else f"{text} {run.name}".strip() for run, text in zip(runs, said, strict=True)]
+
+
+def flatten_all(runs: Sequence[Run]) -> list[str]:
+    """Return every dotted key that a config of runs has."""
+    return list(dict.fromkeys(key for run in runs for key in flatten(dict(run.config))))
+
+
+def _shown(value: object) -> str:
+    text = "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 24 else f"{text[:23]}…"
 
 
 def short_keys(keys: Sequence[str], known: Iterable[str]) -> list[str]:

@@ -23,7 +23,7 @@ function showTip(event, nodes) {
 const hideTip = () => { tip.hidden = true; };
 
 // --- charts ---------------------------------------------------------------------------------------------------------
-const inside = { left: 54, right: 14, top: 12, bottom: 38 };
+const inside = { left: 54, right: 14, top: 26, bottom: 38 };
 
 function nearest(xs, x) {
   let low = 0, high = xs.length - 1;

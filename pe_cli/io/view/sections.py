@@ -13,10 +13,13 @@ from pe_cli.io.view.chart import COLOURS, Chart, draw, thin
 from pe_cli.io.view.charts import norms_of
 from pe_cli.io.view.compare import differences
 from pe_cli.io.view.facts import Facts, LayerFacts, MemoryFacts
+from pe_cli.io.view.listing import names_of
 from pe_cli.io.view.ticks import drawable, short
 
 #: Parameters and columns of the map of gradients.
 MOST_ROWS, COLUMNS = 120, 60
+#: Runs that the legend of a chart names; the cards name all of them.
+MOST_NAMES = 8
 #: States that have a look.
 STATES = ("running", "done", "stopped", "failed", "lost")
 
@@ -43,7 +46,7 @@ def duration(seconds: float | None) -> str:
 
 def summary(runs: Sequence[Run]) -> str:
     """Return a card for every run: state, best, newest values, duration; a button shows and hides its lines."""
-    cards = []
+    cards, called = [], names_of(runs)
     for i, run in enumerate(runs):
         best = run.best
         facts = [("steps", f"{run.step:,}"), ("time", duration(run.seconds))]
@@ -59,8 +62,9 @@ def summary(runs: Sequence[Run]) -> str:
             head = f'<button type="button" data-toggle="{i}" aria-pressed="true" title="show or hide">{head}</button>'
         look = run.state if run.state in STATES else "unknown"
         state = f'<span class="state {look}">{text(run.state)}</span>'
+        apart = f"<p class=note>{text(called[i])}</p>" if several and called[i] != run.name else ""
         warning = f'<p class="warning">{text(run.warning)}</p>' if run.warning else ""
-        cards.append(f'<article class="card"><header>{head}{state}</header><dl>{rows}</dl>{warning}</article>')
+        cards.append(f'<article class="card"><header>{head}{state}</header>{apart}<dl>{rows}</dl>{warning}</article>')
     return f'<div class="cards">{"".join(cards)}</div>'
 
 
@@ -81,11 +85,13 @@ def charts(found: Sequence[Chart], several: bool) -> str:
 
 
 def _legend(chart: Chart, several: bool) -> str:
-    """Return what colours or dashes mean: with one run splits have colours, with several only dashes tell them apart."""
-    if chart.key == "speed" or not chart.lines:
+    """Return what colours and dashes mean: with one run splits have colours; several have a colour each, and dashes tell splits apart."""
+    if not chart.lines or (chart.key == "speed" and not several):
         return ""
     shown: dict[str, str] = {}
-    for line in chart.lines:
+    if several:
+        shown |= {line.of: f"c{line.colour}" for line in chart.lines[: 2 * MOST_NAMES]}
+    for line in chart.lines if chart.key != "speed" else ():
         label = line.label.rpartition(" ")[2] if several else line.label
         look = f"{'dashed ' * line.dashed}{'' if several else f'c{line.colour}'}"
         shown.setdefault(label, look)

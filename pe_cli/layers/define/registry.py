@@ -65,6 +65,7 @@ class LayerDef:
         labels: arguments that take what the layer's other input is compared with.
         judges: it measures and is no loss.
         answers: what it is given beside the label says what the label is; not so where it is given pairs, or a logarithm of the label.
+        made_of: the op that it appends, where there is another op of its own name.
     """
 
     name: str
@@ -74,6 +75,7 @@ class LayerDef:
     labels: tuple[str, ...] = ("label", "labels")
     judges: bool = False
     answers: bool = True
+    made_of: str = ""
 
     @property
     def implied(self) -> str | None:
@@ -90,8 +92,12 @@ LAYERS: dict[str, LayerDef] = {}
 @overload
 def layer(fn: Fn) -> Fn: ...
 @overload
-def layer(*, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True) -> Callable[[Fn], Fn]: ...
-def layer(fn: Any = None, *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True) -> Any:
+def layer(
+    *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True, made_of: str = ""
+) -> Callable[[Fn], Fn]: ...
+def layer(
+    fn: Any = None, *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True, made_of: str = ""
+) -> Any:
     """Register a layer function under its own or another name. Arguments called `name` are not offered to configs.
 
     Args:
@@ -100,12 +106,13 @@ def layer(fn: Any = None, *, name: str | None = None, label: str = "", judges: b
         label: argument that takes what the other input is compared with, where it is called neither label nor labels.
         judges: see `LayerDef`.
         answers: see `LayerDef`.
+        made_of: see `LayerDef`.
 
     Raises:
         PeError: USAGE; a package of others takes a name that there is.
     """
     if fn is None:
-        return functools.partial(layer, name=name, label=label, judges=judges, answers=answers)
+        return functools.partial(layer, name=name, label=label, judges=judges, answers=answers, made_of=made_of)
     args = {}
     for parameter in inspect.signature(fn).parameters.values():
         if parameter.name == "name":
@@ -126,7 +133,7 @@ def layer(fn: Any = None, *, name: str | None = None, label: str = "", judges: b
     else:
         assert key not in LAYERS, f"layer {key} is registered twice"
     labels = (label,) if label else LayerDef.labels
-    LAYERS[key] = LayerDef(key, fn, args, inspect.getdoc(fn) or "", labels, judges, answers)
+    LAYERS[key] = LayerDef(key, fn, args, inspect.getdoc(fn) or "", labels, judges, answers, made_of)
     return fn
 
 

@@ -10,7 +10,7 @@ from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
 
 
-@layer
+@layer(made_of="padded_lstm")
 def lstm(
     input: Variable,
     hidden_size: int,

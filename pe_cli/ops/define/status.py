@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -46,12 +47,40 @@ def failure(report: list[int], op: str, at: Span | None, step: int, raised: Base
             at=at,
             hint="raise its bound, or look at what its condition reads",
         )
-    return PeError(
-        f"{op}: value {value} at row {row} is out of range [0, {limit}), at step {step}",
-        at=at,
-        hint="the data has more classes (or ids) than the model, or starts counting at 1",
-        code=ExitCode.DATA,
-    )
+    return OutOfRangeError(op, at, row, value, limit, step)
+
+
+class OutOfRangeError(PeError):
+    """A class or an id of the data that the model has no place for.
+
+    Args:
+        op: type of the op that met it.
+        at: the op's place.
+        row: of the op's input, in this batch and on its device.
+        value: what is out of range.
+        limit: the first whole number that is.
+        step: number of the step.
+    """
+
+    def __init__(self, op: str, at: Span | None, row: int, value: int, limit: int, step: int) -> None:
+        hint = "the data has more classes (or ids) than the model, or starts counting at 1"
+        text = f"{op}: value {value} at row {row} is out of range [0, {limit}), at step {step}"
+        super().__init__(text, at=at, hint=hint, code=ExitCode.DATA)
+        self.value, self.limit, self._said = value, limit, (op, step)
+
+    def of_data(self, where: str) -> None:
+        """Say where in the data the value is, in the place of the row in the batch."""
+        op, step = self._said
+        self.message = f"{op}: value {self.value} {where} is out of range [0, {self.limit}), at step {step}"
+
+
+def layer_of(variable: str) -> str:
+    """Return the layer that a variable's name tells.
+
+    >>> layer_of("stage1/conv.tmp_0@GRAD"), layer_of("rnn.1")
+    ('stage1/conv', 'rnn')
+    """
+    return re.sub(r"(\.\w+)*$", "", variable.partition("@")[0])
 
 
 def not_finite(report: Sequence[int], op: str, name: str, at: Span | None, step: int, shape: Sequence[int], where: str = "") -> PeError:
@@ -59,9 +88,9 @@ def not_finite(report: Sequence[int], op: str, name: str, at: Span | None, step:
 
     Args:
         report: code, element, kind.
-        op: type of the op whose result it is.
+        op: type of the op whose result it is; of one that passes made of several, the layer.
         name: of the result.
-        at: the op's place.
+        at: place of the result.
         step: number of the step, from 0.
         shape: of the result.
         where: device, where there are several.

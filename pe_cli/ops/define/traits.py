@@ -7,6 +7,7 @@ there.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, dataclass_transform
@@ -275,6 +276,20 @@ class ToProbabilities(Trait):
 
     several: bool = True
     logarithms: bool = False
+
+
+class Bounded(Trait):
+    """No value that the op makes lies outside a range, whatever it reads.
+
+    Args:
+        low, high: ends of the range, which belong to it; no unit.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def verify(self, op: Named) -> None:
+        assert self.low < self.high, f"{op.name}: an empty range"
 
 
 class Best(Trait):

@@ -9,7 +9,7 @@ from pe_cli.kernels.lang import T
 from pe_cli.kernels.vecmath import absolute
 from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr
-from pe_cli.ops.define.traits import Absorbed, Folds
+from pe_cli.ops.define.traits import Absorbed, Bounded, Folds
 from pe_cli.ops.math.pointwise import away_from, pointwise, shapes
 
 
@@ -19,7 +19,7 @@ def _positive_part(numbers: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
     return type(x)(0) if x <= 0 else x
 
 
-@pointwise("relu", uses="Out", kinks=away_from(0.0), traits=[Absorbed(), Folds(_positive_part)])
+@pointwise("relu", uses="Out", kinks=away_from(0.0), traits=[Absorbed(), Bounded(low=0.0), Folds(_positive_part)])
 def relu(x):
     """Cut negative numbers off.
 

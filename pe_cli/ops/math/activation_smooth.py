@@ -8,7 +8,7 @@ from pe_cli.kernels.lang import T
 from pe_cli.kernels.vecmath import absolute, erf, exp, expm1, sigmoid, softplus, tanh
 from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr
-from pe_cli.ops.define.traits import ToProbabilities
+from pe_cli.ops.define.traits import Bounded, ToProbabilities
 from pe_cli.ops.math.pointwise import away_from, backward_kernel, forward_kernel, pointwise, shapes
 
 
@@ -61,7 +61,7 @@ def elu_back(g, x, alpha):
     return g if x > T(0) else g * alpha * exp(x)
 
 
-@pointwise("sigmoid", uses="Out", traits=[ToProbabilities(several=False)])
+@pointwise("sigmoid", uses="Out", traits=[Bounded(0.0, 1.0), ToProbabilities(several=False)])
 def sigmoid_op(x):
     """Squash into (0, 1).
 
@@ -107,7 +107,7 @@ def logsigmoid_back(g, x):
     return g * sigmoid(-x)
 
 
-@pointwise("tanh", uses="Out")
+@pointwise("tanh", uses="Out", traits=[Bounded(-1.0, 1.0)])
 def tanh_op(x):
     """Squash into (-1, 1).
 

@@ -17,7 +17,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import InPlace, RowWise, ToProbabilities
+from pe_cli.ops.define.traits import Bounded, InPlace, RowWise, ToProbabilities
 
 #: Terms of one float32 partial sum.
 CHUNK = 1024
@@ -199,7 +199,13 @@ def _beside_rows(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) 
     return bool(attrs["axis"] % max(1, len(shapes["Out"])))
 
 
-@op("softmax", inputs="X", attrs=_AXIS, traits=[InPlace({"Out": "X"}), RowWise(_beside_rows), ToProbabilities()], samples=_SAMPLES)
+@op(
+    "softmax",
+    inputs="X",
+    attrs=_AXIS,
+    traits=[InPlace({"Out": "X"}), RowWise(_beside_rows), Bounded(0.0, 1.0), ToProbabilities()],
+    samples=_SAMPLES,
+)
 def softmax(x: TensorType, *, axis: int) -> TensorType:
     """Turn logits along an axis into probabilities.
 

@@ -41,6 +41,14 @@ def test_a_logarithmic_axis_puts_the_geometric_mean_in_the_middle() -> None:
     assert f"L{(LEFT + WIDTH - RIGHT) / 2:.1f} {(TOP + HEIGHT - BOTTOM) / 2:.1f}L" in path
 
 
+@pytest.mark.parametrize("value", [0.00025123, -123456.0, 7e-22])
+def test_the_name_of_the_axis_lies_above_its_labels(value: float) -> None:
+    texts = list(ElementTree.fromstring(draw(chart(value, 2 * value))).iter(f"{SVG}text"))
+    (name,) = (float(t.attrib["y"]) for t in texts if t.text == "loss")
+    highest = min(float(t.attrib["y"]) for t in texts if t.get("text-anchor") == "end")
+    assert name < highest - 12, "a line of text apart"
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e200])
 def test_what_has_no_place_is_a_gap(bad: float) -> None:
     (path,) = paths(draw(chart(1.0, 2.0, bad, 1.0, 2.0)))

@@ -1,0 +1,112 @@
+"""What a classifier does, for the report: confusion matrix, receiver operating characteristic and calibration, as HTML and inline SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pe_cli.io.view.chart import COLOURS
+from pe_cli.io.view.sections import text
+from pe_cli.metrics.curves import Array, Calibration, Judged, Roc
+
+#: Classes up to which the matrix is drawn, pairs that are named where it is not, and lines of a chart.
+MOST_CLASSES, PAIRS, LINES = 30, 20, 8
+#: Points of a curve that are drawn.
+POINTS = 400
+#: A square and the room around it, in about pixels.
+SIDE, LEFT, TOP = 240.0, 44.0, 12.0
+
+
+def judgement(found: Judged | None) -> str:
+    """Return the section's inside; empty for a model that is no classifier."""
+    if found is None:
+        return ""
+    rows = int(found.confusion.sum())
+    right = int(np.trace(found.confusion))
+    said = f"{rows:,} samples of data.{found.split}, with the newest checkpoint: {right:,} are right, {right / rows:.2%}."
+    head = f"<p class=note>{text(said)}</p>"
+    return f'{head}<div class="plots">{_roc(found)}{_calibration(found)}</div>{_matrix(found)}'
+
+
+def _figure(title: str, key: str, lines: Sequence[str], across: str, up: str, legend: str) -> str:
+    """Return a chart whose axes go from 0 to 1, with the diagonal."""
+    parts = []
+    for tick in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
+        x, y = _place(tick, tick)
+        parts.append(f'<path class="grid" d="M{LEFT:g} {y:.1f}h{SIDE:g}"/>')
+        parts.append(f'<text class="axis" x="{LEFT - 6:g}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
+        parts.append(f'<text class="axis" x="{x:.1f}" y="{TOP + SIDE + 17:g}" text-anchor="middle">{tick:g}</text>')
+    bottom, middle, half = TOP + SIDE, LEFT + SIDE / 2, TOP + SIDE / 2
+    parts.append(f'<path class="base" d="M{LEFT:g} {bottom:g}h{SIDE:g}"/>')
+    parts.append(f'<path class="base" stroke-dasharray="2 4" d="M{LEFT:g} {bottom:g}L{LEFT + SIDE:g} {TOP:g}"/>')
+    parts.append(f'<text class="unit" x="{middle:g}" y="{bottom + 34:g}" text-anchor="middle">{text(across)}</text>')
+    parts.append(f'<text class="unit" x="10" y="{half:g}" text-anchor="middle" transform="rotate(-90 10 {half:g})">{text(up)}</text>')
+    width, height = LEFT + SIDE + 14, TOP + SIDE + 40
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{title}">'
+    body = "".join([svg, *parts, *lines, "</svg>"])
+    return f'<figure class="plot" id="plot-{key}"><figcaption><h3>{title}</h3>{legend}</figcaption><div class="view">{body}</div></figure>'
+
+
+def _place(x: float, y: float) -> tuple[float, float]:
+    return LEFT + x * SIDE, TOP + (1 - y) * SIDE
+
+
+def _path(xs: Array, ys: Array) -> str:
+    chosen = np.unique(np.linspace(0, len(xs) - 1, min(len(xs), POINTS)).round().astype(int))
+    places = (_place(float(xs[i]), float(ys[i])) for i in chosen)
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+
+
+def _roc(found: Judged) -> str:
+    worst = sorted(found.rocs, key=lambda curve: curve.area)[:LINES]
+    shown = [curve for curve in found.rocs if any(curve is w for w in worst)]
+    if not shown:
+        return ""
+    lines = [f'<g class="c{i % COLOURS}"><path class="line" d="{_path(c.false, c.true)}"/></g>' for i, c in enumerate(shown)]
+    legend = "".join(_entry(i, c) for i, c in enumerate(shown))
+    if len(shown) < len(found.rocs):
+        legend += f"<span>the {len(shown)} classes with the smallest area of {len(found.rocs)}</span>"
+    return _figure("receiver operating characteristic", "roc", lines, "false positive rate", "true positive rate", legend)
+
+
+def _entry(index: int, curve: Roc) -> str:
+    swatch = f'<svg class="chart key" viewBox="0 0 26 8"><path class="line c{index % COLOURS}" d="M1 4h24"/></svg>'
+    return f"<span>{swatch}{text(curve.name)}: area {curve.area:.4f}</span>"
+
+
+def _calibration(found: Judged) -> str:
+    curve: Calibration = found.calibration
+    most = int(curve.rows.max())
+    dots = "".join(
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{2 + 4 * (n / most) ** 0.5:.1f}">'
+        f"<title>{n:,} samples: said {s:.4f}, came true {r:.4f}</title></circle>"
+        for s, r, n in zip(curve.said.tolist(), curve.right.tolist(), curve.rows.tolist(), strict=True)
+        for x, y in [_place(s, r)]
+    )
+    line = f'<g class="c0"><path class="line" d="{_path(curve.said, curve.right)}"/>{dots}</g>'
+    across = f"mean probability of {'the class that is taken' if found.taken else found.names[1]}"
+    return _figure("calibration", "calibration", [line], across, "share that is right", "<span>larger dots: more samples</span>")
+
+
+def _matrix(found: Judged) -> str:
+    counts, names = found.confusion, found.names
+    if len(names) > MOST_CLASSES:
+        pairs = sorted(((int(counts[i, j]), i, j) for i, j in np.argwhere(counts) if i != j), reverse=True)[:PAIRS]
+        rows = "".join(f"<tr><th>{text(names[i])}</th><td>{text(names[j])}</td><td>{n:,}</td></tr>" for n, i, j in pairs)
+        head = "<tr><th>is</th><th>taken for</th><th>samples</th></tr>"
+        return f'<h4>confused most</h4><div class="scroll"><table>{head}{rows}</table></div>'
+    most = counts.sum(axis=1, keepdims=True)
+    head = "".join(f"<th>{text(name)}</th>" for name in names)
+    body = ""
+    for i, name in enumerate(names):
+        cells = ""
+        for j in range(len(names)):
+            share = counts[i, j] / most[i, 0] if most[i, 0] else 0.0
+            shade = f' style="--share:{100 * share:.0f}%"' if counts[i, j] else ""
+            cells += f"<td{' class=right' if i == j else ''}{shade}>{counts[i, j]:,}</td>"
+        body += f"<tr><th>{text(name)}</th>{cells}</tr>"
+    return (
+        '<h4>confusion: true classes down, taken ones across</h4><div class="scroll"><table class="confusion">'
+        f"<tr><th></th>{head}</tr>{body}</table></div>"
+    )

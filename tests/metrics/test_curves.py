@@ -1,0 +1,85 @@
+"""Curves of classifiers: scikit-learn's numbers, whatever the batches, devices or processes were."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import confusion_matrix, roc_auc_score, roc_curve
+
+from pe_cli.metrics.curves import Scores, judge
+
+
+def drawn(classes: int, rows: int = 500, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return probabilities with ties, and labels that they say something about."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, rows)
+    logits = rng.standard_normal((rows, classes)).round(1) + 1.5 * np.eye(classes)[labels]
+    raised = np.exp(logits)
+    return raised / raised.sum(axis=1, keepdims=True), labels
+
+
+def seen(probabilities: np.ndarray, labels: np.ndarray) -> Scores:
+    made = Scores()
+    made.add(probabilities, labels)
+    return made
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_classes_have_the_numbers_of_scikit_learn(seed: int) -> None:
+    probabilities, labels = drawn(2, seed=seed)
+    found = judge(seen(probabilities, labels), ["no", "yes"], "eval")
+    (curve,) = found.rocs
+    false, true, _ = roc_curve(labels, probabilities[:, 1], drop_intermediate=False)
+    np.testing.assert_allclose(curve.false, false, rtol=1e-12)
+    np.testing.assert_allclose(curve.true, true, rtol=1e-12)
+    assert curve.area == pytest.approx(roc_auc_score(labels, probabilities[:, 1]), rel=1e-12)
+    right, said = calibration_curve(labels, probabilities[:, 1], n_bins=10)
+    np.testing.assert_allclose(found.calibration.said, said, rtol=1e-12)
+    np.testing.assert_allclose(found.calibration.right, right, rtol=1e-12)
+    assert found.calibration.rows.sum() == 500
+    np.testing.assert_array_equal(found.confusion, confusion_matrix(labels, probabilities.argmax(axis=1)))
+
+
+def test_several_classes_are_each_drawn_against_the_others() -> None:
+    probabilities, labels = drawn(4)
+    found = judge(seen(probabilities, labels), list("abcd"), "eval")
+    assert [curve.name for curve in found.rocs] == list("abcd")
+    for c, curve in enumerate(found.rocs):
+        assert curve.area == pytest.approx(roc_auc_score(labels == c, probabilities[:, c]), rel=1e-12)
+    taken = probabilities.argmax(axis=1)
+    right, said = calibration_curve(taken == labels, probabilities.max(axis=1), n_bins=10)
+    np.testing.assert_allclose(found.calibration.said, said, rtol=1e-12)
+    np.testing.assert_allclose(found.calibration.right, right, rtol=1e-12)
+    np.testing.assert_array_equal(found.confusion, confusion_matrix(labels, taken))
+
+
+def test_probabilities_on_the_edges_of_intervals_count_as_in_scikit_learn() -> None:
+    edges = np.linspace(0.0, 1.0, 11)
+    labels = np.arange(11) % 2
+    found = judge(seen(edges[:, None], labels), ["no", "yes"], "eval").calibration
+    right, said = calibration_curve(labels, edges, n_bins=10)
+    np.testing.assert_allclose(found.said, said, rtol=1e-12)
+    np.testing.assert_allclose(found.right, right, rtol=1e-12)
+
+
+def test_rows_of_several_devices_or_processes_give_the_same_curves_in_any_order() -> None:
+    probabilities, labels = drawn(3)
+    whole = judge(seen(probabilities, labels), list("abc"), "eval")
+    parts = [seen(p, y) for p, y in zip(np.array_split(probabilities, 7), np.array_split(labels, 7), strict=True)]
+    merged = parts[3]
+    for i in (6, 0, 5, 1, 2, 4):
+        merged.merge(parts[i])
+    found = judge(merged, list("abc"), "eval")
+    for a, b in zip(whole.rocs, found.rocs, strict=True):
+        np.testing.assert_array_equal(a.false, b.false)
+        np.testing.assert_array_equal(a.true, b.true)
+    np.testing.assert_array_equal(whole.confusion, found.confusion)
+    np.testing.assert_array_equal(whole.calibration.rows, found.calibration.rows)
+    np.testing.assert_allclose(whole.calibration.said, found.calibration.said, rtol=1e-13)
+
+
+def test_a_class_without_rows_has_no_curve() -> None:
+    probabilities, labels = drawn(3)
+    labels[labels == 2] = 0
+    assert [curve.name for curve in judge(seen(probabilities, labels), list("abc"), "eval").rocs] == ["a", "b"]
