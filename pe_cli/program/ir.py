@@ -317,6 +317,7 @@ class Program:
         mark: of the ops that are appended next; see `marked`.
         random_seed: of every random op; 0 asks the executor for one.
         is_test: cloned for evaluation.
+        prefix: what the names that `unique` makes begin with, so that programs may have state of their own in one scope.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -324,6 +325,7 @@ class Program:
         self.blocks: list[Block] = [Block(self, 0)]
         self.random_seed = 0
         self.is_test = False
+        self.prefix = ""
         self.mark = Mark()
         self._counters: dict[str, int] = {}
 
@@ -350,7 +352,7 @@ class Program:
         while True:
             n = self._counters.get(key, 0)
             self._counters[key] = n + 1
-            name = f"{key}_{n}"
+            name = f"{self.prefix}{key}_{n}"
             if all(name not in block.vars for block in self.blocks):
                 return name
 
@@ -388,7 +390,7 @@ class Program:
         Call it before `append_backward`, as fluid asks: backward and optimizer ops are copied too.
         """
         made = type(self)(self.name)
-        made.random_seed, made.is_test = self.random_seed, self.is_test or for_test
+        made.random_seed, made.is_test, made.prefix = self.random_seed, self.is_test or for_test, self.prefix
         made._counters = dict(self._counters)
         made.blocks = []
         for block in self.blocks:
