@@ -68,7 +68,7 @@ class Schedule:
         """
         main, startup = main or default_main_program(), startup or default_startup_program()
         counter = counter or step_counter(main, startup)
-        name = main.unique("learning_rate")
+        name = main.unique_own("learning_rate")
         attrs: dict[str, Any] = {"dtype": dtype}
         inputs: dict[str, Any] = {"Step": counter}
         for f in fields(self):
@@ -109,7 +109,7 @@ def as_rate(
         return given
     if isinstance(given, Schedule):
         return given.append(main, startup, dtype, counter)
-    name = main.unique("learning_rate")
+    name = main.unique_own("learning_rate")
     with main.role(Role.LR_SCHED), main.name_scope("learning_rate"):
         main.global_block().append_op(
             "fill_constant", {}, {"Out": name}, {"shape": [1], "dtype": dtype, "value": float(given)}

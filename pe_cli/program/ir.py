@@ -317,7 +317,7 @@ class Program:
         mark: of the ops that are appended next; see `marked`.
         random_seed: of every random op; 0 asks the executor for one.
         is_test: cloned for evaluation.
-        prefix: what the names that `unique` makes begin with, so that programs may have state of their own in one scope.
+        prefix: what the names that `unique_own` makes begin with, so that programs of one scope have state of their own.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -352,9 +352,13 @@ class Program:
         while True:
             n = self._counters.get(key, 0)
             self._counters[key] = n + 1
-            name = f"{self.prefix}{key}_{n}"
+            name = f"{key}_{n}"
             if all(name not in block.vars for block in self.blocks):
                 return name
+
+    def unique_own(self, key: str) -> str:
+        """Return such a name for what no program with another prefix has: state that lives on between steps, or what is recorded."""
+        return self.unique(f"{self.prefix}{key}")
 
     @contextlib.contextmanager
     def marked(self, **facts: Any) -> Iterator[None]:

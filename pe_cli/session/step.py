@@ -54,7 +54,7 @@ class Stepper:
         shares = devices * job.shares
         if shares == 1 or section.uneven_batch == "weighted":
             return feed
-        samples = self._samples(feed)
+        samples = self.samples(feed)
         kept = samples - samples % shares
         if kept == samples:
             return feed
@@ -72,7 +72,13 @@ class Stepper:
             found |= runner.part(runner.known(feed), 0, kept)
         return found
 
-    def _samples(self, feed: Feed) -> int:
+    @property
+    def executors(self) -> list[Executor]:
+        """What an update of every phase ends with."""
+        return [runner.last for runner in self._runners]
+
+    def samples(self, feed: Feed) -> int:
+        """Return the samples of a step."""
         return max(runner.samples(runner.known(feed)) for runner in self._runners)
 
     def run(self, feed: Feed, fetches: Sequence[str], step: int) -> StepResult:
@@ -90,7 +96,7 @@ class Stepper:
         self._job.team.begin_step(step)
         if self._updates == 1:
             return self._runners[0].run(feed, fetches, step, step if show else None)
-        samples = self._samples(feed)
+        samples = self.samples(feed)
         sizes = [n for n in split_sizes(samples, self._job.built.batches) if n]
         cuts = [(end - n, end) for end, n in zip(accumulate(sizes), sizes, strict=True)]
         done: list[tuple[Sequence[str], StepResult]] = []
