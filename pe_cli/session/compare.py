@@ -136,7 +136,7 @@ def whole_of(built: Built, name: str, values: Sequence[Array], sizes: Sequence[i
     if v is not None and v.shape[:1] == (-1,):
         return np.concatenate(values)
     if v is not None and v.dtype in FLOATS and not v.persistable and len({a.shape for a in values}) == 1 and values[0].size == 1:
-        return np.asarray(np.average(np.stack(values), axis=0, weights=list(sizes) or None))
+        return np.asarray(np.average(np.stack(values).astype(np.float64), axis=0, weights=list(sizes) or None))
     return np.asarray(values[0])
 
 

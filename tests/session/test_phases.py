@@ -10,6 +10,10 @@ import pytest
 
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
+from pe_cli.session.job import Job
+from pe_cli.session.observer import Observer
+from pe_cli.session.planned import Planned
+from pe_cli.session.train import Trainer
 from tests.session.conftest import Bench
 
 #: A critic that tells real points from made ones; both uses of it share its parameters. The noise is data here, so that others can have it.
@@ -137,7 +141,7 @@ def test_ten_steps_are_those_of_pytorch(gan: Bench, devices: int, accumulate: in
     assert len(losses) == 10 // accumulate + (accumulate > 1)
     ours = checkpoint.load(folder)[0]
     for name, value in theirs.items():
-        np.testing.assert_allclose(ours[name], value, rtol=2e-5, atol=2e-6, err_msg=name)
+        np.testing.assert_allclose(ours[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
     lines = metrics(folder)
     np.testing.assert_allclose([(line["d_loss"], line["g_loss"]) for line in lines], losses, rtol=2e-5)
     assert {"critic/learning_rate", "generator/learning_rate"} <= set(lines[0])
@@ -160,7 +164,7 @@ def test_a_phase_computes_no_gradient_for_others_and_no_layer_that_it_does_not_n
 def test_a_resumed_run_has_the_same_bits(gan: Bench, devices: int) -> None:
     options = ("-o", f"executor.devices={devices}", "-o", "data.train.shuffle=true", "-o", "train.ema={decay: 0.9}")
     whole = gan.train("whole", *options)
-    part = gan.train("part", *options, "--max-steps", "4")
+    part = gan.train("part", *options, "--max-steps", "4", code=ExitCode.STOPPED)
     assert gan.run("train", "--resume", part, "--quiet") == 0, gan.err
     assert gan.seen(part) == gan.seen(whole)
     names = set(checkpoint.load(whole)[0])
@@ -173,3 +177,170 @@ def test_what_was_recorded_is_verified_and_replayed(gan: Bench) -> None:
     assert gan.run("verify", folder) == 0, gan.err
     assert gan.run("replay", folder, "--step", "4", "--json") == 0, gan.err
     assert {"critic/score.w@GRAD", "generator/point.w_0@UPDATE"} <= set(json.dumps(json.loads(gan.out)).replace('"', " ").split())
+
+
+ONE = """\
+  phases:
+    - {name: all, loss: loss, REPEAToptimizer: {type: Adam, learning_rate: {type: exponential_decay, learning_rate: 0.05, decay_steps: 5, decay_rate: 0.8}}}
+"""
+SEQUENCES = """\
+name: pooled
+feeds:
+  x: {shape: [4], dtype: float32, lod_level: 1}
+  y: {shape: [1], dtype: float32}
+layers:
+  hidden: {type: fc, input: x, size: 6, act: tanh}
+  one:    {type: sequence_pool, input: hidden, pool_type: sum}
+  guess:  {type: fc, size: 1}
+  error:  {type: square_error_cost, input: guess, label: y}
+  loss:   {type: mean, x: error}
+fetches: [loss]
+"""
+
+
+POOL, SCALE = "{type: sequence_pool, input: hidden, pool_type: sum}", "{type: scale, x: hidden, scale: 2.0}"
+
+
+def phased(text: str, repeat: int = 1) -> str:
+    """Return a config with its loss and optimizer in a phase."""
+    lines = [line for line in text.splitlines(keepends=True) if not line.startswith(("  loss: loss", "  optimizer:"))]
+    return "".join(lines).replace("train:\n", "train:\n" + ONE.replace("REPEAT", f"repeat: {repeat}, " if repeat > 1 else ""), 1)
+
+
+def values(folder: Path) -> dict[str, np.ndarray]:
+    """Return what a run ended with, by names without those of phases."""
+    return {name.removeprefix("all/"): value for name, value in checkpoint.load(folder)[0].items()}
+
+
+def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
+    return a.keys() == b.keys() and all(a[name].tobytes() == b[name].tobytes() for name in a)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_one_phase_is_ordinary_training(bench: Bench, devices: int) -> None:
+    config = bench.base / "run.yaml"
+    plain = bench.train("plain", "-o", f"executor.devices={devices}")
+    config.write_text(phased(config.read_text()))
+    assert same(values(bench.train("phased", "-o", f"executor.devices={devices}")), values(plain))
+
+
+@pytest.mark.parametrize("model", ["rows", "sequences"])
+def test_every_repetition_takes_the_next_batch(bench: Bench, model: str) -> None:
+    rows = model == "rows"
+    (bench.base / "model.yaml").write_text(SEQUENCES.replace(", lod_level: 1", "").replace(POOL, SCALE) if rows else SEQUENCES)
+    x = "{shape: [4]}" if rows else "{shape: [4], lengths: [1, 5]}"
+    data = f"{{train: {{reader: synthetic, samples: 32, shuffle: true, fields: {{x: {x}, y: {{shape: [1]}}}}}}}}"
+    options = ["-o", f"data={data}", "-o", "train.eval_every=1 epoch", "-o", "fetches={}", "-o", "output.checkpoint={every: 1 epoch}"]
+    config = bench.base / "run.yaml"
+    plain = bench.train("plain", *options)
+    config.write_text(phased(config.read_text(), repeat=2))
+    twice = bench.train("twice", *options)
+    assert same(values(twice), values(plain))
+    assert checkpoint.load(twice)[1]["step"] * 2 == checkpoint.load(plain)[1]["step"] == 12
+
+
+def test_averages_terms_and_groups_go_with_phases(gan: Bench) -> None:
+    """What is frozen until some time, several losses in a phase and moving averages; all of it goes on bit for bit."""
+    config = gan.base / "run.yaml"
+    text = config.read_text().replace("loss: g_loss", "loss: {g_loss: {weight: 2.0, ramp: 4 steps}, d_loss: -0.5}")
+    config.write_text(text.replace("batch_size: 12", "batch_size: 12\n  groups: [{match: generator/hidden, freeze: until 1 epoch}]"))
+    wishes = ("executor.devices=2", "train.ema={decay: 0.9}", "data.eval={reader: npz, file: data.npz}", "train.init={from: start.npz}")
+    options = [part for wish in (*wishes, "fetches.generator/total_loss={every: 1 steps}") for part in ("-o", wish)]
+    whole = gan.train("whole", *options)
+    part = gan.train("part", *options, "--max-steps", "6", code=ExitCode.STOPPED)
+    assert gan.run("train", "--resume", part, "--quiet") == 0, gan.err
+    assert gan.seen(part) == gan.seen(whole)
+    lines = [line for line in metrics(whole) if line["split"] == "train"]
+    assert [line["generator/weight/g_loss"] for line in lines[:5]] == [0.0, 0.5, 1.0, 1.5, 2.0]
+    before, after = (checkpoint.load(whole / "checkpoints" / f"step-{step}")[0] for step in (3, 9))
+    with np.load(gan.base / "start.npz") as start:
+        assert np.array_equal(before["generator/hidden.w_0"], start["generator/hidden.w_0"])
+        assert not np.array_equal(after["generator/hidden.w_0"], start["generator/hidden.w_0"])
+    assert {name for name in after if name.endswith("_ema_0")} >= {"critic/critic/score.w_ema_0", "generator/generator/point.w_0_ema_0"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["train.recompute={every: 2}"], id="recomputed"),
+        pytest.param(["build_strategy={memory_optimize: false, fuse_all_optimizer_ops: false, fuse_gemm_epilogue: false}"], id="without passes"),
+        pytest.param(["exec_strategy.num_threads=2"], id="on two threads"),
+    ],
+)
+def test_bits_stay(gan: Bench, options: list[str]) -> None:
+    plain = gan.train("plain")
+    other = gan.train("other", *(part for option in options for part in ("-o", option)))
+    assert same(checkpoint.load(other)[0], checkpoint.load(plain)[0])
+
+
+def test_a_fetch_is_of_the_phase_that_has_least_to_compute_for_it(gan: Bench) -> None:
+    fetches = "{of_real: {every: 1 steps, to: real.npz}, of_fake: {every: 1 steps, to: fake.npz}}"
+    folder = gan.train("runs", "-o", f"fetches={fetches}", "-o", "train.epochs=1")
+    with np.load(folder / "fetches" / "real.npz") as real, np.load(folder / "fetches" / "fake.npz") as fake:
+        assert real["of_real"].shape == (116, 1), "both batches of the critic"
+        assert fake["of_fake"].shape == (58, 1), "the batch of the generator"
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "said"),
+    [
+        pytest.param(("'critic/*'", "'crtic/*'"), [], "5:48: error: train.phases: no parameter and no layer with parameters is called", id="typo"),
+        pytest.param(("'critic/*'", "generator/*"), [], "error: train.phases: no phase trains 'critic/", id="nobody trains"),
+        pytest.param(("generator/*", "'of_real/*'"), [], "no phase trains 'generator/", id="a layer's parameters"),
+        pytest.param(("loss: g_loss, ", ""), [], "error: train.phases.1 needs loss", id="no loss"),
+        pytest.param(("name: generator", "name: critic"), [], "error: two phases are called 'critic'", id="two of a name"),
+        pytest.param(("name: generator", "name: a b"), [], "error: train.phases.1.name must be a name of letters", id="a name of two words"),
+        pytest.param(("g_loss", "of_fake"), [], "error: the loss 'of_fake/score' must be one number, it is float32[batch, 1]", id="no number"),
+        pytest.param(("Momentum", "Momentom"), [], "error: there is no optimizer 'Momentom'", id="no optimizer"),
+        pytest.param(("repeat: 2", "repeat: 0"), [], "error: train.phases.0.repeat must be at least 1, got 0", id="never"),
+        pytest.param(("epochs: 2", "loss: g_loss\n  epochs: 2"), [], "error: every phase has its own loss", id="two losses"),
+        pytest.param(
+            ("epochs: 2", "epochs: 2\n  plateau: {by: train/g_loss, mode: min}"), [], "error: train.plateau lowers one", id="a plateau"
+        ),
+        pytest.param(("", ""), ["exec_strategy.num_iteration_per_run=2"], "num_iteration_per_run repeats a program", id="iterations"),
+    ],
+)
+def test_what_cannot_be_is_told(gan: Bench, change: tuple[str, str], options: list[str], said: str) -> None:
+    config = gan.base / "run.yaml"
+    config.write_text(config.read_text().replace(*change, 1) if change[0] else config.read_text())
+    given = [part for option in options for part in ("-o", option)]
+    assert gan.run("check", config, *given) == ExitCode.USAGE
+    assert said in gan.err
+
+
+def test_what_is_trained_is_summed_up(gan: Bench) -> None:
+    assert gan.run("summary", gan.base / "run.yaml", "--json") == 0
+    critic, generator = json.loads(gan.out)["phases"]
+    assert (critic["phase"], critic["loss"], critic["optimizer"], critic["repeat"], critic["numbers"]) == ("critic", "d_loss", "Adam", 2, 25)
+    assert generator["parameters"] == ["generator/hidden.w_0", "generator/hidden.b_0", "generator/point.w_0", "generator/point.b_0"]
+    assert gan.run("check", gan.base / "run.yaml") == 0
+    assert gan.run("bench", gan.base / "run.yaml", "--steps", "4", "--json") == 0
+    assert json.loads(gan.out)["batch_size"] == 24
+    assert gan.run("graph", gan.base / "run.yaml", "--schedule", "--phase", "generator") == 0
+    assert "0.1" in gan.out
+    assert gan.run("lr", gan.base / "run.yaml") == ExitCode.USAGE
+    assert "every phase has its own" in gan.err
+
+
+class Watcher(Observer):
+    """Looks at every step."""
+
+    def __init__(self) -> None:
+        self.seen: list[Planned] = []
+
+    def wants_plan(self) -> bool:
+        return True
+
+    def planned(self, found: Planned) -> None:
+        self.seen.append(found)
+
+
+def test_a_live_page_shows_the_first_phase(gan: Bench) -> None:
+    watcher = Watcher()
+    job = Job.open(gan.base / "run.yaml", ["train.steps=2", f"output.dir={gan.base / 'live'}"], watcher)
+    job.initialise()
+    Trainer(job).train()
+    assert [found.phase for found in watcher.seen] == ["critic", "critic"]
+    shown = watcher.seen[1].timeline("tiny_gan")
+    assert shown is not None
+    assert "step 2" in shown["names"]
