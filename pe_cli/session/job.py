@@ -631,6 +631,6 @@ class Job:
             found = {v: feed[v] for v in fed}
             if wanted:
                 read = {name: a for name, a in feed.items() if name in executor.program.global_block().vars}
-                result = executor.run(read, wanted)
+                result = executor.run(read, wanted, i)
                 found |= {v: result.merged(v, hows[v]) for v in wanted}
             yield {name: found[variable] for name, variable in variables.items()}
