@@ -344,3 +344,38 @@ def test_a_live_page_shows_the_first_phase(gan: Bench) -> None:
     shown = watcher.seen[1].timeline("tiny_gan")
     assert shown is not None
     assert "step 2" in shown["names"]
+
+
+def test_noise_is_drawn_anew_for_every_update_and_the_same_on_any_devices(gan: Bench) -> None:
+    model = MODEL.replace("  noise: {shape: [3]}\n", "").replace(
+        "layers:\n  generator:", "layers:\n  noise:     {type: gaussian_random_batch_size_like, input: real, shape: [-1, 3]}\n  generator:"
+    )
+    (gan.base / "model.yaml").write_text(model.replace("fetches: [d_loss, g_loss]", "fetches: [d_loss, g_loss, noise]"))
+    once = gan.train("once", "-o", "fetches={noise: {every: 1 steps, to: noise.npz}, miss_fake: {every: 1 steps, to: fake.npz}}")
+    with np.load(once / "fetches" / "noise.npz") as drawn, np.load(once / "fetches" / "fake.npz") as fake:
+        assert drawn["noise"].shape == (116, 3)
+        assert len(np.unique(drawn["noise"])) == drawn["noise"].size
+        assert fake["miss_fake"].shape == (232, 1)
+    twice = gan.train("twice", "-o", "executor.devices=2")
+    one, two = (checkpoint.load(folder)[0] for folder in (once, twice))
+    for name, value in one.items():
+        np.testing.assert_allclose(two[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+    out = gan.base / "noise.npz"
+    assert gan.run("predict", once, "--split", "train", "--fetch", "noise", "--out", out) == 0, gan.err
+    with np.load(out) as drawn:
+        assert len(np.unique(drawn["noise"])) == drawn["noise"].size, "batches draw other noise"
+
+
+def test_the_dcgan_that_ships_goes_on_bit_for_bit(bench: Bench) -> None:
+    (bench.base / "run.yaml").write_text(f"extends: {Path(__file__).parents[2] / 'configs' / 'dcgan.yaml'}\n")
+    options = ("-o", "train.epochs=null", "-o", "train.steps=4", "-o", "output.checkpoint={every: 2 steps, keep: 2}", "-o", "data.eval=null")
+    whole = bench.train("whole", *options)
+    part = bench.train("part", *options, "--max-steps", "2", code=ExitCode.STOPPED)
+    assert bench.run("train", "--resume", part, "--quiet") == 0, bench.err
+    assert bench.seen(part) == bench.seen(whole)
+    drawn = bench.base / "drawn.npz"
+    assert bench.run("predict", whole, "--split", "train", "--fetch", "generator", "--out", drawn) == 0, bench.err
+    with np.load(drawn) as found:
+        (pictures,) = (found[name] for name in found.files if found[name].ndim == 4)
+    assert pictures.shape[1:] == (1, 8, 8)
+    assert np.abs(pictures).max() <= 1
