@@ -340,7 +340,8 @@ class _References:
         block = evaluation.global_block()
         types = {name: block.vars[v].type for name, v in fetches.items() if v in block.vars}
         numbers = {name for name, kind in types.items() if kind.size == 1 and kind.dtype.startswith("float")}
-        return declare(self.run.metrics, evaluation, numbers | {spec.loss for spec in self.run.phases if spec.loss}, self.find, self.mistakes)
+        losses = {spec.loss for spec in self.run.phases if spec.loss}
+        return declare(self.run.metrics, evaluation, numbers | losses, self.find, self.mistakes)
 
     def measured(self, fetches: Mapping[str, str]) -> None:
         """Check that what the best checkpoint, early stopping, a plateau and a sweep go by is fetched, or a metric of the evaluation."""

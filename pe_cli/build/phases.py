@@ -189,7 +189,7 @@ class Phases:
         return [name for name in dict.fromkeys(found) if name not in self.matching.statistics]
 
     def _minimize(self, bare: Phase, section: TrainSection, optimizer: Optimizer, loss: Variable, wanted: list[str] | None) -> Phase:
-        """Append what the optimizer does, with the lengths of gradients measured before they are clipped; averages of what waits go on, too."""
+        """Append what the optimizer does; gradients are measured before they are clipped, and averages of what waits go on, too."""
         program, spec = bare.program, bare.spec
         pairs = optimizer.backward(loss, wanted)
         trained = frozenset(p.name for p, _ in pairs)

@@ -29,7 +29,7 @@ FIELDS = ("op", "layer", "role", "calls", "ms", "share", "gflops", "gbytes", "at
 @phase_option
 @override_option
 @json_option
-def command(  # noqa: PLR0913, PLR0917 - one parameter an option
+def command(
     config: Path, steps: int, trace_file: Path | None, by: str, top: int, phase: str | None, overrides: tuple[str, ...], as_json: bool
 ) -> None:
     """Show where the time of a training step of CONFIG goes.

@@ -22,8 +22,9 @@ def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Print layers with sizes and operations.
 
     Where the config has train.groups, each parameter is listed with its group (what it matches), the factor on the optimizer's
-    rate, until when it is frozen, and its own weight decay; where it has train.phases, what each trains. CONFIG may be a model file too. Operations are those of one sample's
-    forward pass, a multiplication and an addition counted as two; bytes are those of one sample's output.
+    rate, until when it is frozen, and its own weight decay; where it has train.phases, what each trains. CONFIG may be a model file
+    too. Operations are those of one sample's forward pass, a multiplication and an addition counted as two; bytes are those of one
+    sample's output.
     """
     from dataclasses import asdict
 
@@ -50,8 +51,8 @@ def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
         listed = [_json(row) for row in rows]
         grouped = [asdict(member) for member in members_of(source)]
         phases = [asdict(phase) for phase in trained_of(source)]
-        found = {"model": source.model.name, "layers": listed, "totals": totals, "not_counted": uncounted, "groups": grouped, "phases": phases}
-        print_json(found)
+        beside = {"groups": grouped, "phases": phases}
+        print_json({"model": source.model.name, "layers": listed, "totals": totals, "not_counted": uncounted, **beside})
         return
     table: list[tuple[object, ...]] = [("layer", "type", "output", "parameters", "FLOPs", "bytes")]
     for row in rows:

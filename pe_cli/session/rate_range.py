@@ -88,7 +88,8 @@ def open_for_range(path: Path, overrides: Sequence[str], observer: Observer | No
         raise PeError(text, at=run.at_of("executor"), hint="-o executor.type=parallel -o executor.processes=1")
     if run.train.phases:
         text = "a range test looks for one learning rate, and every phase has its own"
-        raise PeError(text, at=run.tree_key("train", "phases"), hint="try rates with pe sweep: over: {train.phases.0.optimizer.learning_rate: ...}")
+        hint = "try rates with pe sweep: over: {train.phases.0.optimizer.learning_rate: ...}"
+        raise PeError(text, at=run.tree_key("train", "phases"), hint=hint)
     key, node = "train.optimizer", run.phases[0].optimizer
     while isinstance(node, MapNode) and isinstance(inner := node.get("inner"), MapNode):
         key, node = f"{key}.inner", inner

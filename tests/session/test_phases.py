@@ -52,7 +52,8 @@ fetches: [d_loss, g_loss]
 CRITIC = "{name: critic, loss: d_loss, parameters: 'critic/*', optimizer: {type: Adam, learning_rate: 0.02}, repeat: 2}"
 GENERATOR = (
     "{name: generator, loss: g_loss, parameters: generator/*,"
-    " optimizer: {type: Momentum, momentum: 0.9, learning_rate: {type: exponential_decay, learning_rate: 0.1, decay_steps: 5, decay_rate: 0.7}}}"
+    " optimizer: {type: Momentum, momentum: 0.9,"
+    " learning_rate: {type: exponential_decay, learning_rate: 0.1, decay_steps: 5, decay_rate: 0.7}}}"
 )
 CONFIG = f"""\
 model: model.yaml
@@ -136,7 +137,8 @@ def by_pytorch(base: Path, accumulate: int = 1) -> tuple[dict[str, np.ndarray], 
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_ten_steps_are_those_of_pytorch(gan: Bench, devices: int, accumulate: int) -> None:
     pytest.importorskip("torch")
-    folder = gan.train("runs", "-o", "train.init={from: start.npz}", "-o", f"executor.devices={devices}", "-o", f"train.accumulate={accumulate}")
+    wishes = ("train.init={from: start.npz}", f"executor.devices={devices}", f"train.accumulate={accumulate}")
+    folder = gan.train("runs", *(part for wish in wishes for part in ("-o", wish)))
     theirs, losses = by_pytorch(gan.base, accumulate)
     assert len(losses) == 10 // accumulate + (accumulate > 1)
     ours = checkpoint.load(folder)[0]
@@ -181,7 +183,10 @@ def test_what_was_recorded_is_verified_and_replayed(gan: Bench) -> None:
 
 ONE = """\
   phases:
-    - {name: all, loss: loss, REPEAToptimizer: {type: Adam, learning_rate: {type: exponential_decay, learning_rate: 0.05, decay_steps: 5, decay_rate: 0.8}}}
+    - name: all
+      loss: loss
+      repeat: REPEAT
+      optimizer: {type: Adam, learning_rate: {type: exponential_decay, learning_rate: 0.05, decay_steps: 5, decay_rate: 0.8}}
 """
 SEQUENCES = """\
 name: pooled
@@ -204,7 +209,7 @@ POOL, SCALE = "{type: sequence_pool, input: hidden, pool_type: sum}", "{type: sc
 def phased(text: str, repeat: int = 1) -> str:
     """Return a config with its loss and optimizer in a phase."""
     lines = [line for line in text.splitlines(keepends=True) if not line.startswith(("  loss: loss", "  optimizer:"))]
-    return "".join(lines).replace("train:\n", "train:\n" + ONE.replace("REPEAT", f"repeat: {repeat}, " if repeat > 1 else ""), 1)
+    return "".join(lines).replace("train:\n", "train:\n" + ONE.replace("REPEAT", str(repeat)), 1)
 
 
 def values(folder: Path) -> dict[str, np.ndarray]:
@@ -263,7 +268,7 @@ def test_averages_terms_and_groups_go_with_phases(gan: Bench) -> None:
     "options",
     [
         pytest.param(["train.recompute={every: 2}"], id="recomputed"),
-        pytest.param(["build_strategy={memory_optimize: false, fuse_all_optimizer_ops: false, fuse_gemm_epilogue: false}"], id="without passes"),
+        pytest.param([f"build_strategy.{key}=false" for key in ("memory_optimize", "fuse_gemm_epilogue", "simplify")], id="without passes"),
         pytest.param(["exec_strategy.num_threads=2"], id="on two threads"),
     ],
 )
@@ -284,13 +289,13 @@ def test_a_fetch_is_of_the_phase_that_has_least_to_compute_for_it(gan: Bench) ->
 @pytest.mark.parametrize(
     ("change", "options", "said"),
     [
-        pytest.param(("'critic/*'", "'crtic/*'"), [], "5:48: error: train.phases: no parameter and no layer with parameters is called", id="typo"),
+        pytest.param(("'critic/*'", "'crtic/*'"), [], "5:48: error: train.phases: no parameter and no layer with parameters", id="typo"),
         pytest.param(("'critic/*'", "generator/*"), [], "error: train.phases: no phase trains 'critic/", id="nobody trains"),
         pytest.param(("generator/*", "'of_real/*'"), [], "no phase trains 'generator/", id="a layer's parameters"),
         pytest.param(("loss: g_loss, ", ""), [], "error: train.phases.1 needs loss", id="no loss"),
         pytest.param(("name: generator", "name: critic"), [], "error: two phases are called 'critic'", id="two of a name"),
-        pytest.param(("name: generator", "name: a b"), [], "error: train.phases.1.name must be a name of letters", id="a name of two words"),
-        pytest.param(("g_loss", "of_fake"), [], "error: the loss 'of_fake/score' must be one number, it is float32[batch, 1]", id="no number"),
+        pytest.param(("name: generator", "name: a b"), [], "error: train.phases.1.name must be a name of letters", id="two words"),
+        pytest.param(("g_loss", "of_fake"), [], "error: the loss 'of_fake/score' must be one number, it is float32", id="no number"),
         pytest.param(("Momentum", "Momentom"), [], "error: there is no optimizer 'Momentom'", id="no optimizer"),
         pytest.param(("repeat: 2", "repeat: 0"), [], "error: train.phases.0.repeat must be at least 1, got 0", id="never"),
         pytest.param(("epochs: 2", "loss: g_loss\n  epochs: 2"), [], "error: every phase has its own loss", id="two losses"),
@@ -311,7 +316,7 @@ def test_what_cannot_be_is_told(gan: Bench, change: tuple[str, str], options: li
 def test_what_is_trained_is_summed_up(gan: Bench) -> None:
     assert gan.run("summary", gan.base / "run.yaml", "--json") == 0
     critic, generator = json.loads(gan.out)["phases"]
-    assert (critic["phase"], critic["loss"], critic["optimizer"], critic["repeat"], critic["numbers"]) == ("critic", "d_loss", "Adam", 2, 25)
+    assert [critic[key] for key in ("phase", "loss", "optimizer", "repeat", "numbers")] == ["critic", "d_loss", "Adam", 2, 25]
     assert generator["parameters"] == ["generator/hidden.w_0", "generator/hidden.b_0", "generator/point.w_0", "generator/point.b_0"]
     assert gan.run("check", gan.base / "run.yaml") == 0
     assert gan.run("bench", gan.base / "run.yaml", "--steps", "4", "--json") == 0
@@ -368,7 +373,8 @@ def test_noise_is_drawn_anew_for_every_update_and_the_same_on_any_devices(gan: B
 
 def test_the_dcgan_that_ships_goes_on_bit_for_bit(bench: Bench) -> None:
     (bench.base / "run.yaml").write_text(f"extends: {Path(__file__).parents[2] / 'configs' / 'dcgan.yaml'}\n")
-    options = ("-o", "train.epochs=null", "-o", "train.steps=4", "-o", "output.checkpoint={every: 2 steps, keep: 2}", "-o", "data.eval=null")
+    wishes = ("train.epochs=null", "train.steps=4", "output.checkpoint={every: 2 steps, keep: 2}", "data.eval=null")
+    options = [part for wish in wishes for part in ("-o", wish)]
     whole = bench.train("whole", *options)
     part = bench.train("part", *options, "--max-steps", "2", code=ExitCode.STOPPED)
     assert bench.run("train", "--resume", part, "--quiet") == 0, bench.err

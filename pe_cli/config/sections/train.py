@@ -85,7 +85,7 @@ class TrainSection(Section):
     phases: list[PhaseSection] = Field(
         default_factory=list,
         min_length=1,
-        description="what a step trains one after the other, each with its own loss, parameters and optimizer, instead of loss and optimizer",
+        description="what a step trains one after the other, each with loss, parameters and optimizer of its own, instead of those here",
     )
     drop_last: StrictBool = Field(default=False, description="leave out a last batch that is smaller")
     eval_every: PeriodField = Field(default=Period(1, "epoch"), description="how often the eval data is run")
