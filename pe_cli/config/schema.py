@@ -96,6 +96,7 @@ def run_schema(optimizers: Mapping[str, str] | None = None, metrics: Mapping[str
     }
     for found in (schema, *definitions.values()):
         found["properties"] = {key: _filled_in(value) for key, value in found.get("properties", {}).items()}
+    train["properties"]["optimizer"]["type"] = ["object", "null"]  # null: phases have their own, and what is extended has none
     return {"$schema": _DRAFT, "title": "pe run file", **{k: v for k, v in schema.items() if k != "title"}}
 
 
