@@ -63,11 +63,6 @@ class Phase:
         """Updates in every step."""
         return self.spec.repeat
 
-    @property
-    def programs(self) -> tuple[Program, ...]:
-        """All that it runs."""
-        return (self.program, self.parts.program) if self.parts else (self.program,)
-
 
 @dataclass(frozen=True)
 class Wanted:
