@@ -25,6 +25,7 @@ from pe_cli.config.sections.fetch import FetchSection
 from pe_cli.config.sections.group import GroupSection
 from pe_cli.config.sections.model import ModelSection
 from pe_cli.config.sections.output import BestSection, CheckpointSection, OutputSection
+from pe_cli.config.sections.phase import PhaseSection
 from pe_cli.config.sections.run_file import RunFile
 from pe_cli.config.sections.strategies import BuildSection, ExecSection
 from pe_cli.config.sections.sweep import HalvingSection, SweepSection
@@ -89,6 +90,8 @@ def takes(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:  # 
         item = takes(schema.get("items", {}), definitions)
         if item == "anything":
             return "list"
+        if item == "a mapping, see below":
+            return "list of mappings, see below"
         word, _, limit = item.partition(", ")
         return f"list of {word}s, each {limit}" if word.endswith("number") and limit and " or " not in item else f"list of {item}s"
     if kind == "object":
@@ -235,6 +238,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "ema": lambda: keys(EmaSection),
     "init": lambda: keys(StartSection),
     "groups": lambda: keys(GroupSection),
+    "phases": lambda: keys(PhaseSection),
     "early_stopping": lambda: keys(EarlyStoppingSection),
     "plateau": lambda: keys(PlateauSection),
     "fetches": lambda: keys(FetchSection),

@@ -8,30 +8,24 @@ from pathlib import Path
 
 from pe_cli.build.class_weights import weigh_classes
 from pe_cli.build.groups import Groups, apply_groups
-from pe_cli.build.losses import append_final_total, append_total
 from pe_cli.build.metrics import declare
 from pe_cli.build.model import Layers
-from pe_cli.build.objects import OPTIMIZER, Maker
-from pe_cli.build.recompute import set_checkpoints
+from pe_cli.build.phases import Phase, Phases, Wanted
 from pe_cli.build.regions import BrokenError
 from pe_cli.config.load import read_run
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.period import Period
 from pe_cli.config.sections.feed import FeedSection
 from pe_cli.config.sections.losses import Term
-from pe_cli.config.sections.train import TrainSection
-from pe_cli.config.spec import TOTAL_LOSS, ModelSpec, RunSpec
+from pe_cli.config.spec import ModelSpec, PhaseSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.graph.processes import check_operators
 from pe_cli.graph.sequences import resolve
 from pe_cli.metrics.define import Declared
-from pe_cli.optim.accumulate import PartPrograms, add_up
-from pe_cli.optim.average import MovingAverage, append_moving_average
-from pe_cli.optim.norms import gradient_norms
-from pe_cli.optim.optimizer import Optimizer
-from pe_cli.program.defaults import default_startup_program, program_guard
-from pe_cli.program.ir import Program, Variable
+from pe_cli.optim.average import MovingAverage
+from pe_cli.program.defaults import program_guard
+from pe_cli.program.ir import Operator, Program, Variable
 
 
 @dataclass(frozen=True)
@@ -40,47 +34,100 @@ class Built:
 
     Args:
         name: of the model.
-        startup: initialises every persistable variable, the optimizer's too.
-        train: forward, backward and optimizer ops; None where the run says nothing of training.
+        startup: initialises every persistable variable, the optimizers' too.
         eval: forward ops, with layers like dropout switched to evaluation.
         feeds: type of every feed, with the batch axis (-1).
-        loss: variable that is minimised, None without training.
+        phases: what a step trains, in order; none where the run file says nothing of training.
         fetches: name as written -> variable, of the model file and of the run file.
-        recorded: metric -> variable of the training program that is recorded beside the loss: the learning rate and the like.
-        norms: parameters whose gradients' lengths are the elements of the variable `norms_name`, in order.
-        norms_name: empty where they are not asked for.
-        parts: with `accumulate`, what runs for all parts of a batch but the last; `train` runs for that.
-        average: with `ema`, the variables that hold the averages of parameters.
         groups: parameter -> number of the group of `train.groups` that it belongs to, from 0.
-        waiting: parameter that is frozen until some time -> when that is; `train` does not train it.
-        follows: variable of the optimizer's -> the parameter whose value it has when training it begins.
+        waiting: parameter that is frozen until some time -> when that is; no phase trains it.
         last: the programs of when nothing waits any more; None where nothing does.
         metrics: of all rows of an evaluation.
     """
 
     name: str
     startup: Program
-    train: Program | None
     eval: Program
     feeds: Mapping[str, TensorType] = field(default_factory=dict)
-    loss: str | None = None
+    phases: tuple[Phase, ...] = ()
     fetches: Mapping[str, str] = field(default_factory=dict)
-    recorded: Mapping[str, str] = field(default_factory=dict)
-    norms: tuple[str, ...] = ()
-    norms_name: str = ""
-    parts: PartPrograms | None = None
-    average: MovingAverage | None = None
     groups: Mapping[str, int] = field(default_factory=dict)
     waiting: Mapping[str, Period] = field(default_factory=dict)
-    follows: Mapping[str, str] = field(default_factory=dict)
     last: Built | None = None
     metrics: tuple[Declared, ...] = ()
+
+    @property
+    def train(self) -> Program | None:
+        """What the first phase runs: all of a step where there are no others. None where nothing is trained."""
+        return self.phases[0].program if self.phases else None
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """What the phases of a step run, in order."""
+        return tuple(phase.program for phase in self.phases)
+
+    @property
+    def ops(self) -> list[Operator]:
+        """All operators of a step, in the order in which they are run."""
+        return [op for program in self.programs for op in program.global_block().ops]
+
+    @property
+    def losses(self) -> dict[str, str]:
+        """What is minimised: name as written -> variable."""
+        return {phase.spec.loss: phase.loss for phase in self.phases if phase.spec.loss and phase.loss}
+
+    @property
+    def recorded(self) -> dict[str, str]:
+        """Metric -> variable of a phase that is recorded beside the loss."""
+        return {name: variable for phase in self.phases for name, variable in phase.recorded.items()}
+
+    @property
+    def norms(self) -> list[str]:
+        """What the lengths of gradients are called, of all phases."""
+        return [name for phase in self.phases for name in phase.norms]
+
+    @property
+    def follows(self) -> dict[str, str]:
+        """Variable of an optimizer's -> the parameter whose value it has when training it begins."""
+        return {name: parameter for phase in self.phases for name, parameter in phase.follows.items()}
+
+    @property
+    def batches(self) -> int:
+        """Batches of a step: as many as the phase has that repeats most."""
+        return max((phase.repeat for phase in self.phases), default=1)
+
+    @property
+    def average(self) -> MovingAverage | None:
+        """With `ema`, the variables that hold the averages of parameters; of one that several phases train that of the last."""
+        found = [phase.average for phase in self.phases if phase.average]
+        averages = {name: average for each in found for name, average in each.averages.items()}
+        weights = {name: weight for each in found for name, weight in each.weights.items()}
+        return MovingAverage(averages, weights) if found else None
+
+    def phase(self, name: str) -> Phase:
+        """Return a phase by its name.
+
+        Raises:
+            PeError: there is none.
+        """
+        found = next((phase for phase in self.phases if phase.name == name), None)
+        if found is None:
+            names = [phase.name for phase in self.phases if phase.name]
+            hint = did_you_mean(name, names) or (f"there are {', '.join(names)}" if names else "the config has no train.phases")
+            raise PeError(f"there is no phase '{name}'", hint=hint)
+        return found
+
+    def phase_of(self, variable: str) -> Phase | None:
+        """Return the phase that a value is taken from in training: that which minimises it, else the last one that has the variable."""
+        behind = self.phases[::-1]
+        minimising = next((phase for phase in behind if phase.loss == variable), None)
+        return minimising or next((phase for phase in behind if variable in phase.program.global_block().vars), None)
 
     @property
     def read(self) -> set[str]:
         """Variables that others than the layers read: the loss, what is fetched and what metrics compare."""
         compared = {variable for declared in self.metrics for variable in declared.variables.values()}
-        return {*self.fetches.values(), *compared, *([self.loss] if self.loss else [])}
+        return {*self.fetches.values(), *compared, *self.losses.values()}
 
 
 def build(model: ModelSpec, run: RunSpec | None = None, released: Collection[str] | None = ()) -> Built:
@@ -138,87 +185,29 @@ def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: 
         evaluation = train.clone(for_test=True)
         evaluation.name = "eval"
         references = _References(layers, mistakes, run)
-        terms = references.terms()
-        places = {name: run.tree_key("train", "loss", name) for name in terms} if run else {}
-        loss, weights = append_total(train, terms, places) if terms else (references.loss(), {})
-        if terms:
-            append_final_total(evaluation, terms)
         if run and run.preparation.class_weights is not None and not mistakes:
             with mistakes.catch():
                 weigh_classes(train, model, run.preparation.class_weights.at)
         if not mistakes:
             with mistakes.catch():
                 resolve(evaluation)  # says which layer misses sequences
-        if run and run.train and run.train.recompute is not None and not mistakes:
-            set_checkpoints(train, run.train.recompute, mistakes, run.train.at_of("recompute"))
-        made = (_optimize(run, loss, mistakes, groups.waiting) if run else None) or _Training()
+        wanted = references.wanted()
+        fetches = references.fetches(model) | {name: variable.name for each in wanted for name, (variable, _) in each.terms.items()}
+        phases = Phases(run, train, evaluation, groups.waiting, mistakes).make(wanted, {*fetches.values()}) if run else ()
     feeds = {v.name: v.type for v in evaluation.list_vars() if v.is_data}
-    fetches = references.fetches(model) | {name: variable.name for name, (variable, _) in terms.items()}
-    metrics: tuple[Declared, ...] = ()
-    if run:
-        references.feeds(feeds)
-        metrics = references.metrics(evaluation, fetches)
-        references.measured({**fetches, **({run.loss: loss.name} if run.loss and loss else {})})
-        _check_plateau(run, train, made.recorded.get("learning_rate"), mistakes)
-    trained = train if run and run.train else None
-    if trained and run and run.executor.processes == "mpi":
-        with mistakes.catch():
-            check_operators(trained)
-    least = loss.name if loss else None
-    facts = vars(made) | {"recorded": {**made.recorded, **weights}}
-    facts |= {"groups": groups.numbers, "waiting": groups.waiting}
-    return Built(model.name, startup, trained, evaluation, feeds, least, fetches, **facts, metrics=metrics)
-
-
-@dataclass(frozen=True)
-class _Training:
-    """What comes of the optimizer; as in `Built`."""
-
-    recorded: Mapping[str, str] = field(default_factory=dict)
-    norms: tuple[str, ...] = ()
-    norms_name: str = ""
-    parts: PartPrograms | None = None
-    average: MovingAverage | None = None
-    follows: Mapping[str, str] = field(default_factory=dict)
-
-
-def _optimize(run: RunSpec, loss: Variable | None, mistakes: Mistakes, waiting: Collection[str]) -> _Training | None:
-    """Append backward and optimizer ops, whose place is the optimizer's; None where that is wrong."""
-    node = run.optimizer
-    if node is None or loss is None:
-        # still look at the optimizer, in a program that nobody keeps
-        with program_guard(Program(), Program()):
-            if node is not None:
-                Maker(mistakes).make(OPTIMIZER, node, "train.optimizer")
-        return None
-    at = run.at_of("train", "optimizer", "type")
-    made = None
-    with loss.block.program.place(at):
-        optimizer = Maker(mistakes, loss.block).make(OPTIMIZER, node, "train.optimizer")
-        if optimizer is None or mistakes or run.train is None:
-            return None
-        if optimizer.evaluations > 1:
-            _check_evaluations(run, mistakes)
-        with mistakes.catch():
-            try:
-                made = _minimize(run.train, optimizer, loss, run.output.gradient_norms, waiting)
-            except PeError as error:
-                error.at = error.at or at
-                raise
-    return made
-
-
-def _check_evaluations(run: RunSpec, mistakes: Mistakes) -> None:
-    """Refuse what does not go with an optimizer that computes several gradients in a step."""
-    assert run.train
-    why = "does not go with an optimizer that computes a gradient twice in a step, such as SAM"
-    if run.train.accumulate > 1:
-        mistakes.say(f"train.accumulate {why}", run.train.at_of("accumulate"), "leave accumulate out")
-    if run.train.recompute is not None:
-        mistakes.say(f"train.recompute {why}", run.train.at_of("recompute"), "leave recompute out")
-    if run.build_strategy.reduce_strategy == "Reduce":
-        place = run.at_of("build_strategy", "reduce_strategy")
-        mistakes.say(f"reduce_strategy Reduce {why}", place, "use AllReduce")
+    trained = phases if run and run.train else ()
+    made = Built(model.name, startup, evaluation, feeds, trained, fetches, groups.numbers, groups.waiting)
+    if run is None:
+        return made
+    references.feeds(feeds)
+    metrics = references.metrics(evaluation, fetches)
+    references.measured({**fetches, **made.losses})
+    _check_plateau(run, train, made.recorded.get("learning_rate"), mistakes)
+    if run.executor.processes == "mpi":
+        for program in made.programs:
+            with mistakes.catch():
+                check_operators(program)
+    return replace(made, metrics=metrics)
 
 
 def _check_common_steps(run: RunSpec | None, mistakes: Mistakes) -> None:
@@ -242,28 +231,6 @@ def _check_plateau(run: RunSpec, program: Program, rate: str | None, mistakes: M
         mistakes.say(text, section.at, "write a number as learning_rate, or leave train.plateau out")
 
 
-def _minimize(section: TrainSection, optimizer: Optimizer, loss: Variable, norms: bool, waiting: Collection[str]) -> _Training:
-    """Append what the optimizer does, with the lengths of gradients measured before they are clipped; averages of what waits go on, too."""
-    program = loss.block.program
-    pairs = optimizer.backward(loss)
-    parts = average = None
-    if section.accumulate > 1:
-        parts, pairs = add_up(pairs, loss)
-    measured = gradient_norms(pairs) if norms and pairs else None
-    optimizer.apply_gradients(pairs)
-    rate = optimizer.rate(program)
-    recorded = {"learning_rate": rate.name} if rate else {}
-    follows = {optimizer.state(slot, p).name: p.name for p, _ in pairs for slot in optimizer.follows()}
-    if section.ema is not None:
-        trained = [p for p in program.global_block().parameters() if p.trainable or p.name in waiting]
-        average = append_moving_average(program, default_startup_program(), trained, section.ema.decay)
-    if measured is None:
-        return _Training(recorded, parts=parts, average=average, follows=follows)
-    total, each = measured
-    recorded["gradient_norm"] = total.name
-    return _Training(recorded, tuple(p.name for p, _ in pairs), each.name, parts, average, follows)
-
-
 @dataclass(frozen=True)
 class _References:
     """Names in a run file that stand for variables and feeds of the model."""
@@ -282,46 +249,50 @@ class _References:
             self.mistakes.add(error)
         return None
 
-    def terms(self) -> dict[str, tuple[Variable, Term]]:
+    def wanted(self) -> list[Wanted]:
+        """Return what the phases minimise."""
+        return [Wanted(spec, None if spec.terms else self.loss(spec), self.terms(spec)) for spec in (self.run.phases if self.run else ())]
+
+    def terms(self, spec: PhaseSpec) -> dict[str, tuple[Variable, Term]]:
         """Return the losses that are added up; empty where there is one alone, or a mistake."""
         found: dict[str, tuple[Variable, Term]] = {}
-        before = self.mistakes.total
-        for name, term in self.run.terms.items() if self.run else ():
+        before, where = self.mistakes.total, ".".join(map(str, (*spec.path, "loss")))
+        for name, term in spec.terms.items():
             assert self.run
             assert self.run.train
-            place = self.run.tree_key("train", "loss", name)
+            place = self.run.tree_key(*spec.path, "loss", name)
             variable = self.find(name, place)
             if variable is None:
                 continue
             if variable.type.size != 1 or variable.dtype not in FLOATS:
-                text = f"train.loss: '{name}' must be one number, it is {variable.type}"
+                text = f"{where}: '{name}' must be one number, it is {variable.type}"
                 self.mistakes.say(text, place, "put a layer of type mean after it")
             if term.ramp is not None and self.run.train.accumulate > 1:
                 self.mistakes.say("a weight that ramps up does not go with train.accumulate", place, "leave ramp out, or accumulate")
             found[name] = variable, term
-        if self.run and found and TOTAL_LOSS in self.layers.block.vars:
-            text = f"the sum of the losses is called {TOTAL_LOSS}, and the model has a variable of that name"
-            self.mistakes.say(text, self.run.at_of("train", "loss"), "rename it in the model")
+        if self.run and found and spec.loss in self.layers.block.vars:
+            text = f"the sum of the losses is called {spec.loss}, and the model has a variable of that name"
+            self.mistakes.say(text, self.run.at_of(*spec.path, "loss"), "rename it in the model")
         return found if self.mistakes.total == before else {}
 
-    def loss(self) -> Variable | None:
-        if self.run and self.run.terms:
-            return None
-        name = self.run.loss if self.run else None
-        return self.find(name, self.run.at_of("train", "loss")) if self.run and name else None
+    def loss(self, spec: PhaseSpec) -> Variable | None:
+        return self.find(spec.loss, self.run.at_of(*spec.path, "loss")) if self.run and spec.loss else None
 
     def fetches(self, model: ModelSpec) -> dict[str, str]:
         wanted: dict[str, Span | None] = dict(model.fetches)
         for name in self.run.fetches if self.run else ():
             assert self.run
             wanted[name] = self.run.tree_key("fetches", name)
-        found = {name: self.find(name, at) for name, at in wanted.items()}
+        sums = {spec.loss for spec in self.run.phases if spec.loss and spec.terms} if self.run else set()
+        found = {name: self.find(name, at) for name, at in wanted.items() if name not in sums}
         for name, section in self.run.fetches.items() if self.run else ():
-            variable = found[name]
-            if section.to and variable is not None and variable.type.size == 1 and variable.dtype.startswith("float"):
+            variable = found.get(name)
+            number = variable is not None and variable.type.size == 1 and variable.dtype.startswith("float")
+            if section.to and (number or name in sums):
                 text = f"fetches.{name}.to: '{name}' is one number per step, and those go to metrics.jsonl"
                 self.mistakes.say(text, section.at_of("to"), "leave to out; output.log: [jsonl, csv] writes a table too")
-        return {name: variable.name for name, variable in found.items() if variable}
+        names = {name: variable.name for name, variable in found.items() if variable} | {name: name for name in sums if name in wanted}
+        return {name: names[name] for name in wanted if name in names}
 
     def source(self, name: str, section: FeedSection, kind: TensorType | None) -> None:
         """Check that a feed has one source, and one that fits."""
@@ -339,9 +310,8 @@ class _References:
     def feeds(self, known: Mapping[str, TensorType]) -> None:
         """Check that the run feeds what the model takes."""
         assert self.run
-        start = f"{self.run.loss}@GRAD" if self.run.loss else ""
         if self.run.build_strategy.gradient_scale_strategy == "Customized":
-            known = {**known, start: TensorType((1,))}
+            known = {**known, **{f"{spec.loss}@GRAD": TensorType((1,)) for spec in self.run.phases if spec.loss}}
         for name, section in self.run.feeds.items():
             self.source(name, section, known.get(name))
             if name not in known and name not in self.layers.broken:
@@ -370,7 +340,8 @@ class _References:
         block = evaluation.global_block()
         types = {name: block.vars[v].type for name, v in fetches.items() if v in block.vars}
         numbers = {name for name, kind in types.items() if kind.size == 1 and kind.dtype.startswith("float")}
-        return declare(self.run.metrics, evaluation, numbers | {self.run.loss or ""}, self.find, self.mistakes)
+        losses = {spec.loss for spec in self.run.phases if spec.loss}
+        return declare(self.run.metrics, evaluation, numbers | losses, self.find, self.mistakes)
 
     def measured(self, fetches: Mapping[str, str]) -> None:
         """Check that what the best checkpoint, early stopping, a plateau and a sweep go by is fetched, or a metric of the evaluation."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pe_cli.build.matching import Matching
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.period import Period
 from pe_cli.config.sections.group import GroupSection
-from pe_cli.core.patterns import matches, nearest
 from pe_cli.ops.define.traits import BatchStatistics
 from pe_cli.program.ir import Operator, Parameter, Program
 
@@ -38,35 +37,20 @@ def apply_groups(
         mistakes: get patterns that no name fits, and wishes that nothing can act on.
         released: times that have come, as texts: what was frozen until then is trained; None: all of them.
     """
-    block = program.global_block()
-    layers: dict[str, set[str]] = defaultdict(set)
-    readers: dict[str, list[Operator]] = defaultdict(list)
-    parameters = {p.name: p for p in block.parameters()}
-    for op in block.ops:
-        for name in op.input_names():
-            if name in parameters:
-                layers[name].add(op.scope.strip("/"))
-                readers[name].append(op)
-    statistics = {name for op in block.ops for name in op.output_names() if name in parameters}
+    matching = Matching(program)
     found: dict[str, int] = {}
     waiting: dict[str, Period | None] = {}
     for number, group in enumerate(groups):
-        members = []
-        for pattern in group.patterns:
-            fitting = [p for n, p in parameters.items() if any(matches(known, [pattern]) for known in (n, *layers[n]))]
-            if not fitting:
-                known = sorted({*parameters, *(layer for names in layers.values() for layer in names if layer)})
-                text = f"train.groups: no parameter and no layer with parameters is called '{pattern}'"
-                mistakes.say(text, group.at_of("match"), nearest(pattern, known))
-            members += fitting
+        at = group.at_of("match")
+        members = [p for pattern in group.patterns for p in matching.find(pattern, "train.groups", mistakes, at)]
         found |= dict.fromkeys((p.name for p in members), number)
-        trained = [p for p in members if p.name not in statistics]
+        trained = [p for p in members if p.name not in matching.statistics]
         _set(group, trained, released)
         if "freeze" in group.model_fields_set:
             until = group.freeze if _waits(group, released) and isinstance(group.freeze, Period) else None
             waiting |= dict.fromkeys((p.name for p in trained), until)
         if group.running_statistics:
-            _use_running_statistics(group, [op for p in members for op in readers[p.name]], mistakes)
+            _use_running_statistics(group, [op for p in members for op in matching.readers[p.name]], mistakes)
     return Groups(found, {name: until for name, until in waiting.items() if until is not None})
 
 

@@ -14,7 +14,7 @@ from pe_cli.program.ir import Program, Variable
 
 
 def append_total(
-    program: Program, terms: Mapping[str, tuple[Variable, Term]], places: Mapping[str, Span | None]
+    program: Program, terms: Mapping[str, tuple[Variable, Term]], places: Mapping[str, Span | None], total: str = TOTAL_LOSS
 ) -> tuple[Variable, dict[str, str]]:
     """Append the weighted sum of some losses; a weight that ramps up is computed from the steps.
 
@@ -22,6 +22,7 @@ def append_total(
         program: for training, with forward operators.
         terms: name as written -> variable, one number, and its weight.
         places: name as written -> where it stands.
+        total: name of the sum.
 
     Returns:
         The sum, [1], and metric -> variable for weights that change.
@@ -39,10 +40,10 @@ def append_total(
             recorded[f"weight/{name}"] = weight.name
             block.append_op("elementwise_mul", {"X": variable, "Y": weight}, {"Out": part}, at=variable.at)
         parts.append(part)
-    return _sum(program, parts), recorded
+    return _sum(program, parts, total), recorded
 
 
-def append_final_total(program: Program, terms: Mapping[str, tuple[Variable, Term]]) -> None:
+def append_final_total(program: Program, terms: Mapping[str, tuple[Variable, Term]], total: str = TOTAL_LOSS) -> None:
     """Append the sum to a program for evaluation, where weights that ramp up have their last value."""
     block = program.global_block()
     parts = []
@@ -50,10 +51,10 @@ def append_final_total(program: Program, terms: Mapping[str, tuple[Variable, Ter
         part = program.unique(f"{variable.name}@WEIGHTED")
         block.append_op("scale", {"X": variable.name}, {"Out": part}, {"scale": term.weight}, at=variable.at)
         parts.append(part)
-    _sum(program, parts)
+    _sum(program, parts, total)
 
 
-def _sum(program: Program, parts: list[str]) -> Variable:
+def _sum(program: Program, parts: list[str], total: str) -> Variable:
     block = program.global_block()
-    block.append_op("sum", {"X": parts}, {"Out": TOTAL_LOSS})
-    return block.var(TOTAL_LOSS)
+    block.append_op("sum", {"X": parts}, {"Out": total})
+    return block.var(total)

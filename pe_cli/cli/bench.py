@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ from pe_cli.cli.common import json_option, override_option, path_argument, path_
 from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
-    from pe_cli.session.job import Job
+    from pe_cli.execute.executor import Executor
+    from pe_cli.session.timed import Timed
 
 #: Seconds for which the reader alone is timed.
 READING_S = 2.0
@@ -41,7 +43,7 @@ def command(
     Every step feeds the same first batch from memory and reads the loss; reading data is not timed. import_s is the
     time from the start of the process until the first step can begin, build_s its part without imports; first_step_s
     includes planning and, where no cache holds them, compiling the kernels. A config that says nothing of training has
-    its evaluation step timed.
+    its evaluation step timed; of train.phases, all updates of a step are.
 
     With --data, data_opened_s is the time until the files were read, split, learned from and encoded (what is decoded sample
     by sample, such as pictures, comes later); data_samples_per_s is what the reader gives when nobody computes, over two
@@ -54,6 +56,7 @@ def command(
     from pe_cli.cli.progress import Quiet
     from pe_cli.session.job import Job
     from pe_cli.session.reading import measure_reading, open_data
+    from pe_cli.session.timed import timed_step
 
     watcher = Quiet()
     begin = time.perf_counter()
@@ -61,9 +64,10 @@ def command(
     job.initialise()
     build_s = time.perf_counter() - begin
     opened_s = open_data(job)
-    found = _measure(job, steps, warmup, max_seconds)
+    timed = timed_step(job)
+    found = _measure(timed, steps, warmup, max_seconds)
     if with_data:
-        found |= {"data_opened_s": round(opened_s, 4)} | measure_reading(job, found["ms_per_step"]["median"], steps, READING_S)
+        found |= {"data_opened_s": round(opened_s, 4)} | measure_reading(timed, found["ms_per_step"]["median"], steps, READING_S)
     found |= {"build_s": round(build_s, 4), "kernels_compiled": watcher.compiled}
     if as_json:
         print_json(found)
@@ -83,29 +87,26 @@ def command(
             )
 
 
-def _measure(job: Job, steps: int, warmup: int, max_seconds: float | None) -> dict[str, Any]:
+def _measure(timed: Timed, steps: int, warmup: int, max_seconds: float | None) -> dict[str, Any]:
     import statistics
     import time
 
     from pe_cli.core.errors import PeError
     from pe_cli.io.environment import peak_memory
 
-    program = job.built.train or job.built.eval
-    split = "train" if job.built.train is not None else "eval"
-    names = job.numbers(program)
+    job, names = timed.job, timed.numbers
     if not names:
         raise PeError(
             "nothing to read: the model fetches no single number", at=job.run.model.at, hint="add fetches: [loss]"
         )
     name = next(iter(names.values()))
-    feed = job.loader(split, program, job.batch_size).first()
-    executor = job.executor(program)
+    feed = timed.loader().first()
     number = 0
 
     def step() -> tuple[float, float]:
         nonlocal number
         start = time.perf_counter()
-        loss, _ = executor.run(feed, [name], number).number(name)
+        loss, _ = timed.run(feed, [name], number).number(name)
         number += 1
         return loss, time.perf_counter() - start
 
@@ -121,12 +122,12 @@ def _measure(job: Job, steps: int, warmup: int, max_seconds: float | None) -> di
         last, seconds = step()
         times.append(seconds * 1000)
     median = statistics.median(times)
-    samples = executor.samples(feed)
+    samples = timed.samples(feed)
     return {
         "model": job.run.model.name,
         "batch_size": samples,
         "devices": len(job.places),
-        "threads": executor.threads,
+        "threads": timed.executors[0].threads,
         "steps": len(times),
         "ms_per_step": {"median": round(median, 4), "min": round(min(times), 4), "max": round(max(times), 4)},
         "samples_per_s": round(samples / median * 1000, 1),
@@ -135,13 +136,13 @@ def _measure(job: Job, steps: int, warmup: int, max_seconds: float | None) -> di
         "peak_rss_mb": round(peak_memory() / 2**20, 1),
         "loss_first": first,
         "loss_last": last,
-        "kernels": _kernels(executor),
+        "kernels": _kernels(timed.executors),
     }
 
 
-def _kernels(executor: Any) -> int:
-    """Return the number of different kernels in the plans of an executor."""
-    calls = [c for plan in executor.plans.values() for task in plan.tasks for c in task.calls]
+def _kernels(executors: Sequence[Executor]) -> int:
+    """Return the number of different kernels in the plans of executors."""
+    calls = [c for executor in executors for plan in executor.plans.values() for task in plan.tasks for c in task.calls]
     return len({(c.kernel.name, c.dtype, c.second) for c in calls})
 
 

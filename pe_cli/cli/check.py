@@ -50,10 +50,10 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     made = [(name, row.type if i == 0 else "", kind) for row in rows for i, (name, kind) in enumerate(row.shown())]
     echo(columns([*feeds, *made], indent="  "))
     echo(f"parameters: {parameters_text(rows)}")
-    warnings += doubts(source.program(), source.model, source.built.read)
+    warnings += doubts(source.built.eval, source.model, source.built.read)
     warnings += _memory(source, mistakes)
     mistakes.raise_all()
-    for line in notes(source.program()):
+    for line in dict.fromkeys(line for program in source.built.programs or (source.built.eval,) for line in notes(program)):
         echo(f"note: {line}")
     for line in warnings:
         echo(f"warning: {line}", err=True)
@@ -99,7 +99,7 @@ def _data(source: Source, mistakes: Mistakes) -> list[str]:
 
     with mistakes.catch():
         warnings += data_warnings(job())
-    if not mistakes and source.built.train is not None and epochs_of(source.built.train):
+    if not mistakes and any(map(epochs_of, source.built.programs)):
         with mistakes.catch():
             job().count_epochs()
     return absent + warnings
@@ -156,28 +156,32 @@ def _fits(source: Source, job: Job, split: str) -> None:
     elif _cut_files(job) and (is_table(opened) or wishes.columns or wishes.split or wishes.sampling):
         job.prepared.check_names(split, job.sources.values())
     else:
-        job.loader(split, source.program(split == "eval"), source.batch_size)
+        programs = source.built.programs if split != "eval" and source.built.phases else (source.built.eval,)
+        job.loader(split, programs, source.batch_size)
 
 
 def _memory(source: Source, mistakes: Mistakes) -> list[str]:
     """Print what each device will need; return why that cannot be told. More than the machine has is a mistake."""
     from pe_cli.cli.common import resources_of
     from pe_cli.core.errors import ExitCode, PeError
-    from pe_cli.execute.estimate import estimate_memory
+    from pe_cli.execute.estimate import beside, estimate_memory
     from pe_cli.execute.work import statistics_note
     from pe_cli.graph.dot import size_text
     from pe_cli.session.devices import check_room
 
-    program = source.program()
+    programs = source.built.programs or (source.built.eval,)
     build = source.run.build_strategy if source.run else None
     automatic = source.run is not None and source.run.executor.devices == "auto"
-    fetches = list(dict.fromkeys(source.built.fetches.values()))
     try:
         used = resources_of(source)
-        if automatic and not (build and build.sync_batch_norm) and (said := statistics_note(program, len(used.places))):
-            echo(f"note: {said}")
+        if automatic and not (build and build.sync_batch_norm):
+            for said in dict.fromkeys(filter(None, (statistics_note(program, len(used.places)) for program in programs))):
+                echo(f"note: {said}")
         threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0
-        found = estimate_memory(program, used.places, source.batch_size, build=build, fetches=fetches, threads=threads)
+        each = [
+            estimate_memory(p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads) for p in programs
+        ]
+        found = [beside(*estimates) for estimates in zip(*each, strict=True)]
     except PeError as error:
         if error.code not in (ExitCode.DEVICE, ExitCode.USAGE):
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,6 +69,7 @@ override_option = click.option(
     shell_complete=completer("overrides"),
     help="Set a value of the config, like train.epochs=1, or add to a list with +=; checked like the file. May be given again.",
 )
+phase_option = click.option("--phase", metavar="NAME", help="Which of train.phases; the first one unless said.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
 
 
@@ -80,15 +81,40 @@ class Source:
         model: what is computed.
         run: None for a model file.
         built: programs.
+        phase: of a training step that is meant; None for the first one.
     """
 
     model: ModelSpec
     run: RunSpec | None
     built: Built
+    phase: str | None = None
+
+    def of_phase(self, name: str | None) -> Source:
+        """Return the same with a phase chosen.
+
+        Raises:
+            PeError: there is none of that name.
+        """
+        return self if name is None else replace(self, phase=self.built.phase(name).name)
+
+    @property
+    def called(self) -> str:
+        """The model, and the phase where steps have several."""
+        name = self.phase or (self.built.phases[0].name if self.built.phases else "")
+        return f"{self.model.name}: {name}" if name else self.model.name
 
     def program(self, evaluation: bool = False) -> Program:
         """Return the training program, or the evaluation program where it is asked for or there is no other."""
-        return self.built.eval if evaluation or self.built.train is None else self.built.train
+        if evaluation or self.built.train is None:
+            return self.built.eval
+        return self.built.train if self.phase is None else self.built.phase(self.phase).program
+
+    def fetches(self, program: Program) -> list[str]:
+        """Return the variables that are read after a step of one of its programs."""
+        wanted = list(dict.fromkeys(self.built.fetches.values()))
+        if program is self.built.eval:
+            return wanted
+        return [name for name in wanted if (phase := self.built.phase_of(name)) is not None and phase.program is program]
 
     @property
     def batch_size(self) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pe_cli.cli.common import json_option, override_option, path_argument
+from pe_cli.cli.common import json_option, override_option, path_argument, phase_option
 from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
@@ -23,9 +23,10 @@ SHOWN = 8
 @click.command()
 @path_argument("config")
 @click.option("--steps", type=click.IntRange(min=1), default=10, show_default=True, help="Steps that are measured.")
+@phase_option
 @override_option
 @json_option
-def command(config: Path, steps: int, overrides: tuple[str, ...], as_json: bool) -> None:
+def command(config: Path, steps: int, phase: str | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Explain the training step of CONFIG.
 
     What every pass did, the ops by role, the critical path with the measured times of its ops, how well threads are
@@ -38,15 +39,14 @@ def command(config: Path, steps: int, overrides: tuple[str, ...], as_json: bool)
     from pe_cli.execute.usage import usage
     from pe_cli.program.sparse import notes
 
-    job, found = measure(config, overrides, steps)
-    program = job.built.train or job.built.eval
-    executor = job.executor(program)
+    timed, found = measure(config, overrides, steps, phase)
+    (program,), (executor,) = timed.programs, timed.executors
     said = [*executor.stages(found.plan.request.fetches).reports, *notes(program)]
     parallel, memory = parallelism(found), usage(executor, found.plan)
     if as_json:
         print_json(_json(said, found.plan, parallel, memory))
         return
-    echo(headline(job, found))
+    echo(headline(timed, found))
     for title, lines in (
         ("passes", said or ["none: the build strategy asks for none"]),
         ("ops", _ops(found.plan)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pe_cli.cli.common import Source, override_option, path_argument, path_option
+from pe_cli.cli.common import Source, override_option, path_argument, path_option, phase_option
 from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ STAGES = ("model", "program", "ssa", "fused", "multi_device", "executed", "plan"
 @click.option("--eval", "evaluation", is_flag=True, help="The evaluation program instead of the training program.")
 @click.option("--devices", type=click.IntRange(min=1), help="Number of devices instead of the config's.")
 @click.option("--schedule", is_flag=True, help="The learning rate of every step that the run will do, instead of a graph.")
+@phase_option
 @override_option
 def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     config: Path,
@@ -48,6 +49,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     evaluation: bool,
     devices: int | None,
     schedule: bool,
+    phase: str | None,
     overrides: tuple[str, ...],
 ) -> None:
     """Print or draw what CONFIG becomes.
@@ -71,7 +73,9 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     from pe_cli.graph.text import describe
     from pe_cli.program.text import print_program
 
-    source = open_source(config, overrides)
+    source = open_source(config, overrides).of_phase(phase)
+    if evaluation and phase is not None:
+        raise PeError("--eval shows the evaluation program, which has no phases", hint="leave out --eval or --phase")
     if schedule:
         if stage or dot or only or around or full or evaluation or devices or radius != 1:
             raise PeError("--schedule goes with --svg and -o only", hint="leave out what chooses a graph")
@@ -114,9 +118,9 @@ def _schedule(source: Source, svg: Path | None) -> None:
 
     if source.run is None or source.built.train is None:
         raise PeError("there is no learning rate without training", hint="name a config with a train section")
-    found = rates_of(Job(source.run, built=source.built))
+    found = rates_of(Job(source.run, built=source.built), source.phase)
     values, each = found.values, found.per_epoch
-    echo(f"{source.model.name}: learning rate over {found.total:,} steps" + (f", {each:,} per epoch" if each else ""))
+    echo(f"{source.called}: learning rate over {found.total:,} steps" + (f", {each:,} per epoch" if each else ""))
     shown = {round(i * (len(values) - 1) / 8) for i in range(9)} | {values.index(max(values)), values.index(min(values))}
     rows: list[tuple[object, ...]] = [("step", "epoch", "rate")]
     rows += [(f"{(step := found.steps[i]):,}", f"{step // each:,}" if each else "-", number(values[i])) for i in sorted(shown)]
@@ -125,7 +129,7 @@ def _schedule(source: Source, svg: Path | None) -> None:
     if source.run.train is not None and source.run.train.plateau is not None:
         echo("train.plateau will lower this rate when a measurement gets no better, which nobody knows before")
     if svg is not None:
-        title = f"{source.model.name}: learning rate"
+        title = f"{source.called}: learning rate"
         atomic.write_text(svg, standalone(Chart(title, "learning rate", (Line("learning rate", Series(found.steps, values)),))))
         echo(f"{len(values):,} steps -> {svg}")
 
@@ -176,12 +180,13 @@ def _stages(source: Source, resources: Resources, evaluation: bool) -> Stages:
         processes = 2 if source.run.executor.processes == "mpi" else 1
     threads = threads_of(resources.execution(execution), resources.places)
     purpose = Purpose(resources.places, strategy, processes, checked, threads=threads)
-    return compile_program(source.program(evaluation), purpose, list(source.built.fetches.values()))
+    program = source.program(evaluation)
+    return compile_program(program, purpose, source.fetches(program))
 
 
 def picture_of_stage(source: Source, stage: str, resources: Resources, *, evaluation: bool) -> Picture:
     """Return the picture of what a config becomes at a stage."""
-    title = f"{source.model.name}: {stage}"
+    title = f"{source.model.name if evaluation else source.called}: {stage}"
     if stage == "plan":
         from pe_cli.execute.picture import plan_picture
 
@@ -254,5 +259,4 @@ def plan_of(source: Source, resources: Resources, evaluation: bool = False) -> t
     )
     sizes = split_sizes(source.batch_size, len(resources.places))
     parts = batch_types(executor.sequences, sizes)
-    fetches = list(dict.fromkeys(source.built.fetches.values()))
-    return executor, executor.plan(parts, sizes, fetches)
+    return executor, executor.plan(parts, sizes, source.fetches(program))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pe_cli.cli.common import Source
+from pe_cli.config.nodes import ScalarNode, find
 from pe_cli.ops.define.traits import Counted, View
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def members_of(source: Source) -> list[Member]:
     if not groups:
         return []
     block = source.built.eval.global_block()
-    kept = {n for op in (source.built.train or source.built.eval).global_block().ops for n in op.output_names()}
+    kept = {n for op in source.built.ops for n in op.output_names()}
     found = []
     for p in block.parameters():
         number = source.built.groups.get(p.name)
@@ -99,6 +100,40 @@ def members_of(source: Source) -> list[Member]:
             group = "" if number is None else ", ".join(groups[number].patterns)
             until = source.built.waiting.get(p.name)
             found.append(Member(p.name, group, f"until {until}" if until else not p.trainable, p.learning_rate, p.weight_decay))
+    return found
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a phase of every training step does.
+
+    Args:
+        phase: its name.
+        loss: that it minimises, as written.
+        optimizer: its type.
+        repeat: updates in every step.
+        parameters: that it trains.
+        numbers: elements of them.
+    """
+
+    phase: str
+    loss: str
+    optimizer: str
+    repeat: int
+    parameters: list[str]
+    numbers: int
+
+
+def trained_of(source: Source) -> list[Trained]:
+    """Return the phases of a config that names some."""
+    found = []
+    for phase in source.built.phases:
+        if phase.name:
+            parameters = [p for p in phase.program.global_block().parameters() if p.name in phase.trained]
+            written = find(phase.spec.optimizer, ("type",)) if phase.spec.optimizer else None
+            optimizer = str(written.value) if isinstance(written, ScalarNode) else ""
+            names, numbers = [p.name for p in parameters], sum(p.type.size for p in parameters)
+            found.append(Trained(phase.name, phase.spec.loss or "", optimizer, phase.repeat, names, numbers))
     return found
 
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pe_cli.cli.common import json_option, override_option, path_argument, path_option
+from pe_cli.cli.common import json_option, override_option, path_argument, path_option, phase_option
 from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
     from pe_cli.execute.profile import Profile, Row, Use
     from pe_cli.session.job import Job
+    from pe_cli.session.timed import Timed
 
 #: Share of a step below which nothing is said of waiting: times of steps differ by so much.
 WAITING = 0.05
@@ -25,10 +26,11 @@ FIELDS = ("op", "layer", "role", "calls", "ms", "share", "gflops", "gbytes", "at
 @path_option("--trace", "trace_file", metavar="FILE", help="Write a timeline for ui.perfetto.dev or chrome://tracing.")
 @click.option("--by", type=click.Choice(["layer", "op"]), default="layer", show_default=True, help="One row per layer, or per op.")
 @click.option("--top", type=click.IntRange(min=0), default=25, show_default=True, help="Rows of the table; 0: all.")
+@phase_option
 @override_option
 @json_option
 def command(
-    config: Path, steps: int, trace_file: Path | None, by: str, top: int, overrides: tuple[str, ...], as_json: bool
+    config: Path, steps: int, trace_file: Path | None, by: str, top: int, phase: str | None, overrides: tuple[str, ...], as_json: bool
 ) -> None:
     """Show where the time of a training step of CONFIG goes.
 
@@ -46,41 +48,57 @@ def command(
     from pe_cli.io import atomic
     from pe_cli.session.reading import measure_reading
 
-    job, found = measure(config, overrides, steps)
+    timed, found = measure(config, overrides, steps, phase)
     listed, threads = rows(found, by), use(found)
-    reading = measure_reading(job, statistics.median(found.plain_ms), max(steps, 30), 0.3)
+    reading = measure_reading(timed, statistics.median(found.plain_ms), max(steps, 30), 0.3)
     if trace_file is not None:
-        atomic.write_text(trace_file, json.dumps(trace(found, job.run.model.name)))
+        atomic.write_text(trace_file, json.dumps(trace(found, called(timed))))
     if as_json:
-        print_json(_json(job, found, listed, threads) | {"data": reading})
+        print_json(_json(timed.job, found, listed, threads) | {"data": reading})
         return
-    echo(headline(job, found))
+    echo(headline(timed, found))
     echo(_table(listed, top))
     for line in describe_use(threads, found):
         echo(line)
-    echo(describe_reading(reading, job.batch_size))
+    echo(describe_reading(reading, timed.size))
     if trace_file is not None:
         echo(f"timeline of {steps} steps -> {trace_file}")
 
 
-def measure(config: Path, overrides: tuple[str, ...], steps: int) -> tuple[Job, Profile]:
-    """Prepare a config's training step, or its evaluation step where it says nothing of training, and profile it."""
+def measure(config: Path, overrides: tuple[str, ...], steps: int, phase: str | None = None) -> tuple[Timed, Profile]:
+    """Prepare a config's training step, or its evaluation step where it says nothing of training, and profile it.
+
+    Args:
+        config, overrides: as of the command.
+        steps: that are recorded.
+        phase: of a step of several; None for the first one.
+
+    Raises:
+        PeError: a mistake in the config, or there is no such phase.
+    """
     from pe_cli.cli.progress import Quiet
     from pe_cli.session.job import Job
-    from pe_cli.session.profiling import profile_job
+    from pe_cli.session.profiling import profile_step
+    from pe_cli.session.timed import timed_phase
 
     job = Job.open(config, overrides, Quiet())
     job.initialise()
-    return job, profile_job(job, steps)
+    timed = timed_phase(job, phase)
+    return timed, profile_step(timed, steps)
 
 
-def headline(job: Job, found: Profile) -> str:
+def called(timed: Timed) -> str:
+    """Return what was measured, in words: the model, and the phase where steps have several."""
+    return f"{timed.job.run.model.name}: {timed.phase}" if timed.phase else timed.job.run.model.name
+
+
+def headline(timed: Timed, found: Profile) -> str:
     """Return what was measured, in a line."""
     import statistics
 
-    devices = len(job.places)
+    devices = len(timed.job.places)
     return (
-        f"{job.run.model.name}, batch {sum(found.plan.request.sizes)}, {devices} device{'s' * (devices > 1)},"
+        f"{called(timed)}, batch {sum(found.plan.request.sizes)}, {devices} device{'s' * (devices > 1)},"
         f" {found.threads} thread{'s' * (found.threads > 1)}:"
         f" {statistics.median(found.plain_ms):.4g} ms a step, {found.step_ms:.4g} ms while it is recorded"
     )

@@ -40,11 +40,11 @@ def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = (), c
     shown, why = read_timeline(run.trace_path)
     found = Facts(timeline=shown, notes=(why,) if why else ())
     if profile:
-        from pe_cli.cli.profile import measure
+        from pe_cli.cli.profile import called, measure
         from pe_cli.execute.trace import trace
 
-        job, measured = measure(run.resolved_path, tuple(overrides), profile)
-        found = Facts(timeline=timeline(trace(measured, job.run.model.name)))
+        timed, measured = measure(run.resolved_path, tuple(overrides), profile)
+        found = Facts(timeline=timeline(trace(measured, called(timed))))
     try:
         source = open_source(run.resolved_path)
     except PeError as error:
@@ -108,7 +108,9 @@ def static_facts(source: Source) -> Facts:
 
     picture = picture_of_stage(source, "fused", Resources((Place("cpu", 0),), 0, ""), evaluation=False)
     svg, how = graph_svg(collapse(picture, MOST_BOXES))
-    return Facts(graph=svg, graph_note=f"The training step on one device; {how}.", layers=_layers(source))
+    first = source.built.phases[0].name if source.built.phases else ""
+    what = f"Phase {first} of the training step" if first else "The training step"
+    return Facts(graph=svg, graph_note=f"{what} on one device; {how}.", layers=_layers(source))
 
 
 def _layers(source: Source) -> tuple[LayerFacts, ...]:

@@ -22,14 +22,15 @@ def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Print layers with sizes and operations.
 
     Where the config has train.groups, each parameter is listed with its group (what it matches), the factor on the optimizer's
-    rate, until when it is frozen, and its own weight decay. CONFIG may be a model file too. Operations are those of one sample's
-    forward pass, a multiplication and an addition counted as two; bytes are those of one sample's output.
+    rate, until when it is frozen, and its own weight decay; where it has train.phases, what each trains. CONFIG may be a model file
+    too. Operations are those of one sample's forward pass, a multiplication and an addition counted as two; bytes are those of one
+    sample's output.
     """
     from dataclasses import asdict
 
     from pe_cli.cli.columns import columns
     from pe_cli.cli.common import open_source, print_json
-    from pe_cli.cli.layers_table import members_of, parameters_text, rows_of
+    from pe_cli.cli.layers_table import members_of, parameters_text, rows_of, trained_of
     from pe_cli.graph.dot import size_text
 
     source = open_source(config, overrides)
@@ -49,7 +50,9 @@ def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
         }
         listed = [_json(row) for row in rows]
         grouped = [asdict(member) for member in members_of(source)]
-        print_json({"model": source.model.name, "layers": listed, "totals": totals, "not_counted": uncounted, "groups": grouped})
+        phases = [asdict(phase) for phase in trained_of(source)]
+        beside = {"groups": grouped, "phases": phases}
+        print_json({"model": source.model.name, "layers": listed, "totals": totals, "not_counted": uncounted, **beside})
         return
     table: list[tuple[object, ...]] = [("layer", "type", "output", "parameters", "FLOPs", "bytes")]
     for row in rows:
@@ -65,6 +68,9 @@ def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     if members:
         shown = [(m.parameter, m.group or "-", _rate(m), _decay(m)) for m in members]
         echo(columns([("parameter", "group", "rate", "decay"), *shown], right=(2, 3)))
+    if trained := trained_of(source):
+        lines = [(p.phase, p.loss, p.optimizer, f"{p.repeat}", f"{p.numbers:,} in {len(p.parameters)} tensors") for p in trained]
+        echo(columns([("phase", "loss", "optimizer", "updates", "trains"), *lines], right=(3,)))
     if uncounted:
         echo(f"FLOPs of these ops are not counted: {', '.join(uncounted)}")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pe_cli.config.files import read_text
 from pe_cli.config.mistakes import Mistakes, TooLargeError
-from pe_cli.config.nodes import MAX_DEPTH, MAX_NODES, Entry, ListNode, MapNode, Node, ScalarNode, describe
+from pe_cli.config.nodes import MAX_DEPTH, MAX_NODES, Entry, ListNode, MapNode, Node, ScalarNode, describe, is_null
 from pe_cli.config.parse import parse
 from pe_cli.config.source import Source
 from pe_cli.config.substitute import names_in
@@ -186,11 +186,6 @@ def _differs(base: Node | None, own: Node | None) -> bool:
 def _means_null(path: tuple[str, ...]) -> bool:
     """Whether a null is a value under this path: no checkpoints, or a constant that is null."""
     return path == ("output", "checkpoint") or (path[0] == "args" and len(path) > 1) or (path[:2] == ("model", "args") and len(path) > 2)
-
-
-def is_null(node: Node | None) -> bool:
-    """Return whether a key is absent, or has nothing after it."""
-    return node is None or (isinstance(node, ScalarNode) and node.value is None)
 
 
 def long_form(node: Node, path: tuple[str, ...]) -> Node:

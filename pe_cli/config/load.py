@@ -11,13 +11,14 @@ from typing import Literal, TypeVar
 
 from pe_cli.config.asynchronous import async_mistakes
 from pe_cli.config.check import check
-from pe_cli.config.compose import Composed, compose, is_null, tidy
+from pe_cli.config.compose import Composed, compose, tidy
 from pe_cli.config.constants import fill
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.model import read_model
-from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe
+from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe, is_null
 from pe_cli.config.overrides import Override, apply_overrides, put
 from pe_cli.config.paths import from_run_folder
+from pe_cli.config.phases import phase_mistakes, written_mistakes
 from pe_cli.config.plugins import load_plugin
 from pe_cli.config.processes import process_mistakes
 from pe_cli.config.sections.data import USES, DataSection, DataSections, SamplingSection, SplitSection
@@ -162,6 +163,8 @@ class _Run:
         sweep = self.sweep(train, output)
         for text, at, hint in async_mistakes(executor, train, execution, data, output):
             self.mistakes.say(text, at, hint)
+        for text, at, hint in phase_mistakes(train, executor, execution, self.tree):
+            self.mistakes.say(text, at, hint)
         for text, at, hint in process_mistakes(executor, wishes, output):
             self.mistakes.say(text, at, hint)
         if section is None:
@@ -256,6 +259,9 @@ class _Run:
         found = check(TrainSection, node, ("train",), self.mistakes, entry.at)
         if isinstance(node, MapNode) and all(is_null(node.get(key)) for key in ("epochs", "steps")):
             self.mistakes.say("train needs epochs or steps", entry.at, "add epochs: 10, or steps: 1000")
+        if isinstance(node, MapNode):
+            for text, at, hint in written_mistakes(node, entry.at):
+                self.mistakes.say(text, at, hint)
         return found
 
     def sweep(self, train: TrainSection | None, output: OutputSection) -> SweepSection | None:

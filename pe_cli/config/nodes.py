@@ -129,6 +129,11 @@ def to_data(node: Node) -> Any:
     return node.value
 
 
+def is_null(node: Node | None) -> bool:
+    """Return whether a key is absent, or has nothing after it."""
+    return node is None or (isinstance(node, ScalarNode) and node.value is None)
+
+
 def find(node: Node, path: tuple[str | int, ...]) -> Node | None:
     """Return the node under a path of keys and indices, or None."""
     at: Node | None = node

@@ -12,6 +12,7 @@ from pe_cli.config.nodes import Node, to_data
 from pe_cli.config.paths import PATHS
 from pe_cli.config.scalars import resolve, write_float
 from pe_cli.config.sections.data import USES
+from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import RunSpec
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import PeError
@@ -44,7 +45,7 @@ def resolved_yaml(run: RunSpec, *, standalone: bool = False) -> str:
         for section in (*_sections(data["data"]), *data["data"].get("columns", {}).values()):
             _stand_alone(section, run.path.parent)
     if run.train:
-        data["train"] = {**_dump(run.train), "optimizer": _data(run.optimizer)}
+        data["train"] = _training(run, run.train)
         if standalone and run.train.init is not None:
             data["train"]["init"]["from"] = _absolute(run.train.init.from_, run.path.parent)
     data["fetches"] = {name: _dump(fetch) for name, fetch in run.fetches.items()}
@@ -56,6 +57,15 @@ def resolved_yaml(run: RunSpec, *, standalone: bool = False) -> str:
     output = _dump(run.output)
     data["output"] = output if run.output.checkpoint else {**output, "checkpoint": None}
     return yaml.dump(escaped(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _training(run: RunSpec, section: TrainSection) -> dict[str, Any]:
+    """Return the section; optimizers are as written, null arguments included."""
+    found = _dump(section)
+    phases = found.pop("phases")
+    if not section.phases:
+        return {**found, "optimizer": _data(run.phases[0].optimizer)}
+    return {**found, "phases": [{**p, "optimizer": _data(spec.optimizer)} for p, spec in zip(phases, run.phases, strict=True)]}
 
 
 def _sources(run: RunSpec) -> dict[str, Any]:

@@ -80,13 +80,16 @@ def run_schema(optimizers: Mapping[str, str] | None = None, metrics: Mapping[str
     fetch = {"anyOf": [{"$ref": "#/$defs/FetchSection"}, {"type": "null"}]}
     schema["properties"]["fetches"]["additionalProperties"] = fetch
     train = definitions["TrainSection"]
-    train["properties"]["optimizer"] = _choice(optimizers)
+    for section in (train, definitions["PhaseSection"]):
+        section["properties"]["optimizer"] = _choice(optimizers)
     if metrics is not None:
         schema["properties"]["metrics"]["additionalProperties"] = {"anyOf": [_metric(*item) for item in metrics.items()]}
     assert DataSection.__name__ in definitions
     # what a file must have may be in one that it extends
     model: Json = {"anyOf": [{"type": "string"}, {"required": definitions["ModelSection"].pop("required")}]}
-    whole: Json = {"required": train.pop("required"), "anyOf": [{"required": ["epochs"]}, {"required": ["steps"]}]}
+    length: Json = {"anyOf": [{"required": ["epochs"]}, {"required": ["steps"]}]}
+    what: Json = {"anyOf": [{"required": ["loss", "optimizer"]}, {"required": ["phases"]}]}
+    whole: Json = {"required": train.pop("required"), "allOf": [length, what]}
     schema["if"] = {"not": {"required": ["extends"]}}
     schema["then"] = {
         "required": schema.pop("required"),
@@ -94,6 +97,7 @@ def run_schema(optimizers: Mapping[str, str] | None = None, metrics: Mapping[str
     }
     for found in (schema, *definitions.values()):
         found["properties"] = {key: _filled_in(value) for key, value in found.get("properties", {}).items()}
+    train["properties"]["optimizer"]["type"] = ["object", "null"]  # null: phases have their own, and what is extended has none
     return {"$schema": _DRAFT, "title": "pe run file", **{k: v for k, v in schema.items() if k != "title"}}
 
 

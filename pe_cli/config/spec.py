@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from pe_cli.config.compose import Composed
-from pe_cli.config.nodes import MapNode, Node, ScalarNode, find, key_span
+from pe_cli.config.nodes import MapNode, Node, ScalarNode, find, is_null, key_span
 from pe_cli.config.scope import Scope
 from pe_cli.config.sections.data import DataSection, SamplingSection, SplitSection
 from pe_cli.config.sections.executor import ExecutorSection
@@ -16,6 +16,7 @@ from pe_cli.config.sections.feed import FeedSection
 from pe_cli.config.sections.fetch import FetchSection
 from pe_cli.config.sections.losses import Term
 from pe_cli.config.sections.output import OutputSection
+from pe_cli.config.sections.phase import PhaseSection
 from pe_cli.config.sections.sweep import SweepSection
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.core.errors import Span
@@ -180,6 +181,33 @@ class Preparation:
 
 
 @dataclass(frozen=True)
+class PhaseSpec:
+    """What every step trains once, or several times; a run file without `train.phases` has one of them, without a name.
+
+    Args:
+        path: keys from the top of the run file to the mapping that has its loss and its optimizer.
+        loss: name of the variable that is minimised, of several losses their sum; None where that is wrong.
+        optimizer: as written; it is checked where optimizers are known.
+        name: empty where there is only this one.
+        terms: the losses that are added up, where there are several.
+        patterns: of the parameters that are trained; None for all that the loss depends on.
+        repeat: updates in every step.
+    """
+
+    path: tuple[str | int, ...]
+    loss: str | None
+    optimizer: Node | None
+    name: str = ""
+    terms: Mapping[str, Term] = field(default_factory=dict)
+    patterns: Sequence[str] | None = None
+    repeat: int = 1
+
+    def called(self, name: str) -> str:
+        """Return what something of this phase is called among those of all phases."""
+        return f"{self.name}/{name}" if self.name else name
+
+
+@dataclass(frozen=True)
 class RunSpec:
     """With what, on what, and what to keep.
 
@@ -236,28 +264,34 @@ class RunSpec:
         return self.tree.at
 
     @property
-    def optimizer(self) -> Node | None:
-        """The optimizer as written; it is checked where optimizers are known."""
-        return find(self.tree, ("train", "optimizer"))
+    def phases(self) -> tuple[PhaseSpec, ...]:
+        """What a step trains, in order; also where another key of `train` is wrong, so that loss and optimizer are looked at."""
+        written = find(self.tree, ("train",))
+        if not isinstance(written, MapNode):
+            return ()
+        if is_null(written.get("phases")):
+            terms = self.train.loss if self.train and isinstance(self.train.loss, dict) else {}
+            return (PhaseSpec(("train",), _minimised(written.get("loss"), TOTAL_LOSS), written.get("optimizer"), terms=terms),)
+        return tuple(self._phase(i, section) for i, section in enumerate(self.train.phases if self.train else ()))
 
-    @property
-    def loss(self) -> str | None:
-        """Name of the variable that is minimised, also where another key of `train` is wrong; of several losses their sum."""
-        found = find(self.tree, ("train", "loss"))
-        if isinstance(found, MapNode):
-            return TOTAL_LOSS
-        return found.value if isinstance(found, ScalarNode) and isinstance(found.value, str) else None
+    def _phase(self, number: int, section: PhaseSection) -> PhaseSpec:
+        path = ("train", "phases", number)
+        made = PhaseSpec(path, None, find(self.tree, (*path, "optimizer")), section.name, patterns=section.patterns, repeat=section.repeat)
+        loss = _minimised(find(self.tree, (*path, "loss")), made.called(TOTAL_LOSS))
+        return replace(made, loss=loss, terms=section.loss if isinstance(section.loss, dict) else {})
 
-    @property
-    def terms(self) -> Mapping[str, Term]:
-        """The losses that are added up, where there are several."""
-        return self.train.loss if self.train and not isinstance(self.train.loss, str) else {}
-
-    def tree_key(self, *path: str) -> Span:
+    def tree_key(self, *path: str | int) -> Span:
         """Return the place of a key itself, or of the nearest key above it that is written."""
         return key_span(self.tree, path)
 
-    def at_of(self, *path: str) -> Span:
+    def at_of(self, *path: str | int) -> Span:
         """Return the place of a key's value, or of the nearest key above it that is written."""
         found = find(self.tree, path)
         return found.at if found is not None else key_span(self.tree, path)
+
+
+def _minimised(node: Node | None, total: str) -> str | None:
+    """Return the name of a loss as written, `total` where there are several."""
+    if isinstance(node, MapNode):
+        return total
+    return node.value if isinstance(node, ScalarNode) and isinstance(node.value, str) else None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ class Estimate:
         temporaries: bytes of the arena of a step.
         unshared: what the arena would be if no two buffers shared bytes.
         kernels: number of different kernels that a step needs.
+        kept: variable -> its bytes of `persistable`.
     """
 
     place: Place
@@ -44,6 +45,18 @@ class Estimate:
     temporaries: int
     unshared: int
     kernels: int
+    kept: Mapping[str, int] = field(default_factory=dict)
+
+
+def beside(*found: Estimate) -> Estimate:
+    """Return what a device needs for several programs of one scope that run one after the other.
+
+    Their temporaries take turns in the same bytes on the CPU; a CUDA device keeps those of each.
+    """
+    kept = {name: size for each in found for name, size in each.kept.items()}
+    join = max if found[0].place.kind == "cpu" else sum
+    temporaries, unshared = join(each.temporaries for each in found), join(each.unshared for each in found)
+    return Estimate(found[0].place, sum(kept.values()), temporaries, unshared, max(each.kernels for each in found), kept)
 
 
 def batch_types(sequences: Sequences, sizes: Sequence[int]) -> list[dict[str, TensorType]]:
@@ -135,6 +148,6 @@ def estimate_memory(
     out = []
     for d, memory in enumerate(found):
         kernels = {(c.kernel.name, c.dtype, c.second) for t in tasks if t.home == d for c in t.calls}
-        own = sum(size for name, size in kept.items() if not d or name not in shared)
-        out.append(Estimate(places[d], own, memory.plan.nbytes, memory.plan.unshared, len(kernels)))
+        own = {name: size for name, size in kept.items() if not d or name not in shared}
+        out.append(Estimate(places[d], sum(own.values()), memory.plan.nbytes, memory.plan.unshared, len(kernels), own))
     return out

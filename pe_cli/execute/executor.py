@@ -314,9 +314,13 @@ class Executor:
         """Return the samples of a batch: rows, or outermost sequences; 1 where no feed has a batch axis."""
         return self._samples(self.check_feed(feed))
 
-    def head(self, feed: Feed, samples: int) -> dict[str, Array]:
-        """Return the first samples of a batch."""
-        return cut(self.check_feed(feed), self._grouped, self._batched, 0, samples)
+    def known(self, feed: Feed) -> Feed:
+        """Return what the program knows of a batch that is fed to others, too."""
+        return {name: array for name, array in feed.items() if name in self._known}
+
+    def part(self, feed: Feed, begin: int, end: int) -> dict[str, Array]:
+        """Return the samples of a batch from one up to another, by their numbers."""
+        return cut(self.check_feed(feed), self._grouped, self._batched, begin, end)
 
     def _samples(self, arrays: Mapping[str, Array]) -> int:
         lengths = {name: a.shape[0] for name, a in arrays.items() if name in self._batched}

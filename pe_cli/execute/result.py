@@ -34,23 +34,31 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step gave, by device with samples; those of a batch in parts, one part after the other.
+    """What a step gave, by device with samples; those of a batch in parts, one part after the other, and so those of several runs.
 
     Args:
         values: name -> value.
         sizes: samples.
-        shares: name -> how much each device's value counts in its mean: the rows that it is taken over.
+        shares: name -> how much each device's value counts in its mean: the rows that it is taken over; 0 where it is not computed.
         plan: that ran; None for several.
+        whole: samples of the batch, where several runs take the same ones; None where `sizes` adds up to them.
     """
 
     values: Sequence[Mapping[str, Array]]
     sizes: Sequence[int]
     shares: Mapping[str, Sequence[int]]
     plan: Plan | None = None
+    whole: int | None = None
+
+    @property
+    def samples(self) -> int:
+        """Samples of the batch."""
+        return sum(self.sizes) if self.whole is None else self.whole
 
     def merged(self, name: str, how: str) -> Array:
         """Return a variable over all devices; `how` as for `merge`, with the mean by samples."""
-        return np.asarray(merge([v[name] for v in self.values], self.sizes, how))
+        held = [(v[name], size) for v, size in zip(self.values, self.sizes, strict=True) if name in v]
+        return np.asarray(merge([value for value, _ in held], [size for _, size in held], how))
 
     def number(self, name: str, how: str = "mean") -> tuple[float, int]:
         """Return a single number over all devices, and how much it counts beside those of other steps.
@@ -65,7 +73,7 @@ class StepResult:
             if name in value:
                 found.append(value[name])
                 counts.append(count)
-        weight = sum(counts) if len(counts) == len(shares) else sum(self.sizes)
+        weight = sum(shares)
         if how == "mean":
             return mean_of_numbers(found, counts), weight
         return float(np.asarray(merge(found, counts, how), np.float64).mean()), weight

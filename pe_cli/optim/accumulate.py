@@ -76,7 +76,7 @@ def _sums(pairs: Pairs, startup: Program) -> list[Variable]:
     made = []
     for parameter, gradient in pairs:
         block = parameter.block
-        name = block.program.unique(f"{gradient.name}@ACCUMULATED")
+        name = block.program.unique_own(f"{gradient.name}@ACCUMULATED")
         facts = {"persistable": True, "stop_gradient": True, "at": parameter.at}
         made.append(block.create_var(name, parameter.type, **facts))
         Constant(0.0)(made[-1], startup.global_block())

@@ -82,7 +82,7 @@ def _common(program: Program, startup: Program, dtype: str, decay: float | Varia
 
 
 def _kept(program: Program, startup: Program, name: str, kind: TensorType) -> str:
-    made = program.global_block().create_var(program.unique(name), kind, persistable=True, stop_gradient=True)
+    made = program.global_block().create_var(program.unique_own(name), kind, persistable=True, stop_gradient=True)
     Constant(0.0)(made, startup.global_block())
     return made.name
 

@@ -32,7 +32,7 @@ def gradient_norms(pairs: Pairs) -> tuple[Variable, Variable]:
         found = []
         with program.role(Role.OPTIMIZE):
             for made, op in (("gradient_norm", "sum"), ("gradient_norms", "concat")):
-                joined, out = program.unique(f"{made}@SQUARES"), program.unique(made)
+                joined, out = program.unique(f"{made}@SQUARES"), program.unique_own(made)
                 block.append_op(op, {"X": squares}, {"Out": joined}, at=pairs[0][0].at)
                 block.append_op("sqrt", {"X": joined}, {"Out": out}, at=pairs[0][0].at)
                 found.append(block.var(out))

@@ -253,7 +253,7 @@ class Optimizer:
             shape = (1,) if state.single else parameter.shape if state.shape is None else state.shape
             kind = parameter.type.with_shape(*shape)
             made = block.create_var(
-                block.program.unique(f"{self._prefix}{parameter.name}_{state.name}"),
+                block.program.unique_own(f"{self._prefix}{parameter.name}_{state.name}"),
                 kind,
                 persistable=True,
                 stop_gradient=True,
@@ -304,7 +304,7 @@ class Optimizer:
                 self._rates[key] = given
             else:
                 made = program.global_block().create_var(
-                    program.unique(f"{self._prefix}learning_rate"),
+                    program.unique_own(f"{self._prefix}learning_rate"),
                     TensorType((1,), dtype),
                     persistable=True,
                     stop_gradient=True,

@@ -24,14 +24,19 @@ Steps = int
 
 def step_counter(main: Program, startup: Program) -> Variable:
     """Return the counter of steps, int64 [1]; the first call makes it, and appends what counts it up once a step."""
-    block = main.global_block()
-    if COUNTER not in block.vars:
-        made = block.create_var(COUNTER, TensorType((1,), "int64"), persistable=True, stop_gradient=True)
+    block, name = main.global_block(), counter_name(main)
+    if name not in block.vars:
+        made = block.create_var(name, TensorType((1,), "int64"), persistable=True, stop_gradient=True)
         # The op that counts runs before the schedules: it starts one below the first step.
         Constant(-1.0)(made, startup.global_block())
         with main.role(Role.LR_SCHED), main.name_scope("learning_rate"):
-            block.append_op("increment", {"X": COUNTER}, {"Out": COUNTER}, {"step": 1.0})
-    return block.var(COUNTER)
+            block.append_op("increment", {"X": name}, {"Out": name}, {"step": 1.0})
+    return block.var(name)
+
+
+def counter_name(main: Program) -> str:
+    """Return what a program's counter of steps is called."""
+    return f"{main.prefix}{COUNTER}"
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class Schedule:
         """
         main, startup = main or default_main_program(), startup or default_startup_program()
         counter = counter or step_counter(main, startup)
-        name = main.unique("learning_rate")
+        name = main.unique_own("learning_rate")
         attrs: dict[str, Any] = {"dtype": dtype}
         inputs: dict[str, Any] = {"Step": counter}
         for f in fields(self):
@@ -104,7 +109,7 @@ def as_rate(
         return given
     if isinstance(given, Schedule):
         return given.append(main, startup, dtype, counter)
-    name = main.unique("learning_rate")
+    name = main.unique_own("learning_rate")
     with main.role(Role.LR_SCHED), main.name_scope("learning_rate"):
         main.global_block().append_op(
             "fill_constant", {}, {"Out": name}, {"shape": [1], "dtype": dtype, "value": float(given)}

@@ -317,6 +317,7 @@ class Program:
         mark: of the ops that are appended next; see `marked`.
         random_seed: of every random op; 0 asks the executor for one.
         is_test: cloned for evaluation.
+        prefix: what the names that `unique_own` makes begin with, so that programs of one scope have state of their own.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -324,6 +325,7 @@ class Program:
         self.blocks: list[Block] = [Block(self, 0)]
         self.random_seed = 0
         self.is_test = False
+        self.prefix = ""
         self.mark = Mark()
         self._counters: dict[str, int] = {}
 
@@ -353,6 +355,10 @@ class Program:
             name = f"{key}_{n}"
             if all(name not in block.vars for block in self.blocks):
                 return name
+
+    def unique_own(self, key: str) -> str:
+        """Return such a name for what no program with another prefix has: state that lives on between steps, or what is recorded."""
+        return self.unique(f"{self.prefix}{key}")
 
     @contextlib.contextmanager
     def marked(self, **facts: Any) -> Iterator[None]:
@@ -388,7 +394,7 @@ class Program:
         Call it before `append_backward`, as fluid asks: backward and optimizer ops are copied too.
         """
         made = type(self)(self.name)
-        made.random_seed, made.is_test = self.random_seed, self.is_test or for_test
+        made.random_seed, made.is_test, made.prefix = self.random_seed, self.is_test or for_test, self.prefix
         made._counters = dict(self._counters)
         made.blocks = []
         for block in self.blocks:

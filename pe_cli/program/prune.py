@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pe_cli.program.ir import Program
+from pe_cli.program.ir import Block, Operator, Program
 
 
-def prune(program: Program, targets: Collection[str]) -> Program:
-    """Return a copy with only the operators that targets depend on.
+def needed(block: Block, targets: Collection[str], given: Collection[str] = ()) -> list[Operator]:
+    """Return the operators that targets depend on, in order.
 
     Args:
-        program: not changed.
+        block: that has them.
         targets: names of variables.
+        given: variables that are taken as they are, whatever operators write them.
 
     Raises:
         PeError: there is no such variable.
     """
-    made = program.clone()
-    block = made.global_block()
     for name in targets:
         block.var(name)
-    needed = set(targets)
+    wanted = set(targets)
     kept = []
     for op in reversed(block.ops):
-        if needed & set(op.output_names()):
+        if wanted & set(op.output_names()):
             kept.append(op)
-            needed |= set(op.input_names())
-    block.ops = kept[::-1]
+            wanted |= set(op.input_names()) - set(given)
+    return kept[::-1]
+
+
+def prune(program: Program, targets: Collection[str], given: Collection[str] = ()) -> Program:
+    """Return a copy with only the operators that targets depend on; arguments and errors as of `needed`."""
+    made = program.clone()
+    block = made.global_block()
+    block.ops = needed(block, targets, given)
     used = {n for op in block.ops for n in (*op.input_names(), *op.output_names())} | set(targets)
     block.vars = {name: v for name, v in block.vars.items() if name in used}
     return made

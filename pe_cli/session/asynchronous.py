@@ -40,7 +40,7 @@ class AsyncTrainer(Trainer):
         self._datasets = self._open()
         wanted = self.run.executor.threads or usable_cores()
         self.threads = min(wanted, len(self._datasets))
-        self._executors = [job.executor(self.program, alone=False) for _ in range(self.threads)]
+        self._executors = [job.executor(job.program, alone=False) for _ in range(self.threads)]
         self._counting = threading.Lock()
         self._started = 0
         if self.arrays:
@@ -66,7 +66,7 @@ class AsyncTrainer(Trainer):
         """A loader for every file."""
         drop = self.section.drop_last
         return [
-            self.job.loader("train", self.program, self.job.batch_size, drop_last=drop, dataset=d)
+            self.job.loader("train", self.job.program, self.job.batch_size, drop_last=drop, dataset=d)
             for d in self._datasets
         ]
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.build.build import Built
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
 from pe_cli.execute.result import StepResult
 from pe_cli.io.run_folder import RunFolder, is_run
-from pe_cli.program.ir import Program
 from pe_cli.session.changes import changes
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import recorded
@@ -97,19 +97,20 @@ class Side:
 
     def names(self) -> list[str]:
         """Return the variables that a step computes once all passes are done, in order."""
-        program, known = Stepper(self.job).stages(()).fused, self.job.program.global_block().vars
-        return list(dict.fromkeys(n for op in program.global_block().ops for n in op.output_names() if n in known))
+        known = {v.name for program in self.job.programs for v in program.list_vars()}
+        ops = [op for stages in Stepper(self.job).stages(()).values() for op in stages.fused.global_block().ops]
+        return list(dict.fromkeys(n for op in ops for n in op.output_names() if n in known))
 
     def values(self, step: int, names: Sequence[str]) -> tuple[dict[str, Array], dict[str, Array]]:
         """Return what a step begins with, and what it computes: name -> value, over all devices."""
         if self.folder is not None:
             found = replay(self.folder, step, names)
-            whole = {n: whole_of(self.job.program, n, v, ()) for n, v in found.values.items()}
+            whole = {n: whole_of(self.job.built, n, v, ()) for n, v in found.values.items()}
             return dict(found.begin), whole
         job = self.job
         job.initialise()
         stepper = Stepper(job)
-        loader = job.loader("train", job.program, stepper.batch_size, drop_last=bool(job.run.train and job.run.train.drop_last))
+        loader = job.loader("train", job.programs, job.step_size, drop_last=bool(job.run.train and job.run.train.drop_last))
         feeds: Iterator[Mapping[str, Array]] = itertools.chain.from_iterable(loader.epoch(e) for e in itertools.count())
         fitting = (f for f in map(stepper.fit, feeds) if f is not None)
         for number in range(step - 1):
@@ -117,8 +118,8 @@ class Side:
         feed = next(fitting)
         begin = {**{n: np.asarray(v) for n, v in feed.items()}, **beginning(job)}
         result: StepResult = stepper.run(feed, list(names), step - 1)
-        values = {n: [v[n] for v in result.values if n in v] for n in names}
-        return begin, {n: whole_of(job.program, n, v, result.sizes) for n, v in values.items()}
+        held = {n: [(v[n], size) for v, size in zip(result.values, result.sizes, strict=True) if n in v] for n in names}
+        return begin, {n: whole_of(job.built, n, [v for v, _ in each], [size for _, size in each]) for n, each in held.items()}
 
 
 def beginning(job: Job) -> dict[str, Array]:
@@ -126,15 +127,16 @@ def beginning(job: Job) -> dict[str, Array]:
     return {name: np.array(job.scope.get(name)) for name in job.scope}
 
 
-def whole_of(program: Program, name: str, values: Sequence[Array], sizes: Sequence[int]) -> Array:
+def whole_of(built: Built, name: str, values: Sequence[Array], sizes: Sequence[int]) -> Array:
     """Return a variable over all devices: samples one behind the other, numbers as their mean by samples, the rest of the first."""
     if len(values) == 1:
         return np.asarray(values[0])
-    v = program.global_block().vars.get(name)
+    phase = built.phase_of(name)
+    v = phase.program.global_block().vars[name] if phase else None
     if v is not None and v.shape[:1] == (-1,):
         return np.concatenate(values)
     if v is not None and v.dtype in FLOATS and not v.persistable and len({a.shape for a in values}) == 1 and values[0].size == 1:
-        return np.asarray(np.average(np.stack(values), axis=0, weights=list(sizes) or None))
+        return np.asarray(np.average(np.stack(values).astype(np.float64), axis=0, weights=list(sizes) or None))
     return np.asarray(values[0])
 
 
@@ -169,7 +171,7 @@ def _compared(first: Side, second: Side, number: int, tolerance: float) -> tuple
     found = [
         d for n in begin_a if n in begin_b and (d := differing(-1, _origin(first.job, n), n, begin_a[n], begin_b[n], tolerance)) is not None
     ]
-    place = {n: (i, op.type) for i, op in reversed(list(enumerate(first.job.program.global_block().ops))) for n in op.output_names()}
+    place = {n: (i, op.type) for i, op in reversed(list(enumerate(first.job.built.ops))) for n in op.output_names()}
     for name in names:
         number_of, op = place.get(name, (len(place), "fused"))
         d = differing(number_of, op, name, values_a[name], values_b[name], tolerance)
@@ -179,7 +181,7 @@ def _compared(first: Side, second: Side, number: int, tolerance: float) -> tuple
 
 
 def _origin(job: Job, name: str) -> str:
-    v = job.program.global_block().vars.get(name)
+    v = job.built.eval.global_block().vars.get(name)
     return "feed" if v is not None and v.is_data else "given"
 
 

@@ -25,14 +25,18 @@ class Trained(Protocol):
         """Devices."""
 
     @property
-    def program(self) -> Program:
-        """The training program."""
+    def programs(self) -> Sequence[Program]:
+        """The training programs."""
 
     @property
-    def batch_size(self) -> int:
+    def step_size(self) -> int:
         """Samples of a step."""
 
-    def loader(self, split: str, program: Program, batch_size: int, *, drop_last: bool = False) -> Loader:
+    @property
+    def shares(self) -> int:
+        """Pieces that the samples of a step are cut into before devices get theirs."""
+
+    def loader(self, split: str, programs: Sequence[Program], batch_size: int, *, drop_last: bool = False) -> Loader:
         """Return the batches of a part of the data."""
 
 
@@ -59,9 +63,9 @@ def batches_of_epoch(job: Trained, at: Span | None) -> int:
     if "train" not in job.run.data and not job.smoke:
         text = "how many steps an epoch has is not known: the run file has no data.train"
         raise PeError(text, at=at, hint="add data.train, or write a number of steps")
-    size = job.batch_size * section.accumulate
-    loader = job.loader("train", job.program, size, drop_last=section.drop_last)
-    shares = len(job.places) * job.team.size * section.accumulate
+    size = job.step_size
+    loader = job.loader("train", job.programs, size, drop_last=section.drop_last)
+    shares = len(job.places) * job.team.size * job.shares
     batches = len(loader)
     if executor.uneven_batch == "drop":
         # a batch without a sample for every device is left out

@@ -94,12 +94,13 @@ class Job:
         self.built: Built = built or build(run.model, run)
         if places is None:
             samples = run.train.batch_size if run.train else DEFAULT_BATCH
-            self.resources = self.team.resources(run, partial(best_layout, self.built.train or self.built.eval, samples))
+            heaviest = max(self.built.programs, key=lambda p: len(p.global_block().ops), default=self.built.eval)
+            self.resources = self.team.resources(run, partial(best_layout, heaviest, samples))
         else:
             self.resources = Resources(tuple(places), 0, f"{len(places)} {places[0].kind}")
         self.places = self.resources.places
         self.scope = Scope(self.places)
-        self.scope.share(shared_variables(self.built.train or self.built.eval, self.places, run.build_strategy))
+        self._share()
         self.values = Values(self.built, self.scope, self.team)
         self._datasets: dict[str, Dataset] = {}
         self.sources = sources(run)
@@ -136,19 +137,29 @@ class Job:
             return cls(run, observer, smoke=smoke, built=built, team=team, fitted=fitted)
 
     @property
-    def program(self) -> Program:
-        """The training program.
+    def programs(self) -> tuple[Program, ...]:
+        """The training programs: one for each phase of a step, in order.
 
         Raises:
             PeError: the run file says nothing of training.
         """
-        if self.built.train is None:
+        if not self.built.phases:
             raise PeError(
                 "the run file has no train section",
                 at=self.run.at,
                 hint="add train: {loss, epochs, batch_size, optimizer}",
             )
-        return self.built.train
+        return self.built.programs
+
+    @property
+    def program(self) -> Program:
+        """The training program of the first phase, which is all of a step where there are no others; errors as of `programs`."""
+        return self.programs[0]
+
+    def _share(self) -> None:
+        """Tell the scope what all devices use one copy of."""
+        for program in self.built.programs or (self.built.eval,):
+            self.scope.share(shared_variables(program, self.places, self.run.build_strategy))
 
     def note(self, text: str) -> None:
         """Say what users should know: to them, and in the log of the run."""
@@ -221,8 +232,7 @@ class Job:
         if fresh:
             first = Scope([Place("cpu", 0)])
             run_startup(prune(startup, fresh), first, self.run.executor.seed, self.observer.compiling)
-            assert self.built.train is not None, "something is trained"
-            self.scope.share(shared_variables(self.built.train, self.places, self.run.build_strategy))
+            self._share()
             self.scope.allocate({name: first.type(name) for name in fresh})
             for name in fresh:
                 self.scope.set(name, first.get(name))
@@ -293,7 +303,7 @@ class Job:
         levels = declared_levels(self.built.eval)
         # several sequences of a sample may have to go together, such as words and their tags: one length fits
         least = SMOKE_LENGTH if sum(map(bool, levels.values())) > 1 else 1
-        for name, kind in self._types(self.built.train or self.built.eval).items():
+        for name, kind in self._types(self.built.programs or (self.built.eval,)).items():
             shape = [SMOKE_LENGTH if size < 0 else size for size in kind.shape]
             fields[name] = {"shape": shape, "dtype": kind.dtype}
             if kind.dtype in ("int64", "int32"):
@@ -304,11 +314,14 @@ class Job:
         assert not is_table(made), "the synthetic reader makes arrays"
         return made
 
-    def _types(self, program: Program) -> dict[str, TensorType]:
-        """Return the per-sample types of the feeds that a program reads."""
-        read = {n for op in program.global_block().ops for n in op.input_names()}
-        data = [v for v in program.list_vars() if v.is_data and v.name in read and not v.type.known]
-        return {v.name: TensorType(v.shape[1:], v.dtype) for v in data}
+    def _types(self, programs: Sequence[Program]) -> dict[str, TensorType]:
+        """Return the per-sample types of the feeds that programs read."""
+        found: dict[str, TensorType] = {}
+        for program in programs:
+            read = {n for op in program.global_block().ops for n in op.input_names()}
+            data = [v for v in program.list_vars() if v.is_data and v.name in read and not v.type.known]
+            found |= {v.name: TensorType(v.shape[1:], v.dtype) for v in data}
+        return found
 
     def fed(self, split: str) -> Dataset:
         """Return the samples of a use with the fields that feeds take; rows that cannot be fed are not among them.
@@ -337,11 +350,11 @@ class Job:
                 except ValueError:
                     text = f"feed '{name}' is {kind}, its value has shape {list(value.shape)}"
                     raise PeError(text, at=section.at, hint="one number, or a list of that shape") from None
-        if self.built.parts is not None and self.built.train is not None:
-            kind = self.built.train.global_block().var(SHARE).type
-            found[SHARE] = np.ones(kind.shape, kind.numpy)
-        if self.run.preparation.class_weights is not None and self.built.train is not None:
-            kind = self.built.train.global_block().var(CLASS_WEIGHTS).type
+        made = {v.name: v.type for program in self.built.programs for v in program.list_vars() if v.name in (SHARE, CLASS_WEIGHTS)}
+        if SHARE in made:
+            found[SHARE] = np.ones(made[SHARE].shape, made[SHARE].numpy)
+        if CLASS_WEIGHTS in made:
+            kind = made[CLASS_WEIGHTS]
             found[CLASS_WEIGHTS] = self._weights_of_classes(kind.shape[0]).astype(kind.numpy)
         return found
 
@@ -373,7 +386,7 @@ class Job:
     def loader(
         self,
         split: str,
-        program: Program,
+        programs: Program | Sequence[Program],
         batch_size: int,
         *,
         shuffle: bool | None = None,
@@ -381,11 +394,12 @@ class Job:
         also: Sequence[str] = (),
         dataset: Dataset | None = None,
     ) -> Loader:
-        """Return batches of a split, or of a part of it, for the feeds that a program reads, and for those that are named.
+        """Return batches of a split, or of a part of it, for the feeds that a program reads, or several do, and for those that are named.
 
         With shuffle None they are those that training takes: in its order, drawn and augmented as the run file says.
         """
-        types = self._types(program)
+        programs = (programs,) if isinstance(programs, Program) else programs
+        types = self._types(programs)
         for v in (self.built.eval.global_block().var(name) for name in also):
             types[v.name] = TensorType(v.shape[1:], v.dtype)
         spec = self.run.data.get(split)
@@ -393,7 +407,8 @@ class Job:
         if split not in self._made_up:
             dataset = select(dataset, [self.sources[name] for name in types if name in self.sources])
             self._sample_rows[split] = getattr(dataset, "rows", None)
-            check_sizes(program, self.sources, self.run.feeds, self.prepared.fitted.columns)
+            for program in programs:
+                check_sizes(program, self.sources, self.run.feeds, self.prepared.fitted.columns)
         feeds = {name: self._feed(name, split) for name in types}
         training = split == "train" and shuffle is None and split not in self._made_up
         return Loader(
@@ -411,8 +426,18 @@ class Job:
         )
 
     @property
+    def step_size(self) -> int:
+        """Samples of a training step: of all parts of all its batches."""
+        return self.batch_size * self.shares
+
+    @property
+    def shares(self) -> int:
+        """Pieces of `batch_size` samples that a training step is made of: parts that are accumulated, of every batch of its phases."""
+        return (self.run.train.accumulate if self.run.train else 1) * self.built.batches
+
+    @property
     def batch_size(self) -> int:
-        """Samples of a step, over all devices."""
+        """Samples of a batch, over all devices."""
         wanted = self.run.train.batch_size if self.run.train else DEFAULT_BATCH
         return min(wanted, max(SMOKE_BATCH, len(self.places))) if self.smoke else wanted
 
@@ -425,7 +450,7 @@ class Job:
             program: training, evaluation or a part of one.
             alone: whether its steps never run beside those of other executors; then it shares memory with those of which that is said, too.
         """
-        if program is self.built.train:
+        if program in self.built.programs:
             self.count_epochs()
         made = Executor(
             program,
@@ -444,14 +469,16 @@ class Job:
         return made
 
     def count_epochs(self) -> bool:
-        """Turn what the training program has in epochs into steps, and return whether it had any; opens the training data then.
+        """Turn what training programs have in epochs into their updates, and return whether they had any; opens the training data then.
 
         Raises:
             PeError: it is not known how many steps an epoch has, or the numbers do not fit together.
         """
-        found = epochs_of(self.program)
+        found = [epochs for program in self.programs for epochs in epochs_of(program)]
         if found:
-            count_epochs(self.program, steps_of_epoch(self, found[0].at))
+            steps = steps_of_epoch(self, found[0].at)
+            for phase in self.built.phases:
+                count_epochs(phase.program, steps * phase.repeat)
         return bool(found)
 
     def kernels(self) -> dict[str, str]:
@@ -494,13 +521,14 @@ class Job:
     def numbers(self, program: Program) -> dict[str, str]:
         """Return what is averaged as metrics, name as written -> variable.
 
-        That is the loss, the model's fetches and the run's, where they are one float per step; in training the learning rate too.
+        That is the losses, the model's fetches and the run's, where they are one float per step; in training the learning rate too. Of
+        what several phases have, a phase's program gives what `Built.phase_of` says.
         """
-        wanted = {**self.built.fetches}
-        if self.run.loss and self.built.loss:
-            wanted = {self.run.loss: self.built.loss, **wanted}
-        if program is self.built.train:
-            wanted |= {name: variable for name, variable in self.built.recorded.items() if name not in wanted}
+        wanted = {**self.built.losses, **self.built.fetches}
+        phase = next((phase for phase in self.built.phases if phase.program is program), None)
+        if phase is not None:
+            wanted = {name: variable for name, variable in wanted.items() if self.built.phase_of(variable) is phase}
+            wanted |= {name: variable for name, variable in phase.recorded.items() if name not in wanted}
         block = program.global_block()
         found = {}
         for name, variable in wanted.items():
@@ -508,6 +536,12 @@ class Job:
             if v is not None and v.type.size == 1 and v.dtype.startswith("float"):
                 found[name] = variable
         return found
+
+    @property
+    def trained_numbers(self) -> dict[str, str]:
+        """What is averaged as metrics in training, of all phases: name as written -> variable; the losses first."""
+        found = {name: variable for program in self.programs for name, variable in self.numbers(program).items()}
+        return {name: found[name] for name in sorted(found, key=lambda n: n not in self.built.losses)}
 
     def evaluate(
         self, split: str = "eval", *, limit: int | None = None, stop: Callable[[], bool] = lambda: False
@@ -536,7 +570,7 @@ class Job:
         fed = [v for v in collector.variables if block.var(v).is_data]
         gathered = [v for v in collector.variables if v not in fed]
         fetches = list(dict.fromkeys([*names.values(), *gathered]))
-        unread = set(fed) - self._types(program).keys()
+        unread = set(fed) - self._types([program]).keys()
         loader = self.loader(split, program, self.batch_size, shuffle=False, also=fed)
         for i, feed in enumerate(loader.epoch(0)):
             if limit is not None and i >= limit:
@@ -602,6 +636,6 @@ class Job:
             found = {v: feed[v] for v in fed}
             if wanted:
                 read = {name: a for name, a in feed.items() if name in executor.program.global_block().vars}
-                result = executor.run(read, wanted)
+                result = executor.run(read, wanted, i)
                 found |= {v: result.merged(v, hows[v]) for v in wanted}
             yield {name: found[variable] for name, variable in variables.items()}

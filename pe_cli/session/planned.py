@@ -25,12 +25,14 @@ class Planned:
         plan: of it.
         line: when its kernels ran; None where nobody looked.
         step: its number, from 0.
+        phase: that it is of; empty where there is only one.
     """
 
     executor: Executor
     plan: Plan
     line: Timeline | None
     step: int
+    phase: str = ""
 
     def memory(self) -> tuple[MemoryFacts, ...]:
         """Return the memory of every device."""
@@ -40,7 +42,7 @@ class Planned:
         """Return the step as a page draws it, under a model's name; None where nobody looked."""
         if self.line is None:
             return None
-        found = timeline(trace(Profile(self.plan, (self.line,), ()), name))
+        found = timeline(trace(Profile(self.plan, (self.line,), ()), f"{name}: {self.phase}" if self.phase else name))
         # a trace counts the steps in it
         return {**found, "names": [f"step {self.step + 1}" if n == "step 0" else n for n in found["names"]]}
 

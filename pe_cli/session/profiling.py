@@ -9,24 +9,22 @@ from pe_cli.execute.profile import Profile, run_profile
 from pe_cli.execute.trace import trace
 from pe_cli.io import atomic
 from pe_cli.session.job import Job
+from pe_cli.session.timed import Timed, timed_phase
 
 
-def profile_job(job: Job, steps: int) -> Profile:
+def profile_step(timed: Timed, steps: int) -> Profile:
     """Run the first batch again and again, and record when every kernel ran.
 
     Args:
-        job: with values; training steps change them. Without a train section, evaluation is measured.
+        timed: an update of one phase, or an evaluation step; of a job with values, which training changes.
         steps: that are recorded.
     """
-    program = job.built.train or job.built.eval
-    split = "train" if job.built.train is not None else "eval"
-    executor = job.executor(program)
-    feed = job.loader(split, program, job.batch_size).first()
-    return run_profile(executor, feed, list(dict.fromkeys(job.numbers(program).values())), steps)
+    (executor,) = timed.executors
+    return run_profile(executor, timed.loader().first(), list(dict.fromkeys(timed.numbers.values())), steps)
 
 
 def write_trace(job: Job, path: Path, steps: int) -> None:
-    """Write a timeline of some steps, and leave the job's values as they were.
+    """Write a timeline of some steps, of the first phase where they have several, and leave the job's values as they were.
 
     Args:
         job: with values.
@@ -35,6 +33,8 @@ def write_trace(job: Job, path: Path, steps: int) -> None:
     """
     before = job.values.state()
     try:
-        atomic.write_text(path, json.dumps(trace(profile_job(job, steps), job.run.model.name)))
+        timed = timed_phase(job, None)
+        name = f"{job.run.model.name}: {timed.phase}" if timed.phase else job.run.model.name
+        atomic.write_text(path, json.dumps(trace(profile_step(timed, steps), name)))
     finally:
         job.values.restore(before)

@@ -81,12 +81,16 @@ def open_for_range(path: Path, overrides: Sequence[str], observer: Observer | No
         PeError: any mistake in the config; or it says nothing of training, or trains otherwise than in steps of one process.
     """
     run = load_run(path, overrides)
-    if run.train is None or run.optimizer is None:
+    if run.train is None or not run.phases:
         raise PeError("there is no learning rate without training", at=run.at, hint="add train: {loss, epochs, batch_size, optimizer}")
     if run.executor.type == "async" or run.executor.processes == "mpi":
         text = "a range test does its steps in one process, one after the other"
         raise PeError(text, at=run.at_of("executor"), hint="-o executor.type=parallel -o executor.processes=1")
-    key, node = "train.optimizer", run.optimizer
+    if run.train.phases:
+        text = "a range test looks for one learning rate, and every phase has its own"
+        hint = "try rates with pe sweep: over: {train.phases.0.optimizer.learning_rate: ...}"
+        raise PeError(text, at=run.tree_key("train", "phases"), hint=hint)
+    key, node = "train.optimizer", run.phases[0].optimizer
     while isinstance(node, MapNode) and isinstance(inner := node.get("inner"), MapNode):
         key, node = f"{key}.inner", inner
     return Job.open(path, (*overrides, f"{key}.learning_rate=0.001"), observer)
@@ -103,10 +107,11 @@ def range_test(job: Job, low: float, high: float, steps: int) -> RangeTest:
     Raises:
         PeError: the data cannot be read, no batch can be trained on, or the loss is not one number.
     """
-    stepper, name, loss = Stepper(job), rate_name(job), job.built.loss
+    (phase,) = job.built.phases
+    stepper, name, loss = Stepper(job), rate_name(job, phase), phase.loss
     block = job.program.global_block()
     if loss is None or block.var(loss).type.size != 1:
-        raise PeError(f"the loss '{job.run.loss}' is not one number", at=job.run.at_of("train", "loss"), hint="take its mean")
+        raise PeError(f"the loss '{phase.spec.loss}' is not one number", at=job.run.at_of("train", "loss"), hint="take its mean")
     kind = block.var(name).type.numpy
     found = RangeTest([], [], [], False)
     mean = 0.0
@@ -143,7 +148,7 @@ def _diverged(smoothed: float, before: Sequence[float]) -> bool:
 def _batches(job: Job, stepper: Stepper) -> Iterator[Batch]:
     """Give the batches that training has, epoch after epoch."""
     assert job.run.train is not None
-    loader = job.loader("train", job.program, stepper.batch_size, drop_last=job.run.train.drop_last)
+    loader = job.loader("train", job.program, job.step_size, drop_last=job.run.train.drop_last)
     epoch, given = 0, 0
     while epoch == 0 or given:
         given = 0

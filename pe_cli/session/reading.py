@@ -9,21 +9,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from pe_cli.session.job import Job
+from pe_cli.session.timed import Timed
 
 
 def open_data(job: Job) -> float:
     """Open the data that is timed, and return the seconds that it took."""
     begin = time.perf_counter()
-    program = job.built.train or job.built.eval
-    job.loader(_split(job), program, job.batch_size)
+    programs = job.built.programs or (job.built.eval,)
+    job.loader("train" if job.built.phases else "eval", programs, job.step_size)
     return time.perf_counter() - begin
 
 
-def measure_reading(job: Job, fed_ms: float, steps: int, seconds: float) -> dict[str, Any]:
+def measure_reading(timed: Timed, fed_ms: float, steps: int, seconds: float) -> dict[str, Any]:
     """Time the reader alone, and training steps that take their batches from it.
 
     Args:
-        job: with initial values.
+        timed: a step of a job with values, which training changes.
         fed_ms: milliseconds of a step that is fed from memory.
         steps: that are timed.
         seconds: for which the reader alone is timed.
@@ -32,23 +33,20 @@ def measure_reading(job: Job, fed_ms: float, steps: int, seconds: float) -> dict
         `data_samples_per_s` of the reader alone, `ms_per_reading_step`, and `beyond_step`, the share of such a step that a step fed
         from memory does not take.
     """
-    program = job.built.train or job.built.eval
-    split = _split(job)
-    executor = job.executor(program)
 
     def batches() -> Iterator[Any]:
-        loader = job.loader(split, program, job.batch_size, drop_last=len(job.dataset(split)) >= job.batch_size)
+        loader = timed.loader(drop_last=len(timed.job.dataset(timed.split)) >= timed.size)
         return itertools.chain.from_iterable(map(loader.epoch, itertools.count()))
 
     samples, begin = 0, time.perf_counter()
     for feed in batches():
-        samples += executor.samples(feed)
+        samples += timed.samples(feed)
         if time.perf_counter() - begin > seconds:
             break
     rate = samples / (time.perf_counter() - begin)
     times, last = [], time.perf_counter()
     for i, feed in enumerate(itertools.islice(batches(), steps + 1)):
-        executor.run(feed, [], i)
+        timed.run(feed, [], i)
         now = time.perf_counter()
         times.append((now - last) * 1000)
         last = now
@@ -58,7 +56,3 @@ def measure_reading(job: Job, fed_ms: float, steps: int, seconds: float) -> dict
         "ms_per_reading_step": round(reading, 4),
         "beyond_step": round(max(0.0, 1 - fed_ms / reading), 3),
     }
-
-
-def _split(job: Job) -> str:
-    return "train" if job.built.train is not None else "eval"

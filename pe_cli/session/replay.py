@@ -65,19 +65,21 @@ class Replayer(Trainer):
         result: StepResult = self.stepper.run(feed, list(dict.fromkeys([*self._wanted(), *variables])), self.at.step)
         values: dict[str, Sequence[Array]] = {n: [v[n] for v in result.values if n in v] for n in variables}
         values |= {f"{n}{UPDATE}": [np.array(self.job.scope.get(n)) - before[n]] for n in updated}
-        ops = {n: op.type for op in self.program.global_block().ops for n in op.output_names()}
+        ops = {n: op.type for op in self.job.built.ops for n in op.output_names()}
         types = {n: ops.get(n.removesuffix(UPDATE), "") for n in names}
         begin = {**{n: np.array(v) for n, v in feed.items()}, **before}
         self.found = Replay(self.target, {n: values[n] for n in names}, types, begin)
         self._count(result)
 
     def _usual(self) -> list[str]:
-        block = self.program.global_block()
-        found = []
-        for p in block.parameters():
-            if p.trainable:
-                found += [p.name, *([grad_name(p.name)] if grad_name(p.name) in block.vars else []), f"{p.name}{UPDATE}"]
-        return found
+        found: dict[str, None] = {}
+        for program in self.job.programs:
+            block = program.global_block()
+            for p in block.parameters():
+                if p.trainable:
+                    names = [p.name, *([grad_name(p.name)] if grad_name(p.name) in block.vars else []), f"{p.name}{UPDATE}"]
+                    found |= dict.fromkeys(names)
+        return [*found]
 
     def check_names(self, names: Sequence[str]) -> None:
         """Refuse names that no step computes.
@@ -85,12 +87,12 @@ class Replayer(Trainer):
         Raises:
             PeError: names one.
         """
-        block = self.program.global_block()
+        known = {v.name: v for program in self.job.programs for v in program.list_vars()}
         for name in names:
             base = name.removesuffix(UPDATE)
-            if base not in block.vars or (base != name and not (block.vars[base].persistable and block.vars[base].dtype in FLOATS)):
+            if base not in known or (base != name and not (known[base].persistable and known[base].dtype in FLOATS)):
                 what = "parameter or state" if base != name else "variable"
-                hint = did_you_mean(base, block.vars) or "pe graph --stage program lists all variables; w@GRAD is a gradient"
+                hint = did_you_mean(base, known) or "pe graph --stage program lists all variables; w@GRAD is a gradient"
                 raise PeError(f"the training program has no {what} '{base}'", hint=hint)
 
 

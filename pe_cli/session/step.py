@@ -1,4 +1,4 @@
-"""One training step: a batch, split over devices, and before that into parts where gradients are accumulated."""
+"""One training step: its phases, each with its batches, split over devices, and before that into parts where gradients are accumulated."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.build.phases import Phase
 from pe_cli.core.errors import PeError
 from pe_cli.devices.protocol import Timeline
+from pe_cli.execute.executor import Executor
 from pe_cli.execute.result import StepResult
 from pe_cli.execute.split import split_sizes
 from pe_cli.graph.compile import Stages
@@ -25,6 +27,9 @@ Feed = Mapping[str, Array]
 class Stepper:
     """Runs the training programs of a job.
 
+    A step takes as many batches as its phase has that repeats most. A phase takes one for every update; one that repeats less often takes
+    the last ones, so that all phases end with the same batch.
+
     Args:
         job: with values in its scope when `run` is called.
 
@@ -33,14 +38,119 @@ class Stepper:
     """
 
     def __init__(self, job: Job) -> None:
-        assert job.run.train, "there is a training program"
+        assert job.programs, "there is something to train"
         self._job = job
+        self._runners = [_Runner(job, phase) for phase in job.built.phases]
+        self._updates = sum(phase.repeat for phase in job.built.phases)
+
+    def fit(self, feed: Feed) -> Feed | None:
+        """Apply uneven_batch; None leaves the batch out.
+
+        Raises:
+            PeError: the batch cannot be split evenly, and the config says that this is an error.
+        """
+        job, section = self._job, self._job.run.executor
+        devices = len(job.places) * job.team.size
+        shares = devices * job.shares
+        if shares == 1 or section.uneven_batch == "weighted":
+            return feed
+        samples = self.samples(feed)
+        kept = samples - samples % shares
+        if kept == samples:
+            return feed
+        if section.uneven_batch == "error":
+            parts = f" in {job.shares} parts" if job.shares > 1 else ""
+            raise PeError(
+                f"a batch of {samples} samples cannot be split evenly over {devices} devices{parts}",
+                at=section.at_of("uneven_batch"),
+                hint="use uneven_batch: weighted or drop, or another batch_size",
+            )
+        if not kept:
+            return None
+        found: dict[str, Array] = {}
+        for runner in self._runners:
+            found |= runner.part(runner.known(feed), 0, kept)
+        return found
+
+    @property
+    def executors(self) -> list[Executor]:
+        """What an update of every phase ends with."""
+        return [runner.last for runner in self._runners]
+
+    def samples(self, feed: Feed) -> int:
+        """Return the samples of a step."""
+        return max(runner.samples(runner.known(feed)) for runner in self._runners)
+
+    def run(self, feed: Feed, fetches: Sequence[str], step: int) -> StepResult:
+        """Do a step.
+
+        Args:
+            feed: its samples.
+            fetches: names of variables; of one that several phases compute, that of `Built.phase_of` is returned.
+            step: number of the step, from 0.
+
+        Returns:
+            Values per phase, update, part and device with samples; what belongs to a whole batch with its last part alone.
+        """
+        show = self._job.observer.wants_plan()
+        self._job.team.begin_step(step)
+        if self._updates == 1:
+            return self._runners[0].run(feed, fetches, step, step if show else None)
+        samples = self.samples(feed)
+        sizes = [n for n in split_sizes(samples, self._job.built.batches) if n]
+        cuts = [(end - n, end) for end, n in zip(accumulate(sizes), sizes, strict=True)]
+        done: list[tuple[Sequence[str], StepResult]] = []
+        for runner in self._runners:
+            wanted = [name for name in fetches if self._job.built.phase_of(name) is runner.phase]
+            known = runner.known(feed)
+            mine = cuts[-runner.phase.repeat :]
+            for i, (begin, end) in enumerate(mine):
+                part = known if end - begin == samples else runner.part(known, begin, end)
+                looked = show and runner is self._runners[0] and i == len(mine) - 1
+                done.append((wanted, runner.run(part, wanted, step * self._updates + len(done), step if looked else None)))
+        return _joined(done, fetches, samples)
+
+    def stages(self, fetches: Sequence[str]) -> dict[str, Stages]:
+        """Return the stages of the programs that a step with these fetches ends with, by phase."""
+        known = {runner.phase.name: {*runner.phase.program.global_block().vars} for runner in self._runners}
+        return {r.phase.name: r.last.stages([n for n in fetches if n in known[r.phase.name]]) for r in self._runners}
+
+    def drop_unused(self) -> None:
+        """Forget temporaries that have not been used lately."""
+        for runner in self._runners:
+            runner.drop_unused()
+
+
+def _joined(done: Sequence[tuple[Sequence[str], StepResult]], fetches: Sequence[str], samples: int) -> StepResult:
+    """Return what several updates gave as one: names that were fetched, and values of them."""
+    values = [value for _, found in done for value in found.values]
+    sizes = [size for _, found in done for size in found.sizes]
+    shares = {
+        name: [n for names, found in done for n in (found.shares[name] if name in names else [0] * len(found.sizes))] for name in fetches
+    }
+    return StepResult(values, sizes, shares, whole=samples)
+
+
+class _Runner:
+    """Runs the programs of one phase.
+
+    Args:
+        job: with values in its scope when `run` is called.
+        phase: of it.
+
+    Attributes:
+        last: executor of what an update ends with.
+    """
+
+    def __init__(self, job: Job, phase: Phase) -> None:
+        assert job.run.train, "there is a training program"
+        self._job, self.phase = job, phase
         self._count = job.run.train.accumulate
-        self._last = job.executor(job.program)
-        self._others = job.executor(job.built.parts.program) if job.built.parts else None
-        self._early = set(job.built.parts.program.global_block().vars) if job.built.parts else set()
-        self._fed = {v.name for v in job.program.list_vars() if v.is_data and not v.type.known}
-        if self._others and any(declared_levels(job.program).values()):
+        self.last = job.executor(phase.program)
+        self._others = job.executor(phase.parts.program) if phase.parts else None
+        self._early = set(phase.parts.program.global_block().vars) if phase.parts else set()
+        self._fed = {v.name for v in phase.program.list_vars() if v.is_data and not v.type.known}
+        if self._others and any(declared_levels(phase.program).values()):
             raise PeError(
                 "train.accumulate cuts batches into rows, and this model has feeds with sequences",
                 at=job.run.train.at_of("accumulate"),
@@ -53,96 +163,71 @@ class Stepper:
                 hint="remove one of them",
             )
 
-    @property
-    def batch_size(self) -> int:
-        """Samples of a step: of all its parts."""
-        return self._job.batch_size * self._count
+    def known(self, feed: Feed) -> Feed:
+        """Return what this phase is fed of a batch."""
+        return self.last.known(feed) if len(self._job.built.phases) > 1 else feed
 
-    def fit(self, feed: Feed) -> Feed | None:
-        """Apply uneven_batch; None leaves the batch out.
+    def samples(self, feed: Feed) -> int:
+        """Return the samples of a batch; 1 where nothing that is fed has a batch axis."""
+        if self._others is None:
+            return self.last.samples(feed)
+        return next((len(a) for name, a in feed.items() if name in self._fed), 1)
 
-        Raises:
-            PeError: the batch cannot be split evenly, and the config says that this is an error.
-        """
-        section = self._job.run.executor
-        devices = len(self._job.places) * self._job.team.size
-        shares = devices * self._count
-        if shares == 1 or section.uneven_batch == "weighted":
-            return feed
-        samples = self._samples(feed)
-        kept = samples - samples % shares
-        if kept == samples:
-            return feed
-        if section.uneven_batch == "error":
-            parts = f" in {self._count} parts" if self._count > 1 else ""
-            raise PeError(
-                f"a batch of {samples} samples cannot be split evenly over {devices} devices{parts}",
-                at=section.at_of("uneven_batch"),
-                hint="use uneven_batch: weighted or drop, or another batch_size",
-            )
-        if not kept:
-            return None
-        return {n: a[:kept] for n, a in feed.items()} if self._others else self._last.head(feed, kept)
+    def part(self, feed: Feed, begin: int, end: int) -> Feed:
+        """Return some samples of a batch."""
+        if self._others is None:
+            return self.last.part(feed, begin, end)
+        return {name: a[begin:end] if name in self._fed else a for name, a in feed.items()}
 
-    def _samples(self, feed: Feed) -> int:
-        return len(next(iter(feed.values()))) if self._others else self._last.samples(feed)
-
-    def run(self, feed: Feed, fetches: Sequence[str], step: int) -> StepResult:
-        """Do a step.
+    def run(self, feed: Feed, fetches: Sequence[str], number: int, shown: int | None) -> StepResult:
+        """Do an update.
 
         Args:
             feed: the batch.
             fetches: names of variables.
-            step: number of the step, from 0.
-
-        Returns:
-            Values per part and device with samples; what belongs to the whole batch with the last part alone.
+            number: of the update among those of all phases, from 0.
+            shown: number of the step, where the observer is told how it went.
         """
-        shown = self._job.observer.wants_plan()
-        self._job.team.begin_step(step)
         if self._others is None:
-            return self._shown(feed, fetches, step) if shown else self._job.team.joined(self._last.run(feed, fetches, step))
-        samples = len(next(iter(feed.values())))
+            return self._shown(feed, fetches, number, shown) if shown is not None else self._joined(self.last, feed, fetches, number)
+        samples = self.samples(feed)
         # the largest part comes last: a device without samples in it has had none before, whose gradients would be lost
         sizes = [n for n in split_sizes(samples, self._count) if n]
-        kind = self._job.program.global_block().var(SHARE).type
+        kind = self.phase.program.global_block().var(SHARE).type
         values: list[Mapping[str, Array]] = []
         weights: list[int] = []
         for i, (end, size) in enumerate(zip(accumulate(sizes), sizes, strict=True)):
-            part = {name: a[end - size : end] if name in self._fed else a for name, a in feed.items()}
-            part[SHARE] = np.full(kind.shape, size / samples, kind.numpy)
+            part = {**self.part(feed, end - size, end), SHARE: np.full(kind.shape, size / samples, kind.numpy)}
             last = i == len(sizes) - 1
-            executor = self._last if last else self._others
             # what belongs to the whole batch, like the length of its gradient, is there with the last part alone
             wanted = [n for n in fetches if last or n in self._early]
-            found = self._job.team.joined(executor.run(part, wanted, step * self._count + i))
+            found = self._joined(self.last if last else self._others, part, wanted, number * self._count + i)
             values += found.values
             weights += found.sizes
-        if shown:
-            self._show(found, None, step)
+        if shown is not None:
+            self._show(found, None, shown)
         return StepResult(values, weights, dict.fromkeys(fetches, weights), found.plan)
 
-    def _shown(self, feed: Feed, fetches: Sequence[str], step: int) -> StepResult:
-        """Do an ordinary step and tell how it went, with the times of its kernels where it is one plan run once."""
+    def _joined(self, executor: Executor, feed: Feed, fetches: Sequence[str], number: int) -> StepResult:
+        return self._job.team.joined(executor.run(feed, fetches, number))
+
+    def _shown(self, feed: Feed, fetches: Sequence[str], number: int, step: int) -> StepResult:
+        """Do an ordinary update and tell how it went, with the times of its kernels where it is one plan run once."""
         build, times = self._job.run.build_strategy, self._job.run.exec_strategy.num_iteration_per_run
         if times > 1 or not build.remove_unnecessary_lock or self._job.team.size > 1:
-            found = self._last.run(feed, fetches, step)
+            found = self.last.run(feed, fetches, number)
             self._show(found, None, step)
             return self._job.team.joined(found)
-        found, line = self._last.step_timed(self._last.batch(feed, fetches), step)
+        found, line = self.last.step_timed(self.last.batch(feed, fetches), number)
         self._show(found, line, step)
         return self._job.team.joined(found)
 
     def _show(self, found: StepResult, line: Timeline | None, step: int) -> None:
         assert found.plan is not None, "a step of one plan"
-        self._job.observer.planned(Planned(self._last, found.plan, line, step))
-
-    def stages(self, fetches: Sequence[str]) -> Stages:
-        """Return the stages of the program that a step with these fetches ends with."""
-        return self._last.stages(fetches)
+        self._job.observer.planned(Planned(self.last, found.plan, line, step, self.phase.name))
 
     def drop_unused(self) -> None:
         """Forget temporaries that have not been used lately."""
-        for executor in (self._last, self._others):
+        for executor in (self.last, self._others):
             if executor is not None:
                 executor.drop_unused()

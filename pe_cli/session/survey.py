@@ -219,8 +219,7 @@ class _Looked:
     def rows(self, count: int) -> Iterator[RowFacts]:
         """Yield the first training rows, raw and as feeds."""
         job = self.job
-        program = job.built.train or job.built.eval
-        loader = job.loader("train", program, max(1, count), shuffle=False)
+        loader = job.loader("train", job.built.programs or (job.built.eval,), max(1, count), shuffle=False)
         batch = loader.first()
         dataset = select(job.dataset("train"), self._fed("train"))
         where = _table_rows(dataset, count)

@@ -18,6 +18,7 @@ from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data import Loader
 from pe_cli.execute.result import StepResult
 from pe_cli.io.run_folder import RunFolder, State
+from pe_cli.program.ir import Block
 from pe_cli.session.averages import Averages
 from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
@@ -93,13 +94,12 @@ class Trainer:
         self.run = job.run
         self.smoke = smoke
         self.resume = resume
-        _ = job.program  # says what is missing where there is none
+        _ = job.programs  # says what is missing where there are none
         assert self.run.train
         learned = fitted_of(resume) if resume is not None else None
         if learned is not None:
             job.refit(learned)
         self.section = self.run.train
-        self.loss = self.run.loss or ""
         self._take_programs()
         self.stop = job.team.stop(limits)
         writes = job.team.leads and witness is None
@@ -116,13 +116,12 @@ class Trainer:
     def _take_programs(self) -> None:
         """Train with the programs that the job has now."""
         job = self.job
-        self.program = job.program
+        self.losses = [phase.spec.loss or "" for phase in job.built.phases]
         self.stepper = Stepper(job)
-        self.numbers = job.numbers(self.program)
+        self.numbers = job.trained_numbers
         self.arrays = {n: job.variable(n) for n in self.run.fetches if n not in self.numbers}
         self._merges = [(n, v, self._how(n)) for n, v in self.numbers.items()]
-        self.norms = [f"{NORM}{name}" for name in job.built.norms]
-        self._newest = job.built.recorded.keys() - {"gradient_norm"}
+        self._newest = {name for name in job.built.recorded if not name.endswith("gradient_norm")}
         self._always = self._wanted()
         self.periods = self._periods()
 
@@ -152,17 +151,20 @@ class Trainer:
     def _periods(self) -> dict[str, Period]:
         """Return how often every number is recorded; what is watched beside the loss, as often as it."""
         default, fetches = Period(1, "epoch"), self.run.fetches
-        beside = {*self.job.built.recorded, *self.norms} - set(fetches)
+        like: dict[str, str] = {}
+        for phase in self.job.built.phases:
+            beside = {*phase.recorded, *(f"{NORM}{name}" for name in phase.norms)} - set(fetches)
+            like |= dict.fromkeys(beside, phase.spec.loss or "")
         every = {n: fetches[n].every for n in fetches}
-        return {n: every.get(self.loss if n in beside else n, default) for n in (*self.numbers, *self.norms)}
+        return {n: every.get(like.get(n, n), default) for n in (*self.numbers, *like)}
 
     def _check(self) -> None:
         """Refuse now what would only fail when the first checkpoint is written or the first value fetched."""
-        if self.loss not in self.numbers:
-            kind = self.program.global_block().var(self.job.built.loss or self.loss).type
-            raise PeError(
-                f"the loss '{self.loss}' is {kind}, not one number", at=self.section.at_of("loss"), hint="take its mean"
-            )
+        for phase, loss in zip(self.job.built.phases, self.losses, strict=True):
+            if loss not in self.numbers:
+                kind = phase.program.global_block().var(phase.loss or loss).type
+                at = self.run.at_of(*phase.spec.path, "loss")
+                raise PeError(f"the loss '{loss}' is {kind}, not one number", at=at, hint="take its mean")
         files_of({name: self.run.fetches[name] for name in self.arrays})
         output = self.run.output.checkpoint
         for section in (output.best if output else None, self.section.early_stopping, self.section.plateau):
@@ -196,7 +198,8 @@ class Trainer:
             state: State = "failed"
             try:
                 if (prefix := self.run.build_strategy.debug_graphviz_path) and self.job.team.leads and self.witness is None:
-                    draw(self.stepper.stages(self._wanted()), self.keeper.folder, prefix, self.run.model.name)
+                    for phase, stages in self.stepper.stages(self._wanted()).items():
+                        draw(stages, self.keeper.folder, f"{prefix}{phase}_" if phase else prefix, self.run.model.name)
                 if given:
                     self.keeper.save()
                 with self.stop:
@@ -235,7 +238,7 @@ class Trainer:
         return Follower(self.job, None, self.arrays, self.observer)
 
     def _loader(self) -> Loader:
-        return self.job.loader("train", self.program, self.stepper.batch_size, drop_last=self.section.drop_last)
+        return self.job.loader("train", self.job.programs, self.job.step_size, drop_last=self.section.drop_last)
 
     def _goes_on(self) -> bool:
         """Whether there is anything left to do."""
@@ -291,7 +294,7 @@ class Trainer:
 
     def _wanted(self, due: Sequence[str] = ()) -> list[str]:
         """Return the variables of all numbers, and of the arrays that are due."""
-        watched = [self.job.built.norms_name] if self.norms else []
+        watched = [phase.norms_name for phase in self.job.built.phases if phase.norms]
         return list(dict.fromkeys([*self.numbers.values(), *watched, *(self.arrays[n] for n in due)]))
 
     def _count(self, found: StepResult, due: Sequence[str] = ()) -> None:
@@ -302,33 +305,35 @@ class Trainer:
             due: arrays that go to files.
         """
         self.at.step += 1
-        samples = sum(found.sizes)
-        loss = math.nan
+        samples = found.samples
+        losses = dict.fromkeys(self.losses, math.nan)
         for name, variable, how in self._merges:
             value, weight = found.number(variable, how)
             if name in self._newest:
                 self.averages.restore(name, value, 1.0)  # a mean would be one that no step had
             else:
                 self.averages.add(name, value, weight)
-            if name == self.loss:
-                loss = value
-        if self.norms:
-            lengths = found.values[-1][self.job.built.norms_name].tolist()
-            for name, length in zip(self.norms, lengths, strict=True):
-                self.averages.add(name, length, samples)
+            if name in losses:
+                losses[name] = value
+        for phase in self.job.built.phases:
+            if phase.norms:
+                lengths = next(v[phase.norms_name] for v in reversed(found.values) if phase.norms_name in v).tolist()
+                for name, length in zip(phase.norms, lengths, strict=True):
+                    self.averages.add(f"{NORM}{name}", length, samples)
         for name in due:
             self.keeper.outputs.fetch(name, self.at.step, self._joined(name, found))
-        if not math.isfinite(loss):
-            raise self._diverged(loss)
+        for name, loss in losses.items():
+            if not math.isfinite(loss):
+                raise self._diverged(name, loss)
         self.keeper.watch(loss)
         self.observer.stepped(self.at.step, self.at.epoch, loss, samples)
 
-    def _diverged(self, loss: float) -> PeError:
-        variable = self.numbers[self.loss]
-        block = self.program.global_block()
+    def _diverged(self, name: str, loss: float) -> PeError:
+        variable = self.numbers[name]
+        block = self._block(variable)
         op = next((op.type for op in reversed(block.ops) if variable in op.output_names()), "feed")
         return PeError(
-            f"the loss '{self.loss}' ({op}) is {loss} at step {self.at.step}",
+            f"the loss '{name}' ({op}) is {loss} at step {self.at.step}",
             at=block.var(variable).at,
             hint=f"{self._remedy()}; {self.keeper.newest()}",
             code=ExitCode.DIVERGED,
@@ -336,17 +341,23 @@ class Trainer:
 
     def _remedy(self) -> str:
         """Return what to do about a loss that is no number though the data is finite: the cause is the model, or else the training."""
-        doubted = loss_doubts(self.program)
+        doubted = loss_doubts(self.job.built.eval)
         return doubted[0] if doubted else "lower the learning rate or clip gradients"
+
+    def _block(self, variable: str) -> Block:
+        """Return the block that a value of training is taken from."""
+        phase = self.job.built.phase_of(variable)
+        assert phase is not None, "it is fetched"
+        return phase.program.global_block()
 
     def _joined(self, name: str, found: StepResult) -> Array:
         """Return an array's value over all devices: samples one after the other, the rest by its mean."""
         section = self.run.fetches[name]
-        whole = self.program.global_block().var(self.arrays[name]).shape[:1] == (-1,)
+        whole = self._block(self.arrays[name]).var(self.arrays[name]).shape[:1] == (-1,)
         how = section.merge or ("concat" if whole else "mean")
         if how != "list":
             return found.merged(self.arrays[name], how)
-        parts = [v[self.arrays[name]] for v in found.values]
+        parts = [v[self.arrays[name]] for v in found.values if self.arrays[name] in v]
         if len({part.shape for part in parts}) > 1:
             raise PeError(
                 f"fetch '{name}': devices with {', '.join(map(str, found.sizes))} samples give no list of one shape",
@@ -438,11 +449,11 @@ class Trainer:
                 self.keeper.log(f"data.{use}: {len(self.job.fed(use)):,} samples")
         if "eval" in self.run.data and not self.smoke:
             self.job.collector("eval")
-        for text in (*doubts(self.program, self.run.model, self.job.built.read), *data_warnings(self.job)):
+        for text in (*doubts(self.job.built.eval, self.run.model, self.job.built.read), *data_warnings(self.job)):
             self.keeper.tell(text)
 
     def _announce(self, loader: Loader) -> None:
-        count = sum(math.prod(p.shape) for p in self.program.global_block().parameters())
+        count = sum(math.prod(p.shape) for p in self.job.built.eval.global_block().parameters())
         epochs = 1 if self.smoke else self.section.epochs
         steps = None if epochs is None else epochs * self._steps_of(loader)
         limit = SMOKE_STEPS if self.smoke else self.section.steps

@@ -33,7 +33,7 @@ class Values:
     def __init__(self, built: Built, scope: Scope, team: Team | None = None) -> None:
         self.built, self.scope = built, scope
         self._team = team or Team()
-        self._sums = built.parts.sums if built.parts else frozenset()
+        self._sums = {name for phase in built.phases if phase.parts for name in phase.parts.sums}
 
     def load(self, arrays: Mapping[str, Array], *, partial: bool = False) -> int:
         """Write values by name and return how many there were.
@@ -122,8 +122,7 @@ class Values:
 
     def _written(self, roles: Collection[Role]) -> set[str]:
         """Return the variables that ops of some roles write in training."""
-        ops = self.built.train.global_block().ops if self.built.train else []
-        return {n for op in ops if op.role in roles for n in op.output_names()}
+        return {n for op in self.built.ops if op.role in roles for n in op.output_names()}
 
     def _apart(self) -> list[str]:
         """Return the variables that every device has its own value of: running statistics of its part of the batch."""

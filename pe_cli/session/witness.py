@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from pe_cli.io import checkpoint, strict_json
 from pe_cli.io.regular import open_regular
 from pe_cli.io.run_folder import RunFolder, State
 from pe_cli.io.tensors import data_error, read_npz
-from pe_cli.program.ir import Program
+from pe_cli.program.ir import Operator
 from pe_cli.session.averages import Averages
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import Keeper
@@ -166,7 +166,7 @@ class Witness(Keeper):
             return
         for name, value in given.items():
             if line.get(name) != value:
-                self._differ(f"{use}/{name}", self._maker(str(self._job.numbers(self._job.program).get(name))), line.get(name), value)
+                self._differ(f"{use}/{name}", self._maker(self._job.trained_numbers.get(name, "")), line.get(name), value)
             self.seen.numbers += name not in _PLACE
         self._observer.recorded(self.at.step, self.at.epoch, {f"{use}/{n}": v for n, v in values.items()})
 
@@ -184,8 +184,7 @@ class Witness(Keeper):
         state = self._job.values.state()
         if set(state) != set(recorded):
             raise data_error(f"{self.folder.path}: its checkpoints have other variables than its model")
-        program = self._job.program
-        for name in _in_order(program, recorded):
+        for name in _in_order(self._job.built.ops, recorded):
             place = first_difference(recorded[name], state[name])
             if place is not None:
                 at = list(place) if place else ""
@@ -208,8 +207,7 @@ class Witness(Keeper):
 
     def _maker(self, variable: str) -> str:
         """Return the type of the op that writes a variable last."""
-        ops = self._job.program.global_block().ops
-        return next((op.type for op in reversed(ops) if variable in op.output_names()), "")
+        return next((op.type for op in reversed(self._job.built.ops) if variable in op.output_names()), "")
 
     def _differ(self, what: str, op: str, before: object, now: object, step: int | None = None) -> None:
         raise DifferentError(Difference(self.at.step if step is None else step, what, op, _exact(before), _exact(now)))
@@ -219,9 +217,9 @@ def _exact(value: object) -> str:
     return repr(value.item()) if isinstance(value, np.generic) else str(value)
 
 
-def _in_order(program: Program, names: Collection[str]) -> list[str]:
-    """Return names in the order in which the program's ops write them, the others first: what comes first explains the rest."""
-    written = [n for op in program.global_block().ops for n in op.output_names() if n in names]
+def _in_order(ops: Sequence[Operator], names: Collection[str]) -> list[str]:
+    """Return names in the order in which ops write them, the others first: what comes first explains the rest."""
+    written = [n for op in ops for n in op.output_names() if n in names]
     return list(dict.fromkeys([*(n for n in names if n not in written), *written]))
 
 

@@ -39,7 +39,7 @@ def test_training_has_backward_and_updates_and_evaluation_has_not(write: Callabl
     roles = [op.role for op in built.train.global_block().ops]
     assert {Role.FORWARD, Role.BACKWARD, Role.OPTIMIZE} <= set(roles)
     assert {op.role for op in built.eval.global_block().ops} == {Role.FORWARD}
-    assert built.loss == run.loss
+    assert built.losses == {"loss": "loss"}
     assert built.fetches == {"loss": "loss"}
     updated = [op.inputs["Param"][0] for op in built.train.global_block().ops if op.type == "sgd"]
     assert updated == ["logits.w_0", "logits.b_0"]
@@ -56,7 +56,7 @@ def test_without_a_train_section_there_is_no_train_program(write: Callable[..., 
     write(model=MODEL, run="model: model.yaml\n")
     _, built = load_and_build("run.yaml")
     assert built.train is None
-    assert built.loss is None
+    assert built.losses == {}
 
 
 def test_an_optimizer_with_everything(write: Callable[..., None]) -> None:
@@ -249,7 +249,8 @@ def test_mistakes_of_all_three_stages_come_at_once(errors: Errors) -> None:
 def test_configs_that_ship(path: Path) -> None:
     run, built = load_and_build(path)
     assert built.train is not None
-    assert built.loss == run.loss
+    assert built.losses
+    assert [phase.spec for phase in built.phases] == list(run.phases)
     assert set(run.feeds) <= set(built.feeds)  # a feed takes the field of its own name by default
 
 

@@ -284,7 +284,7 @@ def test_schema_of_configs_knows_the_sections(pe: Pe) -> None:
     assert found["additionalProperties"] is False
     train = found["$defs"]["TrainSection"]
     whole = found["then"]["properties"]["train"]["anyOf"][1]
-    assert set(whole["required"]) == {"loss", "batch_size", "optimizer"}, "where no other file says the rest"
+    assert set(whole["required"]) == {"batch_size"}, "where no other file says the rest"
     assert set(whole["required"]) <= set(train["properties"])
     assert "npz" in found["$defs"]["DataSection"]["properties"]["reader"]["enum"]
 

@@ -88,7 +88,7 @@ def test_every_shipped_config_runs_two_steps(pe: Pe, path: Path, tmp_path: Path)
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_shipped_model_trains_two_steps_on_made_up_data(pe: Pe, path: Path, tmp_path: Path) -> None:
     text = path.read_text()
-    loss = next((name for name in ("loss", "out", "recon", "rating_loss", "xent") if f"\n  {name}:" in text), "")
+    loss = next((name for name in ("loss", "out", "recon", "rating_loss", "xent", "d_loss") if f"\n  {name}:" in text), "")
     config = tmp_path / "run.yaml"
     optimizer = "{type: SGD, learning_rate: 0.001}"
     config.write_text(

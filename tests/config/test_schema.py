@@ -26,8 +26,11 @@ def test_the_run_schema_has_every_section() -> None:
     assert "required" not in schema
     assert "required" not in train, "a base may have it"
     needed = schema["then"]["properties"]["train"]["anyOf"][1]
-    assert set(needed["required"]) == {"loss", "batch_size", "optimizer"}
-    assert needed["anyOf"] == [{"required": ["epochs"]}, {"required": ["steps"]}]
+    assert needed["required"] == ["batch_size"]
+    assert needed["allOf"] == [
+        {"anyOf": [{"required": ["epochs"]}, {"required": ["steps"]}]},
+        {"anyOf": [{"required": ["loss", "optimizer"]}, {"required": ["phases"]}]},
+    ]
     assert set(schema["$defs"]["FeedSection"]["properties"]) >= {"from", "value"}
     json.dumps(schema)
 

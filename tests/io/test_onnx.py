@@ -79,7 +79,7 @@ def trained_a_little(path):
 
 
 #: Of models that draw noise in evaluation, too, or decode by what ONNX has no form of: outputs that do not depend on it.
-NO_NOISE = {"digits_vae": ["center"], "roles": ["ahead"]}
+NO_NOISE = {"dcgan": ["of_real/score"], "digits_vae": ["center"], "roles": ["ahead"]}
 
 
 @pytest.mark.parametrize("path", [pytest.param(p, id=f"{p.parent.name}/{p.stem}") for p in CONFIGS])

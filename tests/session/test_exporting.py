@@ -170,7 +170,7 @@ def compare(job, use, targets, rtol=1e-4, atol=1e-5):
 
 
 #: Of models that draw noise in evaluation, too, or decode by what ONNX has no form of: outputs that do not depend on it.
-NO_NOISE = {"digits_vae": ["center"], "roles": ["ahead"]}
+NO_NOISE = {"dcgan": ["of_real/score"], "digits_vae": ["center"], "roles": ["ahead"]}
 #: Models that say something of every word, which neither predict nor export tell yet.
 OF_WORDS = ("roles",)
 

@@ -52,8 +52,8 @@ def _losses(value: object) -> str | dict[str, Term]:
     raise ValueError("must be the name of a variable, or a mapping of names to weights", "for example loss: {recon: 1.0, kl: 0.1}")
 
 
-def _written_losses(value: str | dict[str, Term]) -> object:
-    if isinstance(value, str):
+def _written_losses(value: str | dict[str, Term] | None) -> object:
+    if value is None or isinstance(value, str):
         return value
     return {n: t.weight if t.ramp is None else {"weight": t.weight, "ramp": str(t.ramp)} for n, t in value.items()}
 

@@ -8,6 +8,7 @@ from pe_cli.config.period import Period, PeriodField
 from pe_cli.config.sections.group import GroupSection
 from pe_cli.config.sections.kinds import Count, Name
 from pe_cli.config.sections.losses import Losses
+from pe_cli.config.sections.phase import PhaseSection
 from pe_cli.config.sections.recompute import Recompute
 from pe_cli.config.sections.section import Section
 
@@ -70,13 +71,22 @@ class StartSection(Section):
 class TrainSection(Section):
     """How the model is trained."""
 
-    loss: Losses = Field(description="the variable that is minimised, one number; or several with their weights")
+    loss: Losses | None = Field(
+        default=None, description="the variable that is minimised, one number; or several with their weights; required without phases"
+    )
     epochs: Count | None = Field(default=None, description="passes over the training data")
     steps: Count | None = Field(
         default=None, description="stop after so many steps in all; with epochs, whichever comes first"
     )
     batch_size: Count = Field(description="samples per step, over all devices")
-    optimizer: dict[str, Any] = Field(description="type, learning_rate and the optimizer's own arguments")
+    optimizer: dict[str, Any] | None = Field(
+        default=None, description="type, learning_rate and the optimizer's own arguments; required without phases"
+    )
+    phases: list[PhaseSection] = Field(
+        default_factory=list,
+        min_length=1,
+        description="what a step trains one after the other, each with loss, parameters and optimizer of its own, instead of those here",
+    )
     drop_last: StrictBool = Field(default=False, description="leave out a last batch that is smaller")
     eval_every: PeriodField = Field(default=Period(1, "epoch"), description="how often the eval data is run")
     accumulate: Count = Field(

@@ -193,8 +193,9 @@ def test_a_model_without_blocks(made, tmp_path):
 
 def test_accumulated_parts_are_repeated_too(made):
     built = made("blocks", more="  accumulate: 2\n")
-    assert built.parts is not None
-    for program in (built.train, built.parts.program):
+    (phase,) = built.phases
+    assert phase.parts is not None
+    for program in (phase.program, phase.parts.program):
         numbers = [op.segment for op in program.global_block().ops if op.role is Role.FORWARD]
         assert max(numbers) > 1
         assert all(a <= b for a, b in itertools.pairwise(n for n in numbers if n))
