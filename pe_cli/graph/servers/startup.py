@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pe_cli.paddle.fluid.framework import Program
-from pe_cli.paddle.fluid.transpiler.blocks import add, declare
-from pe_cli.paddle.fluid.transpiler.slicing import Piece
-from pe_cli.paddle.fluid.transpiler.updates import copied
+from pe_cli.graph.servers.blocks import add, declare
+from pe_cli.graph.servers.slicing import Piece
+from pe_cli.graph.servers.updates import copied
+from pe_cli.ops.define.traits import Random
 from pe_cli.program import ir
 from pe_cli.program.ir import Operator, Role
 
 
-def server_startup(origin: ir.Program, main: ir.Program, pieces: Sequence[Piece]) -> Program:
+def server_startup(origin: ir.Program, main: ir.Program, pieces: Sequence[Piece], whole: int = 0) -> ir.Program:
     """Return the startup program of a server.
 
     Args:
         origin: the whole startup program.
         main: the server's.
         pieces: of parameters that the server has.
+        whole: values of up to so many bytes are drawn for the whole parameter, of which the server keeps its piece, so that they do not
+            depend on how it is cut.
     """
-    made = Program()
+    made = type(origin)()
     made.random_seed = origin.random_seed
     block, source = made.global_block(), origin.global_block()
     for v in main.global_block().vars.values():
@@ -33,7 +35,7 @@ def server_startup(origin: ir.Program, main: ir.Program, pieces: Sequence[Piece]
             _whole(source, block, op)
             continue
         for name in found:
-            _fill(source, block, op, outs[0], name, pieces)
+            _fill(source, block, op, outs[0], name, pieces, whole)
     return made
 
 
@@ -58,11 +60,12 @@ def _needed(ops: Sequence[Operator], wanted: set[str]) -> list[Operator]:
     return found[::-1]
 
 
-def _fill(source: ir.Block, block: ir.Block, op: Operator, whole: str, name: str, pieces: Sequence[Piece]) -> None:
+def _fill(source: ir.Block, block: ir.Block, op: Operator, whole: str, name: str, pieces: Sequence[Piece], most: int) -> None:
     """Add what gives one variable of the server its first value: the op itself, of the piece's shape, or a piece of its result."""
     shape = list(block.vars[name].type.shape)
     made = copied(op)
-    if "shape" in op.attrs and not op.input_names():
+    together = op.definition.has(Random) and source.vars[whole].type.nbytes <= most
+    if "shape" in op.attrs and not op.input_names() and not together:
         made.attrs["shape"] = shape
     elif shape != list(source.vars[whole].type.shape):
         _whole(source, block, op)

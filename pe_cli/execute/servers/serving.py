@@ -10,40 +10,41 @@ import numpy as np
 
 from pe_cli.collectives.servers.frames import FrameError, Message
 from pe_cli.collectives.servers.service import Request, Service
-from pe_cli.paddle.errors import EnforceNotMet
-from pe_cli.paddle.fluid import running
-from pe_cli.paddle.fluid.flags import deadline
-from pe_cli.paddle.fluid.framework import Program as FluidProgram
-from pe_cli.paddle.fluid.lod_tensor import LoDTensor
-from pe_cli.paddle.fluid.parameter_server.training import SLACK
-from pe_cli.paddle.fluid.scope import Scope
-from pe_cli.paddle.fluid.transpiler.config import DistributedMode
-from pe_cli.paddle.fluid.transpiler.server import ROWS, backup, program_of
+from pe_cli.core.errors import PeError
+from pe_cli.execute.servers.host import Host
+from pe_cli.execute.servers.training import SLACK
+from pe_cli.graph.servers.modes import DistributedMode
+from pe_cli.graph.servers.server import ROWS, backup, program_of
 from pe_cli.program.ir import Operator, Program
 
 Array = np.ndarray[Any, Any]
 DONE = Message("done")
 
 
-def serve(program: Program, listen: Operator, scope: Scope, setting: running.Setting) -> None:
+def serve(program: Program, host: Host, seconds: float) -> None:
     """Serve until the last trainer leaves.
 
     Args:
         program: a server's.
-        listen: its `listen_and_serv`.
-        scope: values of parameters and optimizers.
-        setting: devices.
+        host: values of parameters and optimizers, and what computes.
+        seconds: that a trainer may be silent, and that it may take to start.
 
     Raises:
         PeerError: a trainer is lost, or never comes.
         PeError: the port is in use, or an update fails.
     """
+    listen = listen_of(program)
     sizes = [v.type.nbytes for v in program.global_block().vars.values() if v.type.known]
     most = 2 * sum(sizes) + SLACK
     kind = Sync if listen.attrs["distributed_mode"] == DistributedMode.SYNC else Async
-    service = Service(listen.attrs["endpoint"], listen.attrs["Fanin"], deadline(), most)
-    server = kind(program, listen, scope.root(), setting, service)
+    service = Service(listen.attrs["endpoint"], listen.attrs["Fanin"], seconds, most)
+    server = kind(program, listen, host, service)
     service.run(server.answer, server.left)
+
+
+def listen_of(program: Program) -> Operator:
+    """Return the op of a server's program that serves."""
+    return next(op for op in program.global_block().ops if op.type == "listen_and_serv")
 
 
 class Server(ABC):
@@ -52,13 +53,12 @@ class Server(ABC):
     Args:
         program: the server's.
         listen: its `listen_and_serv`.
-        scope: values of parameters and optimizers.
-        setting: devices.
+        host: values of parameters and optimizers, and what computes.
         service: knows which trainers are there.
     """
 
-    def __init__(self, program: Program, listen: Operator, scope: Scope, setting: running.Setting, service: Service) -> None:
-        self._program, self._scope, self._setting, self._service = program, scope, setting, service
+    def __init__(self, program: Program, listen: Operator, host: Host, service: Service) -> None:
+        self._program, self._host, self._service = program, host, service
         self._trainers = int(listen.attrs["Fanin"])
         self._known = program.global_block().vars
         pairs = [text.rpartition(":") for text in listen.attrs["grad_to_block_id"]]
@@ -101,7 +101,7 @@ class Server(ABC):
 
     def part(self, numbers: list[int]) -> Program:
         """Return some blocks as one program."""
-        made = FluidProgram("update")
+        made = type(self._program)("update")
         made.random_seed = self._program.random_seed
         for number in numbers:
             other = program_of(self._program, self._program.blocks[number], lambda n: not self._is_gradient(n))
@@ -116,8 +116,7 @@ class Server(ABC):
         if not program.global_block().ops:
             return
         used = {n for op in program.global_block().ops for n in op.input_names()}
-        part = {n: LoDTensor(a) for n, a in fed.items() if n in used}
-        running.run(program, self._scope, self._setting, [part], [])
+        self._host.run(program, {n: a for n, a in fed.items() if n in used}, [])
 
     def checked(self, message: Message, trainer: int) -> dict[str, Array]:
         """Return the gradients of a message, each of its declared type; rows are padded to a power of two.
@@ -161,7 +160,7 @@ class Server(ABC):
         found = {}
         for name in request.message.names("names"):
             self._check_parameter(name, request.trainer)
-            found[name] = self._scope.read(name)
+            found[name] = self._host.read(name)
             self.took(name, request.trainer, found[name])
         request.reply(Message("values", {}, found))
 
@@ -172,7 +171,7 @@ class Server(ABC):
             height = self._known[name].type.shape[0]
             if rows.dtype != np.int64 or rows.ndim != 1 or (rows.size and not 0 <= rows.min() <= rows.max() < height):
                 raise FrameError(f"trainer {request.trainer} asked for rows of '{name}' that are not in [0, {height})")
-            found[name] = self._scope.rows(name, rows)
+            found[name] = self._host.rows(name, rows)
         request.reply(Message("values", {}, found))
 
     def _check_parameter(self, name: str, trainer: int) -> None:
@@ -222,7 +221,7 @@ class Sync(Server):
             if name not in fed:
                 trainer = int(name.rpartition(".trainer_")[2].partition("@")[0]) if ".trainer_" in name else 0
                 if trainer in self._waiting:
-                    raise EnforceNotMet(f"trainer {trainer} gave no '{name}'", hint="do all run the same script?")
+                    raise PeError(f"trainer {trainer} gave no '{name}'", hint="do all run the same script?")
                 kind = self._known[name].type
                 fed[name] = np.zeros([8 if s == -1 else s for s in kind.shape], kind.numpy)
                 if name.endswith(ROWS):
@@ -271,7 +270,7 @@ class Async(Server):
             if reference:
                 local, backups = reference
                 mine = backups[request.trainer]
-                fed[local] = self._taken[mine] if mine in self._taken else self._scope.read(mine)
+                fed[local] = self._taken[mine] if mine in self._taken else self._host.read(mine)
             self.run(self._parts[name], fed)
         request.reply(DONE)
 
@@ -290,7 +289,7 @@ class Async(Server):
         if self._rates is None or name not in self._known or not name.endswith(ending):
             raise FrameError(f"trainer {request.trainer} counts '{name}', which is no counter of this server")
         self._steps[name] = self._steps.get(name, 0) + 1
-        self._scope.write(name, np.full(self._known[name].type.shape, self._steps[name], self._known[name].type.numpy))
+        self._host.write(name, np.full(self._known[name].type.shape, self._steps[name], self._known[name].type.numpy))
         self.run(self._rates, {})
         request.reply(DONE)
 
