@@ -18,8 +18,9 @@ from pe_cli.config.model import read_model
 from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe
 from pe_cli.config.overrides import apply_overrides
 from pe_cli.config.paths import from_run_folder
-from pe_cli.config.processes import process_mistakes
+from pe_cli.config.processes import distributed_mistakes, process_mistakes
 from pe_cli.config.sections.data import USES, DataSection, DataSections, SamplingSection, SplitSection
+from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.feed import FeedSection
 from pe_cli.config.sections.fetch import FetchSection
@@ -133,6 +134,11 @@ class _Run:
         sweep = self.sweep(train, output)
         for text, at, hint in async_mistakes(executor, train, execution, data, output):
             self.mistakes.say(text, at, hint)
+        distributed = self.distributed()
+        if distributed is not None:
+            for text, at, hint in distributed_mistakes(distributed, executor, train, output, execution):
+                self.mistakes.say(text, at, hint)
+            executor = executor.model_copy(update={"processes": "mpi"})
         for text, at, hint in process_mistakes(executor, wishes, output):
             self.mistakes.say(text, at, hint)
         if section is None:
@@ -147,7 +153,7 @@ class _Run:
             return None
         return RunSpec(
             self.path, self.text, self.tree, model_path, model_args, model, data, preparation, feeds, train, fetches,
-            executor, build, execution, output, metrics, sweep,
+            executor, build, execution, output, metrics, sweep, distributed,
         )  # fmt: skip
 
     def check_keys(self) -> None:
@@ -163,6 +169,11 @@ class _Run:
         if entry is None:
             return kind()
         return check(kind, _filled(entry), (key,), self.mistakes, entry.at) or kind()
+
+    def distributed(self) -> DistributedSection | None:
+        """Return the section, None where there is none."""
+        entry = self.tree.entries.get("distributed")
+        return None if entry is None or is_null(entry.value) else self.section("distributed", DistributedSection)
 
     def each(self, key: str, kind: type[AnySection], short: str | None = None) -> dict[str, AnySection]:
         """Return the sections of a mapping by name; a plain name may stand for one key."""

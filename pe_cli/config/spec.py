@@ -10,6 +10,7 @@ from typing import Literal
 from pe_cli.config.nodes import MapNode, Node, ScalarNode, find, key_span
 from pe_cli.config.scope import Scope
 from pe_cli.config.sections.data import DataSection, SamplingSection, SplitSection
+from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.feed import FeedSection
 from pe_cli.config.sections.fetch import FetchSection
@@ -196,6 +197,7 @@ class RunSpec:
         fetches: variable -> what is kept of it.
         metrics: name -> its declaration as written, `type` and options; checked where metrics are known.
         executor, build_strategy, exec_strategy, output: as named, with defaults.
+        distributed: None when the file has no such section.
     """
 
     path: Path
@@ -215,6 +217,12 @@ class RunSpec:
     output: OutputSection = field(default_factory=OutputSection)
     metrics: Mapping[str, ArgSpec] = field(default_factory=dict)
     sweep: SweepSection | None = None
+    distributed: DistributedSection | None = None
+
+    @property
+    def has_servers(self) -> bool:
+        """Whether some of the processes are parameter servers."""
+        return self.distributed is not None and self.distributed.mode == "parameter_server"
 
     @property
     def name(self) -> str:

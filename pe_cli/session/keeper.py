@@ -54,6 +54,7 @@ def begun(job: Job, folder: RunFolder) -> None:
     """
     if job.team.peers is None:
         return
+    job.share()
     command = f"mpiexec -n {job.team.size} pe train --resume {folder.path}"
     job.team.advise(f"{command} goes on from the last checkpoint, with any number of processes")
     found = [str(facts["values"]) for facts in job.team.texts({"values": job.values.digest()})]

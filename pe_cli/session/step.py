@@ -125,7 +125,7 @@ class Stepper:
     def _shown(self, feed: Feed, fetches: Sequence[str], step: int) -> StepResult:
         """Do an ordinary step and tell how it went, with the times of its kernels where it is one plan run once."""
         build, times = self._job.run.build_strategy, self._job.run.exec_strategy.num_iteration_per_run
-        if times > 1 or not build.remove_unnecessary_lock or self._job.team.size > 1:
+        if times > 1 or not build.remove_unnecessary_lock or self._job.team.peers is not None:
             found = self._last.run(feed, fetches, step)
             self._show(found, None, step)
             return self._job.team.joined(found)

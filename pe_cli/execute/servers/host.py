@@ -30,6 +30,9 @@ class Kept(Protocol):
     def write(self, name: str, value: Array) -> None:
         """Write a value."""
 
+    def put(self, name: str, begin: int, value: Array) -> None:
+        """Write some rows of a variable, from row `begin` on."""
+
     def rows(self, name: str, numbers: Array) -> Array:
         """Return copies of some rows of a variable."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.collectives.servers.frames import FrameError, Message
+from pe_cli.collectives.servers.hub import Hub
 from pe_cli.collectives.servers.service import Request, Service
 from pe_cli.core.errors import PeError
 from pe_cli.execute.servers.host import Host
@@ -21,13 +22,15 @@ Array = np.ndarray[Any, Any]
 DONE = Message("done")
 
 
-def serve(program: Program, host: Host, seconds: float) -> None:
+def serve(program: Program, host: Host, seconds: float, *, more: int = 0, **given: Any) -> None:
     """Serve until the last trainer leaves.
 
     Args:
         program: a server's.
         host: values of parameters and optimizers, and what computes.
         seconds: that a trainer may be silent, and that it may take to start.
+        more: bytes of a message beside the values that are served, at most.
+        given: see `Service`.
 
     Raises:
         PeerError: a trainer is lost, or never comes.
@@ -35,9 +38,9 @@ def serve(program: Program, host: Host, seconds: float) -> None:
     """
     listen = listen_of(program)
     sizes = [v.type.nbytes for v in program.global_block().vars.values() if v.type.known]
-    most = 2 * sum(sizes) + SLACK
+    most = 2 * sum(sizes) + SLACK + more
     kind = Sync if listen.attrs["distributed_mode"] == DistributedMode.SYNC else Async
-    service = Service(listen.attrs["endpoint"], listen.attrs["Fanin"], seconds, most)
+    service = Service(listen.attrs["endpoint"], listen.attrs["Fanin"], seconds, most, **given)
     server = kind(program, listen, host, service)
     service.run(server.answer, server.left)
 
@@ -59,6 +62,7 @@ class Server(ABC):
 
     def __init__(self, program: Program, listen: Operator, host: Host, service: Service) -> None:
         self._program, self._host, self._service = program, host, service
+        self._hub = Hub(service)
         self._trainers = int(listen.attrs["Fanin"])
         self._known = program.global_block().vars
         pairs = [text.rpartition(":") for text in listen.attrs["grad_to_block_id"]]
@@ -73,7 +77,10 @@ class Server(ABC):
             FrameError: it asks for something else.
         """
         kind = request.message.kind
-        takes = {"push": self.push, "barrier": self.barrier, "pull": self._pull, "rows": self._rows, "count": self.count}
+        takes = {
+            "push": self.push, "barrier": self.barrier, "pull": self._pull, "rows": self._rows, "count": self.count,
+            "gather": self._hub.gather, "fail": self._hub.fail, "state": self._state, "load": self._load,
+        }  # fmt: skip
         if kind not in takes:
             raise FrameError(f"trainer {request.trainer} sent message {kind}, which servers do not answer")
         takes[kind](request)
@@ -90,8 +97,9 @@ class Server(ABC):
     def count(self, request: Request) -> None:
         """A trainer has done a step, for schedules."""
 
-    def left(self) -> None:  # noqa: B027 (nothing to do where nobody waits)
+    def left(self) -> None:
         """A trainer has left."""
+        self._hub.look()
 
     def took(self, name: str, trainer: int, value: Array) -> None:  # noqa: B027 (only some look at it)
         """A trainer has taken a parameter."""
@@ -174,6 +182,51 @@ class Server(ABC):
             found[name] = self._host.rows(name, rows)
         request.reply(Message("values", {}, found))
 
+    def _state(self, request: Request) -> None:
+        """Give rows of what lives between steps, of optimizers too: all where none are named."""
+        found = {}
+        for name, span in request.message.arrays.items():
+            self._check_kept(name, request.trainer)
+            rows = self._span(name, span, request.trainer)
+            found[name] = self._host.read(name) if rows is None else self._host.rows(name, np.arange(*rows))
+        request.reply(Message("values", {}, found))
+
+    def _load(self, request: Request) -> None:
+        """Take values: whole ones, or rows from the number in `facts` on."""
+        for name, value in request.message.arrays.items():
+            self._check_kept(name, request.trainer)
+            kind, begin = self._known[name].type, request.message.facts.get(name)
+            rows = len(value) if begin is not None and value.ndim else 0
+            shape = kind.shape if begin is None else (rows, *kind.shape[1:])
+            fits = value.shape == shape and value.dtype == kind.numpy
+            if begin is not None:
+                fits = fits and isinstance(begin, int) and 0 <= begin <= kind.shape[0] - rows
+            if not fits:
+                raise FrameError(f"trainer {request.trainer} loads {value.dtype}{list(value.shape)} as '{name}', which is {kind}")
+            if begin is None:
+                self._host.write(name, value)
+            else:
+                self._host.put(name, begin, value)
+            self.loaded(name, value)
+        request.reply(DONE)
+
+    def loaded(self, name: str, value: Array) -> None:  # noqa: B027 (only some look at it)
+        """A value was loaded."""
+
+    def _check_kept(self, name: str, trainer: int) -> None:
+        variable = self._known.get(name)
+        if variable is None or not variable.persistable or self._is_gradient(name) or not self._host.has_value(name):
+            raise FrameError(f"trainer {trainer} asked for '{name}', which this server does not keep")
+
+    def _span(self, name: str, span: Array, trainer: int) -> tuple[int, int] | None:
+        """Return the first row that is asked for and the one behind the last; None for all."""
+        if not span.size:
+            return None
+        height = (self._known[name].type.shape or (0,))[0]
+        if span.dtype != np.int64 or span.shape != (2,) or not 0 <= span[0] <= span[1] <= height:
+            raise FrameError(f"trainer {trainer} asked for rows of '{name}' that are not in [0, {height}]")
+        return int(span[0]), int(span[1])
+
     def _check_parameter(self, name: str, trainer: int) -> None:
         if name not in self._parameters:
             raise FrameError(f"trainer {trainer} asked for '{name}', which is no parameter of this server")
@@ -197,9 +250,14 @@ class Sync(Server):
     def barrier(self, request: Request) -> None:
         """Update where all trainers have given their gradients."""
         self._waiting[request.trainer] = request
-        self.left()
+        self._update()
 
     def left(self) -> None:
+        """A trainer has left: the others may have given all."""
+        super().left()
+        self._update()
+
+    def _update(self) -> None:
         """Update where all trainers that are still there have given their gradients: the mean is over those."""
         present = self._service.present
         if not self._waiting or not set(present) <= set(self._waiting):
@@ -220,7 +278,7 @@ class Sync(Server):
         for name in self._names:
             if name not in fed:
                 trainer = int(name.rpartition(".trainer_")[2].partition("@")[0]) if ".trainer_" in name else 0
-                if trainer in self._waiting:
+                if trainer in self._waiting and "empty" not in self._waiting[trainer].message.facts:
                     raise PeError(f"trainer {trainer} gave no '{name}'", hint="do all run the same script?")
                 kind = self._known[name].type
                 fed[name] = np.zeros([8 if s == -1 else s for s in kind.shape], kind.numpy)

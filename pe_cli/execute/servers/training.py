@@ -34,9 +34,11 @@ class Step:
         cut: its parts.
         host: values that live between steps, and what computes.
         servers: connections; None for a program that talks to no server by itself.
+        weight: factor on all gradients that are sent, no unit: for a trainer whose share of a batch is not as large as the others'.
     """
 
-    def __init__(self, program: Program, cut: Parts, host: Host, servers: Servers | None) -> None:
+    def __init__(self, program: Program, cut: Parts, host: Host, servers: Servers | None, weight: float = 1.0) -> None:
+        self._weight = weight
         self._block, self._cut, self._host = program.global_block(), cut, host
         self._connections = servers
         self._values: dict[str, Value] = {}
@@ -169,8 +171,23 @@ class Step:
 
     def _push(self) -> None:
         if self._pushes:
+            if self._weight != 1:
+                self._pushes = {e: {n: self._weighted(n, a) for n, a in each.items()} for e, each in self._pushes.items()}
             self._servers.ask({e: Message("push", {}, a) for e, a in self._pushes.items()}, "sends gradients")
             self._pushes = {}
+
+    def _weighted(self, name: str, gradient: Array) -> Array:
+        return gradient if name.endswith(ROWS) else gradient * gradient.dtype.type(self._weight)
+
+    def stand_by(self) -> None:
+        """Take part in a step without samples: nothing is sent, and parameters are taken."""
+        for op in self._cut.talk:
+            if op.type == "send_barrier" and not op.attrs["half_async"]:
+                empty = Message("barrier", {"empty": 1})
+                self._servers.ask(dict.fromkeys(op.attrs["endpoints"], empty), "waits for the other trainers")
+            elif op.type in ("recv", "fetch_barrier", "concat"):
+                getattr(self, f"_{op.type}")(op)
+        self._take()
 
     def _recv(self, op: Operator) -> None:
         self._push()

@@ -120,4 +120,4 @@ class Division:
 
     def server_startup(self, endpoint: str, main: Program) -> Program:
         """Return what gives a server its first values: those of a run without servers, but of tables above `WHOLE` bytes."""
-        return server_startup(self._startup, main, self.found.at(endpoint), WHOLE)
+        return server_startup(self._startup, main, self.server(endpoint)[1], WHOLE)

@@ -32,7 +32,7 @@ class ScopeHost:
 
     def __init__(self, scope: Scope, setting: running.Setting) -> None:
         self._scope, self._setting = scope.root(), setting
-        self.has_value, self.read, self.write, self.rows = (getattr(self._scope, n) for n in ("has_value", "read", "write", "rows"))
+        self.has_value, self.read, self.write, self.rows = (getattr(self._scope, n) for n in ("has_value", "read", "write", "put", "rows"))
 
     def run(self, program: Program, fed: Mapping[str, Any], fetches: Sequence[str]) -> Mapping[str, Any]:
         """Run a program once; see `Host.run`."""

@@ -7,7 +7,7 @@ from typing import Any
 from pe_cli.collectives.servers.client import wait_for_servers
 from pe_cli.graph.servers.blocks import add
 from pe_cli.graph.servers.dispatch import PSDispatcher, RoundRobin
-from pe_cli.graph.servers.server import ServerProgram, backup
+from pe_cli.graph.servers.server import Kept, ServerProgram, backup
 from pe_cli.graph.servers.slicing import Piece, VarBlock, same_or_split_var, slice_variable
 from pe_cli.graph.servers.startup import server_startup
 from pe_cli.graph.servers.trainer import (
@@ -185,10 +185,15 @@ class DistributeTranspiler:
             EnforceNotMet: enable_dc_asgd with a row-sparse gradient; a RuntimeError.
         """
         self._check_transpiled("get_pserver_program", endpoint)
+        return self._server(endpoint)[0]
+
+    def _server(self, endpoint: str) -> tuple[Program, list[Kept]]:
+        """Return the program of a server, and what it keeps between steps."""
         compensates = self.config.enable_dc_asgd and not self._job.sync
         seed = self.origin_program.random_seed
         with raised_as(EnforceNotMet):
-            return ServerProgram(self._updates, self._job, self._cut, endpoint, self.distributed_mode, compensates, seed).program
+            made = ServerProgram(self._updates, self._job, self._cut, endpoint, self.distributed_mode, compensates, seed)
+        return made.program, made.kept
 
     def get_pserver_programs(self, endpoint: str) -> tuple[Program, Program]:
         """Return the program and the startup program of a server; see `get_pserver_program`."""
@@ -208,7 +213,7 @@ class DistributeTranspiler:
         self._check_transpiled("get_startup_program", endpoint)
         main = pserver_program if pserver_program is not None else self.get_pserver_program(endpoint)
         origin = startup_program if startup_program is not None else self.origin_startup_program
-        made = server_startup(origin, main, self._cut.at(endpoint))
+        made = server_startup(origin, main, self._server(endpoint)[1])
         if self.config.enable_dc_asgd and not self._job.sync:
             for p in self._cut.at(endpoint):
                 for i in range(self._job.trainers):

@@ -7,6 +7,7 @@ from typing import Any
 from pe_cli.core.types import TensorType
 from pe_cli.graph.servers.blocks import add, control, declare
 from pe_cli.graph.servers.geo import geo_server
+from pe_cli.graph.servers.server import Kept
 from pe_cli.graph.servers.trainer import LOOKUPS, Job, cut, deal, edit_startup
 from pe_cli.graph.servers.updates import Updates
 from pe_cli.paddle.errors import FluidValueError, raised_as
@@ -117,7 +118,10 @@ class GeoSgdTranspiler(DistributeTranspiler):
     def get_pserver_program(self, endpoint: str) -> ir.Program:
         """Return the program of a server, which adds differences to parameters."""
         self._check_transpiled("get_pserver_program", endpoint)
-        return geo_server(self.origin_program, self._job, self._cut, endpoint)[0]
+        return self._server(endpoint)[0]
+
+    def _server(self, endpoint: str) -> tuple[ir.Program, list[Kept]]:
+        return geo_server(self.origin_program, self._job, self._cut, endpoint)
 
 
 __all__ = ["GeoSgdTranspiler"]
