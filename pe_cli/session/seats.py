@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.hub import HubPeers
@@ -100,6 +101,10 @@ class TrainerTeam(PeerTeam):
             return replace(found, text=self._text(1))
         threads = max(1, usable_cores() // hosts.count(socket.gethostname()))
         return replace(found, threads=threads, text=self._text(threads))
+
+    def again(self, folder: Path) -> str:
+        """Return the command that goes on with a run."""
+        return f"pe launch -n {self.seat.size} --resume {folder}"
 
     def _text(self, threads: int) -> str:
         servers = len(self.seat.endpoints)

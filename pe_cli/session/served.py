@@ -14,6 +14,7 @@ from pe_cli.collectives.servers.frames import Message
 from pe_cli.config.sections.distributed import Geo
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.signals import deaf
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
@@ -240,6 +241,7 @@ def serve_run(run: RunSpec, built: Built, team: ServerTeam) -> None:
         PeerError: a trainer is lost, or never comes.
         PeError: the port is in use, or an update fails.
     """
+    deaf()  # trainers that are asked to stop need it for their last step and checkpoint
     seat: Seat = team.seat
     endpoint = seat.endpoints[seat.server]
     division = divide(built, run, 0, seat.trainers, seat.endpoints)

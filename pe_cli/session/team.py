@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,10 @@ class Team:
     def busy(self) -> contextlib.AbstractContextManager[None]:
         """Inside, the others are told that work goes on here that they do not see."""
         return contextlib.nullcontext()
+
+    def again(self, folder: Path) -> str:
+        """Return the command that goes on with a run."""
+        return f"pe train --resume {folder}"
 
     def advise(self, hint: str) -> None:
         """Say what to do when a process is lost."""
@@ -237,6 +242,10 @@ class PeerTeam(Team):
     def busy(self) -> contextlib.AbstractContextManager[None]:
         """Inside, the others are told that work goes on here that they do not see."""
         return self.peers.busy()
+
+    def again(self, folder: Path) -> str:
+        """Return the command that goes on with a run."""
+        return f"mpiexec -n {self.size} {super().again(folder)}"
 
     def advise(self, hint: str) -> None:
         """Say what to do when a process is lost."""

@@ -78,6 +78,9 @@ class Servers:
         agrees: what servers have to say, too; see `Service`.
         remedy: how to give servers more time.
 
+    Attributes:
+        advice: hint of errors; empty where there is none for all.
+
     Raises:
         PeerError: a server does not listen, or does not want this trainer.
     """
@@ -89,6 +92,7 @@ class Servers:
         self._sockets: dict[str, socket.socket] = {}
         self._writing = threading.Lock()
         self._ended = threading.Event()
+        self.advice = ""
         until = time.monotonic() + seconds
         try:
             for endpoint in endpoints:
@@ -114,9 +118,13 @@ class Servers:
         Raises:
             PeerError: a server is lost, or has ended with an error of its own.
         """
-        for endpoint, message in messages.items():
-            self._send(endpoint, message, doing)
-        return {endpoint: self._answer(endpoint, doing) for endpoint in messages}
+        try:
+            for endpoint, message in messages.items():
+                self._send(endpoint, message, doing)
+            return {endpoint: self._answer(endpoint, doing) for endpoint in messages}
+        except PeerError as error:
+            error.hint = self.advice or error.hint
+            raise
 
     def _send(self, endpoint: str, message: Message, doing: str) -> None:
         if self._ended.is_set() or endpoint not in self._sockets:

@@ -69,28 +69,27 @@ class HubPeers:
 
     def __init__(self, servers: Servers, hub: str, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
-        self.doing, self.advice = "at the start", ""
+        self.doing = "at the start"
         self._servers, self._hub = servers, hub
         self._failed = False
 
+    @property
+    def advice(self) -> str:
+        """Hint of the message of a lost process."""
+        return self._servers.advice
+
+    @advice.setter
+    def advice(self, text: str) -> None:
+        self._servers.advice = text
+
     def gather(self, message: bytes) -> list[bytes]:
         """Give every trainer a message; see `Communicator`."""
-        with self.advised():
-            asked = Message("gather", {}, {"message": np.frombuffer(message, np.uint8)})
-            found = self._servers.ask({self._hub: asked}, self.doing)[self._hub].arrays
+        asked = Message("gather", {}, {"message": np.frombuffer(message, np.uint8)})
+        found = self._servers.ask({self._hub: asked}, self.doing)[self._hub].arrays
         missing = [r for r in range(self.size) if str(r) not in found]
         if missing:
             raise PeerError(f"process {missing[0]} of {self.size} has left, {self.doing}", hint=self.advice)
         return [found[str(r)].tobytes() for r in range(self.size)]
-
-    @contextlib.contextmanager
-    def advised(self) -> Any:
-        """Add the remedy to the error of a lost server."""
-        try:
-            yield
-        except PeerError as error:
-            error.hint = self.advice or error.hint
-            raise
 
     def summer(self, elements: int, dtype: str) -> Callable[[Array], None]:
         """Refuse: servers add gradients up."""
