@@ -161,7 +161,7 @@ def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: 
         references.measured({**fetches, **({run.loss: loss.name} if run.loss and loss else {})})
         _check_plateau(run, train, made.recorded.get("learning_rate"), mistakes)
     trained = train if run and run.train else None
-    if trained and run and run.executor.processes == "mpi":
+    if trained and run and run.executor.processes == "mpi" and not run.has_servers:
         with mistakes.catch():
             check_operators(trained)
     least = loss.name if loss else None
