@@ -15,7 +15,7 @@ from pe_cli.core.errors import PeError
 @click.option("-n", "count", type=click.IntRange(1, 4096), required=True, help="Number of processes, servers among them.")
 @path_option("--hosts", metavar="FILE", help="Machines, one on each line: NAME, NAME:SLOTS or NAME slots=SLOTS. This one when absent.")
 @click.option(
-    "--ssh", default="ssh", show_default=True, metavar="COMMAND", help="With --hosts: what runs a command on a machine, as ssh HOST COMMAND."
+    "--ssh", default="ssh", show_default=True, metavar="COMMAND", help="With --hosts: what runs a command on a machine: ssh HOST COMMAND."
 )
 @click.option(
     "--restarts",

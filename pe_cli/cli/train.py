@@ -113,7 +113,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
         observers = Observers([watcher])
         job = Job.open(path, overrides, observers, smoke=smoke, join=True)
         if isinstance(job.team, ServerTeam):
-            serve_run(job.run, job.built, job.team)
+            with job.team.together():
+                serve_run(job.run, job.built, job.team)
             return ExitCode.DONE
         if live and job.team.leads:
             observers.members.append(_live(path, overrides, live_port, watcher.note if not quiet else _say))

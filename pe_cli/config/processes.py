@@ -50,7 +50,8 @@ def distributed_mistakes(
 ) -> Iterator[Mistake]:
     """Yield (message, place, remedy) for what does not go with the section `distributed`."""
     if "processes" in executor.model_fields_set and executor.processes == 1:
-        yield "distributed is for several processes, and executor.processes says 1", executor.at_of("processes"), "leave one of them out: -o distributed=null"
+        hint = "leave one of them out: -o distributed=null"
+        yield "distributed is for several processes, and executor.processes says 1", executor.at_of("processes"), hint
     if section.mode == "collective":
         for key in _OF_SERVERS:
             if key in section.model_fields_set and getattr(section, key) is not None:
@@ -64,7 +65,9 @@ def distributed_mistakes(
         yield f"distributed.endpoints has {count} servers, and servers says {section.servers}", section.at_of("endpoints"), "one for each"
     elif len(set(section.endpoints or ())) < count:
         yield "distributed.endpoints names a server twice", section.at_of("endpoints"), "one host:port for each"
-    yield from ((f"{what}: not with parameter servers", at, hint) for wrong, what, at, hint in _served(executor, train, output, execution) if wrong)
+    for wrong, what, at, hint in _served(executor, train, output, execution):
+        if wrong:
+            yield f"{what}: not with parameter servers", at, hint
 
 
 def _served(

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -436,7 +436,8 @@ class Job:
         if program is self.built.train:
             self.count_epochs()
         if self.served is not None and program in (self.built.train, self.built.eval):
-            return self.served.executor(program, self.scope, self._executor, self.constants())
+            served = self.served.executor(program, self.scope, self._executor, self.constants())
+            return cast("Executor", served)  # it does what training and evaluation ask of executors
         return self._executor(program, alone=alone, peers=self.team.peers)
 
     def _executor(

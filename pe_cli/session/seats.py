@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import hashlib
 import os
 import socket
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from pe_cli.collectives.launchers import RANK, SERVERS, SIZE, started_by
+from pe_cli.collectives.protocol import Communicator, PeerError
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.hub import HubPeers
 from pe_cli.collectives.servers.service import listen
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.execute.executor import usable_cores
+from pe_cli.execute.result import StepResult
 from pe_cli.execute.work import Layout
+from pe_cli.io import strict_json
 from pe_cli.session.devices import Resources, resolve_places
-from pe_cli.session.launchers import RANK, SERVERS, SIZE, started_by
-from pe_cli.session.team import PeerTeam, Team, open_team
+from pe_cli.session.team import LINGER, PeerTeam, Team, open_team
 
 #: How to give processes more time.
 REMEDY = "executor.peer_timeout more seconds"
@@ -37,6 +46,7 @@ class Seat:
         endpoints: host:port of every server; those are the last processes.
         listener: of a server that has its port already.
         agrees: what says that all do the same.
+        launcher: the processes as MPI has started them; None where it has not.
     """
 
     rank: int
@@ -44,6 +54,7 @@ class Seat:
     endpoints: list[str]
     listener: socket.socket | None = field(default=None, compare=False)
     agrees: str = ""
+    launcher: Communicator | None = field(default=None, compare=False)
 
     @property
     def trainers(self) -> int:
@@ -68,6 +79,20 @@ class ServerTeam(Team):
         self.seat = seat
         self.rank, self.size = seat.rank, seat.size
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """End when the trainers do; where one is lost, all that MPI has started end."""
+        launcher = self.seat.launcher
+        try:
+            yield
+        except PeerError as error:
+            if launcher is not None and error.code == ExitCode.PEER_LOST:
+                atexit.register(launcher.abort, int(error.code))
+                atexit.register(time.sleep, LINGER)
+            raise
+        if launcher is not None:
+            launcher.close()
+
     def resources(self, run: RunSpec, best: Callable[[int], Layout] | None = None) -> Resources:
         """Return one device of the CPU."""
         del best
@@ -90,7 +115,10 @@ class TrainerTeam(PeerTeam):
         seconds = run.executor.peer_timeout
         wait = f"executor.peer_timeout is how long trainers wait, {seconds:g} seconds"
         self.servers = Servers(seat.endpoints, seat.rank, seconds, FIRST, agrees=seat.agrees, remedy=wait)
-        super().__init__(HubPeers(self.servers, seat.endpoints[0], seat.rank, seat.trainers))
+        self._hub = HubPeers(self.servers, seat.endpoints[0], seat.rank, seat.trainers, seat.launcher)
+        super().__init__(self._hub)
+        self._waits = run.distributed is not None and run.distributed.sync is True
+        self._done = 0
 
     def resources(self, run: RunSpec, best: Callable[[int], Layout] | None = None) -> Resources:
         """Return one device, with the cores of the machine divided by its processes as threads."""
@@ -101,6 +129,28 @@ class TrainerTeam(PeerTeam):
             return replace(found, text=self._text(1))
         threads = max(1, usable_cores() // hosts.count(socket.gethostname()))
         return replace(found, threads=threads, text=self._text(threads))
+
+    def begin_step(self, step: int) -> None:
+        """Say which step begins, from 0."""
+        super().begin_step(step)
+        self._done = step + 1
+
+    def stepped(self, mine: StepResult) -> StepResult:
+        """Return what a step gave on all devices; where nobody waits for the others, on this one, and ask what all do after which step."""
+        if self._waits:
+            return self.joined(mine)
+        wishes = [name for name, wanted in (("stop", self._stop.here), ("save", self.leads and self._late())) if wanted]
+        due = self._hub.post(self._done, wishes)
+        self._stop.agreed |= due.get("stop") == self._done
+        self._is_late = self._is_late or due.get("save") == self._done
+        return mine
+
+    def averaged(self, numbers: Mapping[str, float]) -> dict[str, float]:
+        """Return metrics of training, the means over all trainers where each has its own."""
+        if self._waits or not numbers:
+            return dict(numbers)
+        found = self.texts(dict(numbers))
+        return {name: float(np.mean([float(each[name]) for each in found])) for name in numbers}
 
     def again(self, folder: Path) -> str:
         """Return the command that goes on with a run."""
@@ -176,14 +226,12 @@ def _met(run: RunSpec, servers: int) -> Seat:
         listener = listen(f"{host}:0")
         said = {"endpoint": f"{host}:{listener.getsockname()[1]}"}
     endpoints = [str(facts["endpoint"]) for facts in _texts(peers, said)[-servers:]]
-    peers.close()
-    return Seat(peers.rank, peers.size, endpoints, listener)
+    return Seat(peers.rank, peers.size, endpoints, listener, launcher=peers)
 
 
-def _texts(peers: object, said: Mapping[str, object]) -> list[Mapping[str, object]]:
-    from pe_cli.io import strict_json
-
-    return [strict_json.loads(text) for text in peers.gather(strict_json.dumps(said).encode())]  # type: ignore[attr-defined]
+def _texts(peers: Communicator, said: Mapping[str, object]) -> list[Mapping[str, Any]]:
+    found = [strict_json.loads(text) for text in peers.gather(strict_json.dumps(said).encode())]
+    return [facts if isinstance(facts, Mapping) else {} for facts in found]
 
 
 def _address() -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -66,7 +67,7 @@ def divide(built: Built, run: RunSpec, rank: int, trainers: int, endpoints: list
         raise PeError("train.groups with until: not with parameter servers", at=run.at_of("train", "groups"), hint="leave until out")
     terms = terms_of(run)
     sync, late = terms.mode == DistributedMode.SYNC, terms.mode == DistributedMode.HALF_ASYNC
-    job = Roles(max(0, rank), trainers, endpoints, sync, cuts_late=late, half_async=late)
+    job = Roles(max(0, rank), trainers, endpoints, sync, cuts_late=late, half_async=late, shares=True)
     keep = [n for n in built.recorded.values() if n in built.train.global_block().vars]
     return Division(built.train, built.startup, job, terms, keep)
 
@@ -110,7 +111,7 @@ class Served:
         """Return the values of the run, here and on servers."""
         return ServedValues(self, scope)
 
-    def executor(self, program: Program, scope: Scope, make: Callable[..., Executor], constants: Mapping[str, Array]) -> Any:
+    def executor(self, program: Program, scope: Scope, make: Callable[..., Executor], constants: Mapping[str, Array]) -> ServedExecutor:
         """Return what runs a trainer's share of training or evaluation."""
         seed = self.run.executor.seed * self.team.size + self.team.rank  # each trainer draws for its own samples
 
@@ -165,16 +166,31 @@ class ServedValues(Values):
         """Return a copy of every variable that training goes on from; the first process takes them from the servers."""
         self._served.meet()
         self._team.texts({})  # nobody goes on before the values are taken
-        found = super().state()
+        known = {v.name for v in self._served.division.source.list_vars()}
+        found = {name: value for name, value in super().state().items() if name in known}
         if self._team.leads:
             found |= self._taken()
         self._team.texts({})
         return found
 
-    def _taken(self) -> dict[str, Array]:
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Use what all trainers have learned so far inside."""
+        self._served.meet()
+        mode = terms_of(self._served.run).mode
+        if mode in (DistributedMode.ASYNC, DistributedMode.HALF_ASYNC):
+            self._team.texts({})
+            for name, value in self._taken(set(self._served.division.updates.parameters) & set(self.scope)).items():
+                self.scope.set(name, value)
+            self._team.texts({})
+        with super().averaged():
+            yield
+
+    def _taken(self, names: Collection[str] | None = None) -> dict[str, Array]:
+        """Return what servers have; of these names, or all."""
         found: dict[str, Array] = {}
         for endpoint, kept in self._served.kept.items():
-            for each in kept:
+            for each in (k for k in kept if names is None or k.whole in names):
                 if each.begin is None:
                     if each.whole not in found:
                         found[each.whole] = self._asked(endpoint, each, None)

@@ -101,7 +101,7 @@ class Stepper:
         shown = self._job.observer.wants_plan()
         self._job.team.begin_step(step)
         if self._others is None:
-            return self._shown(feed, fetches, step) if shown else self._job.team.joined(self._last.run(feed, fetches, step))
+            return self._shown(feed, fetches, step) if shown else self._job.team.stepped(self._last.run(feed, fetches, step))
         samples = len(next(iter(feed.values())))
         # the largest part comes last: a device without samples in it has had none before, whose gradients would be lost
         sizes = [n for n in split_sizes(samples, self._count) if n]
@@ -115,7 +115,7 @@ class Stepper:
             executor = self._last if last else self._others
             # what belongs to the whole batch, like the length of its gradient, is there with the last part alone
             wanted = [n for n in fetches if last or n in self._early]
-            found = self._job.team.joined(executor.run(part, wanted, step * self._count + i))
+            found = self._job.team.stepped(executor.run(part, wanted, step * self._count + i))
             values += found.values
             weights += found.sizes
         if shown:
@@ -128,10 +128,10 @@ class Stepper:
         if times > 1 or not build.remove_unnecessary_lock or self._job.team.peers is not None:
             found = self._last.run(feed, fetches, step)
             self._show(found, None, step)
-            return self._job.team.joined(found)
+            return self._job.team.stepped(found)
         found, line = self._last.step_timed(self._last.batch(feed, fetches), step)
         self._show(found, line, step)
-        return self._job.team.joined(found)
+        return self._job.team.stepped(found)
 
     def _show(self, found: StepResult, line: Timeline | None, step: int) -> None:
         assert found.plan is not None, "a step of one plan"

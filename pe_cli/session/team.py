@@ -81,6 +81,14 @@ class Team:
         """Return what a step gave on the devices of all processes, in their order."""
         return mine
 
+    def stepped(self, mine: StepResult) -> StepResult:
+        """Return what a training step gave, of as many devices as are waited for; with it goes what `joined` sends along."""
+        return self.joined(mine)
+
+    def averaged(self, numbers: Mapping[str, float]) -> dict[str, float]:
+        """Return metrics of training that all processes go by."""
+        return dict(numbers)
+
     def arrays(self, mine: Mapping[str, Array]) -> list[Mapping[str, Array]]:
         """Return the arrays of every process."""
         return [mine]
@@ -275,6 +283,9 @@ class PeerTeam(Team):
             yield
         except PeerError as error:
             self.peers.fail(error)
+            if error.code == ExitCode.PEER_LOST:
+                atexit.register(self.peers.abort, int(error.code))  # after its own last words, and the first process's
+                self.linger()
             raise
         except PeError as error:
             self.peers.fail(error)

@@ -349,7 +349,7 @@ class Trainer:
         if evaluated is None:
             return
         due = [n for n, period in self.periods.items() if self._due(period, step)]
-        best = bool(due) and self.keeper.record("train", self.averages.take(due))
+        best = bool(due) and self.keeper.record("train", self.job.team.averaged(self.averages.take(due)))
         if evaluated:
             best |= self.keeper.record("eval", evaluated)
         output = self.run.output.checkpoint
@@ -372,7 +372,7 @@ class Trainer:
         best = self.keeper.note("eval", evaluated)
         ended |= self._enough()
         due = [n for n, p in self.periods.items() if (p.unit == "epoch" and epoch % p.count == 0) or ended]
-        best |= self.keeper.record("train", self.averages.take(due))
+        best |= self.keeper.record("train", self.job.team.averaged(self.averages.take(due)))
         self.keeper.write("eval", evaluated)
         output = self.run.output.checkpoint
         if output is not None and (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from pe_cli.collectives.protocol import PeerError
+from pe_cli.collectives.protocol import Communicator, PeerError
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.frames import FrameError, Message
 from pe_cli.collectives.servers.service import Request, Service
@@ -28,6 +28,8 @@ class Hub:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._waiting: dict[int, Request] = {}
+        self._done: dict[int, int] = {}
+        self._due: dict[str, int] = {}
 
     def gather(self, request: Request) -> None:
         """Keep a message until there is one of every trainer."""
@@ -44,6 +46,18 @@ class Hub:
             found = {str(trainer): each.message.arrays["message"] for trainer, each in waiting.items()}
             for each in waiting.values():
                 each.reply(Message("values", {}, found))
+
+    def post(self, request: Request) -> None:
+        """Note how many steps a trainer has done and what it wants, and answer after how many all do it.
+
+        A trainer does one more step than it has told of, at most: so all can still do what is due after one more than any has told of.
+        """
+        self._done[request.trainer] = request.message.number("done")
+        last = max(self._done.values())
+        for wish in request.message.names("wishes"):
+            if self._due.get(wish, 0) < request.message.number("done"):  # a wish of before has been done
+                self._due[wish] = last + 1
+        request.reply(Message("values", self._due))
 
     @staticmethod
     def fail(request: Request) -> None:
@@ -65,9 +79,11 @@ class HubPeers:
         hub: host:port of the server that answers.
         rank: number of this trainer.
         size: trainers.
+        launcher: trainers and servers as MPI has started them; None where it has not.
     """
 
-    def __init__(self, servers: Servers, hub: str, rank: int, size: int) -> None:
+    def __init__(self, servers: Servers, hub: str, rank: int, size: int, launcher: Communicator | None = None) -> None:
+        self._launcher = launcher
         self.rank, self.size = rank, size
         self.doing = "at the start"
         self._servers, self._hub = servers, hub
@@ -91,6 +107,22 @@ class HubPeers:
             raise PeerError(f"process {missing[0]} of {self.size} has left, {self.doing}", hint=self.advice)
         return [found[str(r)].tobytes() for r in range(self.size)]
 
+    def post(self, done: int, wishes: Sequence[str]) -> Mapping[str, Any]:
+        """Tell how many steps this trainer has done, without waiting for others.
+
+        Args:
+            done: steps.
+            wishes: what all should do together.
+
+        Returns:
+            What somebody has wished for -> after how many steps all do it.
+
+        Raises:
+            PeerError: a server is lost, or another trainer has ended.
+        """
+        asked = Message("post", {"done": done, "wishes": list(wishes)})
+        return self._servers.ask({self._hub: asked}, self.doing)[self._hub].facts
+
     def summer(self, elements: int, dtype: str) -> Callable[[Array], None]:
         """Refuse: servers add gradients up."""
         raise NotImplementedError("trainers with servers do not sum gradients among themselves")
@@ -107,6 +139,11 @@ class HubPeers:
         facts = {"message": error.message, "code": int(error.code)}
         self._servers.say(Message("fail", facts))
 
+    def abort(self, code: int) -> None:
+        """End all that MPI has started; else servers tell the others, and `pe launch` ends what is left."""
+        if self._launcher is not None:
+            self._launcher.abort(code)
+
     def failure_of(self, rank: int, seconds: float) -> tuple[str, int] | None:
         """Return nothing: how another trainer has ended comes with the answer of a server."""
         del rank, seconds
@@ -116,3 +153,5 @@ class HubPeers:
         """Wait for all, then leave the servers."""
         self.gather(b"")
         self._servers.leave()
+        if self._launcher is not None:
+            self._launcher.close()

@@ -74,9 +74,9 @@ class DistributedSection(Section):
     )
     sync: Sync = Field(
         default=True,
-        description="parameter_server: true: servers wait for all trainers and apply the mean of their gradients; async: servers apply each "
-        "gradient as it comes; half_async: as async, and gradients are cut when they are sent; {geo: N}: trainers update by themselves, and "
-        "every N steps send what they have learned",
+        description="parameter_server: true: servers wait for all trainers and apply the mean of their gradients; async: servers apply "
+        "each gradient as it comes; half_async: as async, and gradients are cut when they are sent; {geo: N}: trainers update by "
+        "themselves, and every N steps send what they have learned",
     )
     min_block_size: Annotated[int, Field(strict=True, ge=1)] = Field(
         default=8192, description="parameter_server: parameters are cut into blocks of whole rows of at least so many elements"

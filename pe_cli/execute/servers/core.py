@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from pe_cli.collectives.servers.client import Servers
-from pe_cli.core.types import TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.plan import Plan
@@ -71,7 +70,7 @@ class ScopeHost:
 
     def _view(self, name: str) -> Array:
         spot = self.scope.spot(name, 0)
-        found: Array = spot.memory.view(spot.offset, self.scope.type(name))  # type: ignore[attr-defined] - of a CPU
+        found: Array = spot.memory.view(spot.offset, self.scope.type(name))  # type: ignore[attr-defined]  # of a CPU
         return found
 
     def run(self, program: Program, fed: Mapping[str, Value], fetches: Sequence[str]) -> Mapping[str, Value]:
@@ -90,7 +89,8 @@ class ScopeHost:
         self.shares |= {name: each[0] for name, each in found.shares.items()}
         self.plan = found.plan
         lods = {name: [whole[o] for o in sequences.lods.get(name, ()) if o in whole] for name in fetches}
-        return {name: Leveled(found.values[0][name], tuple(lods[name])) if lods[name] else found.values[0][name] for name in fetches}
+        values = found.values[0]
+        return {n: Leveled(values[n], tuple(o.tolist() for o in lods[n])) if lods[n] else values[n] for n in fetches}
 
     def _executor(self, program: Program, fed: Mapping[str, Value]) -> Executor:
         levels = {name: len(value.lod) for name, value in fed.items() if isinstance(value, Leveled) and value.lod}
@@ -125,7 +125,7 @@ class ServedExecutor:
         ids: table -> variables of the ids that its rows are looked up by, of tables of which `learned` tells single rows.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what a step needs
         self,
         source: Program,
         program: Program,
@@ -173,7 +173,7 @@ class ServedExecutor:
         values: dict[str, Value] = dict(found)
         for name, levels in self._levels.items():
             if name in found and all(o in found for o in levels):
-                values[name] = Leveled(found[name], tuple(found[o] for o in levels))
+                values[name] = Leveled(found[name], tuple(found[o].tolist() for o in levels))
                 for o in levels:
                     values.pop(o, None)
         return values, sizes[self._trainer], samples

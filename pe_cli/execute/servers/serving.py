@@ -79,7 +79,7 @@ class Server(ABC):
         kind = request.message.kind
         takes = {
             "push": self.push, "barrier": self.barrier, "pull": self._pull, "rows": self._rows, "count": self.count,
-            "gather": self._hub.gather, "fail": self._hub.fail, "state": self._state, "load": self._load,
+            "gather": self._hub.gather, "post": self._hub.post, "fail": self._hub.fail, "state": self._state, "load": self._load,
         }  # fmt: skip
         if kind not in takes:
             raise FrameError(f"trainer {request.trainer} sent message {kind}, which servers do not answer")
@@ -350,6 +350,14 @@ class Async(Server):
         self._host.write(name, np.full(self._known[name].type.shape, self._steps[name], self._known[name].type.numpy))
         self.run(self._rates, {})
         request.reply(DONE)
+
+    def loaded(self, name: str, value: Array) -> None:
+        """Begin to count where a counter was loaded: as if each trainer had done so many steps."""
+        for i in range(self._trainers):
+            counter = f"{name}.trainer_{i}"
+            if counter in self._known and self._host.has_value(counter):
+                self._steps[counter] = int(value.ravel()[0])
+                self._host.write(counter, np.full_like(self._host.read(counter), self._steps[counter]))
 
     def took(self, name: str, trainer: int, value: Array) -> None:
         """Keep what a trainer has taken, where gradients are corrected by that."""

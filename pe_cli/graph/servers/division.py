@@ -53,7 +53,8 @@ class Division:
         keep: learning rates that trainers make too, to record them.
 
     Attributes:
-        updates: of the program.
+        source: the program that is divided.
+        updates: of it.
         found: which server has what.
         trainer: the program of a trainer; with `geo` the whole one.
 
@@ -63,7 +64,7 @@ class Division:
 
     def __init__(self, train: Program, startup: Program, job: Job, terms: Terms, keep: Collection[str] = ()) -> None:
         self._startup, self._job, self._terms = startup, job, terms
-        self._source = train
+        self.source = train
         self.trainer = train.clone()
         self.updates = Updates(self.trainer)
         self.found = cut(self.updates, job, terms.smallest, terms.slices)
@@ -104,7 +105,7 @@ class Division:
         """Return the variables of the ids that rows of each table with row-sparse gradients are looked up by."""
         sparse = {u.name for u in self.updates.parameters.values() if u.rows}
         found: dict[str, list[str]] = {}
-        for op in self._source.global_block().ops:
+        for op in self.source.global_block().ops:
             if op.type in LOOKUPS and op.inputs["W"][0] in sparse:
                 ids = found.setdefault(op.inputs["W"][0], [])
                 ids += [n for n in op.inputs["Ids"] if n not in ids]
@@ -114,7 +115,7 @@ class Division:
         """Return the program of a server, and what it keeps between steps."""
         if self._terms.is_geo:
             return geo_server(self.trainer, self._job, self.found, endpoint)
-        seed = self._source.random_seed
+        seed = self.source.random_seed
         made = ServerProgram(self.updates, self._job, self.found, endpoint, self._terms.mode, False, seed)
         return made.program, made.kept
 

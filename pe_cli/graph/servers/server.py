@@ -120,6 +120,9 @@ class ServerProgram:
                 for name in names:
                     declare(self._block, name, self._updates.facts[counter].type, persistable=True)
                 add(block, "sum", {"X": names}, {"Out": [counter]}, role=Role.LR_SCHED)
+                if self._job.shares:
+                    mean = {"scale": 1.0 / self._job.trainers}
+                    add(block, "scale", {"X": [counter]}, {"Out": [counter]}, mean, role=Role.LR_SCHED)
             else:
                 block.ops.append(made)
         return block.index

@@ -29,6 +29,7 @@ class Job:
         sync: servers wait for all trainers.
         cuts_late: gradients are cut when they are sent.
         half_async: a trainer waits for its own queue.
+        shares: trainers share every batch, so that a step of each is one step of the training; else each step of any counts.
     """
 
     trainer_id: int
@@ -37,6 +38,7 @@ class Job:
     sync: bool
     cuts_late: bool = False
     half_async: bool = False
+    shares: bool = False
 
     @property
     def suffix(self) -> str:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pe_cli.collectives.launchers import RANK, SERVERS, SIZE
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io.run_folder import RunFolder
 from pe_cli.session.launch.group import Group, Task, python
 from pe_cli.session.launch.hosts import Host, divided
-from pe_cli.session.launchers import RANK, SERVERS, SIZE
 
 #: Port of the first server on another machine, where the config names none.
 PORT = 6174

@@ -32,7 +32,8 @@ class ScopeHost:
 
     def __init__(self, scope: Scope, setting: running.Setting) -> None:
         self._scope, self._setting = scope.root(), setting
-        self.has_value, self.read, self.write, self.rows = (getattr(self._scope, n) for n in ("has_value", "read", "write", "put", "rows"))
+        self.has_value, self.read, self.write = self._scope.has_value, self._scope.read, self._scope.write
+        self.put, self.rows = self._scope.put, self._scope.rows
 
     def run(self, program: Program, fed: Mapping[str, Any], fetches: Sequence[str]) -> Mapping[str, Any]:
         """Run a program once; see `Host.run`."""
