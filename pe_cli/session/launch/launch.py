@@ -21,8 +21,8 @@ from pe_cli.session.launch.hosts import Host, divided
 
 #: Port of the first server on another machine, where the config names none.
 PORT = 6174
-#: How processes say which others are gone.
-_GONE = re.compile(r"process(?:es)? (\d+(?:, \d+)*) of \d+ (?:did not answer|cannot be reached)")
+#: How a process says which other one is gone.
+_GONE = re.compile(r"process (\d+) of \d+ (?:did not answer|cannot be reached)")
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,8 @@ def _lost(wish: Launch, tasks: Sequence[Task], codes: Sequence[int | None], said
     if len(tasks) == wish.count:
         known = [*ExitCode]
         return [r for r, code in enumerate(codes) if code is None or code not in known]
-    found = [m for line in said for m in _GONE.finditer(line)]
-    return sorted({int(number) for m in found for number in m[1].split(", ") if int(number) < wish.count})
+    found = [int(m[1]) for line in said for m in _GONE.finditer(line)]
+    return sorted({number for number in found if number < wish.count})
 
 
 def _left(wish: Launch, lost: Sequence[int]) -> Launch:
