@@ -57,13 +57,17 @@ class Group:
     """Starts processes and waits for all.
 
     Args:
-        tasks: the first one speaks for all; what others say too is left out.
+        tasks: the first one speaks for all.
         seconds: that the others may go on after one has failed.
         ssh: command that runs another on a host.
         say: takes a line, and whether it is an error.
+        once: what others than the first say is left out where it was said before.
     """
 
-    def __init__(self, tasks: Sequence[Task], seconds: float, ssh: Sequence[str], say: Callable[[str, bool], None]) -> None:
+    def __init__(
+        self, tasks: Sequence[Task], seconds: float, ssh: Sequence[str], say: Callable[[str, bool], None], *, once: bool = False
+    ) -> None:
+        self._once = once
         self._tasks, self._seconds, self._say = tasks, seconds, say
         self._said: set[str] = set()
         self._lock = threading.Lock()
@@ -97,7 +101,7 @@ class Group:
             line = raw.decode(errors="replace").rstrip("\n")
             with self._lock:
                 new = line not in self._said
-                if len(self._said) < 1 << 16:
+                if self._once and len(self._said) < 1 << 16:
                     self._said.add(line)
                 if not prefix or (new and line):
                     self._say(prefix + line, wrong)

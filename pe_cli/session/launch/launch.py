@@ -67,7 +67,7 @@ def launch(wish: Launch, say: Callable[[str, bool], None]) -> int:
             say(line, wrong)
 
         tasks = _served(wish) if wish.run.has_servers else _mpi(wish)
-        group = Group(tasks, wish.run.executor.peer_timeout, wish.ssh, tell)
+        group = Group(tasks, wish.run.executor.peer_timeout, wish.ssh, tell, once=True)
         codes = group.wait()
         code = _code(codes)
         if group.interrupted:
