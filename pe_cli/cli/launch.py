@@ -17,6 +17,7 @@ from pe_cli.core.errors import PeError
 @click.option(
     "--ssh", default="ssh", show_default=True, metavar="COMMAND", help="With --hosts: what runs a command on a machine: ssh HOST COMMAND."
 )
+@click.option("--mpiexec", default="", metavar="COMMAND", help="With mode: collective: the launcher of MPI, with options of its own.")
 @click.option(
     "--restarts",
     type=click.IntRange(0, 1000),
@@ -26,7 +27,9 @@ from pe_cli.core.errors import PeError
     help="Go on from the last checkpoint up to K times when a process is lost, with those that are left.",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, required=True, metavar="CONFIG [OPTIONS OF PE TRAIN]...")
-def command(count: int, hosts: Path | None, ssh: str, restarts: int, arguments: tuple[str, ...]) -> int:
+def command(
+    count: int, hosts: Path | None, ssh: str, mpiexec: str, restarts: int, arguments: tuple[str, ...]
+) -> int:
     """Start N processes that train one model as CONFIG's `distributed` says.
 
     With mode: parameter_server the processes are started here, or by ssh on the machines of --hosts, and need no MPI. With mode:
@@ -52,7 +55,7 @@ def command(count: int, hosts: Path | None, ssh: str, restarts: int, arguments: 
     if not words:
         raise PeError("--ssh is empty", hint="ssh, or another command that takes a host and a command")
     rest, goes_on = _apart(list(arguments))
-    wish = Launch(found, rest, count, machines, hosts, words, restarts, goes_on)
+    wish = Launch(found, rest, count, machines, hosts, words, shlex.split(mpiexec), restarts, goes_on)
     return launch(wish, lambda line, wrong: echo(line, err=wrong))
 
 

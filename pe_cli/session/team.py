@@ -284,8 +284,7 @@ class PeerTeam(Team):
         except PeerError as error:
             self.peers.fail(error)
             if error.code == ExitCode.PEER_LOST:
-                atexit.register(self.peers.abort, int(error.code))  # after its own last words, and the first process's
-                self.linger()
+                self._end_all()
             raise
         except PeError as error:
             self.peers.fail(error)
@@ -300,6 +299,11 @@ class PeerTeam(Team):
             text = "interrupted" if interrupted else f"{type(error).__name__}: {error}"
             self.peers.fail(PeError(text, code=ExitCode.INTERRUPTED if interrupted else ExitCode.BUG))
             raise
+
+    def _end_all(self) -> None:
+        """End all processes, and their launcher with exit code 6, after this one's last words and the first one's."""
+        atexit.register(self.peers.abort, int(ExitCode.PEER_LOST))
+        self.linger()
 
 
 def open_team(run: RunSpec) -> Team:

@@ -219,6 +219,10 @@ class Trainer:
         return Follower(self.job, None, self.arrays, self.observer)
 
     def _loader(self) -> Loader:
+        team, split = self.job.team, self.run.data.get("train")
+        if team.size > 1 and split is not None and len(self.job.fed("train")) < team.size:
+            text = f"data.train has {len(self.job.fed('train'))} rows for {team.size} processes that train: some would never have any"
+            raise PeError(text, at=split.at, hint="start fewer processes", code=ExitCode.DATA)
         return self.job.loader("train", self.program, self.stepper.batch_size, drop_last=self.section.drop_last)
 
     def _goes_on(self) -> bool:

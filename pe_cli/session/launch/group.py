@@ -48,7 +48,7 @@ def remote(task: Task, ssh: Sequence[str]) -> list[str]:
     """Return the command that starts a process on its host: it ends, too, when this end of the connection is closed."""
     passed = {k: v for k, v in os.environ.items() if k.startswith(_PASSED)} | dict(task.environment)
     line = " ".join([*(f"{k}={shlex.quote(v)}" for k, v in sorted(passed.items())), *map(shlex.quote, task.command)])
-    ends = "(cat <&3 >/dev/null; kill -TERM $p 2>/dev/null) & c=$!; wait $p; r=$?; kill $c 2>/dev/null; exit $r"
+    ends = "(cat <&3; kill -TERM $p) >/dev/null 2>&1 & c=$!; wait $p; r=$?; kill $c 2>/dev/null; exit $r"
     script = f"exec 3<&0; cd {shlex.quote(str(os.getcwd()))} && env {line} </dev/null & p=$!; {ends}"  # noqa: PTH109
     return [*ssh, task.host, f"sh -c {shlex.quote(script)}"]
 
@@ -127,6 +127,10 @@ class Group:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+        for process in self.processes:
+            if process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
         for reader in self._readers:
             reader.join(MERCY)
         return [None if killed and i in left else p.returncode for i, p in enumerate(self.processes)]

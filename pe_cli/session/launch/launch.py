@@ -36,6 +36,7 @@ class Launch:
         hosts: machines; none for this one.
         hosts_file: where they were read from, for mpiexec.
         ssh: command that runs another on a host.
+        mpiexec: launcher of MPI with options of its own; empty for the one beside this Python, or else of the PATH.
         restarts: how often to go on with those that are left.
         resume: arguments of the first start that say where to go on.
     """
@@ -46,6 +47,7 @@ class Launch:
     hosts: Sequence[Host] = ()
     hosts_file: Path | None = None
     ssh: Sequence[str] = ("ssh",)
+    mpiexec: Sequence[str] = ()
     restarts: int = 0
     resume: Sequence[str] = ()
 
@@ -129,9 +131,10 @@ def _endpoints(hosts: Sequence[str]) -> list[str]:
 
 def _mpi(wish: Launch) -> list[Task]:
     """Return mpiexec, which starts the processes itself."""
-    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+    given = wish.mpiexec[0] if wish.mpiexec else "mpiexec"
+    mpiexec = shutil.which(given, path=str(Path(sys.executable).parent)) or shutil.which(given)
     if mpiexec is None:
-        raise PeError("mpiexec is not installed", hint="pip install mpi4py mpich, or the MPI library of your site")
+        raise PeError(f"{given} is not installed", hint="pip install mpi4py mpich, or the MPI library of your site")
     of_mpich = "HYDRA" in subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
     options: list[str] = []
     if wish.hosts_file is not None:
@@ -140,7 +143,7 @@ def _mpi(wish: Launch) -> list[Task]:
             options += ["-launcher", "ssh", "-launcher-exec", wish.ssh[0]] if of_mpich else ["--mca", "plm_rsh_agent", " ".join(wish.ssh)]
     elif of_mpich:
         options += ["-disable-auto-cleanup"]  # those that are left end by themselves, and say why
-    return [Task("mpiexec", [mpiexec, *options, "-n", str(wish.count), *_train(wish)])]
+    return [Task("mpiexec", [mpiexec, *wish.mpiexec[1:], *options, "-n", str(wish.count), *_train(wish)])]
 
 
 def _code(codes: Sequence[int | None]) -> int:
