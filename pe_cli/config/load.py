@@ -123,7 +123,8 @@ class _Run:
         section = self.model_section()
         model_args = self.args(section)
         executor = self.section("executor", ExecutorSection)
-        execution = self.threads(self.section("exec_strategy", ExecSection), executor)
+        schedule = self.section("exec_strategy", ExecSection)
+        execution = self.threads(schedule, executor)
         wishes = self.section("build_strategy", BuildSection)
         build = self.strategy(wishes)
         data, preparation = self.data()
@@ -136,7 +137,7 @@ class _Run:
             self.mistakes.say(text, at, hint)
         distributed = self.distributed()
         if distributed is not None:
-            for text, at, hint in distributed_mistakes(distributed, executor, train, output, execution):
+            for text, at, hint in distributed_mistakes(distributed, executor, train, output, schedule):
                 self.mistakes.say(text, at, hint)
             executor = executor.model_copy(update={"processes": "mpi"})
         for text, at, hint in process_mistakes(executor, wishes, output):

@@ -8,10 +8,9 @@ from pe_cli.config.asynchronous import Mistake
 from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.output import OutputSection
-from pe_cli.config.sections.strategies import BuildSection
+from pe_cli.config.sections.strategies import BuildSection, ExecSection
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.core.errors import Span
-from pe_cli.core.strategy import ExecutionStrategy
 
 _YET = "not with several processes yet"
 #: Keys of `distributed` that say something of servers.
@@ -46,7 +45,7 @@ def distributed_mistakes(
     executor: ExecutorSection,
     train: TrainSection | None,
     output: OutputSection,
-    execution: ExecutionStrategy,
+    schedule: ExecSection,
 ) -> Iterator[Mistake]:
     """Yield (message, place, remedy) for what does not go with the section `distributed`."""
     if "processes" in executor.model_fields_set and executor.processes == 1:
@@ -65,19 +64,20 @@ def distributed_mistakes(
         yield f"distributed.endpoints has {count} servers, and servers says {section.servers}", section.at_of("endpoints"), "one for each"
     elif len(set(section.endpoints or ())) < count:
         yield "distributed.endpoints names a server twice", section.at_of("endpoints"), "one host:port for each"
-    for wrong, what, at, hint in _served(executor, train, output, execution):
+    for wrong, what, at, hint in _served(executor, train, output, schedule):
         if wrong:
             yield f"{what}: not with parameter servers", at, hint
 
 
 def _served(
-    executor: ExecutorSection, train: TrainSection | None, output: OutputSection, execution: ExecutionStrategy
+    executor: ExecutorSection, train: TrainSection | None, output: OutputSection, schedule: ExecSection
 ) -> Iterator[tuple[bool, str, Span | None, str]]:
     """Yield (whether it is so, what, where, remedy) for what trainers with servers cannot do."""
     many = executor.devices not in ("auto", 1)
     yield many, f"executor.devices: {executor.devices}", executor.at_of("devices"), "devices: 1, and more processes"
-    times = execution.num_iteration_per_run
-    yield times > 1, f"exec_strategy.num_iteration_per_run: {times}", None, "leave it out"
+    times = schedule.num_iteration_per_run
+    at = schedule.at_of("num_iteration_per_run")
+    yield times > 1, f"exec_strategy.num_iteration_per_run: {times}", at, "leave it out"
     yield output.gradient_norms, "output.gradient_norms", output.at_of("gradient_norms"), "leave it out"
     if train is not None:
         yield train.accumulate > 1, "train.accumulate", train.at_of("accumulate"), "a larger batch_size"

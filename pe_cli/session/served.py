@@ -32,7 +32,7 @@ from pe_cli.graph.servers.trainer import Job as Roles
 from pe_cli.program.ir import Program
 from pe_cli.session.seats import FIRST, REMEDY, Seat, ServerTeam, TrainerTeam
 from pe_cli.session.team import Team
-from pe_cli.session.values import Values
+from pe_cli.session.values import COPY, Values
 
 Array = np.ndarray[Any, Any]
 #: Bytes of rows that are asked for at a time.
@@ -167,7 +167,7 @@ class ServedValues(Values):
         self._served.meet()
         self._team.texts({})  # nobody goes on before the values are taken
         known = {v.name for v in self._served.division.source.list_vars()}
-        found = {name: value for name, value in super().state().items() if name in known}
+        found = {name: value for name, value in super().state().items() if name.partition(COPY)[0] in known}
         if self._team.leads:
             found |= self._taken()
         self._team.texts({})

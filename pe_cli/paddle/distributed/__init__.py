@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from pe_cli.paddle.names import missing
 
-__getattr__ = missing("paddle.distributed", lambda: ("launch", "launch_ps"))
+_MODULES = ("launch", "launch_ps")
+_missing = missing("paddle.distributed", lambda: _MODULES)
+
+
+def __getattr__(name: str) -> Any:
+    """Return a launcher, which is imported when it is asked for: run as a program, it is imported once."""
+    return importlib.import_module(f"{__name__}.{name}") if name in _MODULES else _missing(name)

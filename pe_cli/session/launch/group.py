@@ -127,13 +127,21 @@ class Group:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+        self._hang_up()
+        return [None if killed and i in left else p.returncode for i, p in enumerate(self.processes)]
+
+    def _hang_up(self) -> None:
+        """Close all connections, once what was said has been read."""
         for process in self.processes:
             if process.stdin is not None:
                 with contextlib.suppress(OSError):
                     process.stdin.close()
         for reader in self._readers:
             reader.join(MERCY)
-        return [None if killed and i in left else p.returncode for i, p in enumerate(self.processes)]
+        for process in self.processes:
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
 
     @property
     def interrupted(self) -> bool:
