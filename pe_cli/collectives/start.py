@@ -35,7 +35,7 @@ def watched_start(seconds: float) -> Iterator[None]:
     if not hasattr(os, "fork") or started is None or started.size == 1:
         yield
         return
-    assert signal.SIGABRT == ExitCode.PEER_LOST
+    assert int(signal.SIGABRT) == int(ExitCode.PEER_LOST)
     if hasattr(signal, "SIGUSR1") and signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # MPICH's mpiexec tells so that a process is gone
     here, there = os.pipe()

@@ -70,7 +70,7 @@ class ScopeHost:
 
     def _view(self, name: str) -> Array:
         spot = self.scope.spot(name, 0)
-        found: Array = spot.memory.view(spot.offset, self.scope.type(name))  # type: ignore[attr-defined]  # of a CPU
+        found: Array = spot.memory.view(spot.offset, self.scope.type(name))
         return found
 
     def run(self, program: Program, fed: Mapping[str, Value], fetches: Sequence[str]) -> Mapping[str, Value]:

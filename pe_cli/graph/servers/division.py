@@ -17,7 +17,7 @@ from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 
 #: Bytes of a parameter up to which its first values are drawn as a whole, so that they are those of a run without servers.
-WHOLE = 1 << 28
+WHOLE = 1 << 26
 
 
 @dataclass(frozen=True)
