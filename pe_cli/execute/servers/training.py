@@ -11,6 +11,7 @@ from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.frames import Message
 from pe_cli.core.errors import PeError
 from pe_cli.execute.servers.host import Host, Value
+from pe_cli.execute.servers.outbox import Outbox
 from pe_cli.graph.servers.cutting import Parts
 from pe_cli.graph.servers.server import ROWS
 from pe_cli.ops.define.lod import Leveled
@@ -34,11 +35,14 @@ class Step:
         cut: its parts.
         host: values that live between steps, and what computes.
         servers: connections; None for a program that talks to no server by itself.
+        outbox: sends gradients and takes parameters beside the training; None where each step does that itself.
         weight: factor on all gradients that are sent, no unit: for a trainer whose share of a batch is not as large as the others'.
     """
 
-    def __init__(self, program: Program, cut: Parts, host: Host, servers: Servers | None, weight: float = 1.0) -> None:
-        self._weight = weight
+    def __init__(
+        self, program: Program, cut: Parts, host: Host, servers: Servers | None, weight: float = 1.0, outbox: Outbox | None = None
+    ) -> None:
+        self._weight, self._outbox = weight, outbox
         self._block, self._cut, self._host = program.global_block(), cut, host
         self._connections = servers
         self._values: dict[str, Value] = {}
@@ -54,6 +58,8 @@ class Step:
 
     def run(self, fed: Mapping[str, Value], names: Sequence[str]) -> dict[str, Value]:
         """Run it; return what is fetched."""
+        if self._outbox is not None:
+            self._arrive()
         self._values = dict(fed)
         for lookups, program in self._cut.stages:
             for op in lookups:
@@ -173,11 +179,21 @@ class Step:
         if self._pushes:
             if self._weight != 1:
                 self._pushes = {e: {n: self._weighted(n, a) for n, a in each.items()} for e, each in self._pushes.items()}
-            self._servers.ask({e: Message("push", {}, a) for e, a in self._pushes.items()}, "sends gradients")
+            if self._outbox is not None:
+                self._outbox.put(self._pushes)
+            else:
+                self._servers.ask({e: Message("push", {}, a) for e, a in self._pushes.items()}, "sends gradients")
             self._pushes = {}
 
     def _weighted(self, name: str, gradient: Array) -> Array:
         return gradient if name.endswith(ROWS) else gradient * gradient.dtype.type(self._weight)
+
+    def _arrive(self) -> None:
+        """Take the parameters that have come while nobody looked."""
+        for op in self._cut.talk:
+            if op.type in ("recv", "concat"):
+                getattr(self, f"_{op.type}")(op)
+        self._take()
 
     def stand_by(self) -> None:
         """Take part in a step without samples: nothing is sent, and parameters are taken."""
@@ -200,7 +216,8 @@ class Step:
 
     def _concat(self, op: Operator) -> None:
         self._take()
-        self._host.write(op.outputs["Out"][0], np.concatenate([self._taken[n] for n in op.inputs["X"]]))
+        if all(n in self._taken for n in op.inputs["X"]):
+            self._host.write(op.outputs["Out"][0], np.concatenate([self._taken[n] for n in op.inputs["X"]]))
 
     def _fake_init(self, op: Operator) -> None:
         """Do nothing: the table is on servers."""
@@ -210,9 +227,9 @@ class Step:
         if not self._pulls:
             return
         messages = {e: Message("pull", {"names": names}) for e, names in self._pulls.items()}
-        answers = self._servers.ask(messages, "takes parameters")
+        answers = self._outbox.take(self._pulls) if self._outbox is not None else self._servers.ask(messages, "takes parameters")
         for endpoint, names in self._pulls.items():
-            for name in names:
+            for name in names if endpoint in answers else ():
                 kind = self._block.vars[name].type
                 self._taken[name] = array_of(answers[endpoint], name, kind.shape, endpoint).astype(kind.numpy, copy=False)
         self._pulls = {}
