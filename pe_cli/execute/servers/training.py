@@ -12,6 +12,7 @@ from pe_cli.collectives.servers.frames import Message
 from pe_cli.core.errors import PeError
 from pe_cli.execute.servers.host import Host, Value
 from pe_cli.execute.servers.outbox import Outbox
+from pe_cli.graph.servers.blocks import does
 from pe_cli.graph.servers.cutting import Parts
 from pe_cli.graph.servers.server import ROWS
 from pe_cli.ops.define.lod import Leveled
@@ -119,7 +120,7 @@ class Step:
             rows[numbers == op.attrs["padding_idx"]] = 0
         at = 0
         for source, out, each in zip(op.inputs["Ids"], op.outputs["Outputs"], ids, strict=True):
-            shape = each.shape[:-1] if op.attrs["lookup_table_version"] == "lookup_table" else each.shape
+            shape = each.shape if op.attrs["lookup_table_version"].endswith("_v2") else each.shape[:-1]
             found = rows[places.ravel()[at : at + each.size]].reshape(*shape, *width)
             same = self._values[source]
             self._values[out] = Leveled(found, same.lod) if isinstance(same, Leveled) else found
@@ -191,17 +192,17 @@ class Step:
     def _arrive(self) -> None:
         """Take the parameters that have come while nobody looked."""
         for op in self._cut.talk:
-            if op.type in ("recv", "concat"):
+            if does(op) in ("take", ""):
                 getattr(self, f"_{op.type}")(op)
         self._take()
 
     def stand_by(self) -> None:
         """Take part in a step without samples: nothing is sent, and parameters are taken."""
         for op in self._cut.talk:
-            if op.type == "send_barrier" and not op.attrs["half_async"]:
+            if does(op) == "wait" and not op.attrs["half_async"]:
                 empty = Message("barrier", {"empty": 1})
                 self._servers.ask(dict.fromkeys(op.attrs["endpoints"], empty), "waits for the other trainers")
-            elif op.type in ("recv", "fetch_barrier", "concat"):
+            elif does(op) in ("take", "taken", ""):
                 getattr(self, f"_{op.type}")(op)
         self._take()
 
@@ -238,11 +239,11 @@ class Step:
     def _keep(self) -> None:
         """Write whole parameters to the scope."""
         for op in self._cut.talk:
-            if op.type == "recv" and op.attrs["recv_varnames"]:
+            if does(op) == "take" and op.attrs["recv_varnames"]:
                 blocks = op.attrs["recv_varnames"]
                 if all(n in self._taken for n in blocks):
                     self._host.write(op.outputs["Out"][0], np.concatenate([self._taken[n] for n in blocks]))
-            elif op.type == "recv":
+            elif does(op) == "take":
                 for name in op.outputs["Out"]:
                     if name in self._taken and self._block.vars[name].persistable:
                         self._host.write(name, self._taken[name])

@@ -11,8 +11,9 @@ from pe_cli.graph.servers.geo import geo_server
 from pe_cli.graph.servers.modes import DistributedMode
 from pe_cli.graph.servers.server import Kept, ServerProgram
 from pe_cli.graph.servers.startup import server_startup
-from pe_cli.graph.servers.trainer import LOOKUPS, Job, TrainerEdits, cut, deal, look_up_rows, remote_tables
+from pe_cli.graph.servers.trainer import Job, TrainerEdits, cut, deal, look_up_rows, remote_tables
 from pe_cli.graph.servers.updates import Updates
+from pe_cli.ops.define.traits import Table
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 
@@ -106,7 +107,7 @@ class Division:
         sparse = {u.name for u in self.updates.parameters.values() if u.rows}
         found: dict[str, list[str]] = {}
         for op in self.source.global_block().ops:
-            if op.type in LOOKUPS and op.inputs["W"][0] in sparse:
+            if op.definition.has(Table) and op.inputs["W"][0] in sparse:
                 ids = found.setdefault(op.inputs["W"][0], [])
                 ids += [n for n in op.inputs["Ids"] if n not in ids]
         return found
