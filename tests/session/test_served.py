@@ -131,7 +131,11 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(bench: Bench) -> None:
     assert "@DEVICE@1" in "".join(arrays(whole))
 
 
-def test_tables_in_pieces_learn_what_whole_ones_learn_and_load_into_other_numbers_of_servers(bench: Bench) -> None:
+def test_tables_in_pieces_learn_what_whole_ones_learn_and_load_into_other_numbers_of_servers(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pe_cli.session.served.MAPPED", 64)  # bytes: as if tables were large
+    monkeypatch.setattr("pe_cli.session.served.CHUNK", 64)
     tables(bench)
     one = bench.train("one")
     expected, folder = arrays(one), served(bench, "served", 2, 2)

@@ -246,9 +246,11 @@ class TranspilerOptimizer:
         if not isinstance(strategy, (DistributedStrategy, DistributeTranspilerConfig)):
             raise FluidTypeError(f"strategy must be one of StrategyFactory or a DistributeTranspilerConfig, got {strategy!r:.60}")
         self._fleet, self._optimizer = fleet, optimizer
-        known = isinstance(strategy, DistributedStrategy)
-        self._config = strategy.get_program_config() if known else strategy
-        self._envs = strategy.get_trainer_runtime_config().get_communicator_flags() if known else {}
+        self._envs: dict[str, str] = {}
+        self._config = strategy
+        if isinstance(strategy, DistributedStrategy):
+            self._config = strategy.get_program_config()
+            self._envs = strategy.get_trainer_runtime_config().get_communicator_flags()
 
     def minimize(
         self, losses: Any, scopes: Any = None, startup_programs: Any = None, parameter_list: Any = None, no_grad_set: Any = None
