@@ -247,7 +247,7 @@ class TranspilerOptimizer:
             raise FluidTypeError(f"strategy must be one of StrategyFactory or a DistributeTranspilerConfig, got {strategy!r:.60}")
         self._fleet, self._optimizer = fleet, optimizer
         self._envs: dict[str, str] = {}
-        self._config = strategy
+        self._config: Any = strategy
         if isinstance(strategy, DistributedStrategy):
             self._config = strategy.get_program_config()
             self._envs = strategy.get_trainer_runtime_config().get_communicator_flags()
