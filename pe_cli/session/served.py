@@ -238,7 +238,11 @@ class ServedValues(Values):
         return found
 
     def restore(self, arrays: Mapping[str, Array], *, partial: bool = False) -> None:
-        """Write what `state` returned, here and on servers; see `Values.restore`."""
+        """Write what `state` returned, here and on servers; see `Values.restore`.
+
+        Raises:
+            PeError: DATA; names, shapes or element types that do not fit.
+        """
         elsewhere = self._elsewhere
         missing = sorted(n for n in elsewhere if n not in arrays)
         if missing and not partial:
@@ -254,7 +258,11 @@ class ServedValues(Values):
         self._team.texts({})
 
     def give(self, arrays: Mapping[str, Array]) -> None:
-        """Write values to servers, of which each gets its rows."""
+        """Write values to servers, of which each gets its rows.
+
+        Raises:
+            PeError: DATA; a shape or an element type that does not fit.
+        """
         for endpoint, kept in self._served.kept.items():
             for each in (k for k in kept if k.whole in arrays):
                 value = np.asarray(arrays[each.whole])
