@@ -203,7 +203,7 @@ def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: 
     metrics = references.metrics(evaluation, fetches)
     references.measured({**fetches, **made.losses})
     _check_plateau(run, train, made.recorded.get("learning_rate"), mistakes)
-    if run.executor.processes == "mpi":
+    if run.executor.processes == "mpi" and not run.has_servers:
         for program in made.programs:
             with mistakes.catch():
                 check_operators(program)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pe_cli.graph.compile import Stages
     from pe_cli.graph.picture import Picture
     from pe_cli.graph.ssa import Graph, VarNode
+    from pe_cli.program.ir import Program
     from pe_cli.session.devices import Resources
 
 STAGES = ("model", "program", "ssa", "fused", "multi_device", "executed", "plan")
@@ -36,6 +37,9 @@ STAGES = ("model", "program", "ssa", "fused", "multi_device", "executed", "plan"
 @click.option("--devices", type=click.IntRange(min=1), help="Number of devices instead of the config's.")
 @click.option("--schedule", is_flag=True, help="The learning rate of every step that the run will do, instead of a graph.")
 @phase_option
+@click.option("--role", type=click.Choice(("trainer", "server")), help="What a trainer or a parameter server runs.")
+@click.option("--number", type=click.IntRange(min=0), default=0, show_default=True, help="With --role: which trainer or server.")
+@click.option("--processes", type=click.IntRange(min=2), help="With --role: processes, servers among them; two trainers when absent.")
 @override_option
 def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     config: Path,
@@ -50,6 +54,9 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     devices: int | None,
     schedule: bool,
     phase: str | None,
+    role: str | None,
+    number: int,
+    processes: int | None,
     overrides: tuple[str, ...],
 ) -> None:
     """Print or draw what CONFIG becomes.
@@ -66,16 +73,19 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     executed      as it is run: what devices share is done once
     plan          every kernel call with its memory, for one batch
 
-    With --schedule: how the learning rate will change over the steps of the run.
+    With --schedule: how the learning rate will change over the steps of the run. With --role: what a trainer or a parameter server runs.
     """  # noqa: D301 - the mark is click's, a character
     from pe_cli.cli.common import open_source, resources_of
     from pe_cli.core.errors import PeError
-    from pe_cli.graph.text import describe
-    from pe_cli.program.text import print_program
 
     source = open_source(config, overrides).of_phase(phase)
     if evaluation and phase is not None:
         raise PeError("--eval shows the evaluation program, which has no phases", hint="leave out --eval or --phase")
+    if role is not None:
+        if stage not in (None, "program", "ssa") or evaluation or devices or schedule or phase:
+            raise PeError("--role shows the programs of trainers and servers as they are", hint="leave out what chooses another stage")
+        _role(source, role, processes, number, (only, around, radius, full), dot, svg)
+        return
     if schedule:
         if stage or dot or only or around or full or evaluation or devices or radius != 1:
             raise PeError("--schedule goes with --svg and -o only", hint="leave out what chooses a graph")
@@ -85,15 +95,30 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     stage = stage or ("multi_device" if draws else "program")
     if not draws and (only or around or (full and stage != "model")):
         raise PeError("--only, --around and --full choose what a picture shows", hint="add --dot FILE or --svg FILE")
+    if stage == "model" and (only or around or evaluation or devices):
+        text = "--stage model draws layers, which are the same for training, evaluation and every device"
+        raise PeError(text, hint="leave out what chooses ops")
     if stage == "model":
-        if only or around or evaluation or devices:
-            text = "--stage model draws layers, which are the same for training, evaluation and every device"
-            raise PeError(text, hint="leave out what chooses ops")
         _model(source, dot, svg, full=full)
         return
-    resources = resources_of(source, devices)
-    if draws:
-        _draw(picture_of_stage(source, stage, resources, evaluation=evaluation), (only, around, radius, full), dot, svg)
+    _show(source, stage, resources_of(source, devices), (only, around, radius, full), (dot, svg), evaluation=evaluation)
+
+
+def _show(
+    source: Source,
+    stage: str,
+    resources: Resources,
+    choice: tuple[tuple[str, ...], str | None, int, bool],
+    files: tuple[Path | None, Path | None],
+    *,
+    evaluation: bool,
+) -> None:
+    """Print a stage, or draw it into files."""
+    from pe_cli.graph.text import describe
+    from pe_cli.program.text import print_program
+
+    if any(file is not None for file in files):
+        _draw(picture_of_stage(source, stage, resources, evaluation=evaluation), choice, *files)
     elif stage == "program":
         echo(print_program(source.program(evaluation)), nl=False)
     elif stage == "plan":
@@ -102,6 +127,37 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
         echo(describe_plan(plan_of(source, resources, evaluation)[1]), nl=False)
     else:
         echo(describe(_stages(source, resources, evaluation).stage(stage)), nl=False)
+
+
+def _role(
+    source: Source,
+    role: str,
+    processes: int | None,
+    number: int,
+    choice: tuple[tuple[str, ...], str | None, int, bool],
+    dot: Path | None,
+    svg: Path | None,
+) -> None:
+    """Print or draw the program of a trainer or server."""
+    from pe_cli.program.text import print_program
+    from pe_cli.session.roles import role_program
+
+    program = role_program(source.built, source.run, role, processes, number)
+    if dot is None and svg is None:
+        echo(print_program(program), nl=False)
+    else:
+        _draw(_picture_of_role(program, f"{source.model.name}: {role} {number}"), choice, dot, svg)
+
+
+def _picture_of_role(program: Program, title: str) -> Picture:
+    """Return the picture of the program of a trainer or server."""
+    from pe_cli.core.types import Place
+    from pe_cli.graph.compile import Purpose, compile_program
+    from pe_cli.graph.picture import picture_of
+    from pe_cli.session.roles import flat
+
+    graph = compile_program(flat(program), Purpose((Place("cpu", 0),))).stage("ssa")
+    return picture_of(graph, None, title, versions=False)
 
 
 def _schedule(source: Source, svg: Path | None) -> None:
@@ -177,7 +233,7 @@ def _stages(source: Source, resources: Resources, evaluation: bool) -> Stages:
         strategy, checked = source.run.build_strategy, source.run.executor.check_nan_inf
         execution = source.run.exec_strategy
         # how many there will be changes nothing in the graph of each
-        processes = 2 if source.run.executor.processes == "mpi" else 1
+        processes = 2 if source.run.executor.processes == "mpi" and not source.run.has_servers else 1
     threads = threads_of(resources.execution(execution), resources.places)
     purpose = Purpose(resources.places, strategy, processes, checked, threads=threads)
     program = source.program(evaluation)

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pe_cli.collectives.protocol import Array, PeerError
+from pe_cli.collectives.start import check_size, watched_start
 from pe_cli.core.errors import ExitCode, PeError
 
 #: Kinds of messages: to all, parts of sums, sums, signs of life, and why a process ends.
@@ -97,10 +98,12 @@ class MpiPeers:
     """
 
     def __init__(self, timeout: float) -> None:
-        self._mpi = load_mpi()
+        with watched_start(timeout):
+            self._mpi = load_mpi()
         self._world = self._mpi.COMM_WORLD
         self._timeout = timeout
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
+        check_size(self.size)
         self.doing, self.advice = "at the start", ""
         self._others = [r for r in range(self.size) if r != self.rank]
         self._kept: list[_Transfer] = []
@@ -233,6 +236,11 @@ class MpiPeers:
                 time.sleep(PAUSE)
         except self._mpi.Exception:
             return  # whoever is gone needs no message
+
+    def abort(self, code: int) -> None:
+        """End all processes, and the launcher with this exit code."""
+        with contextlib.suppress(self._mpi.Exception):
+            self._world.Abort(code)
 
     def failure_of(self, rank: int, seconds: float) -> tuple[str, int] | None:
         """Return the message and exit code that a process has ended with; see `Communicator`."""

@@ -11,6 +11,7 @@ from pe_cli.config.compose import Composed
 from pe_cli.config.nodes import MapNode, Node, ScalarNode, find, is_null, key_span
 from pe_cli.config.scope import Scope
 from pe_cli.config.sections.data import DataSection, SamplingSection, SplitSection
+from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.feed import FeedSection
 from pe_cli.config.sections.fetch import FetchSection
@@ -226,6 +227,7 @@ class RunSpec:
         metrics: name -> its declaration as written, `type` and options; checked where metrics are known.
         executor, build_strategy, exec_strategy, output: as named, with defaults.
         sweep: None when the file has no such section.
+        distributed: None when the file has no such section.
         plugins: packages of others, which are loaded.
     """
 
@@ -246,12 +248,18 @@ class RunSpec:
     output: OutputSection = field(default_factory=OutputSection)
     metrics: Mapping[str, ArgSpec] = field(default_factory=dict)
     sweep: SweepSection | None = None
+    distributed: DistributedSection | None = None
     plugins: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """The run file, as written."""
         return self.composed.text
+
+    @property
+    def has_servers(self) -> bool:
+        """Whether some of the processes are parameter servers."""
+        return self.distributed is not None and self.distributed.mode == "parameter_server"
 
     @property
     def name(self) -> str:

@@ -209,18 +209,18 @@ class _Runner:
         return StepResult(values, weights, dict.fromkeys(fetches, weights), found.plan)
 
     def _joined(self, executor: Executor, feed: Feed, fetches: Sequence[str], number: int) -> StepResult:
-        return self._job.team.joined(executor.run(feed, fetches, number))
+        return self._job.team.stepped(executor.run(feed, fetches, number))
 
     def _shown(self, feed: Feed, fetches: Sequence[str], number: int, step: int) -> StepResult:
         """Do an ordinary update and tell how it went, with the times of its kernels where it is one plan run once."""
         build, times = self._job.run.build_strategy, self._job.run.exec_strategy.num_iteration_per_run
-        if times > 1 or not build.remove_unnecessary_lock or self._job.team.size > 1:
+        if times > 1 or not build.remove_unnecessary_lock or self._job.team.peers is not None:
             found = self.last.run(feed, fetches, number)
             self._show(found, None, step)
-            return self._job.team.joined(found)
+            return self._job.team.stepped(found)
         found, line = self.last.step_timed(self.last.batch(feed, fetches), number)
         self._show(found, line, step)
-        return self._job.team.joined(found)
+        return self._job.team.stepped(found)
 
     def _show(self, found: StepResult, line: Timeline | None, step: int) -> None:
         assert found.plan is not None, "a step of one plan"

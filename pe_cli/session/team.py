@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,14 @@ class Team:
         """Return what a step gave on the devices of all processes, in their order."""
         return mine
 
+    def stepped(self, mine: StepResult) -> StepResult:
+        """Return what a training step gave, of as many devices as are waited for; with it goes what `joined` sends along."""
+        return self.joined(mine)
+
+    def averaged(self, numbers: Mapping[str, float]) -> dict[str, float]:
+        """Return metrics of training that all processes go by."""
+        return dict(numbers)
+
     def arrays(self, mine: Mapping[str, Array]) -> list[Mapping[str, Array]]:
         """Return the arrays of every process."""
         return [mine]
@@ -99,6 +108,10 @@ class Team:
     def busy(self) -> contextlib.AbstractContextManager[None]:
         """Inside, the others are told that work goes on here that they do not see."""
         return contextlib.nullcontext()
+
+    def again(self, folder: Path) -> str:
+        """Return the command that goes on with a run."""
+        return f"pe train --resume {folder}"
 
     def advise(self, hint: str) -> None:
         """Say what to do when a process is lost."""
@@ -238,6 +251,10 @@ class PeerTeam(Team):
         """Inside, the others are told that work goes on here that they do not see."""
         return self.peers.busy()
 
+    def again(self, folder: Path) -> str:
+        """Return the command that goes on with a run."""
+        return f"mpiexec -n {self.size} {super().again(folder)}"
+
     def advise(self, hint: str) -> None:
         """Say what to do when a process is lost."""
         self.peers.advice = hint
@@ -266,6 +283,8 @@ class PeerTeam(Team):
             yield
         except PeerError as error:
             self.peers.fail(error)
+            if error.code == ExitCode.PEER_LOST:
+                self._end_all()
             raise
         except PeError as error:
             self.peers.fail(error)
@@ -280,6 +299,11 @@ class PeerTeam(Team):
             text = "interrupted" if interrupted else f"{type(error).__name__}: {error}"
             self.peers.fail(PeError(text, code=ExitCode.INTERRUPTED if interrupted else ExitCode.BUG))
             raise
+
+    def _end_all(self) -> None:
+        """End all processes, and their launcher with exit code 6, after this one's last words and the first one's."""
+        atexit.register(self.peers.abort, int(ExitCode.PEER_LOST))
+        self.linger()
 
 
 def open_team(run: RunSpec) -> Team:

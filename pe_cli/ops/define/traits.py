@@ -184,7 +184,13 @@ class OnHost(Trait):
 
 
 class Remote(Trait):
-    """The op is a part of what trainers and parameter servers tell each other: it has no lowering, and runs between the parts of a step."""
+    """The op is a part of what trainers and parameter servers tell each other: it has no lowering, and runs between the parts of a step.
+
+    Args:
+        does: give, wait, take, taken, look_up, cut or stand_in, of trainers; serve or choose, of servers.
+    """
+
+    does: str
 
 
 @dataclass(frozen=True)
