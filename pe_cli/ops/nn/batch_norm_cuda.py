@@ -19,13 +19,13 @@ from pe_cli.kernels.channel_norm import (
     statistics_given,
     statistics_last,
 )
-from pe_cli.kernels.cuda import Tuned, cuda, deal, on_cuda
+from pe_cli.kernels.cuda import cuda, deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.nn.batch_norm import batch_norm
 
 #: Threads that add up one channel; a power of 2.
-ADDERS: Any = Tuned(256, 2)
+ADDERS: Any = 256
 WIDE: Any = np.float64
 
 

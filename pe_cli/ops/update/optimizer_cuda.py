@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.kernels.cuda import Tuned, cuda, cuda_kernel
+from pe_cli.kernels.cuda import cuda, cuda_kernel
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrU, Real, T
 from pe_cli.kernels.vecmath import square_root
 from pe_cli.ops.define.lowering import Lowering
@@ -15,7 +15,7 @@ from pe_cli.ops.update.optimizer import in_place, lars_momentum
 from pe_cli.ops.update.optimizer_moments import lamb
 
 #: Threads that add up squares; a power of 2.
-ADDERS: Any = Tuned(256, 2)
+ADDERS: Any = 256
 WIDE: Any = np.float64
 
 
