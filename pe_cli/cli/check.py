@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,27 +15,44 @@ from pe_cli.cli.say import echo
 if TYPE_CHECKING:
     from pe_cli.config.mistakes import Mistakes
     from pe_cli.config.spec import DataSpec, RunSpec
+    from pe_cli.kernels.cuda_compiler import Capability
+    from pe_cli.session.devices import Resources
     from pe_cli.session.job import Job
 
 
 @click.command()
 @path_argument("config")
 @override_option
-def command(config: Path, overrides: tuple[str, ...]) -> None:
+@click.option(
+    "--arch",
+    "archs",
+    multiple=True,
+    metavar="SM",
+    help="with place: cuda, compile for a compute capability such as sm_90; may be repeated "
+    "[default: that of the device here, else sm_80, sm_90 and sm_100]",
+)
+def command(config: Path, overrides: tuple[str, ...], archs: tuple[str, ...]) -> None:
     """Report all mistakes of CONFIG and its model.
 
     Where there is none: shapes, parameters and memory. Nothing is run. A data file that is not there is a warning: it
-    may be there when the training starts.
+    may be there when the training starts. With place: cuda all kernels are compiled, which needs no GPU, and a table
+    tells what each takes of one.
     """
     from pe_cli.build.doubts import doubts
     from pe_cli.cli.columns import columns
     from pe_cli.cli.common import open_source
+    from pe_cli.cli.cuda_kernels import capabilities
     from pe_cli.cli.layers_table import parameters_text, rows_of
     from pe_cli.config.mistakes import Mistakes
+    from pe_cli.core.errors import PeError
     from pe_cli.program.sparse import notes
 
     mistakes = Mistakes()
     source = open_source(config, overrides, mistakes)
+    on_cuda = source.run is not None and source.run.executor.place == "cuda"
+    if archs and not on_cuda:
+        raise PeError("--arch is a compute capability of CUDA, and place is cpu", hint="add -o executor.place=cuda")
+    wanted = capabilities(archs) if on_cuda else ()
     warnings = _data(source, mistakes) if source.run else []
     mistakes.raise_all()
     rows = rows_of(source)
@@ -44,6 +62,8 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     echo(f"parameters: {parameters_text(rows)}")
     warnings += doubts(source.program(), source.model, source.built.read)
     warnings += _memory(source)
+    if on_cuda:
+        warnings += _kernels(source, wanted, asked=bool(archs))
     for line in notes(source.program()):
         echo(f"note: {line}")
     for line in warnings:
@@ -130,9 +150,39 @@ def _fits(source: Source, job: Job, split: str) -> None:
         job.loader(split, source.program(split == "eval"), source.batch_size)
 
 
+def _kernels(source: Source, wanted: Sequence[Capability], *, asked: bool) -> list[str]:
+    """Compile the kernels for CUDA and print what they take; return why that cannot be done, unless it was asked for."""
+    from pe_cli.cli.cuda_kernels import show_kernels
+    from pe_cli.kernels.cuda_compiler import NoCompiler
+
+    try:
+        show_kernels(source, wanted)
+    except NoCompiler as error:
+        if asked:
+            raise
+        return [f"kernels are not compiled: {error.message}"]
+    return []
+
+
+def _resources(source: Source) -> Resources:
+    """Return what the config asks for; a number of CUDA devices even where they are not here."""
+    from pe_cli.cli.common import resources_of
+    from pe_cli.core.types import Place
+    from pe_cli.devices.cuda import cuda_count
+    from pe_cli.session.devices import Resources
+
+    executor = source.run.executor if source.run else None
+    if executor is None or executor.place == "cpu":
+        return resources_of(source)
+    here, why_not = cuda_count()
+    wanted = (here or 1) if executor.devices == "auto" else executor.devices
+    if wanted > here:
+        echo(f"note: planned for {wanted} cuda; {why_not or f'{here} visible'}")
+    return Resources(tuple(Place("cuda", i) for i in range(wanted)), 0, f"{wanted} cuda")
+
+
 def _memory(source: Source) -> list[str]:
     """Print what each device will need; return why that cannot be told."""
-    from pe_cli.cli.common import resources_of
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.execute.estimate import estimate_memory
     from pe_cli.execute.work import statistics_note
@@ -143,7 +193,7 @@ def _memory(source: Source) -> list[str]:
     automatic = source.run is not None and source.run.executor.devices == "auto"
     fetches = list(dict.fromkeys(source.built.fetches.values()))
     try:
-        used = resources_of(source)
+        used = _resources(source)
         if automatic and not (build and build.sync_batch_norm) and (said := statistics_note(program, len(used.places))):
             echo(f"note: {said}")
         threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0

@@ -99,7 +99,7 @@ INSTEAD: dict[Kernel, list[CudaKernel]] = {}
 
 
 def cuda_kernel(
-    fn: Any = None, *, text: str | None = None, block: Sequence[int] = (), threads: Sequence[str] = ()
+    fn: Any = None, *, text: str | None = None, block: Sequence[int] = (), threads: Sequence[str] = (), name: str = ""
 ) -> Any:
     """Make a kernel for CUDA of a function: `@cuda_kernel`, whose outermost loops are dealt, or `@cuda_kernel(block=...)`.
 
@@ -108,11 +108,11 @@ def cuda_kernel(
         text: see `CudaKernel`.
         block: see `CudaKernel`; the function is then taken as it is: it sees `cuda`.
         threads: see `CudaKernel`.
+        name: `module:function`, for functions made by `exec`.
     """
     if fn is None:
-        return lambda f: cuda_kernel(f, text=text, block=block, threads=threads)
-    name = f"{fn.__module__}:{fn.__qualname__}"
-    return CudaKernel(fn, parameter_kinds(fn), name, text, tuple(block), tuple(threads))
+        return lambda f: cuda_kernel(f, text=text, block=block, threads=threads, name=name)
+    return CudaKernel(fn, parameter_kinds(fn), name or f"{fn.__module__}:{fn.__qualname__}", text, tuple(block), tuple(threads))
 
 
 def deal(*kernels: Kernel) -> None:
@@ -129,7 +129,7 @@ def on_cuda(kernel: Kernel, **how: Any) -> Callable[[Any], CudaKernel]:
     """
 
     def make(fn: Any) -> CudaKernel:
-        made: CudaKernel = cuda_kernel(fn, **how)
+        made: CudaKernel = cuda_kernel(fn, name=kernel.name if "text" in how else "", **how)
         assert made.params == kernel.params, f"{kernel}: other parameters on CUDA, {made.params}"
         INSTEAD.setdefault(kernel, []).append(made)
         return made

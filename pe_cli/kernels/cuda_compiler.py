@@ -13,6 +13,7 @@ import hashlib
 import importlib.metadata
 import json
 import re
+import struct
 import types as python_types
 import warnings
 from collections.abc import Iterator
@@ -30,9 +31,15 @@ Capability = tuple[int, int]
 #: Capabilities that a config is compiled for where none is named: A100, H100 and H200, B200.
 USUAL: tuple[Capability, ...] = ((8, 0), (9, 0), (10, 0))
 #: What the hash of what is kept on disk begins with; a new number where its form changes.
-FORM = "cuda 1"
+FORM = "cuda 2"
+#: Bytes of an instruction of every capability since 7.0.
+INSTRUCTION = 16
 _PACKAGES = ("numba", "numba-cuda", "llvmlite", "cuda-bindings", "nvidia-nvvm", "nvidia-nvjitlink")
 _HINT = "pip install 'pe-cli[cuda]'"
+
+
+class NoCompiler(PeError):
+    """The compiler is not installed."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +51,14 @@ class Usage:
         spills: bytes that a thread stores and loads because registers do not suffice.
         local: bytes of local memory of a thread, spills included.
         shared: bytes of shared memory of a block that the kernel declares.
+        instructions: of the kernel's machine code, with what fills it up to whole lines.
     """
 
     registers: int
     spills: int
     local: int
     shared: int
+    instructions: int
 
 
 @dataclass(frozen=True)
@@ -217,11 +226,11 @@ def _explained(capability: Capability) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise PeError(f"no compiler for CUDA: {_first_line(error)}", hint=_HINT, code=ExitCode.DEVICE) from None
+        raise NoCompiler(f"no compiler for CUDA: {_first_line(error)}", hint=_HINT, code=ExitCode.DEVICE) from None
     except Exception as error:
         kind = type(error).__name__  # classes of modules that are there only where the compiler is
         if kind == "DynamicLibNotFoundError":
-            raise PeError(f"no compiler for CUDA: {_first_line(error)}", hint=_HINT, code=ExitCode.DEVICE) from None
+            raise NoCompiler(f"no compiler for CUDA: {_first_line(error)}", hint=_HINT, code=ExitCode.DEVICE) from None
         if kind in ("CCSupportError", "nvvmError", "nvJitLinkError"):
             raise PeError(
                 f"the compiler does not take {arch(capability)}: {_first_line(error)}",
@@ -253,16 +262,27 @@ def _linked(text: str, capability: Capability, entry: str) -> Cubin:
             nvjitlink.get_info_log(handle, log)
         finally:
             nvjitlink.destroy(handle)
-    return Cubin(bytes(image), entry, _usage(log.decode(errors="replace")))
+    return Cubin(bytes(image), entry, _usage(log.decode(errors="replace"), text, bytes(image)))
 
 
-def _usage(log: str) -> Usage:
-    """Return what the log of a link says of its only kernel."""
+def _usage(log: str, text: str, image: bytes) -> Usage:
+    """Return what the log of a link says of its only kernel, and its PTX of shared memory: a block takes more, by what the card reserves."""
 
     def most(pattern: str) -> int:
         return max(map(int, re.findall(pattern, log)), default=0)
 
     spills = most(r"(\d+) bytes spill stores") + most(r"(\d+) bytes spill loads")
-    return Usage(most(r"[Uu]sed (\d+) registers"), spills, most(r"(\d+) bytes stack frame"), most(r"(\d+) bytes smem"))
+    shared = sum(map(int, re.findall(r"\.shared [^;]*\[(\d+)\];", text)))
+    local = most(r"(\d+) bytes stack frame")
+    return Usage(most(r"[Uu]sed (\d+) registers"), spills, local, shared, _code_bytes(image) // INSTRUCTION)
+
+
+def _code_bytes(image: bytes) -> int:
+    """Return the bytes of the sections of an ELF file that hold code."""
+    (table,) = struct.unpack_from("<Q", image, 40)
+    size, count, names = struct.unpack_from("<HHH", image, 58)
+    rows = [struct.unpack_from("<IIQQQQ", image, table + i * size) for i in range(count)]
+    texts = rows[names][4]
+    return sum(row[5] for row in rows if image.startswith(b".text.", texts + row[0]))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pe_cli.devices import cuda_driver
-from tests.cuda.ptx.device import PtxDriver
+from tests.cuda.ptx.device import PtxDriver, needs_compiler
 
 _DRIVER: list[PtxDriver] = []
 
@@ -15,7 +15,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `place: cuda` mean the test device where there is no other."""
     if cuda_driver.device_count():
         return
-    pytest.importorskip("numba_cuda")
+    needs_compiler()
     if not _DRIVER:  # one for all: a kernel is loaded once
         _DRIVER.append(PtxDriver())
     _DRIVER[0].launches = 0

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 from pe_cli.devices.cuda_driver import Extent, packed
 from pe_cli.kernels.cuda import Built
-from pe_cli.kernels.cuda_compiler import Capability, ptx
+from pe_cli.kernels.cuda_compiler import Capability, cubin, ptx
 from tests.cuda.ptx.machine import GUARD, Order, Piece, Program
+from tests.cuda.ptx.static import CAPABILITY, complaints
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -77,6 +80,8 @@ class PtxDriver:
         """Return a kernel, loaded."""
         if built not in self._programs:
             text = ptx(built, self.capability)
+            said = complaints(built, text, cubin(built, self.capability).usage) if self.capability == CAPABILITY else []
+            assert not said, "\n".join(said)
             self._programs[built] = Program(self._change(built, text) if self._change else text)
         return self._programs[built]
 
@@ -116,6 +121,15 @@ class PtxDriver:
 
     def wait(self) -> None:
         """Do nothing: a launch returns when it is done."""
+
+
+def needs_compiler() -> None:
+    """Skip a test where kernels cannot be compiled for CUDA."""
+    for name in ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink"):
+        try:
+            importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            pytest.skip(f"{name} is not installed: pip install 'pe-cli[cuda]'")
 
 
 def _merged(extents: Sequence[Extent]) -> list[tuple[int, int]]:
