@@ -136,12 +136,11 @@ def kldiv_cuda(x: Ptr, target: Ptr, out: Ptr, n: Int, share: Real, every: Int):
         for i in range(me, n, ADDERS):
             total += divergence(x[i], target[i])
         parts[me] = total
-        cuda.syncthreads()
         half = ADDERS // 2
         while half > 0:
+            cuda.syncthreads()
             if me < half:
                 parts[me] += parts[me + half]
-            cuda.syncthreads()
             half //= 2
         if me == 0:
             out[0] = T(parts[0] * share)

@@ -148,7 +148,6 @@ def gradient_sums_first_cuda(
         if me == 0:
             dbias[c] = T(biases[0])
             dscale[c] = T(scales[0] * inverse[c])
-        cuda.syncthreads()
 
 
 @on_cuda(gradient_sums_last, block=(ADDERS,))
@@ -180,7 +179,6 @@ def gradient_sums_last_cuda(
         if me == 0:
             dbias[c] = T(biases[0])
             dscale[c] = T(scales[0] * inverse[c])
-        cuda.syncthreads()
 
 
 @on_cuda(gradient_first)

@@ -300,7 +300,6 @@ def backward_weight_cuda(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, 
             half //= 2
         if me == 0:
             dw[e] = parts[0]
-        cuda.syncthreads()
 
 
 @on_cuda(turn)

@@ -93,7 +93,6 @@ def channel_gradient_sums_cuda(
             dscale[c] = T(scales[0] * inverse[c])
             if c == 0:
                 sums[2 * channels] = samples * size
-        cuda.syncthreads()
 
 
 @cuda_kernel

@@ -39,7 +39,6 @@ def squares_of_two(x: Ptr, y: Ptr, sums: PtrF64, n: Int):
             half //= 2
         if me == 0:
             sums[which] = parts[0]
-        cuda.syncthreads()
 
 
 @cuda_kernel

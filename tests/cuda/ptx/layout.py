@@ -7,17 +7,17 @@ translated code fills in before every load and store.
 from __future__ import annotations
 
 #: Words of a context that are the arguments of `machine.check`, in order.
-ADDRESS, SIZE, KIND, LINE, THREAD, BLOCK, EPOCH, REGIONS, COUNT, CONTEXT = range(10)
+ADDRESS, SIZE, KIND, LINE, THREAD, BLOCK, EPOCH, REGIONS, COUNT, CONTEXT, LINES = range(11)
 #: Its function's address; base of shared memory; address of the kernel's parameters.
-CHECK, SHARED, PARAMS = 10, 11, 12
+CHECK, SHARED, PARAMS = 11, 12, 13
 #: The first failure: what, where, how large, in which line, by which thread and block, and who was there before.
-FAILURE, FAILED_ADDRESS, FAILED_SIZE, FAILED_LINE, FAILED_THREAD, FAILED_BLOCK, FAILED_OTHER = range(13, 20)
+FAILURE, FAILED_ADDRESS, FAILED_SIZE, FAILED_LINE, FAILED_THREAD, FAILED_BLOCK, FAILED_OTHER = range(14, 21)
 #: Address of a place for what lies outside.
-ASIDE = 20
+ASIDE = 21
 #: threadIdx, blockIdx, blockDim, gridDim, three words each.
-TID, CTAID, NTID, NCTAID = 21, 24, 27, 30
+TID, CTAID, NTID, NCTAID = 22, 25, 28, 31
 #: Words of a frame.
-FRAME_WORDS = 33
+FRAME_WORDS = 34
 WORDS = 40
 
 #: What an access is.

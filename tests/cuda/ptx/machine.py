@@ -21,7 +21,7 @@ import numpy as np
 from pe_cli.kernels import cache, target
 from pe_cli.kernels.addresses import addresses
 from pe_cli.kernels.instance import Instance
-from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, intrinsic, kernel, pointer_i64
+from pe_cli.kernels.lang import Int, PtrI32, PtrI64, PtrU8, intrinsic, kernel, pointer_i64
 from tests.cuda.ptx import layout as at
 from tests.cuda.ptx.layout import (
     ASIDE, ATOMIC, BEGIN, BLOCK_SHARED, CONTEXT, CTAID, DIVERGED, END, FAILED_ADDRESS, FAILED_BLOCK, FAILED_LINE, FAILED_OTHER, FAILED_SIZE,
@@ -52,10 +52,12 @@ def call_step(env: Any, args: list[Any]) -> Any:
 
 @kernel
 def check(
-    address: Int, size: Int, access: Int, line: Int, thread: Int, block: Int, epoch: Int, regions: PtrI64, count: Int, context: PtrI64
+    address: Int, size: Int, access: Int, line: Int, thread: Int, block: Int, epoch: Int, regions: PtrI64, count: Int, context: PtrI64,
+    lines: PtrU8,
 ):  # fmt: skip
     """Look at an access; one outside goes to a place aside. A tag is a block, a number of barriers and a thread, each from 1."""
     failure, other = OUTSIDE, 0
+    lines[line] = 1
     tag = (block + 1) << (THREAD_BITS + EPOCH_BITS) | (epoch << THREAD_BITS) | (thread + 1)
     for r in range(count):
         begin = regions[REGION * r + BEGIN]
@@ -221,10 +223,14 @@ class Program:
 
     Args:
         text: with one entry.
+
+    Attributes:
+        touched: by line, whether an access there has been made.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.touched = np.zeros(text.count("\n") + 2, np.uint8)
         self._module = parse(text)
         self._shift = 0 if ".u8" in text and self._module.shared else 2
         key = hashlib.sha256(f"{_translation()}\0{text}".encode()).hexdigest()[:32]
@@ -268,6 +274,7 @@ class Program:
         aside, places = np.zeros(64, np.uint8), np.zeros(threads, np.int64)
         context = np.zeros(at.WORDS, np.int64)
         context[at.REGIONS], context[at.COUNT], context[CONTEXT] = regions.ctypes.data, len(rows), context.ctypes.data
+        context[at.LINES] = self.touched.ctypes.data
         context[at.CHECK], context[at.SHARED], context[at.PARAMS] = _functions()[0], base, words.ctypes.data
         context[ASIDE], context[at.FRAME_WORDS] = aside.ctypes.data, self.frame_words
         context[NTID : NTID + 3], context[NCTAID : NCTAID + 3] = block, grid

@@ -208,7 +208,7 @@ def with_division(x: Ptr, n: Int, m: Int):
 @pytest.mark.parametrize(("kernel", "said"), [(with_double, "double, which"), (with_division, "divides, which")])
 def test_a_new_kernel_has_no_slow_arithmetic_without_a_word(kernel: Any, said: str):
     with pytest.raises(AssertionError, match=said):
-        PtxDriver().program(build(kernel, "float32", "float32"))
+        PtxDriver(strict=True).program(build(kernel, "float32", "float32"))
 
 
 def test_spills_are_allowed_to_none():
