@@ -85,7 +85,8 @@ _PARAM = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(\w+)(?:\[(\d+)\]
 _ARRAY = re.compile(r"\.(shared|global|const|local)\s+\.align\s+(\d+)\s+\.b8\s+(\w+)\[(\d+)\](?:\s*=\s*\{([^}]*)\})?")
 _REGISTER = re.compile(r"\.reg\s+\.(\w+)\s+(.*)", re.S)
 _RANGE = re.compile(r"(%?[\w$]+)<(\d+)>")
-_LABEL = re.compile(r"^\s*([$\w]+):(?!:)")
+_SPACE = re.compile(r"\s*")
+_LABEL = re.compile(r"([$\w]+):(?!:)")
 _GUARD = re.compile(r"@(!?)(%?[\w$]+)\s+(.*)", re.S)
 
 
@@ -137,10 +138,10 @@ def _body(made: Function, text: str, at: int, line: int) -> None:
     """Read statements up to the closing brace; registers of inner braces are renamed, as they may have the names of others."""
     scopes: list[dict[str, str]] = [{}]
     while scopes:
-        skipped = re.match(r"\s*", text[at : at + 10000])
+        skipped = _SPACE.match(text, at)
         assert skipped
         line += skipped[0].count("\n")
-        at += skipped.end()
+        at = skipped.end()
         if text[at] in "{}":
             if text[at] == "{":
                 scopes.append({})
@@ -148,10 +149,10 @@ def _body(made: Function, text: str, at: int, line: int) -> None:
                 scopes.pop()
             at += 1
             continue
-        label = _LABEL.match(text[at : at + 300])
+        label = _LABEL.match(text, at)
         if label:
             made.body.append(Statement(line, (), (label[1],)))
-            at += label.end()
+            at = label.end()
             continue
         end = text.index(";", at)
         _statement(made, text[at:end], line, scopes)
