@@ -36,7 +36,6 @@ from pe_cli.core.types import FLOATS
 from pe_cli.kernels.cuda_math import ceil, floor, meaning
 from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, parameter_kinds
 
-
 #: Name of what Python's math is on CUDA.
 MATH = "math on CUDA"
 #: Most iterations of an outermost loop that is dealt, and most elements of a buffer.
@@ -310,7 +309,8 @@ def _deal(tree: ast.FunctionDef) -> list[ast.expr]:
 
 
 def _expression(text: str, **parts: ast.expr) -> ast.expr:
-    return _put(ast.parse(text, mode="eval").body, **parts)
+    made: ast.expr = _put(ast.parse(text, mode="eval").body, **parts)
+    return made
 
 
 def _put(tree: Any, **parts: ast.expr) -> Any:

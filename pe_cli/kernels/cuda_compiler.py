@@ -266,7 +266,7 @@ def _linked(text: str, capability: Capability, entry: str) -> Cubin:
 
 
 def _usage(log: str, text: str, image: bytes) -> Usage:
-    """Return what the log of a link says of its only kernel, and its PTX of shared memory: a block takes more, by what the card reserves."""
+    """Return what the log of a link says of its only kernel, and its PTX of shared memory, to which the card adds what it reserves."""
 
     def most(pattern: str) -> int:
         return max(map(int, re.findall(pattern, log)), default=0)

@@ -192,9 +192,15 @@ def test_a_device_that_fails_is_named_with_the_code_of_devices(library: Library,
     library.failing[name] = 719
     built = build(scaled, "float32", "float32")
     place = Extent(driver.allocate(64), 64)
-    with pytest.raises(PeError, match="the CUDA device failed: .*CUDA_ERROR_LAUNCH_FAILED") as caught:
-        driver.launcher(built, (1,), (1,), [place, place, place, 1, 1.0])()
+    driver.zero(place.address, 64)
+    other = Extent(driver.allocate(64), 64)
+
+    def run() -> None:
+        driver.launcher(built, (1,), (1,), [place, place, other, 1, 1.0])()
         driver.wait()
+
+    with pytest.raises(PeError, match=r"the CUDA device failed: .*CUDA_ERROR_LAUNCH_FAILED") as caught:
+        run()
     assert caught.value.code == ExitCode.DEVICE
 
 

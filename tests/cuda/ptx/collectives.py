@@ -85,7 +85,8 @@ def vote(e: Emitter, s: Statement) -> None:
     for i, (takes_part, word) in enumerate(_lanes_of(e, s.args[2], box)):
         counts = e.value(f"select i1 {takes_part}, i32 {word}, i32 0")
         ballot = e.value(f"or i32 {ballot}, {e.value(f'shl i32 {counts}, {i}')}")
-        asked = e.value(f"or i32 {asked}, {e.value(f'shl i32 ' + e.value(f'zext i1 {takes_part} to i32') + f', {i}')}")
+        bit = e.value(f"zext i1 {takes_part} to i32")
+        asked = e.value(f"or i32 {asked}, {e.value(f'shl i32 {bit}, {i}')}")
     if s.op[2] == "ballot":
         e.write(s.args[0], ballot, "i32")
     else:
@@ -118,7 +119,12 @@ def _extreme(kind: str, what: str) -> str:
 
 
 #: Shape and type of a matrix product -> (rows of k that a register of B holds, whether two values share a register).
-PRODUCTS = {("m16n8k8", "tf32"): (8, False), ("m16n8k4", "tf32"): (4, False), ("m16n8k16", "bf16"): (16, True), ("m16n8k8", "bf16"): (8, True)}
+PRODUCTS = {
+    ("m16n8k8", "tf32"): (8, False),
+    ("m16n8k4", "tf32"): (4, False),
+    ("m16n8k16", "bf16"): (16, True),
+    ("m16n8k8", "bf16"): (8, True),
+}
 
 
 def mma(e: Emitter, s: Statement) -> None:

@@ -106,7 +106,8 @@ class PtxDriver:
         for i, extent in zip(pointers, extents, strict=True):
             k = next(k for k, (address, size) in enumerate(apart) if address <= extent.address < address + size)
             words[i] = copies[k] + extent.address - apart[k][0]
-        small = [a.address for a, kind in zip(args, built.kernel.params, strict=True) if isinstance(a, Extent) and built.element(kind) == "uint8"]
+        kinds = zip(args, built.kernel.params, strict=True)
+        small = [a.address for a, kind in kinds if isinstance(a, Extent) and built.element(kind) == "uint8"]
         shifts = [0 if any(address <= a < address + size for a in small) else 2 for address, size in apart]
         pieces = [Piece(copy, size, shift) for copy, (_, size), shift in zip(copies, apart, shifts, strict=True)]
 

@@ -24,8 +24,38 @@ from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.lang import Int, PtrI32, PtrI64, PtrU8, intrinsic, kernel, pointer_i64
 from tests.cuda.ptx import layout as at
 from tests.cuda.ptx.layout import (
-    ASIDE, ATOMIC, BEGIN, BLOCK_SHARED, CONTEXT, CTAID, DIVERGED, END, FAILED_ADDRESS, FAILED_BLOCK, FAILED_LINE, FAILED_OTHER, FAILED_SIZE,
-    FAILED_THREAD, FAILURE, FOR_WARP, LANES, MASK, MISALIGNED, NCTAID, NTID, OUTSIDE, RACE, REGION, SHADOW, SHIFT, SPACE, STUCK, TID, TURN, UNWRITTEN, WRITE,
+    ASIDE,
+    ATOMIC,
+    BEGIN,
+    BLOCK_SHARED,
+    CONTEXT,
+    CTAID,
+    DIVERGED,
+    END,
+    FAILED_ADDRESS,
+    FAILED_BLOCK,
+    FAILED_LINE,
+    FAILED_OTHER,
+    FAILED_SIZE,
+    FAILED_THREAD,
+    FAILURE,
+    FOR_WARP,
+    LANES,
+    MASK,
+    MISALIGNED,
+    NCTAID,
+    NTID,
+    OUTSIDE,
+    RACE,
+    REGION,
+    SHADOW,
+    SHIFT,
+    SPACE,
+    STUCK,
+    TID,
+    TURN,
+    UNWRITTEN,
+    WRITE,
 )  # fmt: skip
 from tests.cuda.ptx.parse import parse
 from tests.cuda.ptx.translate import translate
@@ -51,7 +81,7 @@ def call_step(env: Any, args: list[Any]) -> Any:
 
 
 @kernel
-def check(
+def check(  # noqa: C901 - kernels are compiled as one
     address: Int, size: Int, access: Int, line: Int, thread: Int, block: Int, epoch: Int, regions: PtrI64, count: Int, context: PtrI64,
     lines: PtrU8,
 ):  # fmt: skip
@@ -102,7 +132,7 @@ def check(
 
 
 @kernel
-def run_grid(
+def run_grid(  # noqa: C901 - as above
     context: PtrI64, step: Int, frames: Int, frame_words: Int, blocks: Int, block_order: PtrI32, threads: Int, order: PtrI32,
     shared: PtrI64, shared_words: Int, places: PtrI64, kinds: PtrI64,
 ):  # fmt: skip
@@ -141,11 +171,9 @@ def run_grid(
                     first, mask = t // LANES * LANES, pointer_i64(frames + 8 * frame_words * t)[MASK]
                     there = 1
                     for lane in range(LANES):
-                        if (mask >> lane) & 1 == 1:
-                            if first + lane >= threads:
-                                there = 0
-                            elif places[first + lane] | 1 != places[t]:
-                                there = 0
+                        asked = (mask >> lane) & 1 == 1
+                        if asked and (first + lane >= threads or places[first + lane] | 1 != places[t]):
+                            there = 0
                     if there == 1:
                         released += 1
                         for lane in range(LANES):
@@ -266,8 +294,10 @@ class Program:
         frames = np.zeros(threads * self.frame_words, np.int64)
         shadows = [np.zeros(2 * ((p.nbytes >> p.shift) + 1), np.int64) for p in pieces]
         inner = np.zeros(2 * ((self._module.shared_bytes >> self._shift) + 1), np.int64)
-        rows = [(p.address, p.address + p.nbytes, s.ctypes.data, p.shift, at.GLOBAL) for p, s in zip(pieces, shadows, strict=True)]
-        rows += [(a, a + len(v), 0, 0, at.PRIVATE) for a, v in zip(self._constants, self._module.constants.values(), strict=True)]
+        shadowed = zip(pieces, shadows, strict=True)
+        rows = [(p.address, p.address + p.nbytes, s.ctypes.data, p.shift, at.GLOBAL) for p, s in shadowed]
+        constants = zip(self._constants, self._module.constants.values(), strict=True)
+        rows += [(a, a + len(v), 0, 0, at.PRIVATE) for a, v in constants]
         base = shared.ctypes.data
         rows.append((base, base + self._module.shared_bytes, inner.ctypes.data, self._shift, BLOCK_SHARED))
         regions = np.array(rows, np.int64)
@@ -281,8 +311,8 @@ class Program:
         first, second = order.of(blocks), order.of(threads)
         record = np.array(
             [
-                context.ctypes.data, self._step, frames.ctypes.data, self.frame_words, blocks, first.ctypes.data, threads, second.ctypes.data,
-                base, len(shared) - 1, places.ctypes.data, self._kinds.ctypes.data,
+                context.ctypes.data, self._step, frames.ctypes.data, self.frame_words, blocks, first.ctypes.data, threads,
+                second.ctypes.data, base, len(shared) - 1, places.ctypes.data, self._kinds.ctypes.data,
             ],
             np.int64,
         )  # fmt: skip
@@ -304,7 +334,8 @@ class Program:
         if context[FAILURE] == UNWRITTEN:
             return f"{where} reads shared memory that its block has not written"
         if context[FAILURE] == OUTSIDE:
-            begin, end = min(((r[BEGIN], r[END]) for r in rows), key=lambda r: min(abs(address - r[0]), abs(address - r[1])))
+            ranges = ((r[BEGIN], r[END]) for r in rows)
+            begin, end = min(ranges, key=lambda r: min(abs(address - r[0]), abs(address - r[1])))
             return f"{where} touches {size} bytes at {address - begin} of the {end - begin} that are nearest"
         other = context[FAILED_OTHER]
         thread, block = (other & MANY_THREADS) - 1, (other >> (THREAD_BITS + EPOCH_BITS)) - 1

@@ -80,7 +80,11 @@ class Module:
     constants: dict[str, bytes]
 
 
-_HEAD = re.compile(r"(?:\.visible|\.weak|\.extern)?\s*\.(entry|func)\s*(?:\(\s*\.param\s+[^)]*?(\w+)(?:\[\d+\])?\s*\)\s*)?(\w+)\s*\(([^)]*)\)", re.S)
+_HEAD = re.compile(
+    r"(?:\.visible|\.weak|\.extern)?\s*\.(entry|func)\s*(?:\(\s*\.param\s+[^)]*?(\w+)(?:\[\d+\])?\s*\)\s*)?"
+    r"(\w+)\s*\(([^)]*)\)",
+    re.S,
+)
 _PARAM = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(\w+)(?:\[(\d+)\])?")
 _ARRAY = re.compile(r"\.(shared|global|const|local)\s+\.align\s+(\d+)\s+\.b8\s+(\w+)\[(\d+)\](?:\s*=\s*\{([^}]*)\})?")
 _REGISTER = re.compile(r"\.reg\s+\.(\w+)\s+(.*)", re.S)

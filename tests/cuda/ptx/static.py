@@ -80,7 +80,8 @@ def main() -> None:
     driver = Recorder(CAPABILITY)
     cuda_driver.only_driver, cuda_driver.device_count = lambda: driver, lambda: 1  # type: ignore[assignment]
     root = Path(__file__).parents[3]
-    pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-summary", "--tb=no", "--show-capture=no", str(root / "tests/cuda/device")])
+    quiet = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-summary", "--tb=no", "--show-capture=no"]
+    pytest.main([*quiet, str(root / "tests/cuda/device")])
     rows = []
     for built in sorted(found, key=row_of):
         usage = cubin(built, CAPABILITY).usage

@@ -144,7 +144,10 @@ def test_a_missing_barrier_is_noticed(monkeypatch, name: str, gradient: bool):
 
 
 #: Ops of all kinds.
-BY_INDEX = [("relu", True), ("elementwise_add", False), ("matmul", False), ("softmax", True), ("layer_norm", True), ("lookup_table", True), ("sgd", False)]
+BY_INDEX = [
+    ("relu", True), ("elementwise_add", False), ("matmul", False), ("softmax", True), ("layer_norm", True), ("lookup_table", True),
+    ("sgd", False),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "gradient"), BY_INDEX)

@@ -1,7 +1,8 @@
 """From PTX to LLVM text: one function that runs a thread until it ends or waits for others.
 
 `i32 step(ptr context, ptr frame, i32 place)` begins at a place, 0 for the beginning, and returns the place where the thread waits, 0 at
-its end. At a place where it waits the registers that are read later go to the thread's frame. Every load and store asks `machine.check` first.
+its end. At a place where it waits, the registers that are read later go to the thread's frame. Every load and store asks `machine.check`
+first.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from tests.cuda.ptx import layout as at
-from tests.cuda.ptx.parse import BITS, TYPES, Function, Module, Statement, Unsupported
+from tests.cuda.ptx.parse import BITS, Function, Module, Unsupported
 
 #: Special registers: word of the context.
 SPECIAL = {
@@ -247,8 +248,13 @@ def translate(module: Module) -> tuple[str, list[int], int]:
         else:
             text = _called(emitter)
         texts.append(text)
-    constants = [f"@{n} = constant [{len(v)} x i8] c\"{''.join(f'{chr(92)}{b:02X}' for b in v)}\", align 16" for n, v in module.constants.items()]
+    constants = [_constant(name, value) for name, value in module.constants.items()]
     return "\n".join([*constants, *sorted(declared), *texts]), places, words
+
+
+def _constant(name: str, value: bytes) -> str:
+    text = "".join(f"\\{byte:02X}" for byte in value)
+    return f'@{name} = constant [{len(value)} x i8] c"{text}", align 16'
 
 
 def _label(name: str) -> str:
@@ -337,7 +343,6 @@ def _read_after(function: Function, count: int) -> list[list[str]]:
 def _called(emitter: Emitter) -> str:
     function = emitter.function
     params = ", ".join(["ptr %context", "ptr %frame", "ptr %result", *(f"ptr %a{i}" for i in range(len(function.params)))])
-    return "\n".join([f"define internal void @{function.name}({params}) {{", *_allocations(function), "  br label %start", "start:", *emitter.lines, "}"])
+    head = [f"define internal void @{function.name}({params}) {{", *_allocations(function), "  br label %start", "start:"]
+    return "\n".join([*head, *emitter.lines, "}"])
 
-
-__all__ = ["SPACES", "TYPES", "Emitter", "Statement", "translate"]
