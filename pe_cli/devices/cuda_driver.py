@@ -183,7 +183,11 @@ class CudaDriver:
         return built in self._loaded
 
     def launcher(self, built: Built, grid: Shape, block: Shape, args: Sequence[Extent | int | float]) -> Callable[[], None]:
-        """Load a kernel and return what launches it with these arguments; each is a word, and the driver is given their addresses."""
+        """Load a kernel and return what launches it with these arguments; each is a word, and the driver is given their addresses.
+
+        Raises:
+            PeError: the kernel cannot be loaded; of what is returned: it cannot be launched (exit code 5).
+        """
         function = self._function(built)
         words = packed(built, args)
         places = np.arange(len(words), dtype=np.uint64) * 8 + words.ctypes.data
