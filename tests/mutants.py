@@ -189,8 +189,7 @@ def rounds(mutant: Mutant) -> Iterator[list[str]]:
     named = [
         str(path.relative_to(ROOT))
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        if path.parts[-2] != "device"  # what needs a GPU runs in tests/cuda/test_simulator.py
-        and (stem in path.stem or re.search(rf"{re.escape(module)}\b|\b{folder} import .*\b{stem}\b", path.read_text(encoding="utf-8")))
+        if stem in path.stem or re.search(rf"{re.escape(module)}\b|\b{folder} import .*\b{stem}\b", path.read_text(encoding="utf-8"))
     ]
     if named:
         yield named

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from pe_cli.cli.say import echo
 if TYPE_CHECKING:
     from pe_cli.config.mistakes import Mistakes
     from pe_cli.config.spec import DataSpec, RunSpec
+    from pe_cli.kernels.cuda_compiler import Capability
+    from pe_cli.session.devices import Resources
     from pe_cli.session.job import Job
 
 #: Bytes to which a packed file is unpacked here at most; of one that holds more its beginning is looked at.
@@ -23,23 +26,38 @@ LOOKED = 1 << 26
 @click.command()
 @path_argument("config")
 @override_option
-def command(config: Path, overrides: tuple[str, ...]) -> None:
+@click.option(
+    "--arch",
+    "archs",
+    multiple=True,
+    metavar="SM",
+    help="with place: cuda, compile for a compute capability such as sm_90; may be repeated "
+    "[default: that of the device here, else sm_80, sm_90 and sm_100]",
+)
+def command(config: Path, overrides: tuple[str, ...], archs: tuple[str, ...]) -> None:
     """Report all mistakes of CONFIG and its model.
 
     Where there is none: shapes, parameters and memory. Nothing is run. A data file that is not there is a warning: it
     may be there when the training starts. Of a packed file that unpacks to more than 64 MiB only the beginning is
-    looked at, and names and shapes are compared; pe data CONFIG reads all of it.
+    looked at, and names and shapes are compared; pe data CONFIG reads all of it. With place: cuda all kernels are
+    compiled, which needs no GPU, and a table tells what each takes of one.
     """
     from pe_cli.build.doubts import doubts
     from pe_cli.cli.columns import columns
     from pe_cli.cli.common import open_source
+    from pe_cli.cli.cuda_kernels import capabilities
     from pe_cli.cli.layers_table import parameters_text, rows_of
     from pe_cli.config.mistakes import Mistakes
+    from pe_cli.core.errors import PeError
     from pe_cli.program.sparse import notes
     from pe_cli.session.observers.define import asked_for
 
     mistakes = Mistakes()
     source = open_source(config, overrides, mistakes)
+    on_cuda = source.run is not None and source.run.executor.place == "cuda"
+    if archs and not on_cuda:
+        raise PeError("--arch is a compute capability of CUDA, and place is cpu", hint="add -o executor.place=cuda")
+    wanted = capabilities(archs) if on_cuda else ()
     warnings = _data(source, mistakes) if source.run else []
     if source.run:
         asked_for(source.run, mistakes)
@@ -52,6 +70,8 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     echo(f"parameters: {parameters_text(rows)}")
     warnings += doubts(source.built.eval, source.model, source.built.read)
     warnings += _memory(source, mistakes)
+    if on_cuda:
+        warnings += _kernels(source, wanted, asked=bool(archs))
     mistakes.raise_all()
     for line in dict.fromkeys(line for program in source.built.programs or (source.built.eval,) for line in notes(program)):
         echo(f"note: {line}")
@@ -160,9 +180,39 @@ def _fits(source: Source, job: Job, split: str) -> None:
         job.loader(split, programs, source.batch_size)
 
 
+def _kernels(source: Source, wanted: Sequence[Capability], *, asked: bool) -> list[str]:
+    """Compile the kernels for CUDA and print what they take; return why that cannot be done, unless it was asked for."""
+    from pe_cli.cli.cuda_kernels import show_kernels
+    from pe_cli.kernels.cuda_compiler import NoCompiler
+
+    try:
+        show_kernels(source, wanted)
+    except NoCompiler as error:
+        if asked:
+            raise
+        return [f"kernels are not compiled: {error.message}"]
+    return []
+
+
+def _resources(source: Source) -> Resources:
+    """Return what the config asks for; a number of CUDA devices even where they are not here."""
+    from pe_cli.cli.common import resources_of
+    from pe_cli.core.types import Place
+    from pe_cli.devices.cuda import cuda_count
+    from pe_cli.session.devices import Resources
+
+    executor = source.run.executor if source.run else None
+    if executor is None or executor.place == "cpu":
+        return resources_of(source)
+    here, why_not = cuda_count()
+    wanted = (here or 1) if executor.devices == "auto" else executor.devices
+    if wanted > here:
+        echo(f"note: planned for {wanted} cuda; {why_not or f'{here} visible'}")
+    return Resources(tuple(Place("cuda", i) for i in range(wanted)), 0, f"{wanted} cuda")
+
+
 def _memory(source: Source, mistakes: Mistakes) -> list[str]:
     """Print what each device will need; return why that cannot be told. More than the machine has is a mistake."""
-    from pe_cli.cli.common import resources_of
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.execute.estimate import beside, estimate_memory
     from pe_cli.execute.work import statistics_note
@@ -173,7 +223,7 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
     build = source.run.build_strategy if source.run else None
     automatic = source.run is not None and source.run.executor.devices == "auto"
     try:
-        used = resources_of(source)
+        used = _resources(source)
         if automatic and not (build and build.sync_batch_norm):
             for said in dict.fromkeys(filter(None, (statistics_note(program, len(used.places)) for program in programs))):
                 echo(f"note: {said}")

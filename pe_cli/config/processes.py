@@ -81,5 +81,6 @@ def _served(
     yield output.gradient_norms, "output.gradient_norms", output.at_of("gradient_norms"), "leave it out"
     if train is not None:
         yield train.accumulate > 1, "train.accumulate", train.at_of("accumulate"), "a larger batch_size"
+        yield bool(train.phases), "train.phases", train.at_of("phases"), "leave it out"
         for key in ("ema", "plateau"):
             yield getattr(train, key) is not None, f"train.{key}", train.at_of(key), "leave it out"

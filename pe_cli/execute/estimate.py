@@ -14,12 +14,16 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.memory import aligned
 from pe_cli.execute.device_memory import plan_devices
 from pe_cli.execute.lower import lower
+from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.plan import lowering
 from pe_cli.execute.request import Request
 from pe_cli.execute.split import split_sizes
+from pe_cli.execute.tasks import Task
 from pe_cli.execute.types import device_types
-from pe_cli.graph.compile import Purpose, compile_program
+from pe_cli.graph.compile import Purpose, Stages, compile_program
 from pe_cli.graph.sequences import Sequences
+from pe_cli.graph.ssa import Graph
+from pe_cli.kernels.calls import Call
 from pe_cli.program.ir import Program, Variable
 
 Array = np.ndarray[Any, Any]
@@ -108,6 +112,43 @@ def _stand_in(name: str, kind: TensorType, sequences: Sequences) -> Array:
     return np.broadcast_to(np.asarray(ASSUMED_ROWS, kind.numpy), kind.shape)
 
 
+def step_calls(
+    program: Program,
+    places: Sequence[Place],
+    samples: int,
+    *,
+    build: BuildStrategy | None = None,
+    fetches: Sequence[str] = (),
+) -> list[Call]:
+    """Return the kernel calls of a step on the first device, in order; arguments and errors as of `estimate_memory`."""
+    lowered = _lowered(program, places, samples, build or BuildStrategy(), fetches, len(places))
+    return [call for task in lowered.tasks if task.home == 0 for call in task.calls]
+
+
+@dataclass(frozen=True)
+class _Lowered:
+    """A program for a batch, as calls of kernels."""
+
+    stages: Stages
+    graph: Graph
+    request: Request
+    low: GraphLowering
+    tasks: list[Task]
+
+
+def _lowered(
+    program: Program, places: Sequence[Place], samples: int, build: BuildStrategy, fetches: Sequence[str], threads: int
+) -> _Lowered:
+    sizes = split_sizes(samples, len(places))
+    stages = compile_program(program, Purpose(places, build, threads=threads), fetches)
+    parts = batch_types(stages.sequences, sizes)
+    graph = stages.executed([d for d, n in enumerate(sizes) if n] or [0])
+    types = device_types(graph, parts)
+    request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))
+    low = lowering(graph, types, request.sizes, seed=0, threads=threads)
+    return _Lowered(stages, graph, request, low, lower(low))
+
+
 def estimate_memory(
     program: Program,
     places: Sequence[Place],
@@ -134,17 +175,12 @@ def estimate_memory(
         PeError: sizes that only a batch shows do not fit, or an op that a device cannot run.
     """
     strategy = build or BuildStrategy()
-    sizes = split_sizes(samples, len(places))
-    stages = compile_program(program, Purpose(places, strategy, threads=threads or len(places)), fetches)
-    parts = batch_types(stages.sequences, sizes)
-    graph = stages.executed([d for d, n in enumerate(sizes) if n] or [0])
-    types = device_types(graph, parts)
-    request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))
-    low = lowering(graph, types, request.sizes, seed=0, threads=threads or len(places))
-    tasks = lower(low)
-    shared = stages.shared
+    threads = threads or len(places)
+    lowered = _lowered(program, places, samples, strategy, fetches, threads)
+    graph, tasks = lowered.graph, lowered.tasks
+    shared = lowered.stages.shared
     kept = {v.name: aligned(v.type.nbytes) for v in graph.program.list_vars() if v.persistable}
-    found = plan_devices(graph, request, low, tasks, strategy, threads or len(places))
+    found = plan_devices(graph, lowered.request, lowered.low, tasks, strategy, threads)
     out = []
     for d, memory in enumerate(found):
         kernels = {(c.kernel.name, c.dtype, c.second) for t in tasks if t.home == d for c in t.calls}

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from pe_cli.kernels.far import is_large, prefetch_row, prefetch_run
 from pe_cli.kernels.lang import Helper, Intrinsic, T, helper
 from pe_cli.kernels.vecmath import (
@@ -29,19 +27,17 @@ from pe_cli.kernels.vecmath import (
 
 #: Helper or intrinsic (by name) -> its text on CUDA.
 _TEXTS: dict[Any, Helper] = {}
-#: Those of them that the simulator does without.
-_GPU_ONLY: set[Any] = set()
-#: Likewise -> (function on the GPU, function in the simulator, where Python's math would raise on overflow).
-_FUNCTIONS: dict[Any, tuple[Any, Any]] = {
-    exp: (math.exp, np.exp),
-    expm1: (math.expm1, np.expm1),
-    log: (math.log, np.log),
-    log1p: (math.log1p, np.log1p),
-    tanh: (math.tanh, np.tanh),
-    erf: (math.erf, math.erf),
-    "sqrt": (math.sqrt, np.sqrt),
-    "fabs": (math.fabs, np.abs),
-    "copysign": (math.copysign, np.copysign),
+#: Likewise -> function of Python's that CUDA has.
+_FUNCTIONS: dict[Any, Any] = {
+    exp: math.exp,
+    expm1: math.expm1,
+    log: math.log,
+    log1p: math.log1p,
+    tanh: math.tanh,
+    erf: math.erf,
+    "sqrt": math.sqrt,
+    "fabs": math.fabs,
+    "copysign": math.copysign,
 }
 
 
@@ -49,25 +45,35 @@ def _key(value: Helper | Intrinsic) -> Any:
     return value.name if isinstance(value, Intrinsic) else value
 
 
-def replaces(original: Any, *, simulated: bool = True) -> Callable[[Any], Helper]:
-    """Give a helper or intrinsic another text on CUDA; in the simulator too, unless it has to see `cuda`."""
+def replaces(original: Any) -> Callable[[Any], Helper]:
+    """Give a helper or intrinsic another text on CUDA."""
 
     def make(fn: Any) -> Helper:
         made: Helper = helper(fn)
         _TEXTS[_key(original)] = made
-        if not simulated:
-            _GPU_ONLY.add(_key(original))
         return made
 
     return make
 
 
-def meaning(value: Helper | Intrinsic, simulated: bool) -> Any:
+def meaning(value: Helper | Intrinsic) -> Any:
     """Return what a helper or intrinsic is on CUDA: a function of Python's, another helper, or itself."""
     key = _key(value)
     if key in _FUNCTIONS:
-        return _FUNCTIONS[key][int(simulated)]
-    return value if simulated and key in _GPU_ONLY else _TEXTS.get(key, value)
+        return _FUNCTIONS[key]
+    return _TEXTS.get(key, value)
+
+
+@helper
+def floor(x):
+    """As math.floor on the CPU, which gives an int64."""
+    return int(math.floor(x))  # noqa: RUF046 - CUDA's is a float64
+
+
+@helper
+def ceil(x):
+    """As math.ceil on the CPU, which gives an int64."""
+    return int(math.ceil(x))  # noqa: RUF046 - CUDA's is a float64
 
 
 @replaces(sigmoid)

@@ -102,6 +102,13 @@ def digest(kernel: Kernel, dtype: str, second: str, environment: str) -> str:
     return hashlib.sha256("\0".join([*out, *_reached(kernel, dtype)]).encode()).hexdigest()[:32]
 
 
+def reached(fn: types.FunctionType, dtype: str) -> list[str]:
+    """Return what the code of a function says, and that of all that it reaches."""
+    out: list[str] = []
+    _function(fn, dtype, out, set())
+    return out
+
+
 def routines(kernel: Kernel, dtype: str) -> list[str]:
     """Return the names of the routines and shared kernels that a kernel calls, or that these call."""
     if dtype not in FLOATS:
@@ -116,6 +123,4 @@ def extent(kernel: Kernel, dtype: str) -> int:
 
 @functools.cache
 def _reached(kernel: Kernel, dtype: str) -> tuple[str, ...]:
-    out: list[str] = []
-    _function(kernel.fn, dtype, out, set())
-    return tuple(out)
+    return tuple(reached(kernel.fn, dtype))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pe_cli.kernels.codes import NOT_FINITE
-from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.cuda import claim, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, Status, T, helper, kernel
 
 #: What word 2 of its report means; word 1 is the element, word 3 the number of the result.
@@ -41,5 +41,5 @@ def check_finite(x: Ptr, n: Int, which: Int, status: Status):
 def check_finite_cuda(x: Ptr, n: Int, which: Int, status: Status):
     """Report one of the elements that are NaN or infinite."""
     for i in range(n):
-        if x[i] - x[i] != T(0):
+        if x[i] - x[i] != T(0) and claim(status, NOT_FINITE) == 0:
             _report(status, i, x[i], which)

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pe_cli.kernels.cuda import Tuned, build, cuda, cuda_kernel, on_cuda
+from pe_cli.kernels.cuda import build, cuda, cuda_kernel, on_cuda
 from pe_cli.kernels.cuda_math import replaces
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T, helper, kernel
 
 
 def threads(count: int) -> list[Any]:
     """Return one stand-in for numba.cuda a thread."""
-    return [SimpleNamespace(grid=lambda _, t=t: t, gridsize=lambda _: count) for t in range(count)]
+    return [
+        SimpleNamespace(grid=lambda _, t=t: t, gridsize=lambda _: count, jit=lambda device: lambda fn: fn) for t in range(count)
+    ]
 
 
 @cuda_kernel
@@ -32,19 +34,19 @@ def from_two_to_n(out: Ptr, n: Int, twice: Int):
 def test_every_iteration_belongs_to_one_thread(count: int):
     out = np.zeros(5, np.float32)
     for module in threads(count):
-        build(from_two_to_n, "float32", "float32", module, True).fn(out, 5, 0)
+        build(from_two_to_n, "float32", "float32").bound(module)(out, 5, 0)
     np.testing.assert_array_equal(out, [0, 0, 1, 1, 1])
 
 
 def test_loops_inside_a_condition_are_dealt_too():
     out = np.zeros(4, np.float32)
     for module in threads(3):
-        build(from_two_to_n, "float32", "float32", module, True).fn(out, 4, 1)
+        build(from_two_to_n, "float32", "float32").bound(module)(out, 4, 1)
     np.testing.assert_array_equal(out, [10, 10, 11, 11])
 
 
 def test_the_longest_loop_says_how_many_threads_have_something_to_do():
-    built = build(from_two_to_n, "float32", "float32", threads(1)[0], True)
+    built = build(from_two_to_n, "float32", "float32")
     assert built.wanted((None, 5, 0)) == (5,)
 
 
@@ -56,7 +58,7 @@ def as_many_as_memory_says(out: Ptr, sizes: PtrI64):
 
 
 def test_a_size_that_lies_in_memory_takes_the_whole_grid():
-    assert build(as_many_as_memory_says, "float32", "float32", threads(1)[0], True).wanted((None, None)) is None
+    assert build(as_many_as_memory_says, "float32", "float32").wanted((None, None)) is None
 
 
 @kernel
@@ -65,23 +67,19 @@ def one_number(out: Ptr, value: Real):
 
 
 def test_a_kernel_of_the_cpu_that_is_not_dealt_runs_on_one_thread():
-    assert build(one_number, "float32", "float32", threads(1)[0], True).wanted((None, 1.0)) == (1,)
+    assert build(one_number, "float32", "float32").wanted((None, 1.0)) == (1,)
 
 
-SIDE: Any = Tuned(16, 4)
-
-
-@lambda fn: cuda_kernel(fn, block=(SIDE, 1), threads=("2 * n", "1"))
+@lambda fn: cuda_kernel(fn, block=(16, 1), threads=("2 * n", "1"))
 def in_blocks(out: Ptr, n: Int):
-    out[cuda.threadIdx.x] = T(SIDE)
+    out[cuda.threadIdx.x] = T(1)
 
 
-@pytest.mark.parametrize(("simulated", "side"), [(True, 4), (False, 16)])
-def test_a_block_has_another_size_in_the_simulator(simulated: bool, side: int):
-    built = build(in_blocks, "float32", "float32", SimpleNamespace(threadIdx=SimpleNamespace(x=0)), simulated)
+def test_a_kernel_that_works_by_blocks_is_taken_as_it_is():
+    built = build(in_blocks, "float32", "float32")
     out = np.zeros(1, np.float32)
-    built.fn(out, 3)
-    assert (built.block, built.wanted((None, 3)), out[0]) == ((side, 1), (6, 1), side)
+    built.bound(SimpleNamespace(threadIdx=SimpleNamespace(x=0)))(out, 3)
+    assert (built.block, built.wanted((None, 3)), out[0]) == ((16, 1), (6, 1), 1)
 
 
 @helper
@@ -101,14 +99,15 @@ def uses_a_helper(out: Ptr):
 
 def test_a_helper_of_a_helper_may_have_another_text(monkeypatch: pytest.MonkeyPatch):
     out = np.zeros(1, np.float32)
-    build(uses_a_helper, "float32", "float32", threads(1)[0], True).fn(out)
+    build(uses_a_helper, "float32", "float32").bound(threads(1)[0])(out)
     assert out[0] == 4
 
     @replaces(three)
     def five():
         return 5.0
 
-    build(uses_a_helper, "float32", "float32", threads(1)[0], True).fn(out)
+    build.cache_clear()
+    build(uses_a_helper, "float32", "float32").bound(threads(1)[0])(out)
     assert out[0] == 6
 
 
@@ -127,4 +126,4 @@ def test_an_outermost_loop_over_steps_is_refused():
             out[i] = T(0)
 
     with pytest.raises(AssertionError, match="steps of 1"):
-        build(stepping, "float32", "float32", threads(1)[0], True)
+        build(stepping, "float32", "float32")

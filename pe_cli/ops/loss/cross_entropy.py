@@ -7,7 +7,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.codes import OUT_OF_RANGE
-from pe_cli.kernels.cuda import cuda, deal, on_cuda
+from pe_cli.kernels.cuda import claim, deal, on_cuda
 from pe_cli.kernels.cuda_math import replaces
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
 from pe_cli.kernels.vecmath import log
@@ -193,9 +193,9 @@ def cross_entropy_grad_cpu(o: Lowering) -> None:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-@replaces(report, simulated=False)
+@replaces(report)
 def _report(status, row, value, limit):
-    if cuda.atomic.cas(status, 0, 0, OUT_OF_RANGE) == 0:  # of several bad rows, one reports
+    if claim(status, OUT_OF_RANGE) == 0:  # of several bad rows, one reports
         status[1] = row
         status[2] = value
         status[3] = limit

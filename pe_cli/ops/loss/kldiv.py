@@ -8,7 +8,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.cuda import Tuned, cuda, deal, on_cuda
+from pe_cli.kernels.cuda import cuda, deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, Real, T, helper, kernel
 from pe_cli.kernels.vecmath import log
 from pe_cli.ops.define.axes import same_sizes
@@ -119,7 +119,7 @@ def kldiv_loss_grad_cpu(o: Lowering) -> None:
 
 
 #: Threads that add up the terms; a power of 2.
-ADDERS: Any = Tuned(256, 2)
+ADDERS: Any = 256
 WIDE: Any = np.float64
 
 
@@ -136,12 +136,11 @@ def kldiv_cuda(x: Ptr, target: Ptr, out: Ptr, n: Int, share: Real, every: Int):
         for i in range(me, n, ADDERS):
             total += divergence(x[i], target[i])
         parts[me] = total
-        cuda.syncthreads()
         half = ADDERS // 2
         while half > 0:
+            cuda.syncthreads()
             if me < half:
                 parts[me] += parts[me + half]
-            cuda.syncthreads()
             half //= 2
         if me == 0:
             out[0] = T(parts[0] * share)

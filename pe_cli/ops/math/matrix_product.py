@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.errors import PeError
-from pe_cli.kernels.cuda import Tuned, cuda, on_cuda
+from pe_cli.kernels.cuda import cuda, on_cuda
 from pe_cli.kernels.gemm import adds_at_once, gemm, gemm_scratch
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, PtrU, Real, T, address, kernel
 from pe_cli.kernels.vecmath import fma
@@ -258,8 +258,8 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 #: A block computes a square of the product, tile by tile of the factors; a tile's rows are one longer, so that its columns lie in
 #: different banks of shared memory.
-TILE: Any = Tuned(16, 6)
-LINE: Any = Tuned(17, 7)
+TILE: Any = 16
+LINE: Any = 17
 
 
 @on_cuda(products)

@@ -19,13 +19,13 @@ from pe_cli.kernels.channel_norm import (
     statistics_given,
     statistics_last,
 )
-from pe_cli.kernels.cuda import Tuned, cuda, deal, on_cuda
+from pe_cli.kernels.cuda import cuda, deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.nn.batch_norm import batch_norm
 
 #: Threads that add up one channel; a power of 2.
-ADDERS: Any = Tuned(256, 2)
+ADDERS: Any = 256
 WIDE: Any = np.float64
 
 
@@ -148,7 +148,6 @@ def gradient_sums_first_cuda(
         if me == 0:
             dbias[c] = T(biases[0])
             dscale[c] = T(scales[0] * inverse[c])
-        cuda.syncthreads()
 
 
 @on_cuda(gradient_sums_last, block=(ADDERS,))
@@ -180,7 +179,6 @@ def gradient_sums_last_cuda(
         if me == 0:
             dbias[c] = T(biases[0])
             dscale[c] = T(scales[0] * inverse[c])
-        cuda.syncthreads()
 
 
 @on_cuda(gradient_first)

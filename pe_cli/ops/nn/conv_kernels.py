@@ -6,7 +6,7 @@ from typing import Any
 
 from pe_cli.kernels.conv import conv_backward_data, conv_forward
 from pe_cli.kernels.conv_weight import conv_backward_weight
-from pe_cli.kernels.cuda import Tuned, cuda, on_cuda, same_on_cuda
+from pe_cli.kernels.cuda import cuda, on_cuda, same_on_cuda
 from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
 from pe_cli.kernels.gemm import gemm
 from pe_cli.kernels.geometry import (
@@ -195,7 +195,7 @@ def turn(x: Addr, y: Addr, batch: Int, rows: Int, columns: Int):
 
 
 #: Threads that add up the gradient of one weight.
-ADDERS: Any = Tuned(128, 2)
+ADDERS: Any = 128
 
 
 @on_cuda(forward)
@@ -300,7 +300,6 @@ def backward_weight_cuda(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, 
             half //= 2
         if me == 0:
             dw[e] = parts[0]
-        cuda.syncthreads()
 
 
 @on_cuda(turn)

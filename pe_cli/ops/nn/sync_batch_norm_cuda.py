@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.kernels.channel_norm import finish, gradient_first, gradient_last, normalise_first, normalise_last
-from pe_cli.kernels.cuda import Tuned, cuda, cuda_kernel, on_cuda
+from pe_cli.kernels.cuda import cuda, cuda_kernel, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T
 from pe_cli.kernels.moments import join
 from pe_cli.ops.define.cuda import also_on_cuda
@@ -24,7 +24,7 @@ from pe_cli.ops.nn.sync_batch_norm import (
 )
 
 #: Threads that add up one channel; a power of 2.
-ADDERS: Any = Tuned(256, 2)
+ADDERS: Any = 256
 WIDE: Any = np.float64
 
 
@@ -93,7 +93,6 @@ def channel_gradient_sums_cuda(
             dscale[c] = T(scales[0] * inverse[c])
             if c == 0:
                 sums[2 * channels] = samples * size
-        cuda.syncthreads()
 
 
 @cuda_kernel

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.kernels.cuda import Tuned, cuda, cuda_kernel
+from pe_cli.kernels.cuda import cuda, cuda_kernel
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrU, Real, T
 from pe_cli.kernels.vecmath import square_root
 from pe_cli.ops.define.lowering import Lowering
@@ -15,7 +15,7 @@ from pe_cli.ops.update.optimizer import in_place, lars_momentum
 from pe_cli.ops.update.optimizer_moments import lamb
 
 #: Threads that add up squares; a power of 2.
-ADDERS: Any = Tuned(256, 2)
+ADDERS: Any = 256
 WIDE: Any = np.float64
 
 
@@ -39,7 +39,6 @@ def squares_of_two(x: Ptr, y: Ptr, sums: PtrF64, n: Int):
             half //= 2
         if me == 0:
             sums[which] = parts[0]
-        cuda.syncthreads()
 
 
 @cuda_kernel

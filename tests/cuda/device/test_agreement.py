@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pe_cli.core.types import Place
-from pe_cli.execute.operations import operations
 from pe_cli.ops.define.registry import OPS, OpDef, Sample, discover
-from pe_cli.ops.define.traits import Counted
 from tests.ops import support
 
 discover()
@@ -22,25 +19,11 @@ def on_cuda(definition: OpDef) -> bool:
     return "cuda" in definition.lowerings
 
 
-#: Floating-point operations of a sample that take the simulator some seconds; it is given smaller ones, a GPU all of them.
-MOST = 100_000
-
-
-def fits(definition: OpDef, sample: Sample) -> bool:
-    """Return whether a sample is small enough for where this runs."""
-    if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1" or not definition.has(Counted):
-        return True
-    program, _ = support.build(definition.name, support.sample_arrays(definition, sample, "float32"), sample.attrs, sample.outputs)
-    block = program.global_block()
-    return (operations(block.ops[0], lambda name: block.var(name).type) or 0) <= MOST
-
-
 SAMPLES = [
     pytest.param(d, s, id=f"{d.name}: {s.name or i}")
     for d in sorted(OPS.values(), key=lambda d: d.name)
     if d.is_grad_of is None and on_cuda(d)
     for i, s in enumerate(d.samples)
-    if fits(d, s)
 ]
 GRADIENTS = [
     p

@@ -1,4 +1,4 @@
-"""The tests in device/ run in numba's CUDA simulator, in a process of their own: it must be chosen before the import."""
+"""What `place: cuda` does where no GPU is, and that nothing else imports numba-cuda."""
 
 from __future__ import annotations
 
@@ -20,22 +20,6 @@ def python(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *args], cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, check=False
     )
-
-
-#: Files of tests, each with what it is cut by, so that processes share the work.
-PARTS = [
-    (path.name, which)
-    for path in sorted((Path(__file__).parent / "device").glob("test_*.py"))
-    for which in (("forward", "not forward") if path.name == "test_agreement.py" else ("test",))
-]
-
-
-@pytest.mark.parametrize(("name", "which"), PARTS)
-def test_every_device_test_passes_in_the_simulator(name: str, which: str):
-    pytest.importorskip("numba_cuda")
-    done = python("-m", "pytest", f"tests/cuda/device/{name}", "-k", which, "-q", "-p", "no:cacheprovider", NUMBA_ENABLE_CUDASIM="1")
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert "skipped" not in done.stdout.splitlines()[-1]
 
 
 def modules_after(arguments: list[str]) -> tuple[int, bool]:
@@ -75,6 +59,6 @@ def test_place_cuda_without_a_gpu_says_so(monkeypatch):
 def test_the_command_exits_with_the_code_of_a_missing_device(tmp_path):
     text = "import sys; from pe_cli.cli.main import run; sys.exit(run(sys.argv[1:]))"
     args = ["train", "configs/digits.yaml", "-o", "executor.place=cuda", "-o", f"output.dir={tmp_path}"]
-    done = python("-c", text, *args, CUDA_VISIBLE_DEVICES="", NUMBA_ENABLE_CUDASIM="0")
+    done = python("-c", text, *args, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == ExitCode.DEVICE, done.stderr
     assert "place: cuda, but no CUDA device is visible" in done.stderr

@@ -1,0 +1,81 @@
+"""The part of pe check that compiles a config's kernels for CUDA, with no GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pe_cli.cli.say import echo
+
+if TYPE_CHECKING:
+    from pe_cli.cli.common import Source
+    from pe_cli.kernels.calls import Call
+    from pe_cli.kernels.cuda import Built
+    from pe_cli.kernels.cuda_compiler import Capability
+
+
+def capabilities(names: Sequence[str]) -> tuple[Capability, ...]:
+    """Return the capabilities of names; where there is none that of the device here, else the usual ones.
+
+    Raises:
+        PeError: a name that is none.
+    """
+    from pe_cli.devices.cuda_driver import device_count, only_driver
+    from pe_cli.kernels.cuda_compiler import USUAL, capability_of
+
+    if names:
+        return tuple(dict.fromkeys(map(capability_of, names)))
+    return (only_driver().capability,) if device_count() else USUAL
+
+
+def show_kernels(source: Source, wanted: Sequence[Capability]) -> None:
+    """Compile every kernel of training and evaluation, and print what each takes.
+
+    Args:
+        source: a config whose place is cuda.
+        wanted: capabilities.
+
+    Raises:
+        PeError: an op has no form for CUDA, or a kernel cannot be compiled (exit code 5).
+    """
+    from pe_cli.cli.columns import columns
+    from pe_cli.devices.cuda import built_of, calls_of
+    from pe_cli.kernels.cuda_compiler import arch, cubin
+
+    phases = {"training": False, "evaluation": True} if source.built.train is not None else {"evaluation": True}
+    launches = {phase: Counter(map(built_of, calls_of(_calls(source, evaluation)))) for phase, evaluation in phases.items()}
+    kernels: list[Built] = sorted(set().union(*launches.values()), key=lambda b: (b.kernel.name, b.dtype, b.second))
+    names = " ".join(map(arch, wanted))
+    said = ", ".join(f"{sum(found.values())} launches a step of {phase}" for phase, found in launches.items())
+    rows: list[tuple[object, ...]] = [("kernel", "types", *launches, "registers", "spills", "local", "shared", "code")]
+    for built in kernels:
+        used = [cubin(built, capability).usage for capability in wanted]
+        counts = [found[built] for found in launches.values()]
+        rows.append(
+            (
+                built.kernel.name.removeprefix("pe_cli."),
+                built.dtype if built.dtype == built.second else f"{built.dtype}, {built.second}",
+                *counts,
+                *(_each([getattr(u, what) for u in used]) for what in ("registers", "spills", "local", "shared", "instructions")),
+            )
+        )
+    echo(f"CUDA kernels for {names}: {len(kernels)}, {said}")
+    echo(columns(rows, right=range(2, len(rows[0])), indent="  "))
+    echo("  registers of a thread, bytes that it spills and has of local memory, bytes of shared memory of a block, instructions")
+
+
+def _each(values: Sequence[int]) -> str:
+    """Return one number where all capabilities take the same, else the number of each."""
+    return str(values[0]) if len(set(values)) == 1 else "/".join(map(str, values))
+
+
+def _calls(source: Source, evaluation: bool) -> list[Call]:
+    from pe_cli.core.types import Place
+    from pe_cli.execute.estimate import step_calls
+
+    fetches = list(dict.fromkeys(source.built.fetches.values()))
+    build = source.run.build_strategy if source.run else None
+    program = source.program(evaluation)
+    read = {name for op in program.global_block().ops for name in (*op.input_names(), *op.output_names())}
+    return step_calls(program, [Place("cuda", 0)], source.batch_size, build=build, fetches=[f for f in fetches if f in read])

@@ -1,0 +1,274 @@
+"""CUDA's driver by its C interface: memory, kernels and their launches. Nothing of a compiler, and nothing that is imported."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.kernels.cuda import Built
+from pe_cli.kernels.cuda_compiler import Capability, cubin
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
+#: Results of the driver that mean something to a caller.
+SUCCESS, OUT_OF_MEMORY, NOT_READY = 0, 2, 600
+#: Attributes of a device.
+_MAJOR, _MINOR = 75, 76
+_WORD = ctypes.c_uint64
+_NUMBER = ctypes.c_uint
+_POINTER = ctypes.c_void_p
+#: Function of the library -> types of its arguments; each returns a result.
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "cuInit": (_NUMBER,),
+    "cuGetErrorName": (ctypes.c_int, _POINTER),
+    "cuDeviceGetCount": (_POINTER,),
+    "cuDeviceGet": (_POINTER, ctypes.c_int),
+    "cuDeviceGetAttribute": (_POINTER, ctypes.c_int, ctypes.c_int),
+    "cuDevicePrimaryCtxRetain": (_POINTER, ctypes.c_int),
+    "cuCtxSetCurrent": (_POINTER,),
+    "cuMemAlloc_v2": (_POINTER, ctypes.c_size_t),
+    "cuMemFree_v2": (_WORD,),
+    "cuMemsetD8_v2": (_WORD, ctypes.c_ubyte, ctypes.c_size_t),
+    "cuMemcpyHtoD_v2": (_WORD, _POINTER, ctypes.c_size_t),
+    "cuMemcpyDtoH_v2": (_POINTER, _WORD, ctypes.c_size_t),
+    "cuMemcpyHtoDAsync_v2": (_WORD, _POINTER, ctypes.c_size_t, _POINTER),
+    "cuStreamCreate": (_POINTER, _NUMBER),
+    "cuStreamQuery": (_POINTER,),
+    "cuStreamSynchronize": (_POINTER,),
+    "cuModuleLoadData": (_POINTER, _POINTER),
+    "cuModuleGetFunction": (_POINTER, _POINTER, ctypes.c_char_p),
+    "cuLaunchKernel": (_POINTER, *[_NUMBER] * 7, _POINTER, _POINTER, _POINTER),
+}
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Memory of a device that a kernel is given.
+
+    Args:
+        address: of its first byte.
+        nbytes: that the kernel may touch.
+    """
+
+    address: int
+    nbytes: int
+
+
+class Driver(Protocol):
+    """What a device's memory and steps ask for; the stream is the only one, and everything on it is done in order.
+
+    Attributes:
+        capability: of the device.
+    """
+
+    capability: Capability
+
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of new memory."""
+
+    def free(self, address: int) -> None:
+        """Give memory back."""
+
+    def zero(self, address: int, nbytes: int) -> None:
+        """Write zeros."""
+
+    def write(self, address: int, value: Array) -> None:
+        """Copy a contiguous array to the device, when all that was launched is done."""
+
+    def read(self, address: int, value: Array) -> None:
+        """Copy from the device into a contiguous array, when all that was launched is done."""
+
+    def send(self, address: int, value: Array) -> None:
+        """Copy a contiguous array to the device in the order of launches."""
+
+    def has(self, built: Built) -> bool:
+        """Return whether a kernel is loaded."""
+
+    def launcher(self, built: Built, grid: Shape, block: Shape, args: Sequence[Extent | int | float]) -> Callable[[], None]:
+        """Load a kernel and return what launches it with these arguments."""
+
+    def is_done(self) -> bool:
+        """Return whether all that was launched is done."""
+
+    def wait(self) -> None:
+        """Return when all that was launched is done."""
+
+
+class CudaDriver:
+    """The first CUDA device through the driver's library.
+
+    Args:
+        library: the library, with its functions' argument types.
+
+    Raises:
+        PeError: the device cannot be used (exit code 5).
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        device, self._context, self._stream = ctypes.c_int(), _POINTER(), _POINTER()
+        self._do("cuDeviceGet", ctypes.byref(device), 0)
+        self.capability = self._attribute(device, _MAJOR), self._attribute(device, _MINOR)
+        self._do("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), device)
+        self._enter()
+        self._do("cuStreamCreate", ctypes.byref(self._stream), 0)
+        self._loaded: dict[Built, tuple[_POINTER, Any]] = {}
+
+    def _attribute(self, device: ctypes.c_int, which: int) -> int:
+        value = ctypes.c_int()
+        self._do("cuDeviceGetAttribute", ctypes.byref(value), which, device)
+        return value.value
+
+    def _do(self, name: str, *args: Any) -> None:
+        result = getattr(self._library, name)(*args)
+        if result != SUCCESS:
+            raise PeError(f"the CUDA device failed: {name}: {error_name(self._library, result)}", code=ExitCode.DEVICE)
+
+    def _enter(self) -> None:
+        """Let this thread use the device: a context belongs to a thread until another is set."""
+        self._do("cuCtxSetCurrent", self._context)
+
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of new memory.
+
+        Raises:
+            PeError: the device has not that much (exit code 5).
+        """
+        self._enter()
+        address = _WORD()
+        result = self._library.cuMemAlloc_v2(ctypes.byref(address), nbytes)
+        if result != SUCCESS:
+            raise PeError(
+                f"cannot allocate {nbytes / 2**20:,.0f} MiB on the CUDA device: {error_name(self._library, result)}",
+                hint="use a smaller batch_size" if result == OUT_OF_MEMORY else None,
+                code=ExitCode.DEVICE,
+            )
+        return address.value
+
+    def free(self, address: int) -> None:
+        """Give memory back."""
+        self._enter()
+        self._do("cuMemFree_v2", address)
+
+    def zero(self, address: int, nbytes: int) -> None:
+        """Write zeros."""
+        self._enter()
+        self._do("cuMemsetD8_v2", address, 0, nbytes)
+
+    def write(self, address: int, value: Array) -> None:
+        """Copy a contiguous array to the device; see `Driver`."""
+        self._enter()
+        self._do("cuMemcpyHtoD_v2", address, value.ctypes.data, value.nbytes)
+
+    def read(self, address: int, value: Array) -> None:
+        """Copy from the device into a contiguous array; see `Driver`."""
+        self._enter()
+        self._do("cuMemcpyDtoH_v2", value.ctypes.data, address, value.nbytes)
+
+    def send(self, address: int, value: Array) -> None:
+        """Copy a contiguous array in the order of launches; see `Driver`."""
+        self._enter()
+        self._do("cuMemcpyHtoDAsync_v2", address, value.ctypes.data, value.nbytes, self._stream)
+
+    def has(self, built: Built) -> bool:
+        """Return whether a kernel is loaded."""
+        return built in self._loaded
+
+    def launcher(self, built: Built, grid: Shape, block: Shape, args: Sequence[Extent | int | float]) -> Callable[[], None]:
+        """Load a kernel and return what launches it with these arguments; each is a word, and the driver is given their addresses.
+
+        Raises:
+            PeError: the kernel cannot be loaded; of what is returned: it cannot be launched (exit code 5).
+        """
+        function = self._function(built)
+        words = packed(built, args)
+        places = np.arange(len(words), dtype=np.uint64) * 8 + words.ctypes.data
+        dimensions = [*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3]]
+        launch = functools.partial(
+            self._library.cuLaunchKernel, function, *dimensions, 0, self._stream, places.ctypes.data, None
+        )
+
+        def run(_held: Any = (words, places)) -> None:
+            result = launch()
+            if result != SUCCESS:
+                said = error_name(self._library, result)
+                raise PeError(f"the CUDA device failed: {built.kernel}: {said}", code=ExitCode.DEVICE)
+
+        return run
+
+    def _function(self, built: Built) -> _POINTER:
+        if built not in self._loaded:
+            self._enter()
+            code = cubin(built, self.capability)
+            image = ctypes.create_string_buffer(code.image, len(code.image))
+            module, function = _POINTER(), _POINTER()
+            self._do("cuModuleLoadData", ctypes.byref(module), image)
+            self._do("cuModuleGetFunction", ctypes.byref(function), module, code.entry.encode())
+            self._loaded[built] = function, module
+        return self._loaded[built][0]
+
+    def is_done(self) -> bool:
+        """Return whether all that was launched is done."""
+        self._enter()
+        result = self._library.cuStreamQuery(self._stream)
+        if result == NOT_READY:
+            return False
+        self._do("cuStreamQuery", self._stream)
+        return True
+
+    def wait(self) -> None:
+        """Return when all that was launched is done."""
+        self._enter()
+        self._do("cuStreamSynchronize", self._stream)
+
+
+def packed(built: Built, args: Sequence[Extent | int | float]) -> Array:
+    """Return the words of arguments: [arguments] uint64, each with the bits of its type at its beginning."""
+    words = np.zeros(max(1, len(args)), np.uint64)
+    for i, (kind, arg) in enumerate(zip(built.kernel.params, args, strict=True)):
+        if isinstance(arg, Extent):
+            words[i] = arg.address
+        else:
+            words[i : i + 1].view(built.number(kind))[0] = arg
+    return words
+
+
+def error_name(library: Any, result: int) -> str:
+    """Return the driver's name of a result, such as CUDA_ERROR_LAUNCH_FAILED."""
+    name = ctypes.c_char_p()
+    if library.cuGetErrorName(result, ctypes.byref(name)) != SUCCESS or not name.value:
+        return f"error {result}"
+    return name.value.decode(errors="replace")
+
+
+@functools.cache
+def library() -> Any:
+    """Return the driver's library, initialised; None where there is none, or where it finds no device that it can use."""
+    try:
+        found = ctypes.CDLL(LIBRARY)
+        for name, kinds in _FUNCTIONS.items():
+            getattr(found, name).argtypes = kinds
+    except (OSError, AttributeError):
+        return None
+    return found if found.cuInit(0) == SUCCESS else None
+
+
+def device_count() -> int:
+    """Return the number of visible CUDA devices."""
+    count = ctypes.c_int()
+    found = library()
+    return count.value if found and found.cuDeviceGetCount(ctypes.byref(count)) == SUCCESS else 0
+
+
+@functools.cache
+def only_driver() -> Driver:
+    """Return the driver of this process's device."""
+    return CudaDriver(library())

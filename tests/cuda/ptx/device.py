@@ -1,0 +1,151 @@
+"""A driver of the test device: what `pe_cli.devices.cuda` asks of CUDA's, on this CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pe_cli.devices.cuda_driver import Extent, packed
+from pe_cli.kernels.cuda import Built
+from pe_cli.kernels.cuda_compiler import Capability, cubin, ptx
+from tests.cuda.ptx.machine import GUARD, Order, Piece, Program
+from tests.cuda.ptx.static import CAPABILITY, complaints
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+#: Bytes that an allocation is a multiple of.
+ALIGNMENT = 256
+
+
+class PtxDriver:
+    """Runs every launch at once, on copies of what the kernel is given, with memory around each that it must not touch.
+
+    Args:
+        capability: that kernels are compiled for.
+        orders: of threads and blocks; launches take them in turn.
+        change: makes another PTX of a kernel's, for mutants.
+        strict: whether a kernel may have only what `kernels.tsv` allows.
+
+    Attributes:
+        launches: how many there were.
+    """
+
+    def __init__(
+        self,
+        capability: Capability = (9, 0),
+        orders: Sequence[Order] = (Order(), Order("reversed"), Order("random", 1)),
+        change: Callable[[Built, str], str] | None = None,
+        *,
+        strict: bool = False,
+    ) -> None:
+        self.capability = capability
+        self.orders = orders
+        self.launches = 0
+        self._change = change
+        self._strict = strict
+        self._memory: dict[int, Array] = {}
+        self._programs: dict[Built, Program] = {}
+
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of new memory."""
+        held = np.empty(nbytes + ALIGNMENT, np.uint8)
+        address = -(-held.ctypes.data // ALIGNMENT) * ALIGNMENT
+        self._memory[address] = held
+        return address
+
+    def free(self, address: int) -> None:
+        """Give memory back."""
+        del self._memory[address]
+
+    def zero(self, address: int, nbytes: int) -> None:
+        """Write zeros."""
+        ctypes.memset(address, 0, nbytes)
+
+    def write(self, address: int, value: Array) -> None:
+        """Copy an array to the device."""
+        ctypes.memmove(address, value.ctypes.data, value.nbytes)
+
+    send = write
+
+    def read(self, address: int, value: Array) -> None:
+        """Copy from the device into an array."""
+        ctypes.memmove(value.ctypes.data, address, value.nbytes)
+
+    def has(self, built: Built) -> bool:
+        """Return whether a kernel is loaded."""
+        return built in self._programs
+
+    def program(self, built: Built) -> Program:
+        """Return a kernel, loaded."""
+        if built not in self._programs:
+            text = ptx(built, self.capability)
+            if self._strict and self.capability == CAPABILITY:
+                said = complaints(built, text, cubin(built, CAPABILITY).usage)
+                assert not said, "\n".join(said)
+            self._programs[built] = Program(self._change(built, text) if self._change else text)
+        return self._programs[built]
+
+    def launcher(self, built: Built, grid: Shape, block: Shape, args: Sequence[Extent | int | float]) -> Callable[[], None]:
+        """Load a kernel and return what runs it with these arguments."""
+        program, words = self.program(built), packed(built, args)
+        extents = [a for a in args if isinstance(a, Extent)]
+        apart = _merged(extents)
+        held = np.empty(sum(size + 2 * GUARD + ALIGNMENT for _, size in apart) + ALIGNMENT, np.uint8)
+        copies, at = [], -(-held.ctypes.data // ALIGNMENT) * ALIGNMENT
+        for address, size in apart:
+            at += GUARD
+            at += (address - at) % ALIGNMENT  # as aligned as it was
+            copies.append(at)
+            at += size
+        pointers = [i for i, a in enumerate(args) if isinstance(a, Extent)]
+        for i, extent in zip(pointers, extents, strict=True):
+            k = next(k for k, (address, size) in enumerate(apart) if address <= extent.address < address + size)
+            words[i] = copies[k] + extent.address - apart[k][0]
+        kinds = zip(args, built.kernel.params, strict=True)
+        small = [a.address for a, kind in kinds if isinstance(a, Extent) and built.element(kind) == "uint8"]
+        shifts = [0 if any(address <= a < address + size for a in small) else 2 for address, size in apart]
+        pieces = [Piece(copy, size, shift) for copy, (_, size), shift in zip(copies, apart, shifts, strict=True)]
+
+        def run(_held: Array = held) -> None:
+            for copy, (address, size) in zip(copies, apart, strict=True):
+                ctypes.memmove(copy, address, size)
+            program.launch(words, pieces, grid, block, self.orders[self.launches % len(self.orders)])
+            self.launches += 1
+            for copy, (address, size) in zip(copies, apart, strict=True):
+                ctypes.memmove(address, copy, size)
+
+        return run
+
+    def is_done(self) -> bool:
+        """Return True: a launch returns when it is done."""
+        return True
+
+    def wait(self) -> None:
+        """Do nothing: a launch returns when it is done."""
+
+
+def needs_compiler() -> None:
+    """Skip a test where kernels cannot be compiled for CUDA."""
+    for name in ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink"):
+        try:
+            importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            pytest.skip(f"{name} is not installed: pip install 'pe-cli[cuda]'")
+
+
+def _merged(extents: Sequence[Extent]) -> list[tuple[int, int]]:
+    """Return the address and size of every piece of memory; those that share bytes are one."""
+    out: list[tuple[int, int]] = []
+    for extent in sorted(set(extents), key=lambda e: e.address):
+        if out and extent.address < sum(out[-1]):
+            begin, size = out[-1]
+            out[-1] = begin, max(begin + size, extent.address + extent.nbytes) - begin
+        else:
+            out.append((extent.address, extent.nbytes))
+    return out
+

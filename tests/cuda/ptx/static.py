@@ -1,0 +1,96 @@
+"""What is known of every kernel's machine code, and what may not come in without a word: `kernels.tsv`.
+
+Usage: python -m tests.cuda.ptx.static, which writes the table anew from all samples of the catalogue; look at what it changes.
+
+A row is a kernel for its element types, compiled for sm_90: its instructions, and what it is allowed to have. `double` is arithmetic in
+float64 in a kernel of float32, which an H100 does at half of the speed and other cards at a sixty-fourth; `divides` a division of 64-bit
+numbers, some hundred instructions; `local` an array that does not lie in registers. Spills are allowed to none.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from typing import Any
+
+from pe_cli.kernels.cuda import Built
+from pe_cli.kernels.cuda_compiler import Usage, cubin, ptx
+
+CAPABILITY = (9, 0)
+TABLE = Path(__file__).with_name("kernels.tsv")
+#: How many times the instructions of the table a kernel may have: compilers differ.
+SLACK = 1.25
+#: Instructions that every kernel may have without being in the table.
+SMALL = 128
+_DOUBLE = re.compile(r"\b(?:add|sub|mul|fma|div|rcp|sqrt|rsqrt|neg|abs|min|max|setp\.\w+)\.[\w.]*f64\b|\bcvt\.[\w.]*f64\.[us]\d+\b")
+_DIVISION = re.compile(r"\b(?:div|rem)\.[su]64\b")
+
+
+def row_of(built: Built) -> str:
+    """Return the name of a kernel's row."""
+    return f"{built.kernel.name} {built.dtype} {built.second}"
+
+
+def marks(built: Built, text: str, usage: Usage) -> set[str]:
+    """Return what a kernel has of that which must be allowed."""
+    found = set()
+    if "float64" not in (built.dtype, built.second) and _DOUBLE.search(text):
+        found.add("double")
+    if _DIVISION.search(text):
+        found.add("divides")
+    if usage.local:
+        found.add("local")
+    return found
+
+
+@functools.cache
+def allowed() -> dict[str, tuple[int, frozenset[str]]]:
+    """Return the table: row -> instructions and marks."""
+    rows = (line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines()[1:])
+    return {name: (int(count), frozenset(found.split())) for name, count, found in rows}
+
+
+def complaints(built: Built, text: str, usage: Usage) -> list[str]:
+    """Return what a kernel has that its row does not allow."""
+    count, fine = allowed().get(row_of(built), (SMALL, frozenset()))
+    out = [f"{row_of(built)}: {mark}, which kernels.tsv does not allow it" for mark in sorted(marks(built, text, usage) - fine)]
+    if usage.spills:
+        out.append(f"{row_of(built)}: spills {usage.spills} bytes of registers")
+    if usage.instructions > max(SMALL, SLACK * count):
+        out.append(f"{row_of(built)}: {usage.instructions} instructions, {count} in kernels.tsv")
+    return out
+
+
+def main() -> None:
+    """Write the table of all kernels that the samples of the catalogue launch."""
+    import sys
+
+    import pytest
+
+    from pe_cli.devices import cuda_driver
+    from tests.cuda.ptx.device import PtxDriver
+
+    class Recorder(PtxDriver):
+        def launcher(self, built: Built, grid: Any, block: Any, args: Any) -> Any:
+            found.add(built)
+            return lambda: None
+
+    found: set[Built] = set()
+    driver = Recorder(CAPABILITY)
+    cuda_driver.only_driver, cuda_driver.device_count = lambda: driver, lambda: 1  # type: ignore[assignment]
+    root = Path(__file__).parents[3]
+    quiet = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-summary", "--tb=no", "--show-capture=no"]
+    pytest.main([*quiet, str(root / "tests/cuda/device")])
+    rows = []
+    for built in sorted(found, key=row_of):
+        usage = cubin(built, CAPABILITY).usage
+        said = " ".join(sorted(marks(built, ptx(built, CAPABILITY), usage)))
+        if said or usage.instructions > SMALL:
+            rows.append(f"{row_of(built)}\t{usage.instructions}\t{said}")
+    TABLE.write_text("\n".join(["kernel and types\tinstructions\tallowed", *rows, ""]), encoding="utf-8")
+    sys.stdout.write(f"{len(rows)} rows of {len(found)} kernels\n")
+
+
+if __name__ == "__main__":
+    main()
