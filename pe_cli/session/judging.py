@@ -73,4 +73,5 @@ def _probabilities(logits: Array) -> Array:
         found: Array = np.exp(-np.logaddexp(0.0, -logits))
         return found
     found = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return found / found.sum(axis=1, keepdims=True)
+    found /= found.sum(axis=1, keepdims=True)
+    return found
