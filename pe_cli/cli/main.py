@@ -18,7 +18,9 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.signals import interruptible
 
 #: Modules of this package that are no subcommands.
-PLUMBING = {"catalogue", "columns", "common", "completers", "elsewhere", "layers_table", "main", "progress", "run_facts", "say", "things"}
+PLUMBING = {
+    "bar", "catalogue", "columns", "common", "completers", "elsewhere", "layers_table", "main", "progress", "run_facts", "say", "things",
+}  # fmt: skip
 
 #: Commands in the order in which they are met; those that are in none are listed last.
 GROUPS = {
