@@ -19,7 +19,7 @@ from pe_cli.core.signals import interruptible
 
 #: Modules of this package that are no subcommands.
 PLUMBING = {
-    "catalogue", "columns", "common", "completers", "cuda_kernels", "elsewhere", "layers_table", "main", "progress", "run_facts", "say",
+    "bar", "catalogue", "columns", "common", "completers", "cuda_kernels", "elsewhere", "layers_table", "main", "progress", "run_facts", "say",
     "things",
 }  # fmt: skip
 

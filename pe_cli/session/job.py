@@ -34,6 +34,7 @@ from pe_cli.kernels.instance import Instance
 from pe_cli.kernels.lang import Kernel
 from pe_cli.metrics.collect import Collector
 from pe_cli.metrics.define import Declared
+from pe_cli.ops.define.status import OutOfRangeError
 from pe_cli.ops.define.traits import Random
 from pe_cli.optim.accumulate import SHARE
 from pe_cli.program.epochs import count_epochs, epochs_of
@@ -44,7 +45,8 @@ from pe_cli.session.class_weights import class_weights
 from pe_cli.session.devices import Resources, check_room
 from pe_cli.session.drawing import augmentation, sample_weights
 from pe_cli.session.epochs import steps_of_epoch
-from pe_cli.session.located import located
+from pe_cli.session.located import Place as Origin
+from pe_cli.session.located import locate
 from pe_cli.session.observer import Observer
 from pe_cli.session.seats import join_team
 from pe_cli.session.served import ServedValues, served_of
@@ -602,8 +604,11 @@ class Job:
             if limit is not None and i >= limit:
                 break
             read = {name: a for name, a in feed.items() if name not in unread} if unread else feed
-            with located(loader, 0, i, feed, None if self.made_up(split) else self.run.data.get(split)):
+            try:
                 found = self.team.joined(executor.run(read, fetches))
+            except OutOfRangeError as error:
+                locate(error, feed, Origin(loader, 0, i, None if self.made_up(split) else self.run.data.get(split)))
+                raise
             for name, variable in names.items():
                 totals.add(name, *found.number(variable))
             collector.add({v: feed[v] for v in fed} | {v: found.merged(v, "concat") for v in gathered})

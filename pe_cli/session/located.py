@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,47 +18,49 @@ from pe_cli.ops.define.status import OutOfRangeError
 Array = np.ndarray[Any, Any]
 
 
-@contextmanager
-def located(loader: Loader, epoch: int, batch: int, feed: Mapping[str, Array], spec: DataSpec | None) -> Iterator[None]:
-    """Let an error about a value of a batch say in which row of the data it is.
+@dataclass(frozen=True)
+class Place:
+    """Where a batch comes from.
 
     Args:
-        loader: that made the batch.
+        loader: that made it.
         epoch, batch: which, from 0.
-        feed: the batch.
         spec: what the data was opened by; None where it is made up.
-
-    Raises:
-        OutOfRangeError: as it comes, with the row of the data where a fed value is the one that it names.
     """
-    try:
-        yield
-    except OutOfRangeError as error:
-        dataset, samples = loader.of_batch(epoch, batch)
-        for name, values in feed.items():
-            found = np.argwhere(values == error.value) if values.dtype.kind in "iu" else np.empty((0, 1))
-            if not len(found):
-                continue
-            row, offsets = int(found[0][0]), feed.get(offsets_name(name, 0))
-            if offsets is not None:
-                row = int(np.searchsorted(offsets, row, side="right")) - 1
-            if row < len(samples) and spec is not None:
-                error.of_data(f"of feed '{name}' at {row_of(dataset, int(samples[row]), first_row(spec))} of data.{spec.name}")
-                break
-        raise
+
+    loader: Loader
+    epoch: int
+    batch: int
+    spec: DataSpec | None
 
 
-def not_finite_feed(loader: Loader, epoch: int, batch: int, feed: Mapping[str, Array], spec: DataSpec | None) -> str | None:
-    """Return which row of the data has a number that is none; None where all of a batch are. Arguments as for `located`."""
+def locate(error: OutOfRangeError, feed: Mapping[str, Array], place: Place) -> None:
+    """Let an error about a value of a batch say in which row of the data it is, where a fed value is the one that it names."""
+    dataset, samples = place.loader.of_batch(place.epoch, place.batch)
+    for name, values in feed.items():
+        found = np.argwhere(values == error.value) if values.dtype.kind in "iu" else np.empty((0, 1))
+        if not len(found):
+            continue
+        row, offsets = int(found[0][0]), feed.get(offsets_name(name, 0))
+        if offsets is not None:
+            row = int(np.searchsorted(offsets, row, side="right")) - 1
+        if row < len(samples) and place.spec is not None:
+            where = row_of(dataset, int(samples[row]), first_row(place.spec))
+            error.of_data(f"of feed '{name}' at {where} of data.{place.spec.name}")
+            return
+
+
+def not_finite_feed(feed: Mapping[str, Array], place: Place) -> str | None:
+    """Return which row of the data has a number that is none; None where all of a batch are."""
     for name, values in feed.items():
         if values.dtype.kind != "f" or np.isfinite(values).all():
             continue
         row = int(np.argwhere(~np.isfinite(values))[0][0])
         what = "infinity" if np.isinf(values[row]).any() else "NaN"
-        dataset, samples = loader.of_batch(epoch, batch)
-        if spec is None or len(values) != len(samples):
+        dataset, samples = place.loader.of_batch(place.epoch, place.batch)
+        if place.spec is None or len(values) != len(samples):
             return f"feed '{name}' has {what} in row {row + 1} of the batch"
-        return f"feed '{name}' has {what} in {row_of(dataset, int(samples[row]), first_row(spec))} of data.{spec.name}"
+        return f"feed '{name}' has {what} in {row_of(dataset, int(samples[row]), first_row(place.spec))} of data.{place.spec.name}"
     return None
 
 

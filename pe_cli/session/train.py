@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,18 @@ import numpy as np
 
 from pe_cli.build.doubts import doubts, loss_doubts
 from pe_cli.config.period import Period
+from pe_cli.config.spec import DataSpec
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data import Loader
 from pe_cli.execute.result import StepResult
 from pe_cli.io.run_folder import RunFolder, State
+from pe_cli.ops.define.status import OutOfRangeError
 from pe_cli.program.ir import Block
 from pe_cli.session.averages import Averages
 from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import Keeper, folder_of
-from pe_cli.session.located import located, not_finite_feed
+from pe_cli.session.located import Place, locate, not_finite_feed
 from pe_cli.session.observer import NORM, Observer, Start
 from pe_cli.session.observers.outside import outside
 from pe_cli.session.outputs import files_of
@@ -108,7 +110,7 @@ class Trainer:
         recorder = [Recorder(self.run.output, recorded)] if writes else []
         told = outside(self.run, job.note) if writes else []
         self.observer: Observer = Rows([*recorder, *([] if smoke else told), job.observer])
-        self._bad_feed: Callable[[Mapping[str, Array]], str | None] = lambda feed: None
+        self._reading: tuple[Loader, DataSpec | None]
         self.at = Progress()
         self.averages = Averages()
         self._check()
@@ -265,7 +267,7 @@ class Trainer:
     def _steps(self, loader: Loader) -> None:
         """Do what is left of the epoch."""
         spec = None if self.job.made_up("train") else self.run.data.get("train")
-        self._bad_feed = lambda feed: not_finite_feed(loader, self.at.epoch, self.at.batch - 1, feed, spec)
+        self._reading = loader, spec
         for feed in loader.epoch(self.at.epoch, self.at.batch):
             self.at.batch += 1
             fitting = self.stepper.fit(feed)
@@ -273,8 +275,7 @@ class Trainer:
                 continue
             if self.job.built.waiting:
                 self._release()
-            with located(loader, self.at.epoch, self.at.batch - 1, feed, spec):
-                self._step(fitting)
+            self._step(fitting)
             self.stop.count()
             self._after_step()
             if self.stop.asked or self._enough():
@@ -282,19 +283,22 @@ class Trainer:
 
     def _step(self, feed: Mapping[str, Array]) -> None:
         try:
-            self._run_step(feed)
+            if not self.arrays:
+                self._count(self.stepper.run(feed, self._always, self.at.step))
+                return
+            due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)]
+            self._count(self.stepper.run(feed, self._wanted(due), self.at.step), due)
         except PeError as error:
-            bad = self._bad_feed(feed) if error.code == ExitCode.DIVERGED else None
-            if bad is not None:
-                error.hint = f"{bad}: mend the data; {self.keeper.newest()}"
+            self._explain(error, feed)
             raise
 
-    def _run_step(self, feed: Mapping[str, Array]) -> None:
-        if not self.arrays:
-            self._count(self.stepper.run(feed, self._always, self.at.step))
-            return
-        due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)]
-        self._count(self.stepper.run(feed, self._wanted(due), self.at.step), due)
+    def _explain(self, error: PeError, feed: Mapping[str, Array]) -> None:
+        """Let an error of a step name the row of the data that it comes from."""
+        place = Place(self._reading[0], self.at.epoch, self.at.batch - 1, self._reading[1])
+        if isinstance(error, OutOfRangeError):
+            locate(error, feed, place)
+        elif error.code == ExitCode.DIVERGED and (bad := not_finite_feed(feed, place)) is not None:
+            error.hint = f"{bad}: mend the data; {self.keeper.newest()}"
 
     def _wanted(self, due: Sequence[str] = ()) -> list[str]:
         """Return the variables of all numbers, and of the arrays that are due."""

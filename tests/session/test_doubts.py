@@ -68,7 +68,7 @@ def test_the_remedy_is_that_of_the_cause(pe: Pe, tmp_path: Path) -> None:
     for bad, word in ((np.nan, "NaN"), (np.inf, "infinity")):
         said = pe("train", written(tmp_path, "cross_entropy, input: prob", bad=bad), "--quiet")
         assert said.code == ExitCode.DIVERGED
-        assert f"hint: feed 'x' has {word} in row 5 of the batch: mend the data" in said.err
+        assert f"hint: feed 'x' has {word} in row 14 of data.train: mend the data" in said.err
 
 
 @pytest.mark.parametrize(
