@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from pe_cli.config.compose import Composed
 from pe_cli.config.nodes import MapNode, Node, ScalarNode, find, key_span
 from pe_cli.config.scope import Scope
 from pe_cli.config.sections.data import DataSection, SamplingSection, SplitSection
@@ -95,10 +96,10 @@ class BodySpec:
 
 @dataclass(frozen=True)
 class RegionSpec(LayerSpec):
-    """A layer that runs blocks: `type` is scan, while or if, and `args` what it is written with beside arguments of the blocks.
+    """A layer that runs blocks: `type` is scan, while, if or beam, and `args` what it is written with beside arguments of the blocks.
 
     Args:
-        bodies: for scan the step; for while the condition and the round; for if both branches.
+        bodies: for scan and beam the step; for while the condition and the round; for if both branches.
     """
 
     bodies: tuple[BodySpec, ...] = ()
@@ -185,8 +186,8 @@ class RunSpec:
 
     Args:
         path: the run file.
-        text: it, as written.
-        tree: it, with overrides; `at_of` gives places in it.
+        composed: it with what it extends and with overrides, before `${...}` is put in.
+        tree: it, with `${...}` put in; `at_of` gives places in it.
         model_path: the model file.
         model_args: constants of the model that differ from its own.
         model: what is computed.
@@ -197,11 +198,13 @@ class RunSpec:
         fetches: variable -> what is kept of it.
         metrics: name -> its declaration as written, `type` and options; checked where metrics are known.
         executor, build_strategy, exec_strategy, output: as named, with defaults.
+        sweep: None when the file has no such section.
+        plugins: packages of others, which are loaded.
         distributed: None when the file has no such section.
     """
 
     path: Path
-    text: str
+    composed: Composed
     tree: MapNode
     model_path: Path
     model_args: Mapping[str, Node]
@@ -217,12 +220,18 @@ class RunSpec:
     output: OutputSection = field(default_factory=OutputSection)
     metrics: Mapping[str, ArgSpec] = field(default_factory=dict)
     sweep: SweepSection | None = None
+    plugins: tuple[str, ...] = ()
     distributed: DistributedSection | None = None
 
     @property
     def has_servers(self) -> bool:
         """Whether some of the processes are parameter servers."""
         return self.distributed is not None and self.distributed.mode == "parameter_server"
+
+    @property
+    def text(self) -> str:
+        """The run file, as written."""
+        return self.composed.text
 
     @property
     def name(self) -> str:

@@ -313,6 +313,19 @@ class Judges(Trait):
         _need(op, [self.found, self.labels])
 
 
+class FindsBoxes(Trait):
+    """The op finds things in pictures.
+
+    Args:
+        boxes: output slot, [images, rows, 6]: class, score, left, top, right, bottom; class -1 where a row has none.
+    """
+
+    boxes: str
+
+    def verify(self, op: Named) -> None:
+        _need(op, [self.boxes], outputs=True)
+
+
 class Table(Trait):
     """The op takes rows of a table: where its attribute is_sparse is set, the table's gradient is these rows alone.
 
