@@ -186,7 +186,7 @@ class _Run:
             return None
         return RunSpec(
             self.path, self.composed, self.tree, model_path, model_args, model, data, preparation, feeds, train, fetches,
-            executor, build, execution, output, metrics, sweep, distributed, plugins,
+            executor, build, execution, output, metrics, sweep, plugins, distributed,
         )  # fmt: skip
 
     def check_keys(self) -> None:

@@ -227,8 +227,8 @@ class RunSpec:
         metrics: name -> its declaration as written, `type` and options; checked where metrics are known.
         executor, build_strategy, exec_strategy, output: as named, with defaults.
         sweep: None when the file has no such section.
-        distributed: None when the file has no such section.
         plugins: packages of others, which are loaded.
+        distributed: None when the file has no such section.
     """
 
     path: Path
@@ -248,18 +248,18 @@ class RunSpec:
     output: OutputSection = field(default_factory=OutputSection)
     metrics: Mapping[str, ArgSpec] = field(default_factory=dict)
     sweep: SweepSection | None = None
-    distributed: DistributedSection | None = None
     plugins: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """The run file, as written."""
-        return self.composed.text
+    distributed: DistributedSection | None = None
 
     @property
     def has_servers(self) -> bool:
         """Whether some of the processes are parameter servers."""
         return self.distributed is not None and self.distributed.mode == "parameter_server"
+
+    @property
+    def text(self) -> str:
+        """The run file, as written."""
+        return self.composed.text
 
     @property
     def name(self) -> str:

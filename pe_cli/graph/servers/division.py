@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from pe_cli.core.errors import PeError
 from pe_cli.graph.servers.blocks import changed
 from pe_cli.graph.servers.dispatch import PSDispatcher, RoundRobin
 from pe_cli.graph.servers.geo import geo_server
@@ -68,6 +69,8 @@ class Division:
         self.source = train
         self.trainer = train.clone()
         self.updates = Updates(self.trainer)
+        if not self.updates.parameters:
+            raise PeError("the training updates no parameter, so that servers would have nothing to do", hint="train without them")
         self.found = cut(self.updates, job, terms.smallest, terms.slices)
         if not terms.is_geo:
             self.found.remote |= remote_tables(train, self.updates)
