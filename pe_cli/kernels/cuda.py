@@ -193,7 +193,7 @@ def _definition(fn: types.FunctionType, text: str | None) -> ast.FunctionDef:
 
 
 def _deal(tree: ast.FunctionDef) -> list[ast.expr]:
-    """Make the outermost loops take every `_stride`-th iteration from `_first`; return their numbers of iterations."""
+    """Make the outermost loops take every `_dealt_stride`-th iteration from `_dealt_first`; return their numbers of iterations."""
     bounds: list[ast.expr] = []
 
     def walk(body: list[ast.stmt]) -> None:
@@ -205,14 +205,14 @@ def _deal(tree: ast.FunctionDef) -> list[ast.expr]:
                 low = call.args[0] if len(call.args) == 2 else None
                 high = call.args[-1]
                 bounds.append(_expression("h - l", h=high, l=low) if low else high)
-                first = _expression("l + _first", l=low) if low else ast.Name("_first", ast.Load())
-                call.args = [first, high, ast.Name("_stride", ast.Load())]
+                first = _expression("l + _dealt_first", l=low) if low else ast.Name("_dealt_first", ast.Load())
+                call.args = [first, high, ast.Name("_dealt_stride", ast.Load())]
             elif isinstance(node, ast.If):
                 walk(node.body)
                 walk(node.orelse)
 
     walk(tree.body)
-    start = ast.parse("_first = _cuda.grid(1)\n_stride = _cuda.gridsize(1)").body
+    start = ast.parse("_dealt_first = _cuda.grid(1)\n_dealt_stride = _cuda.gridsize(1)").body
     for node in start:
         ast.increment_lineno(node, tree.lineno - 1)
     skip = 1 if ast.get_docstring(tree) else 0

@@ -11,6 +11,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, TensorType, product
+from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import (
     Indices,
     LodRequest,
@@ -44,6 +45,8 @@ def copies_rows(*definitions: OpDef) -> None:
             index, out = o.input("Index"), o.output("X@GRAD")
             o.call(fill, out, out.size, 0.0)
             o.call(add_rows, o.input("Out@GRAD"), index, out, out.shape[0], index.size, product(out.shape[1:]))
+
+        also_on_cuda(definition)
 
 
 def _rows(name: str, x: TensorType, index: TensorType | None) -> TensorType:
@@ -324,3 +327,4 @@ def sequence_slice_lod(s: LodRequest) -> None:
 
 
 copies_rows(sequence_expand, sequence_expand_as, sequence_slice)
+also_on_cuda(sequence_reverse)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, Real, helper, kernel
+from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -101,3 +103,7 @@ def pad2d_grad_cpu(o: Lowering) -> None:
     dx, g = o.output("X@GRAD"), o.input("Out@GRAD")
     o.call(fill, dx, dx.size, 0.0)
     _continued(o, dx, g, dx.shape, g.shape, back=True)
+
+
+deal(continue_image)
+also_on_cuda(pad2d)
