@@ -11,11 +11,19 @@ from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.detection.prroi_pool import _area, _first, _hat, _last, mean_exactly, mean_exactly_back, prroi_pool
-from pe_cli.ops.detection.roi_align import _inside, _samples, align, pool_regions, pool_regions_back, roi_align, roi_pool
+from pe_cli.ops.detection.roi_align import (
+    _inside,
+    _samples,
+    align,
+    pool_regions,
+    pool_regions_back,
+    roi_align,
+    roi_pool,
+)
 
 
 @on_cuda(align)
-def align_cuda(  # noqa: C901 (loops over regions, parts and points)
+def align_cuda(  # noqa: C901, PLR0912 (loops over regions, parts and points)
     x: Ptr, rois: Ptr, owner: PtrI64, out: Ptr, regions: Int, C: Int, H: Int, W: Int, PH: Int, PW: Int, scale: Real, points: Int,
     images: Int, back: Int,
 ):  # fmt: skip
@@ -133,7 +141,7 @@ def mean_exactly_cuda(
 
 
 @on_cuda(mean_exactly_back)
-def mean_exactly_to_pixels(  # noqa: C901 (loops over regions, parts and pixels)
+def mean_exactly_to_pixels(
     x: Ptr, rois: Ptr, owner: PtrI64, y: Ptr, g: Ptr, dx: Ptr, drois: Ptr, images: Int, regions: Int, C: Int, H: Int,
     W: Int, PH: Int, PW: Int, scale: Real, wanted: Int,
 ):  # fmt: skip
@@ -160,7 +168,7 @@ def mean_exactly_to_pixels(  # noqa: C901 (loops over regions, parts and pixels)
 
 
 @on_cuda(mean_exactly_back)
-def mean_exactly_to_regions(  # noqa: C901 (loops over parts and pixels)
+def mean_exactly_to_regions(
     x: Ptr, rois: Ptr, owner: PtrI64, y: Ptr, g: Ptr, dx: Ptr, drois: Ptr, images: Int, regions: Int, C: Int, H: Int,
     W: Int, PH: Int, PW: Int, scale: Real, wanted: Int,
 ):  # fmt: skip

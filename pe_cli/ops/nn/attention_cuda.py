@@ -111,7 +111,7 @@ def attention_cuda(o: Lowering) -> None:
     o.call(attend_query, *c.operands, c.mask, o.output("Out"), o.output("Level"), c.record, s.batch * c.heads * s.queries, c.scale)
 
 
-@attention.grad_op.lower("cuda")
+@attention.grad_op.lower("cuda")  # type: ignore[union-attr]
 def attention_grad_cuda(o: Lowering) -> None:
     """Query by query, then key by key; the probabilities are computed again from the scores."""
     c = _Call(o)

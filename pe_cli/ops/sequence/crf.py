@@ -362,7 +362,7 @@ def sum_sequences(parts: Ptr, out: Ptr, count: Int, n: Int):
         out[e] = total
 
 
-@linear_chain_crf.grad_op.lower("cuda")
+@linear_chain_crf.grad_op.lower("cuda")  # type: ignore[union-attr]
 def linear_chain_crf_grad_cuda(o: Lowering) -> None:
     """A thread for each sequence, whose transitions are summed afterwards."""
     x, w = o.input("Emission"), o.input("Transition")
