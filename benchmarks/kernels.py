@@ -1,8 +1,8 @@
-"""Measure kernels against the machine's limits: products, convolutions, functions, ops that memory bounds, and all ops of steps.
+"""Measure kernels against the machine's limits: products, convolutions, functions, ops that memory bounds, layers, and all ops of steps.
 
-Run `python benchmarks/kernels.py [float32|float64] [gemm conv math memory ops]`; all of them by default, of float32. It prints the best of
-several repetitions and their share of the measured peak, so that a busy machine shows as a low peak instead of a wrong conclusion. The last
-two are `memory.py` and `ops.py`, which take names of their own.
+Run `python benchmarks/kernels.py [float32|float64] [gemm conv math memory layers ops]`; all of them by default, of float32. It prints the
+best of several repetitions and their share of the measured peak, so that a busy machine shows as a low peak instead of a wrong conclusion.
+The last three are `memory.py`, `layers.py` and `ops.py`, which take names of their own.
 """
 
 from __future__ import annotations
@@ -200,6 +200,15 @@ def bound_by_memory(dtype: str, top: float) -> None:
     memory.main([])
 
 
+def of_layers(dtype: str, top: float) -> None:
+    """Print layers that are made of several ops: volumes, transposed convolutions, norms."""
+    import layers
+
+    del dtype, top
+    print()
+    layers.main([])
+
+
 def of_steps(dtype: str, top: float) -> None:
     """Print the ops of whole steps."""
     import ops
@@ -210,7 +219,8 @@ def of_steps(dtype: str, top: float) -> None:
 
 
 PARTS: dict[str, Callable[[str, float], None]] = {
-    "gemm": products, "conv": convolutions, "math": functions, "memory": bound_by_memory, "ops": of_steps,
+    "gemm": products, "conv": convolutions, "math": functions, "memory": bound_by_memory, "layers": of_layers,
+    "ops": of_steps,
 }  # fmt: skip
 
 

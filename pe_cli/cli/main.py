@@ -19,8 +19,8 @@ from pe_cli.core.signals import interruptible
 
 #: Modules of this package that are no subcommands.
 PLUMBING = {
-    "bar", "catalogue", "columns", "common", "completers", "cuda_kernels", "elsewhere", "layers_table", "main", "progress", "run_facts", "say",
-    "things",
+    "bar", "catalogue", "columns", "common", "completers", "cuda_kernels", "elsewhere", "layers_table", "main", "progress", "run_facts",
+    "say", "things",
 }  # fmt: skip
 
 #: Commands in the order in which they are met; those that are in none are listed last.

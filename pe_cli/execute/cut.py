@@ -1,7 +1,8 @@
 """Programs with sizes that only values tell: they are cut before what needs a value, and every part has plans for the sizes it meets.
 
-An op that runs on the host (`OnHost`) is a part of its own. An op with a fed size (`FedSizes`) begins a part, unless
-what it waits for is fed; it is lowered with the attribute's value of that step. What parts hand on is copied out and in again.
+An op that runs on the host (`OnHost`) is a part of its own, and so is a loop with such ops inside, whose rounds are steps of a cut
+program. An op with a fed size (`FedSizes`) begins a part, unless what it waits for is fed; it is lowered with the attribute's value of
+that step. What parts hand on is copied out and in again.
 """
 
 from __future__ import annotations
@@ -15,21 +16,32 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.ops.define.lod import HostRun, Leveled
-from pe_cli.ops.define.traits import FedSizes, OnHost
+from pe_cli.ops.define.lod import HostRun, Leveled, Many
+from pe_cli.ops.define.traits import FedSizes, HasRegions, OnHost, Runs
 from pe_cli.program.ir import Operator, Program
+from pe_cli.program.region import Region, regions_of
 
 #: Name -> value, an array, or a `Leveled` one that has sequences.
 Values = dict[str, Any]
-#: Runs a program once: (program, values of what it reads for each device, names) -> values of those for each device.
-Once = Callable[[Program, list[Values], list[str]], list[Values]]
+#: Runs a program once: (program, values of what it reads for each device, names, number of the step) -> values of those for each device.
+Once = Callable[[Program, list[Values], list[str], int], list[Values]]
+#: Returns the value of a variable that lives between steps.
+Kept = Callable[[str], Any]
+#: Writes one.
+Keep = Callable[[str, Any], None]
 #: Forms of a part that are kept, one for each value of its fed sizes.
 MOST = 8
 
 
 def is_cut(program: Program) -> bool:
     """Return whether a program has sizes that only values tell."""
-    return any(op.definition.has(OnHost) or _size_inputs(op) for op in program.global_block().ops)
+    return any(op.definition.has(OnHost) or _size_inputs(op) or _goes_round(op) for op in program.global_block().ops)
+
+
+def _goes_round(op: Operator) -> bool:
+    """Return whether an op is a loop that goes round on the host."""
+    regions = op.definition.get(HasRegions)
+    return regions is not None and regions.runs is Runs.WHILE and any(is_cut(r.program) for r in regions_of(op).values())
 
 
 def _size_inputs(op: Operator) -> list[str]:
@@ -51,11 +63,13 @@ class _Part:
         ops: they.
         begin: number of the first.
         host: it is one that runs on the host.
+        loop: it is one that goes round on the host.
     """
 
     ops: list[Operator]
     begin: int
     host: bool = False
+    loop: _Loop | None = None
     forms: OrderedDict[tuple[Any, ...], Program] = field(default_factory=OrderedDict)
 
     @property
@@ -88,8 +102,9 @@ class CutProgram:
         self._parts: list[_Part] = []
         written: set[str] = set()
         for i, op in enumerate(program.global_block().ops):
-            if op.definition.has(OnHost):
-                self._parts += [_Part([op], i, host=True), _Part([], i + 1)]
+            if op.definition.has(OnHost) or _goes_round(op):
+                loop = _Loop(op, self) if _goes_round(op) else None
+                self._parts += [_Part([op], i, host=loop is None, loop=loop), _Part([], i + 1)]
                 written = set()
                 continue
             if not self._parts or written & set(_size_inputs(op)):
@@ -104,8 +119,8 @@ class CutProgram:
         feeds: Sequence[Mapping[str, Any]],
         fetches: Sequence[str],
         once: Once,
-        kept: Callable[[str], Any],
-        keep: Callable[[str, Any], None] | None = None,
+        kept: Kept,
+        keep: Keep | None = None,
     ) -> list[Values]:
         """Run one step.
 
@@ -126,17 +141,20 @@ class CutProgram:
         lasting = {v.name for v in block.vars.values() if v.persistable}
         values: list[Values] = [dict(feed) for feed in feeds]
 
-        def leveled(name: str, device: int) -> Leveled:
+        def leveled(name: str, device: int) -> Any:
             found = values[device][name] if name in values[device] else kept(name)
-            return found if isinstance(found, Leveled) else Leveled(np.asarray(found))
+            return found if isinstance(found, (Leveled, Many)) else Leveled(np.asarray(found))
 
         def value(name: str, device: int) -> Any:
             return leveled(name, device).array
 
         for i, part in enumerate(self._parts):
             later = {n for other in self._parts[i + 1 :] for n in other.reads} | set(fetches)
-            if part.host:
-                _run_host(part.ops[0], values, leveled, block, (self.seed, part.begin, self.steps))
+            if part.host or part.loop:
+                if part.loop:
+                    part.loop.run(values, leveled, once, kept, keep)
+                else:
+                    _run_host(part.ops[0], values, leveled, block, (self.seed, part.begin, self.steps))
                 for name in lasting.intersection(part.writes):
                     if keep is None or len(values) > 1:
                         op = part.ops[0]
@@ -149,7 +167,7 @@ class CutProgram:
             wanted = [n for n in part.writes if n in later and n not in lasting]
             if i + 1 == len(self._parts):
                 wanted += [n for n in fetches if n in lasting]
-            made = once(form, [{n: v[n] for n in reads} for v in values], wanted)
+            made = once(form, [{n: v[n] for n in reads} for v in values], wanted, self.steps)
             for known, new in zip(values, made, strict=True):
                 known.update(new)
         self.steps += 1
@@ -194,7 +212,67 @@ def _attribute(op: Operator, attr: str, name: str, values: list[Any]) -> Any:
     return numbers[0][0]
 
 
-def _run_host(op: Operator, values: list[Values], value: Callable[[str, int], Leveled], block: Any, seed: tuple[int, ...]) -> None:
+class _Loop:
+    """A while whose rounds are steps of a cut program; all devices go round together.
+
+    Args:
+        op: it.
+        around: the program that it belongs to.
+    """
+
+    def __init__(self, op: Operator, around: CutProgram) -> None:
+        self.op = op
+        lasting = {v.name for v in around.program.global_block().vars.values() if v.persistable}
+        self._test, self._body = (self._program(op.attrs[name], lasting, around.seed) for name in ("condition", "body"))
+
+    def _program(self, region: Region, lasting: set[str], seed: int) -> CutProgram:
+        """Return a region as a program. What it only reads and lives between steps does so inside, too, and is not handed on."""
+        made = region.program.clone()
+        made.random_seed = seed
+        for name in set(self.op.inputs.get("Captured", ())) & lasting & set(made.global_block().vars):
+            made.global_block().vars[name].persistable, made.global_block().vars[name].is_data = True, False
+        return CutProgram(made)
+
+    def run(self, values: list[Values], value: Callable[[str, int], Any], once: Once, kept: Kept, keep: Keep | None) -> None:
+        """Go round, and write the last states.
+
+        Args:
+            values: for each device: name -> value; gets the states.
+            value: returns that of a variable on a device.
+            once, kept, keep: see `CutProgram.run`.
+
+        Raises:
+            PeError: the condition differs from device to device, or there are more rounds than `bound`; what a round raises.
+        """
+        op, test, body = self.op, self.op.attrs["condition"], self.op.attrs["body"]
+        before = op.inputs.get("Init", [])
+        given = [*before, *op.inputs.get("Captured", [])]
+
+        def fed(region: Region, cut: CutProgram, states: list[list[Any]]) -> list[Values]:
+            fixed = {v.name for v in cut.program.global_block().vars.values() if v.persistable}
+            each = [[*now, *(value(n, d) for n in given[len(now) :])] for d, now in enumerate(states)]
+            return [{n: v for n, v in zip(region.args, found, strict=True) if n not in fixed} for found in each]
+
+        states = [[value(n, d) for n in before] for d in range(len(values))]
+        rounds, bound = 0, int(op.attrs["bound"])
+        while self._holds(test, fed(test, self._test, states), once, kept, keep):
+            rounds += 1
+            if bound and rounds > bound:
+                raise PeError(f"while: its condition still holds after {bound} rounds", at=op.at, hint="raise its bound")
+            found = self._body.run(fed(body, self._body, states), body.results, once, kept, keep)
+            states = [[v[n] for n in body.results[: len(before)]] for v in found]
+        for known, after in zip(values, states, strict=True):
+            known.update(zip(op.outputs.get("Final", []), after, strict=True))
+            known.update(dict.fromkeys(op.outputs.get("Count", []), np.array([rounds], np.int64)))
+
+    def _holds(self, test: Region, feeds: list[Values], once: Once, kept: Kept, keep: Keep | None) -> bool:
+        flags = [bool(np.ravel(v[test.results[0]])[0]) for v in self._test.run(feeds, test.results, once, kept, keep)]
+        if len(set(flags)) > 1:
+            raise PeError("the loop goes on on some devices and ends on others", at=self.op.at, hint="run it on one device")
+        return flags[0]
+
+
+def _run_host(op: Operator, values: list[Values], value: Callable[[str, int], Any], block: Any, seed: tuple[int, ...]) -> None:
     """Run an op on the host, device by device."""
     host = op.definition.get(OnHost)
     assert host is not None
@@ -210,5 +288,8 @@ def _run_host(op: Operator, values: list[Values], value: Callable[[str, int], Le
             raise
         for slot, names in op.outputs.items():
             for name, found in zip(names, made[slot], strict=True):
+                if isinstance(found, Many):
+                    known[name] = found
+                    continue
                 array = np.ascontiguousarray(found, block.vars[name].type.numpy)
                 known[name] = Leveled(array, found.lod) if isinstance(found, Leveled) and found.lod else array

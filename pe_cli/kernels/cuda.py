@@ -263,7 +263,7 @@ def _definition(fn: types.FunctionType, text: str | None) -> ast.FunctionDef:
 
 
 def _deal(tree: ast.FunctionDef) -> list[ast.expr]:
-    """Make the outermost loops take every `_stride`-th iteration from `_first`; return their numbers of iterations.
+    """Make the outermost loops take every `_dealt_stride`-th iteration from `_dealt_first`; return their numbers of iterations.
 
     Iterations are counted in 32 bits without a sign, which suffices (`MOST_ITERATIONS`). Before a range with a step, and before any loop
     that is counted in 64 bits, LLVM would divide by the step: 230 to 340 instructions for a loop that needs 32.
@@ -279,8 +279,8 @@ def _deal(tree: ast.FunctionDef) -> list[ast.expr]:
         bounds.append(_expression("high - low", high=high, low=low) if len(call.args) == 2 else high)
         at, begin, end = (f"_{word}_{len(bounds)}" for word in ("at", "begin", "end"))
         made = ast.parse(
-            f"{begin} = low\n{end} = _u32(max(0, high - {begin}))\n{at} = _first\n"
-            f"while {at} < {end}:\n    {name.id} = {begin} + _i64({at})\n    {at} = _u32({at} + _stride)\n"
+            f"{begin} = low\n{end} = _u32(max(0, high - {begin}))\n{at} = _dealt_first\n"
+            f"while {at} < {end}:\n    {name.id} = {begin} + _i64({at})\n    {at} = _u32({at} + _dealt_stride)\n"
         ).body
         made = [_put(statement, high=high, low=low) for statement in made]
         for statement in made:
@@ -299,7 +299,7 @@ def _deal(tree: ast.FunctionDef) -> list[ast.expr]:
             out += dealt(node) if isinstance(node, ast.For) else [node]
         return out
 
-    start = ast.parse("_first = _u32(_cuda.grid(1))\n_stride = _u32(_cuda.gridsize(1))").body
+    start = ast.parse("_dealt_first = _u32(_cuda.grid(1))\n_dealt_stride = _u32(_cuda.gridsize(1))").body
     for statement in start:
         ast.increment_lineno(statement, tree.lineno - 1)
     skip = 1 if ast.get_docstring(tree) else 0

@@ -62,7 +62,7 @@ def execute(
         execution = ExecutionStrategy(num_threads=threads)
         return Executor(program, scope, execution=execution, seed=7).run({}, list(fetches), step).values[0]
 
-    def once(part, feeds, names):
+    def once(part, feeds, names, number):
         for v in part.list_vars():
             v.is_data = v.name in feeds[0]
         return Executor(part, scope, seed=7).run(feeds[0], names, step).values

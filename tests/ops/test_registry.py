@@ -7,7 +7,7 @@ import pytest
 
 from pe_cli.ops.define import areas
 from pe_cli.ops.define.registry import OPS, discover
-from pe_cli.ops.define.traits import HasRegions, OnHost, Random, Remote
+from pe_cli.ops.define.traits import HasRegions, Lists, OnHost, Random, Remote
 from pe_cli.ops.math import matrix_product
 from pe_cli.ops.nn import conv_images
 from tests.ops.support import directional_error, run_gradient, run_op, sample_arrays
@@ -27,7 +27,8 @@ WITH_GRADIENT = [
 @pytest.mark.parametrize("name", FORWARD)
 def test_every_op_has_a_doc_and_a_sample(name):
     assert OPS[name].doc, f"{name} has no documentation"
-    tested_elsewhere = OPS[name].has(HasRegions) or OPS[name].has(Remote)  # execute/test_regions, paddle/test_parameter_server
+    # execute/test_regions, paddle/test_parameter_server, paddle/test_beam_loop
+    tested_elsewhere = any(OPS[name].has(trait) for trait in (HasRegions, Remote, Lists))
     assert OPS[name].samples or tested_elsewhere, f"{name} has no sample input"
 
 

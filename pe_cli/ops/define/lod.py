@@ -196,12 +196,23 @@ class Leveled:
 
 
 @dataclass(frozen=True)
+class Many:
+    """A list of tensors of any sizes, as the value of one variable.
+
+    Args:
+        items: by place; None where nothing was written.
+    """
+
+    items: tuple[Leveled | None, ...]
+
+
+@dataclass(frozen=True)
 class HostRun:
     """One run of an op on the host.
 
     Args:
         op: its name, for errors.
-        values: slot -> inputs.
+        values: slot -> inputs; a list of tensors is a `Many`.
         attrs: complete attributes.
         seed: what its draws follow from: the same for a seed of the program, an op, a step and a device.
     """
@@ -237,6 +248,11 @@ class HostRun:
     def generator(self) -> np.random.Generator:
         """Return what draws random numbers."""
         return np.random.default_rng(self.seed)
+
+
+def listed(values: Sequence[Leveled | Many]) -> list[Leveled]:
+    """Return the tensors of an input slot, with those of lists in their places."""
+    return [item for v in values for item in (v.items if isinstance(v, Many) else (v,)) if item is not None]
 
 
 # --- what arrays are made with ----------------------------------------------------------------------------------------

@@ -183,6 +183,13 @@ class OnHost(Trait):
     whole: bool = False
 
 
+class Lists(Trait):
+    """The op reads or writes a list of tensors of any sizes, which is the value of one variable and no array."""
+
+    def says(self) -> tuple[str, str]:
+        return "lists", "a list of tensors of any sizes is the value of one variable"
+
+
 class Remote(Trait):
     """The op is a part of what trainers and parameter servers tell each other: it has no lowering, and runs between the parts of a step.
 

@@ -9,6 +9,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.codes import TOO_LONG
 from pe_cli.kernels.lang import Int, Ptr, PtrF32, PtrF64, PtrI32, PtrI64, Status, helper, kernel
+from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, report
 from pe_cli.ops.define.lod import LodRequest, fixed
 from pe_cli.ops.define.lowering import STATUS, Lowering, Numbers
@@ -416,3 +417,6 @@ def auc_cpu(o: Lowering) -> None:
         counts.append(out)
     bins = a["num_thresholds"] + 1
     o.call(count_scores, x, o.input("Label"), *counts, o.output("AUC"), *x.shape, bins, a["slide_steps"], int(a["curve"] == "PR"), STATUS)
+
+
+also_on_cuda(chunk_eval, mean_iou, auc)

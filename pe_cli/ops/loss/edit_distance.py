@@ -6,6 +6,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.codes import EMPTY_SEQUENCE, TOO_LONG
 from pe_cli.kernels.lang import Int, PtrF32, PtrI64, Status, helper, kernel
+from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed, sequence_count
 from pe_cli.ops.define.lowering import STATUS, Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -147,3 +148,6 @@ def edit_distance_cpu(o: Lowering) -> None:
         distances, x, y, x_bounds, y_bounds, Numbers(ignored or (0,)), out, number, *work, out.shape[0], *highs,
         len(ignored), int(o.attrs["normalized"]), STATUS,
     )  # fmt: skip
+
+
+also_on_cuda(edit_distance)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.codes import OUT_OF_RANGE
+from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
 from pe_cli.kernels.vecmath import absolute, exp, log1p
+from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import ReportsData
@@ -192,3 +194,58 @@ def hierarchical_sigmoid_grad_cpu(o: Lowering) -> None:
         path_costs_back, x, w, label, *paths, pre, g, *outs, *x.shape, pre.shape[1], o.attrs["num_classes"], w.shape[0],
         int(own), bits,
     )  # fmt: skip
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@helper
+def _slope(r, node, bit, depth, j, pre, g):
+    """Return (sigmoid(p) - bit) g, or 0 behind a path's end and where p was cut."""
+    p = pre[r * depth + j]
+    if node < 0 or absolute(p) >= T(LIMIT):
+        return T(0)
+    return (T(1) / (T(1) + exp(-p)) - T(bit)) * g[r]
+
+
+@on_cuda(path_costs_back)
+def path_costs_to_rows(
+    x: Ptr, w: Ptr, labels: PtrI64, table: PtrI64, code: PtrI64, pre: Ptr, g: Ptr, dx: Ptr, dw: Ptr, db: Ptr, rows: Int,
+    width: Int, depth: Int, classes: Int, nodes: Int, own: Int, wanted: Int,
+):  # fmt: skip
+    """One thread per number of a row."""
+    if wanted & 1:
+        for e in range(rows * width):
+            r, total = e // width, T(0)
+            for j in range(depth):
+                node, bit = _node(labels[r] + classes, table, code, r, depth, j, own)
+                if node >= 0:
+                    total += _slope(r, node, bit, depth, j, pre, g) * w[node * width + e % width]
+            dx[e] = total
+
+
+@on_cuda(path_costs_back)
+def path_costs_to_nodes(
+    x: Ptr, w: Ptr, labels: PtrI64, table: PtrI64, code: PtrI64, pre: Ptr, g: Ptr, dx: Ptr, dw: Ptr, db: Ptr, rows: Int,
+    width: Int, depth: Int, classes: Int, nodes: Int, own: Int, wanted: Int,
+):  # fmt: skip
+    """One thread per column of all nodes, and one for their biases; each goes through the rows in order."""
+    for i in range(width + 1):
+        if wanted & (2 if i < width else 4):
+            for node in range(nodes):
+                if i < width:
+                    dw[node * width + i] = T(0)
+                else:
+                    db[node] = T(0)
+            for r in range(rows):
+                for j in range(depth):
+                    node, bit = _node(labels[r] + classes, table, code, r, depth, j, own)
+                    slope = _slope(r, node, bit, depth, j, pre, g)
+                    if node >= 0 and i < width:
+                        dw[node * width + i] += slope * x[r * width + i]
+                    elif node >= 0:
+                        db[node] += slope
+
+
+deal(path_costs)
+also_on_cuda(hierarchical_sigmoid)

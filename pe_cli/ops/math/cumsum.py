@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import deal
+from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel
 from pe_cli.ops.define.axes import around, normal_axis
 from pe_cli.ops.define.cuda import also_on_cuda
@@ -207,3 +207,24 @@ def argsort_grad_cpu(o: Lowering) -> None:
     g, dx = o.input("Out@GRAD"), o.output("X@GRAD")
     if dx.size:
         o.call(unsort_lines, g, o.input("Indices"), dx, *around(g.shape, o.attrs["axis"]))
+
+
+@on_cuda(sort_lines)
+def sort_lines_cuda(
+    x: Ptr, out: Ptr, places: PtrI64, values: Ptr, order: PtrI64, outer: Int, n: Int, inner: Int, falling: Int
+):
+    """One thread per value, which counts those that stand before it in its line."""
+    for e in range(outer * n * inner):
+        i, at = e // inner % n, e // (n * inner) * n * inner + e % inner
+        v = x[e]
+        rank = 0
+        for j in range(i):
+            rank += 1 if _first(x[at + j * inner], v, falling) else 0
+        for j in range(i + 1, n):
+            rank += 0 if _first(v, x[at + j * inner], falling) else 1
+        out[at + rank * inner] = v
+        places[at + rank * inner] = i
+
+
+deal(unsort_lines)
+also_on_cuda(argsort)

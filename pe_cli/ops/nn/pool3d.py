@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel
+from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.nn.pool import _apart
@@ -68,9 +70,9 @@ def volume_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int, largest: Int):
 def volume_backward(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, g: PtrI64, n: Int, largest: Int):  # noqa: C901 (loops over windows of three axes)
     """dx gets each window's gradient: its first largest value all of it, or every value a share."""
     D, H, W, OD, OH, OW = g[0], g[1], g[2], g[3], g[4], g[5]
-    for q in range(n * D * H * W):
-        dx[q] = T(0)
     for v in range(n):
+        for q in range(v * D * H * W, (v + 1) * D * H * W):
+            dx[q] = T(0)
         for i in range(OD):
             a, b = begin(g, 0, i), end(g, 0, i)
             for j in range(OH):
@@ -228,3 +230,7 @@ def pool3d_grad_cpu(o: Lowering) -> None:
     o.call(
         volume_backward, x, y, o.input("Out@GRAD"), o.output("X@GRAD"), *geometry(o, x, y), int(o.attrs["pooling_type"] == "max")
     )
+
+
+deal(volume_forward, volume_backward)
+also_on_cuda(pool3d)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.ops.define.lod import HostRun, Leveled, fixed
+from pe_cli.ops.define.lod import HostRun, Leveled, fixed, listed
 from pe_cli.ops.define.registry import Attr, Sample, op
 
 
@@ -139,7 +139,7 @@ def beam_search_decode(ids: list[TensorType], scores: list[TensorType], *, beam_
     """Follow the choices of all steps of beam_search back, to whole sequences.
 
     Args:
-        Ids: selected_ids of every step, the first ids before them; with two levels of sequences.
+        Ids: selected_ids of every step, the first ids before them, or a list of them; with two levels of sequences.
         Scores: selected_scores likewise.
         beam_size, end_id: see the attributes.
 
@@ -166,7 +166,7 @@ def beam_search_decode_host(run: HostRun) -> dict[str, list[Leveled]]:
     Raises:
         PeError: a step without two levels of sequences.
     """
-    attrs, ids, scores = run.attrs, run.values["Ids"], run.values["Scores"]
+    attrs, ids, scores = run.attrs, listed(run.values["Ids"]), listed(run.values["Scores"])
     steps = [(i.array.ravel(), s.array.ravel(), *_two_levels("beam_search_decode", i)) for i, s in zip(ids, scores, strict=True)]
     words: list[Any] = []
     marks: list[Any] = []

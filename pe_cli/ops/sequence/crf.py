@@ -6,8 +6,10 @@ from __future__ import annotations
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.codes import OUT_OF_RANGE, TOO_LONG
+from pe_cli.kernels.cuda import cuda_kernel, deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
 from pe_cli.kernels.vecmath import exp, log
+from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed, sequence_count
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering
 from pe_cli.ops.define.moves import fill
@@ -46,7 +48,7 @@ def crf_forward(
 ):
     """out[s] = ln Z - score of the labels; alpha[r, k] = ln of the sum over all tags before r, with tag k there.
 
-    w: [start, end, transitions from each tag]; row holds n numbers.
+    w: [start, end, transitions from each tag]; row holds n numbers for each sequence.
     """
     for s in range(count):
         begin = begin_of(s, bounds, high)
@@ -74,57 +76,62 @@ def crf_forward(
                     alpha[r + k] = w[k] + x[r + k]
                 else:
                     for i in range(n):
-                        row[i] = alpha[r - n + i] + w[(2 + i) * n + k]
-                    alpha[r + k] = spread(row, 0, n) + x[r + k]
+                        row[s * n + i] = alpha[r - n + i] + w[(2 + i) * n + k]
+                    alpha[r + k] = spread(row, s * n, n) + x[r + k]
         if size > 0:
             last = (begin + size - 1) * n
             for k in range(n):
-                row[k] = alpha[last + k] + w[n + k]
-            out[s] = spread(row, 0, n) - score - w[n + label[begin + size - 1]]
+                row[s * n + k] = alpha[last + k] + w[n + k]
+            out[s] = spread(row, s * n, n) - score - w[n + label[begin + size - 1]]
 
 
 @kernel
 def crf_backward(
     g: Ptr, x: Ptr, w: Ptr, label: PtrI64, alpha: Ptr, bounds: PtrI64, dx: Ptr, dw: Ptr, work: Ptr, count: Int, high: Int,
-    n: Int,
+    n: Int, apart: Int,
 ):
-    """dx and dw, both 0 before: expected minus observed tags and transitions, times g; work holds 3 n numbers."""
+    """dx and dw, both 0 before: expected minus observed tags and transitions, times g; work holds 3 n numbers.
+
+    With apart, every sequence has a dw and 3 n numbers of work of its own.
+    """
     for s in range(count):
+        v = apart * s * 3 * n
+        u = apart * s * (n + 2) * n
         begin = begin_of(s, bounds, high)
         size = length_of(s, bounds, high)
         if size > 0:
             last = (begin + size - 1) * n
             for k in range(n):
-                work[k] = alpha[last + k] + w[n + k]
-                work[n + k] = w[n + k]
-            total = spread(work, 0, n)
+                work[v + k] = alpha[last + k] + w[n + k]
+                work[v + n + k] = w[n + k]
+            total = spread(work, v, n)
             for back in range(size):
                 t = size - 1 - back
                 r = (begin + t) * n
                 tag = label[begin + t]
                 for k in range(n):  # work[n ..] is ln of the sum over all tags behind row t
-                    p = exp(alpha[r + k] + work[n + k] - total)
+                    p = exp(alpha[r + k] + work[v + n + k] - total)
                     dx[r + k] = g[s] * p
                     if t == 0:
-                        dw[k] += g[s] * p
+                        dw[u + k] += g[s] * p
                     if t == size - 1:
-                        dw[n + k] += g[s] * p
+                        dw[u + n + k] += g[s] * p
                 dx[r + tag] -= g[s]
                 if t == size - 1:
-                    dw[n + tag] -= g[s]
+                    dw[u + n + tag] -= g[s]
                 if t == 0:
-                    dw[tag] -= g[s]
+                    dw[u + tag] -= g[s]
                 else:
                     before = label[begin + t - 1]
                     for i in range(n):
                         for k in range(n):
-                            step = w[(2 + i) * n + k] + x[r + k] + work[n + k]
-                            work[k] = step
-                            dw[(2 + i) * n + k] += g[s] * exp(alpha[r - n + i] + step - total)
-                        work[2 * n + i] = spread(work, 0, n)
-                    dw[(2 + before) * n + tag] -= g[s]
+                            step = w[(2 + i) * n + k] + x[r + k] + work[v + n + k]
+                            work[v + k] = step
+                            dw[u + (2 + i) * n + k] += g[s] * exp(alpha[r - n + i] + step - total)
+                        work[v + 2 * n + i] = spread(work, v, n)
+                    dw[u + (2 + before) * n + tag] -= g[s]
                     for i in range(n):
-                        work[n + i] = work[2 * n + i]
+                        work[v + n + i] = work[v + 2 * n + i]
 
 
 @kernel
@@ -267,7 +274,7 @@ def linear_chain_crf_cpu(o: Lowering) -> None:
     alpha = o.output("Alpha") if o.has("Alpha") else o.scratch(x.size, x.dtype)
     n = x.shape[-1]
     o.call(fill, alpha, alpha.size, 0.0, dtype=x.dtype)
-    o.call(crf_forward, x, w, o.input("Label"), bounds, out, alpha, o.scratch(n, x.dtype), count, high, n, STATUS)
+    o.call(crf_forward, x, w, o.input("Label"), bounds, out, alpha, o.scratch(count * n, x.dtype), count, high, n, STATUS)
 
 
 @linear_chain_crf.grad(uses="Emission Transition Label Length Offsets Alpha").lower("cpu")
@@ -281,7 +288,7 @@ def linear_chain_crf_grad_cpu(o: Lowering) -> None:
         o.call(fill, out, out.size, 0.0, dtype=x.dtype)
     n = x.shape[-1]
     g, work = o.input("LogLikelihood@GRAD"), o.scratch(3 * n, x.dtype)
-    o.call(crf_backward, g, x, w, o.input("Label"), o.input("Alpha"), bounds, dx, dw, work, count, high, n)
+    o.call(crf_backward, g, x, w, o.input("Label"), o.input("Alpha"), bounds, dx, dw, work, count, high, n, 0)
 
 
 @op(
@@ -340,3 +347,35 @@ def crf_decoding_cpu(o: Lowering) -> None:
     score, track = o.scratch(x.size, x.dtype), o.scratch(x.size, "int64")
     compares = int(o.has("Label"))
     o.call(crf_best, x, w, label, bounds, out, score, track, count, high, x.shape[-1], compares, STATUS)
+
+
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@cuda_kernel
+def sum_sequences(parts: Ptr, out: Ptr, count: Int, n: Int):
+    """out = the sum of count parts of n numbers, in order."""
+    for e in range(n):
+        total = T(0)
+        for s in range(count):
+            total += parts[s * n + e]
+        out[e] = total
+
+
+@linear_chain_crf.grad_op.lower("cuda")  # type: ignore[union-attr]
+def linear_chain_crf_grad_cuda(o: Lowering) -> None:
+    """A thread for each sequence, whose transitions are summed afterwards."""
+    x, w = o.input("Emission"), o.input("Transition")
+    bounds, high, count = _bounds(o)
+    dx = o.output("Emission@GRAD") if o.has("Emission@GRAD") else o.scratch(x.size, x.dtype)
+    n, parts = x.shape[-1], o.scratch(count * w.size, x.dtype)
+    for out in (dx, parts):
+        o.call(fill, out, out.size, 0.0, dtype=x.dtype)
+    g, work = o.input("LogLikelihood@GRAD"), o.scratch(count * 3 * n, x.dtype)
+    o.call(crf_backward, g, x, w, o.input("Label"), o.input("Alpha"), bounds, dx, parts, work, count, high, n, 1)
+    if o.has("Transition@GRAD"):
+        o.call(sum_sequences, parts, o.output("Transition@GRAD"), count, w.size)
+
+
+deal(crf_forward, crf_backward, crf_best)
+also_on_cuda(linear_chain_crf, crf_decoding)

@@ -6,7 +6,9 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, TensorType, product
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, kernel
+from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offsets_of, ranges
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.registry import Sample, op
@@ -101,3 +103,7 @@ def sequence_concat_grad_cpu(o: Lowering) -> None:
     for dx, to in zip(o.outputs("X@GRAD"), o.inputs("To"), strict=True):
         if dx is not None:
             o.call(take_rows, g, to, dx, g.shape[0], to.size, n, STATUS, dtype=dtype)
+
+
+deal(put_rows)
+also_on_cuda(sequence_concat)

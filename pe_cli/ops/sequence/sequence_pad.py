@@ -7,7 +7,9 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, TensorType, check_dtype, product
 from pe_cli.kernels.codes import TOO_LONG
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
+from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offsets_of, row_count, sequence_count
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -310,3 +312,7 @@ def sequence_mask_cpu(o: Lowering) -> None:
     x, out = o.input("X"), o.output("Y")
     dtype = out.dtype if out.dtype != "bool" else "uint8"
     o.call(mask_rows, x, out, product(x.shape), out.shape[-1], dtype=dtype)
+
+
+deal(pad_sequences, unpad_sequences, mask_rows)
+also_on_cuda(sequence_pad, sequence_unpad, sequence_mask)

@@ -11,6 +11,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, TensorType, product
+from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import (
     Indices,
     LodRequest,
@@ -44,6 +45,8 @@ def copies_rows(*definitions: OpDef) -> None:
             index, out = o.input("Index"), o.output("X@GRAD")
             o.call(fill, out, out.size, 0.0)
             o.call(add_rows, o.input("Out@GRAD"), index, out, out.shape[0], index.size, product(out.shape[1:]))
+
+        also_on_cuda(definition)
 
 
 def _rows(name: str, x: TensorType, index: TensorType | None) -> TensorType:
@@ -99,7 +102,7 @@ def sequence_expand(
     """Repeat every sequence of X, or every row where X has plain rows, as often as the sequence of Y at its place is long.
 
     Args:
-        X: [rows, ...] any element type; plain, or with one level of sequences.
+        X: [rows, ...] any element type; plain, or with one level of sequences. With more levels, its rows count as plain.
         Y: only its sequences count.
         ref_level: which level of them.
         Index: row of X for every row of Out, int64 [rows of Out].
@@ -109,7 +112,7 @@ def sequence_expand(
         Out: [rows of Out, ...] element type of X; with sequences where X has.
 
     Raises:
-        PeError: Y has no sequences, no such level, or not as many as X has; X has nested ones.
+        PeError: Y has no sequences, no such level, or not as many as X has.
 
     Source:
         fluid.layers.sequence_expand.
@@ -124,17 +127,15 @@ def sequence_expand_lod(s: LodRequest) -> None:
     """The lengths of Y's sequences say how often.
 
     Raises:
-        PeError: Y has no such level, or X more than one.
+        PeError: Y has no such level.
     """
     levels, own, wanted = s.need("Y"), s.lod("X"), s.attrs["ref_level"]
     if not -1 <= wanted < len(levels):
         raise PeError(
             f"sequence_expand: ref_level is {wanted}, but Y has {len(levels)} levels", hint="-1 is the innermost"
         )
-    if len(own) > 1:
-        raise PeError(f"sequence_expand: X has {len(own)} levels of sequences", hint="it takes one at most")
     ref = levels[wanted]
-    if own:
+    if len(own) == 1:
         s.give("Index", s.derive(_repeat_sequences, ref, own[0]))
         s.out("Out", s.derive(_repeat_offsets, ref, own[0]))
     else:
@@ -324,3 +325,4 @@ def sequence_slice_lod(s: LodRequest) -> None:
 
 
 copies_rows(sequence_expand, sequence_expand_as, sequence_slice)
+also_on_cuda(sequence_reverse)

@@ -354,4 +354,4 @@ def sequence_scatter_grad_cpu(o: Lowering) -> None:
 
 
 deal(windows, add_at, take_at)
-also_on_cuda(sequence_enumerate)
+also_on_cuda(sequence_reshape, reshape_like, lod_reset, sequence_enumerate, sequence_scatter)

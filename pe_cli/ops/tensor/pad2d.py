@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, Real, helper, kernel
+from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import fill
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 
 
@@ -101,3 +104,15 @@ def pad2d_grad_cpu(o: Lowering) -> None:
     dx, g = o.output("X@GRAD"), o.input("Out@GRAD")
     o.call(fill, dx, dx.size, 0.0)
     _continued(o, dx, g, dx.shape, g.shape, back=True)
+
+
+deal(continue_image)
+also_on_cuda(pad2d)
+
+
+@in_onnx("pad2d")
+def pad2d_onnx(o: Writer) -> None:
+    """ONNX's own: what is in front of all axes, then what is behind."""
+    above, below, left, right = o.attrs["paddings"]
+    sizes, value = o.const([0, 0, above, left, 0, 0, below, right]), o.const(o.attrs["pad_value"], "X")
+    o.node("Pad", [o.x(), sizes, value] if o.attrs["mode"] == "constant" else [o.x(), sizes], to="Out", mode=o.attrs["mode"])

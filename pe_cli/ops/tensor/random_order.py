@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
+from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel
 from pe_cli.kernels.random import philox
+from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STEP, Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Random
@@ -145,3 +147,29 @@ def random_crop_cpu(o: Lowering) -> None:
         sizes = Numbers((*inner, *shape))
         middle = int(o.attrs["is_test"])
         o.call(crop_rows, x, o.output("Out"), sizes, k, rows, first, product(shape), own or o.seed, STEP, int(own != 0), middle)
+
+
+@on_cuda(crop_rows)
+def crop_rows_cuda(
+    x: Ptr, out: Ptr, sizes: PtrI64, rank: Int, rows: Int, first: Int, count: Int, seed: Int, step: PtrI64, fixed: Int, middle: Int
+):
+    """One thread per row."""
+    for r in range(rows):
+        at = 0 if fixed else step[0]
+        whole, start = 1, 0
+        for d in range(rank):
+            whole *= sizes[d]
+            free = sizes[d] - sizes[rank + d] + 1
+            begin = (free - 1) // 2 if middle else _below(seed, at, (first + r) * rank + d, free)
+            start = start * sizes[d] + begin
+        for i in range(count):
+            left, place, step_ = i, 0, 1
+            for back in range(rank):
+                d = rank - 1 - back
+                place += left % sizes[rank + d] * step_
+                left //= sizes[rank + d]
+                step_ *= sizes[d]
+            out[r * count + i] = x[r * whole + start + place]
+
+
+also_on_cuda(randperm, random_crop)

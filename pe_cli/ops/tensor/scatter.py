@@ -321,7 +321,7 @@ def scatter_grad_cpu(o: Lowering) -> None:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-deal(take_parts)
+deal(take_parts, write_rows, clear_rows, rows_written)
 
 
 @on_cuda(add_parts)
@@ -340,4 +340,22 @@ def add_parts_cuda(x: Ptr, index: PtrU, out: Ptr, sizes: PtrI64, depth: Int, cou
             out[at * n + k] += x[i * n + k]
 
 
-also_on_cuda(gather_nd, scatter_nd_add)
+@on_cuda(last_writers)
+def last_writers_cuda(index: PtrU, writer: PtrI64, rows: Int, count: Int, status: Status):
+    """One thread per row, which goes through the whole index."""
+    for r in range(rows):
+        last = -1
+        for i in range(count):
+            at = index[i]
+            if at < 0 or at >= rows:
+                status[1] = i
+                status[2] = at
+                status[3] = rows
+                status[0] = OUT_OF_RANGE
+                return
+            if at == r:
+                last = i
+        writer[r] = last
+
+
+also_on_cuda(gather_nd, scatter_nd_add, scatter)

@@ -153,6 +153,7 @@ class Program(ir.Program):
         version: counts changes; executors prepare a program again when it has changed.
         readers: feed it where a run has no feed.
         prints: variables that are shown after every run.
+        arrays: name of their rows -> arrays of tensors that loops use.
         scopes: scope -> how often each prefix was used inside it.
     """
 
@@ -162,6 +163,7 @@ class Program(ir.Program):
         self.version = 0
         self.readers: list[Any] = []
         self.prints: list[Any] = []
+        self.arrays: dict[str, Any] = {}
         self.scopes: dict[str, Counter[str]] = {}
 
     def clone(self, for_test: bool = False) -> Program:

@@ -161,11 +161,11 @@ def _run_parts(
     cut: CutProgram, root: Scope, setting: Setting, parts: Sequence[Mapping[str, LoDTensor]], fetches: Sequence[str]
 ) -> list[dict[str, LoDTensor]]:
     """Run one step of a program that is cut."""
-    step = Step([feeding.samples_of(cut.program, part) for part in parts], cut.steps)
+    sizes = [feeding.samples_of(cut.program, part) for part in parts]
 
-    def once(part: Program, feeds: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any]]:
+    def once(part: Program, feeds: list[dict[str, Any]], names: list[str], number: int) -> list[dict[str, Any]]:
         given = [{n: tensor_of(v) for n, v in feed.items()} for feed in feeds]
-        found = _run_once(part, root, setting, given, names, step)
+        found = _run_once(part, root, setting, given, names, Step(sizes, number))
         return [{name: leveled(t) for name, t in each.items()} for each in found]
 
     def kept(name: str) -> Array:

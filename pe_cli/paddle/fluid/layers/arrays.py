@@ -13,8 +13,11 @@ from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.constants import OPEN, sizes_of
 from pe_cli.paddle.fluid.layers.tensor import assign
-from pe_cli.program.ir import Variable
+from pe_cli.program.ir import Operator, Variable
+from pe_cli.program.outline import Outline
 
+#: Ops on rows of an array -> those on a list of tensors.
+LISTED = {"array_put": "list_put", "array_get": "list_get"}
 #: Tensors of an array whose places only a step knows, where nobody says how many.
 MOST = 256
 
@@ -30,6 +33,7 @@ class TensorArray:
         items: place -> variable, while the program alone says all places.
         rows: [capacity, ...], all tensors, from the first place on that only a step knows.
         length: int64 [1], one more than the last place that was written; with rows.
+        listed: rows is a list of tensors of any sizes, as a loop that goes round on the host writes it.
     """
 
     def __init__(self, dtype: Any = "float32", capacity: int = MOST) -> None:
@@ -38,6 +42,8 @@ class TensorArray:
         self.items: dict[int, Variable] = {}
         self.rows: Variable | None = None
         self.length: Variable | None = None
+        self.listed = False
+        self._settling: list[Operator] = []
 
     def settle(self, like: Variable | None) -> Variable:
         """Make one tensor of the array, before all loops that are being written; return it.
@@ -53,9 +59,40 @@ class TensorArray:
             with raised_as(FluidValueError):
                 made = outside(lambda: self._made(like))
             self.rows, self.length = made
+            default_main_program().arrays[self.rows.name] = self
         return self.rows
 
+    def list(self, loop: Outline) -> None:
+        """Make a list of the array's tensors instead, for a loop that goes round on the host.
+
+        Args:
+            loop: what is collected, not cut yet.
+
+        Raises:
+            NotThereYet: something outside of the loop has read or written the array.
+        """
+        assert self.rows is not None
+        block, name = loop.block, self.rows.name
+        first = block.ops.index(self._settling[0])
+        made = {id(op) for op in self._settling}
+        if any(name in (*op.input_names(), *op.output_names()) for op in block.ops[: loop.begin] if id(op) not in made):
+            raise NotThereYet("two loops write an array, one of them with beam_search", hint="use an array for each")
+        places = sorted(self.items)
+        before = len(block.ops)
+        attrs = {"places": places, "shape": list(self.rows.shape[1:]), "dtype": self.rows.dtype}
+        given = {"X": [self.items[i].name for i in places]} if places else {}
+        block.ops[:] = [op for op in block.ops if id(op) not in made]
+        block.append_op("list_of", given, {"Out": name}, attrs)
+        block.ops.insert(first, block.ops.pop())
+        loop.moved_on(len(block.ops) - before, set())
+        for op in block.ops[loop.begin :]:
+            if op.type in LISTED and name in op.inputs["Array"]:
+                op.type = LISTED[op.type]
+        self.listed = True
+
     def _made(self, like: Variable | None) -> tuple[Variable, Variable]:
+        block = default_main_program().global_block()
+        begin = len(block.ops)
         first = self.items[min(self.items)] if self.items else like
         if first is None:
             raise FluidValueError("nothing was written to the array", hint="write to it before a loop reads it")
@@ -72,6 +109,7 @@ class TensorArray:
             if place >= self.capacity:
                 raise FluidValueError(f"a tensor at {place}, and room for {self.capacity}", hint="create_array(dtype, capacity)")
             _put(rows, item, call("fill_constant", [1], "int64", float(place)))
+        self._settling = block.ops[begin:]
         return rows, call("fill_constant", [1], "int64", float(max(self.items, default=-1) + 1))
 
 
@@ -87,8 +125,8 @@ def outside(made: Any) -> Any:
     return found
 
 
-def _put(rows: Variable, x: Variable, place: Variable) -> None:
-    LayerHelper("array").op("array_put", {"Array": rows, "X": x, "Index": place}, {}, (), {"Out": rows})
+def _put(rows: Variable, x: Variable, place: Variable, *, listed: bool = False) -> None:
+    LayerHelper("array").op("list_put" if listed else "array_put", {"Array": rows, "X": x, "Index": place}, {}, (), {"Out": rows})
 
 
 def create_array(dtype: Any, capacity: int = MOST) -> TensorArray:
@@ -118,7 +156,7 @@ def array_write(x: Variable, i: Any, array: TensorArray | None = None) -> Tensor
     rows, at = array.settle(x), _variable(i)
     assert array.length is not None
     with raised_as(FluidValueError):
-        _put(rows, x, at)
+        _put(rows, x, at, listed=array.listed)
     after = call("scale", at if at.dtype == "int64" else call("cast", at, "int64"), 1.0, 1.0)
     call("assign", call("elementwise_max", array.length, after), array.length)
     return array
@@ -136,7 +174,8 @@ def array_read(array: TensorArray, i: Any) -> Any:
             return call("assign", array.items[place])
         if not OPEN:
             raise FluidValueError(f"nothing was written at {place} of the array")
-    return LayerHelper("array").one("array_get", {"Array": array.settle(None), "Index": _variable(i)})
+    kind = "list_get" if array.listed else "array_get"
+    return LayerHelper("array").one(kind, {"Array": array.settle(None), "Index": _variable(i)})
 
 
 def array_length(array: TensorArray) -> Any:
@@ -148,6 +187,8 @@ def array_length(array: TensorArray) -> Any:
 
 def tensor_array_to_tensor(input: TensorArray, axis: int = 1, name: str | None = None, use_stack: bool = False) -> tuple[Any, Any]:
     """Join the tensors of an array along an axis, a new one with use_stack; return the sizes along it too."""
+    if input.listed:
+        raise NotThereYet("tensor_array_to_tensor of an array that a While with beam_search writes", hint="use beam_search_decode")
     if input.rows is not None:
         return _joined(input, axis, use_stack)
     parts = [input.items[i] for i in sorted(input.items)]

@@ -150,15 +150,22 @@ def beam_search_decode(ids: TensorArray, scores: TensorArray, beam_size: int, en
     """Follow the choices of all steps of beam_search back; return ids and scores of whole sequences, with two levels of sequences.
 
     Raises:
-        NotThereYet: only a step knows how many tensors the arrays have.
+        NotThereYet: a loop without beam_search writes the arrays.
     """
-    if ids.rows is not None or scores.rows is not None:
-        raise NotThereYet("beam_search_decode of arrays that a While writes", hint="write its steps out, or use dynamic_decode")
-    inputs = {"Ids": [ids.items[i] for i in sorted(ids.items)], "Scores": [scores.items[i] for i in sorted(scores.items)]}
+    inputs = {"Ids": _steps(ids), "Scores": _steps(scores)}
     attrs = {"beam_size": beam_size, "end_id": end_id}
     with raised_as(FluidValueError):
         outs = LayerHelper("beam_search_decode", name).op("beam_search_decode", inputs, attrs, ("SentenceIds", "SentenceScores"))
     return tuple(outs)
+
+
+def _steps(array: TensorArray) -> list[Variable]:
+    """Return the tensors of an array, or the list of them that a loop has made."""
+    if array.rows is None:
+        return [array.items[i] for i in sorted(array.items)]
+    if not array.listed:
+        raise NotThereYet("beam_search_decode of arrays that a While without beam_search writes", hint="write its steps out")
+    return [array.rows]
 
 
 __all__ = ["BeamSearchDecoder", "beam_search", "beam_search_decode"]

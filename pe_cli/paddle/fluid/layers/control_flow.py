@@ -12,9 +12,11 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.layers.control import loops
+from pe_cli.ops.define.traits import OnHost
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.arrays import (
+    LISTED,
     MOST,
     array_length,
     array_read,
@@ -224,6 +226,8 @@ class While:
             yield
         finally:
             OPEN.pop()
+        if any(op.definition.has(OnHost) for op in block.ops[rounds.begin :]):
+            self._list_arrays(rounds)
         rounds.cut()
         if self.cond.name not in rounds.written:
             raise FluidValueError(f"While: its block does not write '{self.cond.name}'", hint="less_than(x=i, y=n, cond=cond)")
@@ -232,6 +236,21 @@ class While:
             test.cut()
             array = any(n for op in rounds.ops for n in ("array_put", "array_get") if op.type == n)
             loops.append_while(block, test, self.cond, [], rounds, [], [], [], self.bound or (MOST if array else 0))
+
+    @staticmethod
+    def _list_arrays(rounds: Outline) -> None:
+        """Make lists of the arrays that a loop with ops on the host uses.
+
+        Raises:
+            NotThereYet: it is inside of another loop.
+        """
+        if OPEN:
+            raise NotThereYet("a While with ops that run on the host, inside of another loop", hint="write one of them out")
+        arrays = default_main_program().arrays
+        names = (n for op in rounds.block.ops[rounds.begin :] if op.type in LISTED for n in op.inputs["Array"])
+        for name in dict.fromkeys(names):
+            if not arrays[name].listed:
+                arrays[name].list(rounds)
 
 
 __all__ = [

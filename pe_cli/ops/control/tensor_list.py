@@ -1,0 +1,151 @@
+"""Lists of tensors of any sizes, with their sequences: what arrays are in a loop that goes round on the host. They run there, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import TensorType
+from pe_cli.ops.define.lod import HostRun, Leveled, Many
+from pe_cli.ops.define.registry import Attr, op
+from pe_cli.ops.define.traits import Lists
+
+#: Tensors of a list at most.
+MOST = 1 << 20
+
+
+def _fits(name: str, array: TensorType, x: TensorType) -> None:
+    inner = array.shape[1:]
+    same = len(x.shape) == len(inner) and all(-1 in p or p[0] == p[1] for p in zip(x.shape, inner, strict=True))
+    if x.dtype != array.dtype or not same:
+        raise PeError(f"{name}: a list of {array.with_shape(*inner)} cannot hold {x}", hint="write tensors of one type")
+
+
+def _place(run: HostRun) -> int:
+    return int(run.one("Index").ravel()[0])
+
+
+def _items(run: HostRun, slot: str = "Array") -> tuple[Leveled | None, ...]:
+    (found,) = run.values[slot]
+    assert isinstance(found, Many)
+    return found.items
+
+
+@op(
+    "list_of",
+    traits=[Lists()],
+    inputs="X*",
+    differentiable="",
+    attrs={
+        "places": Attr([0], "place of each tensor"),
+        "shape": Attr([1], "sizes of a tensor, -1 for one that may change"),
+        "dtype": Attr("float32", "element type"),
+    },
+)
+def list_of(x: list[TensorType], *, places: list[int], shape: list[int], dtype: str) -> TensorType:
+    """Begin a list of tensors.
+
+    Args:
+        X: tensors of one type but for sizes of -1.
+        places, shape, dtype: see the attributes.
+
+    Returns:
+        Out: [-1, ...]; a list, which only list_put, list_get and beam_search_decode read.
+
+    Raises:
+        PeError: a tensor of another type, or not as many places as tensors.
+
+    Source:
+        fluid's LoDTensorArray.
+    """
+    array = TensorType((-1, *shape), dtype)
+    if len(places) != len(x):
+        raise PeError(f"list_of: {len(x)} tensors and {len(places)} places")
+    for each in x:
+        _fits("list_of", array, each)
+    return array
+
+
+@list_of.host_run
+def list_of_host(run: HostRun) -> dict[str, list[Any]]:
+    """Put each at its place."""
+    found: list[Leveled | None] = [None] * (max(run.attrs["places"], default=-1) + 1)
+    for place, item in zip(run.attrs["places"], run.values.get("X", ()), strict=True):
+        found[place] = item
+    return {"Out": [Many(tuple(found))]}
+
+
+@op("list_put", traits=[Lists()], inputs="Array X Index", differentiable="")
+def list_put(array: TensorType, x: TensorType, index: TensorType) -> TensorType:
+    """Write a tensor at a place of a list, with its sequences; the list grows.
+
+    Args:
+        Array: a list.
+        X: a tensor that fits.
+        Index: [1] int32 or int64, from 0.
+
+    Returns:
+        Out: the list after that.
+
+    Raises:
+        PeError: X does not fit; while running, a place below 0 or far away.
+
+    Source:
+        fluid's write_to_array op.
+    """
+    del index
+    _fits("list_put", array, x)
+    return array
+
+
+@list_put.host_run
+def list_put_host(run: HostRun) -> dict[str, list[Any]]:
+    """A new list with the tensor.
+
+    Raises:
+        PeError: the place is out of range.
+    """
+    at, items = _place(run), _items(run)
+    if not 0 <= at < MOST:
+        raise PeError(f"array_write: a tensor at {at}", hint=f"places are 0 to {MOST - 1}", code=ExitCode.DATA)
+    grown = [*items, *[None] * (at + 1 - len(items))]
+    (x,) = run.values["X"]
+    grown[at] = Leveled(np.array(x.array), x.lod)
+    return {"Out": [Many(tuple(grown))]}
+
+
+@op("list_get", traits=[Lists()], inputs="Array Index", differentiable="")
+def list_get(array: TensorType, index: TensorType) -> TensorType:
+    """Read the tensor at a place of a list, with its sequences.
+
+    Args:
+        Array: a list.
+        Index: [1] int32 or int64, from 0.
+
+    Returns:
+        Out: the tensor.
+
+    Raises:
+        PeError: while running, nothing was written there.
+
+    Source:
+        fluid's read_from_array op.
+    """
+    del index
+    return array.with_shape(*array.shape[1:])
+
+
+@list_get.host_run
+def list_get_host(run: HostRun) -> dict[str, list[Any]]:
+    """What was written there.
+
+    Raises:
+        PeError: nothing was.
+    """
+    at, items = _place(run), _items(run)
+    found = items[at] if 0 <= at < len(items) else None
+    if found is None:
+        raise PeError(f"array_read: nothing was written at {at} of the array, which has {len(items)} places", code=ExitCode.DATA)
+    return {"Out": [found]}
