@@ -29,6 +29,7 @@ from pe_cli.graph.ssa import (
 )
 from pe_cli.kernels.calls import STATUS
 from pe_cli.kernels.finite import check_finite
+from pe_cli.kernels.tree import Order, order_of
 from pe_cli.ops.define.areas import HELP_PARTS
 from pe_cli.ops.define.lowering import Buffer, Call, Lowering
 from pe_cli.ops.define.registry import OpDef, find
@@ -108,6 +109,7 @@ def _part(g: GraphLowering, node: Compute, share: tuple[int, int]) -> list[Task]
     low.threads = HELP_PARTS if low.helped else g.threads if g.cuts and native else 1
     if definition.has(Spreads) and native and len(g.graph.places) * g.threads > 1:
         low.shares, low.more = len(g.graph.places) * g.threads, more
+        low.order = _order(g) if more else Order()
     aliases = _views(definition, ins, outs)
     if not aliases:
         _lower(definition, low, op, kind)
@@ -194,18 +196,19 @@ def _all_reduce(g: GraphLowering, node: AllReduce) -> list[Task]:
     begins = [0]
     for b in sources[0][:-1]:
         begins.append(begins[-1] + aligned(b.type.nbytes) // size)
-    calls = all_reduce_shards([row[0] for row in sources], [row[0] for row in targets], begins[-1] + sources[0][-1].size, g.shards)
+    elements, order = begins[-1] + sources[0][-1].size, _order(g, in_place=True)
+    calls = all_reduce_shards([row[0] for row in sources], [row[0] for row in targets], elements, g.shards, order)
     through = [g.buffer(*p) for p in node.outs.get("Through", ())]
     tasks = []
-    for home, call in enumerate(calls):
-        low, high = call.args[4], call.args[5]
+    for home, (call, room) in enumerate(calls):
+        low, high = call.args[-2:]
         spans = {}
         for row in (*sources, *targets):
             for b, begin in zip(row, begins, strict=True):
                 if begin < high and low < begin + max(1, b.size):
                     spans[b] = (max(0, low - begin), min(max(1, b.size), high - begin))
         reads, writes = ([b for row in rows for b in row if b in spans] for rows in (sources, [*targets, through]))
-        tasks.append(Task(node.index, home, [call], reads, writes, part=(low, high), spans=spans))
+        tasks.append(Task(node.index, home, [call], reads, writes, [room], part=(low, high), spans=spans))
     return tasks
 
 
@@ -213,8 +216,13 @@ def _reduce(g: GraphLowering, node: Reduce) -> list[Task]:
     sources = [g.buffer(*p) for p in node.ins["X"]]
     targets = [g.buffer(*p) for p in node.outs["Out"]]
     through = [g.buffer(*p) for p in node.outs.get("Through", ())]
-    (call,) = all_reduce_shards(sources, targets, sources[0].size, 1)
-    return [Task(node.index, node.device, [call], sources, [*targets, *through], part=(0, sources[0].size))]
+    ((call, room),) = all_reduce_shards(sources, targets, sources[0].size, 1, _order(g, in_place=True))
+    return [Task(node.index, node.device, [call], sources, [*targets, *through], [room], part=(0, sources[0].size))]
+
+
+def _order(g: GraphLowering, *, in_place: bool = False) -> Order:
+    """Return the order in which the gradients of the devices with samples are added up."""
+    return order_of(len(g.graph.places), g.graph.active, in_place=in_place)
 
 
 def _gather(g: GraphLowering, node: Gather) -> list[Task]:
