@@ -1,7 +1,6 @@
 """Several processes over MPI: non-blocking messages that are asked after, so that a lost process is an error and no wait for ever.
 
-Sums are made here and not by the library, whose order of addition is its own affair: each process adds up one part of the array,
-in the order of ranks, and gives the result to all. Everyone sends and receives an array about twice, whatever the number of processes.
+Sums are made here and not by the library, whose order of addition is its own affair (`trees.py`), on a thread of their own (`lane.py`).
 """
 
 from __future__ import annotations
@@ -9,22 +8,25 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from pe_cli.collectives.protocol import Array, PeerError
+from pe_cli.collectives.lane import Lane
+from pe_cli.collectives.protocol import Array, PeerError, Pending
+from pe_cli.collectives.trees import gather, seat, small_sum
 from pe_cli.core.errors import ExitCode, PeError
 
-#: Kinds of messages: to all, parts of sums, sums, signs of life, and why a process ends.
-MESSAGE, PART, SUM, ALIVE, FAILURE = range(1, 6)
+#: Kinds of messages: of known length, of any, signs of life, and why a process ends.
+PART, MESSAGE, ALIVE, FAILURE = range(1, 5)
 #: Looks without a pause, and seconds between later ones.
 EAGER, PAUSE = 200, 1e-4
 #: Looks between two looks for signs of life and failures.
@@ -102,46 +104,59 @@ class MpiPeers:
         self._timeout = timeout
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
         self.doing, self.advice = "at the start", ""
+        self._calls = threading.RLock()  # the library may be called by one thread at a time
+        self._near = seat(self.rank, self.size).near
         self._others = [r for r in range(self.size) if r != self.rank]
         self._kept: list[_Transfer] = []
+        self._beaten = 0.0
         self._failures: dict[int, tuple[str, int]] = {}
         _outlive_the_lost()
+        self._lane = Lane(self, self._beat, self._rhythm)
+
+    @property
+    def _rhythm(self) -> float:
+        """Seconds between two signs of life."""
+        return min(LIFE, self._timeout / 4)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def gather(self, message: bytes) -> list[bytes]:
         """Give every process a message; see `Communicator`."""
-        self._guarded(self._others, self._look)
-        sends = self._guarded(self._others, lambda: [self._send(message, r, MESSAGE) for r in self._others])
-        incoming = {r: _Incoming(self._mpi, r) for r in self._others}
-        self._finish([*incoming.values(), *sends])
-        return [message if r == self.rank else incoming[r].message for r in range(self.size)]
+        self._guarded(self._near, self._look)
+        return gather(self, message)
 
-    def summer(self, elements: int, dtype: str) -> Callable[[Array], None]:
-        """Return a function that sums arrays over the processes; see `Communicator`."""
-        cuts = [slice(*cut) for cut in itertools.pairwise(elements * r // self.size for r in range(self.size + 1))]
-        mine = cuts[self.rank]
-        parts = np.empty((self.size, mine.stop - mine.start), dtype)
+    def total(self, values: Array) -> Array:
+        """Return the sum of a small array; see `Communicator`."""
+        self._guarded(self._near, self._look)
+        return small_sum(self, values)
 
-        def run(values: Array) -> None:
-            parts[self.rank] = values[mine]
-            self._exchange({r: parts[r] for r in self._others}, {r: values[cuts[r]] for r in self._others}, PART)
-            total = parts[0]
-            for part in parts[1:]:
-                total += part
-            values[mine] = total
-            self._exchange({r: values[cuts[r]] for r in self._others}, dict.fromkeys(self._others, total), SUM)
+    def reserve(self, nbytes: int) -> None:
+        """Have room for sums; see `Communicator`."""
+        self._lane.reserve(nbytes)
 
-        return run
+    def begin(self, values: Array, most: int) -> Pending:
+        """Begin a sum; see `Communicator`."""
+        return self._lane.begin(values, most)
 
-    def _exchange(self, into: dict[int, Array], out: dict[int, Array], tag: int) -> None:
-        """Receive an array from each process and send it one; both know that empty ones are left out."""
+    def swap(self, peer: int, out: Array | None, into: Array | None) -> None:
+        """Send an array while another comes; see `Links`."""
 
         def begin() -> list[_Transfer]:
-            receives = [_Request(r, self._world.Irecv(_bytes(a), r, tag)) for r, a in into.items() if a.size]
-            return [*receives, *(self._send(_bytes(a), r, tag) for r, a in out.items() if a.size)]
+            made: list[_Transfer] = []
+            if into is not None and into.size:
+                made.append(_Request(peer, self._world.Irecv(_bytes(into), peer, PART)))
+            if out is not None and out.size:
+                made.append(self._send(_bytes(out), peer, PART))
+            return made
 
-        self._finish(self._guarded(self._others, begin))
+        self._finish(self._guarded((peer,), begin))
+
+    def swap_block(self, peer: int, out: bytes | None, wanted: bool) -> bytes:
+        """Send bytes while others come; see `Links`."""
+        incoming = _Incoming(self._mpi, peer) if wanted else None
+        sends = [] if out is None else [self._guarded((peer,), lambda: self._send(out, peer, MESSAGE))]
+        self._finish([*([incoming] if incoming else []), *sends])
+        return incoming.message if incoming else b""
 
     def _send(self, message: Any, to: int, tag: int) -> _Transfer:
         return _Request(to, self._world.Isend([message, self._mpi.BYTE], to, tag))
@@ -155,7 +170,7 @@ class MpiPeers:
             PeerError: a process has been silent for too long, the library says that it is gone, or it has ended.
         """
         waiting = list(transfers)
-        heard = dict.fromkeys(self._others, time.monotonic())
+        heard = dict.fromkeys(self._near, time.monotonic())
         for looks in itertools.count():
             left = self._guarded({t.peer for t in waiting}, partial(_unfinished, waiting))
             if not left:
@@ -164,6 +179,7 @@ class MpiPeers:
                 heard |= dict.fromkeys({t.peer for t in waiting} - {t.peer for t in left}, time.monotonic())
             waiting = left
             if looks % SELDOM == SELDOM - 1:
+                self._beat()
                 awaited = {t.peer for t in waiting}
                 heard |= dict.fromkeys(self._guarded(awaited, self._look), time.monotonic())
                 silent = {r for r in awaited if time.monotonic() - heard[r] >= self._timeout}
@@ -174,7 +190,8 @@ class MpiPeers:
     def _guarded(self, peers: Collection[int], act: Callable[[], Any]) -> Any:
         """Do something with the library; what it says of other processes is an error with a place and a remedy."""
         try:
-            return act()
+            with self._calls:
+                return act()
         except self._mpi.Exception as error:
             why = str(error).strip().rpartition("\n")[2].strip()
             raise self._lost(peers, f"cannot be reached any more ({why})") from None
@@ -205,31 +222,25 @@ class MpiPeers:
 
     # --- life and end -------------------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def busy(self) -> Iterator[None]:
-        """Give a sign of life now and then, from a thread: nobody else calls MPI meanwhile; see `Communicator`."""
-        over = threading.Event()
-        thread = threading.Thread(target=self._live, args=(over,), name="signs of life", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-
-    def _live(self, over: threading.Event) -> None:
-        with contextlib.suppress(self._mpi.Exception):  # who waits for a lost process says so
-            while not over.wait(min(LIFE, self._timeout / 4)):
-                self._kept.extend(self._send(b"", r, ALIVE) for r in self._others)
-                self._kept = _unfinished(self._kept)
+    def _beat(self) -> None:
+        """Give those that may wait for this process a sign of life, where the last was some time ago."""
+        if time.monotonic() - self._beaten < self._rhythm:
+            return
+        self._beaten = time.monotonic()
+        with contextlib.suppress(self._mpi.Exception), self._calls:  # who waits for a lost process says so
+            self._kept.extend(self._send(b"", r, ALIVE) for r in self._near)
+            self._kept = _unfinished(self._kept)
 
     def fail(self, error: PeError) -> None:
         """Tell the others why this process ends; who does not listen for a second is left alone."""
         text = json.dumps({"message": error.message, "code": int(error.code)}).encode()
         until = time.monotonic() + LAST_WORDS
         try:
-            sends = [self._send(text, r, FAILURE) for r in self._others]
-            while not all([t.done() for t in sends]) and time.monotonic() < until:  # noqa: C419 - each is moved on
+            with self._calls:
+                sends = [self._send(text, r, FAILURE) for r in self._others]
+            while sends and time.monotonic() < until:
+                with self._calls:
+                    sends = _unfinished(sends)
                 time.sleep(PAUSE)
         except self._mpi.Exception:
             return  # whoever is gone needs no message
@@ -239,7 +250,8 @@ class MpiPeers:
         until = time.monotonic() + seconds
         try:
             while rank not in self._failures and time.monotonic() < until:
-                self._take_failures()
+                with self._calls:
+                    self._take_failures()
                 time.sleep(PAUSE)
         except self._mpi.Exception:
             return None
@@ -255,6 +267,10 @@ class MpiPeers:
     def close(self) -> None:
         """End together; see `Communicator`."""
         self.gather(b"")
+        self._lane.end()
+        self._beaten = math.inf  # no more signs of life, which nobody would take
+        self.gather(b"")
+        self._guarded(self._near, self._look)
         self._mpi.Finalize()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import threading
@@ -160,8 +159,7 @@ class Executor:
         if found is not None:
             return found
         active = [d for d, n in enumerate(sizes) if n] or ([] if self.peers else [0])
-        with self.peers.busy() if self.peers else contextlib.nullcontext():
-            made = self.plans.new(request, self.stages(request.fetches).executed(active))
+        made = self.plans.new(request, self.stages(request.fetches).executed(active))
         made.ends = [self._ends(made, d, part) for d, part in enumerate(feeds)] if self.sequences.lods else []
         self.plans.keep(made)
         return made

@@ -11,7 +11,7 @@ from pe_cli.devices.memory import aligned
 from pe_cli.devices.protocol import Takers
 from pe_cli.execute.lowering import GraphLowering, op_seed
 from pe_cli.execute.regions import lower_regions
-from pe_cli.execute.sum_processes import sum_over_processes
+from pe_cli.execute.sum_processes import start_sum, wait_sum
 from pe_cli.execute.tasks import Task, by_output
 from pe_cli.graph.ssa import (
     ADDENDS,
@@ -23,9 +23,10 @@ from pe_cli.graph.ssa import (
     Node,
     Reduce,
     ScaleLossGrad,
-    SumProcesses,
+    StartSum,
     Sync,
     Update,
+    WaitSum,
 )
 from pe_cli.kernels.calls import STATUS
 from pe_cli.kernels.finite import check_finite
@@ -277,5 +278,6 @@ LOWERINGS: dict[type[Node], Callable[[GraphLowering, Any], list[Task]]] = {
     Gather: _gather,
     AllReduce: _all_reduce,
     Reduce: _reduce,
-    SumProcesses: lambda g, node: [sum_over_processes(g, node)],
+    StartSum: lambda g, node: [start_sum(g, node)],
+    WaitSum: lambda g, node: [wait_sum(g, node)],
 }

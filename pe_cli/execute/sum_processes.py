@@ -1,52 +1,79 @@
-"""How gradients are summed over processes: one call of Python between the native ones."""
+"""How gradients are summed over processes: one call of Python begins a sum, another waits for it; in between the step goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from pe_cli.devices.memory import aligned
 from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.tasks import Task
-from pe_cli.graph.ssa import SumProcesses
+from pe_cli.graph.ssa import StartSum, WaitSum
 from pe_cli.kernels.calls import STATUS, Buffer, Call
 from pe_cli.kernels.host import HostKernel
 
 Array = np.ndarray[Any, Any]
 
 
-def sum_over_processes(lowering: GraphLowering, node: SumProcesses) -> Task:
-    """Return the task of a sum over processes: one call of Python between the native ones.
+def start_sum(lowering: GraphLowering, node: StartSum) -> Task:
+    """Return the task that begins a sum over processes, in the memory of the first device.
 
     Args:
-        lowering: of the graph.
-        node: gradients of one element type; its sums over the devices of this process are on the first.
+        lowering: of the graph; keeps what is under way.
+        node: gradients of one element type, which lie one after the other.
     """
-    names = node.names
-    devices = range(len(lowering.graph.places))
-    outs = [[lowering.buffer(n, d) for n in names] for d in devices]
-    dtype = outs[0][0].dtype
-    sizes = [b.size for b in outs[0]]
-    ends = np.cumsum(sizes).tolist()
-    room = np.empty(sum(sizes), dtype)
-    parts = [room[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+    buffers = [lowering.buffer(n, 0) for n in node.names]
+    for name in node.names:  # all devices lay a bucket out alike
+        for d in range(len(lowering.graph.places)):
+            lowering.buffer(name, d)
+    size = buffers[0].type.numpy.itemsize
+    stretch = sum(aligned(b.type.nbytes) for b in buffers[:-1]) + buffers[-1].type.nbytes
+    most = -(-stretch // size // node.pieces) or 1
     peers = lowering.whole.peers
-    add = None if peers is None else peers.summer(room.size, dtype)
+    if peers is not None:
+        peers.reserve((most + 1) * size)
+    pending = lowering.pending
     empty = not node.inputs
 
     def run(_: Sequence[Array], arrays: Sequence[Array]) -> None:
-        assert add is not None, "a graph that is only looked at does not run"
+        assert peers is not None, "a graph that is only looked at does not run"
+        values = _stretch(arrays, stretch)
         if empty:
-            room.fill(0)
-        else:
-            for part, array in zip(parts, arrays, strict=False):
-                part[:] = array.reshape(-1)
-        add(room)
-        for i, array in enumerate(arrays):
-            array.reshape(-1)[:] = parts[i % len(parts)]
+            values.fill(-0.0)  # what it is added to stays as it is, to the last bit
+        pending[node.names[0]] = peers.begin(values, most)
 
-    flat: list[Buffer] = [b for row in outs for b in row]
-    kernel = HostKernel(run, f"host:{node.kind}", (), tuple(b.type for b in flat))
-    call = Call(kernel, (STATUS, *flat), "float32", "float32")
-    return Task(node.index, 0, [call], [] if empty else list(outs[0]), flat)
+    return Task(node.index, 0, [_call(run, node.kind, buffers)], [] if empty else buffers, buffers)
+
+
+def wait_sum(lowering: GraphLowering, node: WaitSum) -> Task:
+    """Return the task that waits for a sum over processes, and gives it to every device that asks for it."""
+    devices = list(dict.fromkeys(d for _, d in node.outs["Out"]))
+    rows = [[lowering.buffer(n, d) for n in node.names] for d in devices]
+    first = [lowering.buffer(n, 0) for n in node.names]
+    others = [b for row in rows for b in row if b not in first]
+    pending = lowering.pending
+
+    def run(_: Sequence[Array], arrays: Sequence[Array]) -> None:
+        pending[node.names[0]].wait()
+        sums, targets = arrays[: len(first)], arrays[len(first) :]
+        for i, array in enumerate(targets):
+            array[...] = sums[i % len(first)]
+
+    return Task(node.index, 0, [_call(run, node.kind, [*first, *others])], first, [*first, *others])
+
+
+def _call(run: Callable[[Sequence[Array], Sequence[Array]], None], kind: str, touched: Sequence[Buffer]) -> Call:
+    kernel = HostKernel(run, f"host:{kind}", (), tuple(b.type for b in touched))
+    return Call(kernel, (STATUS, *touched), "float32", "float32")
+
+
+def _stretch(arrays: Sequence[Array], nbytes: int) -> Array:
+    """Return the memory from the first array to the end of the last, which lie one after the other, as one."""
+    begin = arrays[0].ctypes.data
+    assert arrays[-1].ctypes.data + arrays[-1].nbytes == begin + nbytes, "a bucket is one stretch of memory"
+    whole: Array = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(begin))
+    return whole.view(arrays[0].dtype)
+

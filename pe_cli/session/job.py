@@ -180,10 +180,9 @@ class Job:
         Raises:
             PeError: see `read_start` and `check_frozen`.
         """
-        with self.team.busy():
-            threads = threads_of(self.resources.execution(self.run.exec_strategy), self.places)
-            run_startup(self.built.startup, self.scope, self.run.executor.seed, self.observer.compiling, threads)
-            return fresh and self.run.train is not None and self._start(self.run.train)
+        threads = threads_of(self.resources.execution(self.run.exec_strategy), self.places)
+        run_startup(self.built.startup, self.scope, self.run.executor.seed, self.observer.compiling, threads)
+        return fresh and self.run.train is not None and self._start(self.run.train)
 
     def _start(self, section: TrainSection) -> bool:
         taken: Collection[str] = ()

@@ -96,10 +96,6 @@ class Team:
         """Whether a checkpoint is due by the clock, for all processes alike."""
         return self._late()
 
-    def busy(self) -> contextlib.AbstractContextManager[None]:
-        """Inside, the others are told that work goes on here that they do not see."""
-        return contextlib.nullcontext()
-
     def advise(self, hint: str) -> None:
         """Say what to do when a process is lost."""
 
@@ -233,10 +229,6 @@ class PeerTeam(Team):
         return [facts if isinstance(facts, Mapping) else {} for facts in found]
 
     # --- life and end -------------------------------------------------------------------------------------------------
-
-    def busy(self) -> contextlib.AbstractContextManager[None]:
-        """Inside, the others are told that work goes on here that they do not see."""
-        return self.peers.busy()
 
     def advise(self, hint: str) -> None:
         """Say what to do when a process is lost."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from concurrent.futures import ThreadPoolExecutor
+import json
 
 import numpy as np
 import pytest
@@ -18,48 +16,21 @@ from pe_cli.execute.executor import Executor
 from pe_cli.execute.merge import merge
 from pe_cli.execute.plan import Plan
 from pe_cli.graph.replicate import replicate
-from pe_cli.graph.text import describe
+from pe_cli.graph.text import describe, parse_graph
+from pe_cli.ops.define.registry import discover
+from pe_cli.program.ir import Role
+from tests.collectives.simulated import Network, Simulated
 from tests.execute.test_executor import batch, classifier, reference, values
 from tests.execute.test_sparse_gradients import executor_of, named
 
 SIZES = (13, 8, 3, 2, 20, 1)
 
 
-class Thread:
-    """A process that is a thread; sums take the arrays in the order of ranks."""
-
-    doing = advice = ""
-
-    def __init__(self, rank: int, size: int, board: list, barrier: threading.Barrier) -> None:
-        self.rank, self.size, self._board, self._barrier = rank, size, board, barrier
-
-    def gather(self, message):
-        self._board[self.rank] = message
-        self._barrier.wait()
-        found = list(self._board)
-        self._barrier.wait()
-        return found
-
-    def summer(self, elements, dtype):
-        def run(array):
-            assert array.shape == (elements,)
-            assert array.dtype == dtype
-            parts = self.gather(array.copy())
-            array[:] = parts[0]
-            for part in parts[1:]:
-                array += part
-
-        return run
-
-    def busy(self):
-        return contextlib.nullcontext()
+discover()  # not by several threads at once
 
 
 def train(processes: int, devices: int, run_sizes: tuple[int, ...] = SIZES, **build: object):
-    board, barrier = [None] * processes, threading.Barrier(processes, timeout=60)
-
-    def process(rank: int):
-        peers = Thread(rank, processes, board, barrier)
+    def process(peers: Simulated):
         scope = Scope([Place("cpu", d) for d in range(devices)])
         # with one thread, a step runs on the thread that asks for it
         executor = Executor(
@@ -71,13 +42,28 @@ def train(processes: int, devices: int, run_sizes: tuple[int, ...] = SIZES, **bu
         for step, samples in enumerate(run_sizes):
             ran = executor.run(batch(samples, step), ["loss"], step)
             assert len(ran.values) == len(ran.sizes) == len(ran.shares["loss"])
-            found = peers.gather(([v["loss"] for v in ran.values], ran.shares["loss"]))
-            parts, weights = ([x for each in found for x in each[i]] for i in (0, 1))
-            losses.append(float(np.asarray(merge(parts, weights, "mean")).item()))
+            mine = {"loss": [float(v["loss"].item()) for v in ran.values], "shares": list(ran.shares["loss"])}
+            found = [json.loads(message) for message in peers.gather(json.dumps(mine).encode())]
+            parts, weights = ([x for each in found for x in each[key]] for key in ("loss", "shares"))
+            losses.append(float(np.asarray(merge([np.float32(x) for x in parts], weights, "mean")).item()))
         return losses, [{name: scope.get(name, d) for name in ("w0", "w1")} for d in range(devices)]
 
-    with ThreadPoolExecutor(processes) as pool:
-        return list(pool.map(process, range(processes)))
+    return Network(processes).run(process)
+
+
+@pytest.mark.parametrize("steps", [SIZES, (3, 5, 1)], ids=["plenty", "devices without samples"])
+@pytest.mark.parametrize("build", [{}, {"fuse_all_optimizer_ops": False, "fuse_all_reduce_bytes": 100}], ids=str)
+def test_four_devices_give_the_same_bits_however_they_are_shared_out(build, steps):
+    found = [train(processes, devices, steps, **build)[0] for processes, devices in ((4, 1), (2, 2))]
+    scope = Scope([Place("cpu", d) for d in range(4)])
+    executor = Executor(classifier(), scope, build=BuildStrategy(**build), execution=ExecutionStrategy(num_threads=1))
+    for name, value in values().items():
+        scope.set(name, value)
+    for step, samples in enumerate(steps):
+        executor.run(batch(samples, step), ["loss"], step)
+    for _, kept in found:
+        for name in ("w0", "w1"):
+            np.testing.assert_array_equal(kept[0][name], scope.get(name, 0))
 
 
 @pytest.mark.parametrize(
@@ -115,17 +101,33 @@ def test_refitted_plans_sum_over_processes_too(processes, devices, monkeypatch):
     assert sum(fitted) > processes * 5
 
 
-def test_the_sum_over_processes_is_a_node_behind_that_over_devices():
+def test_a_sum_over_processes_begins_behind_that_over_devices_and_is_waited_for_before_the_update():
     text = describe(replicate(classifier(), [Place("cpu", 0), Place("cpu", 1)], BuildStrategy(), processes=2))
     lines = [line.split(maxsplit=3)[-1] for line in text.splitlines() if "all_reduce" in line]
-    assert [line.partition("(")[0] for line in lines] == ["fused_all_reduce", "all_reduce_processes"]
-    assert "@0." in lines[1].partition(" -> ")[0]
-    assert "@1." not in lines[1].partition(" -> ")[0], "the first device's sums are enough"
-    assert "@1." in lines[1].partition(" -> ")[2], "every device gets the result"
+    assert [line.partition("(")[0] for line in lines] == ["fused_all_reduce", "start_all_reduce_processes", "wait_all_reduce_processes"]
+    assert "@1." not in lines[0].partition(" -> ")[2], "the first device's sums are enough"
+    assert "@1." not in lines[1]
+    assert "@1." in lines[2].partition(" -> ")[2], "every device gets the result"
     alone = describe(replicate(classifier(), [Place("cpu", 0)], BuildStrategy(), processes=2))
-    assert alone.count("all_reduce_processes(") == 1
+    assert alone.count("start_all_reduce_processes(") == alone.count("wait_all_reduce_processes(") == 1
     assert "fused_all_reduce(" not in alone
     assert "scale_loss_grad(" in alone
+
+
+def test_buckets_begin_one_by_one_and_each_is_waited_for_where_it_is_read():
+    build = BuildStrategy(fuse_all_reduce_ops=False, fuse_all_reduce_bytes=70)
+    graph = replicate(classifier(), [Place("cpu", 0)], build, processes=2)
+    kinds = [node.title for node in graph.nodes]
+    first = kinds.index("start_all_reduce_processes")
+    assert any(node.role is Role.BACKWARD for node in graph.nodes[first:]), "backward goes on"
+    waits = [i for i, kind in enumerate(kinds) if kind == "wait_all_reduce_processes"]
+    assert len(waits) == kinds.count("start_all_reduce_processes") > 1
+    for i in waits:
+        assert graph.nodes[i + 1].role is Role.OPTIMIZE
+        assert {v.name for v in graph.nodes[i].outputs} & {v.name for v in graph.nodes[i + 1].inputs}
+    text = describe(graph)
+    assert " pieces " in text
+    assert describe(parse_graph(text, graph.program)) == text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import subprocess
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode
@@ -81,15 +80,9 @@ def test_two_processes_leave_what_two_devices_leave_bit_for_bit(bench: Bench, op
     assert any(name.endswith("@DEVICE@1") for name in arrays)
 
 
-def test_runs_are_alike_and_as_one_process_but_for_rounding(bench: Bench) -> None:
-    """Four devices add up in another order than two times two; of gradients that are nothing but that, Adam makes small steps."""
-    first, again = (train(bench, name, "-o", "executor.devices=2") for name in ("first", "again"))
-    assert bench.seen(first) == bench.seen(again)
-    one = bench.train("one", "-o", "executor.devices=4")
-    ours, theirs = (checkpoint.load(folder / "checkpoints" / "last")[0] for folder in (first, one))
-    assert set(ours) == set(theirs)
-    for name, value in ours.items():
-        np.testing.assert_allclose(value, theirs[name], rtol=1e-3, atol=5e-3, err_msg=name)
+def test_two_processes_with_two_devices_leave_what_four_devices_leave_bit_for_bit(bench: Bench) -> None:
+    several = train(bench, "several", "-o", "executor.devices=2")
+    assert bench.seen(several) == bench.seen(bench.train("one", "-o", "executor.devices=4"))
 
 
 def test_a_stopped_run_goes_on_bit_for_bit_in_as_many_processes(bench: Bench) -> None:
