@@ -24,13 +24,11 @@ class PeerError(PeError):
 
 
 class Pending(Protocol):
-    """A sum that is under way on the communication thread.
+    """A sum that is under way on the communication thread."""
 
-    Attributes:
-        spans: (begin, end) of each piece that is done, ns of `time.perf_counter_ns`.
-    """
-
-    spans: Sequence[tuple[int, int]]
+    @property
+    def spans(self) -> Sequence[tuple[int, int]]:
+        """(begin, end) of each piece that is done, in ns of `time.perf_counter_ns`."""
 
     def wait(self) -> None:
         """Return when the sum is there.
