@@ -68,6 +68,8 @@ class Plan:
         tasks: in order, for pictures.
         step: what runs.
         shares: name of a number -> how much each active device's value counts in the mean over all, see `GraphLowering.shares`.
+        counts: the same for every device of all processes.
+        samples: of every device of all processes.
         ends: per device: feed of offsets -> the number that it must end with, as kernels trust it.
     """
 
@@ -168,6 +170,8 @@ class Plan:
             return [shares[lowering.whole.first + d] for d in active]
 
         self.shares: Mapping[str, Sequence[int]] = _Found(shares_of)
+        self.counts: Mapping[str, Sequence[int]] = _Found(lowering.shares)
+        self.samples = lowering.whole.sizes
         self._inlets: dict[tuple[str, int], Door] = {}
         self._outlets: list[list[tuple[str, Door]]] = []
         for d, feeds in enumerate(self.request.feeds):

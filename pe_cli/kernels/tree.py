@@ -7,8 +7,9 @@ of the tree, so that its own sum is one that the tree has, however the devices a
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pe_cli.kernels.lang import SIZE, helper, pointer
 
@@ -92,6 +93,18 @@ def order_of(count: int, active: Collection[int], *, in_place: bool = False) -> 
 
     walk(tree(count))
     return Order(tuple(merges), used)
+
+
+def fold(count: int, values: Mapping[int, Any]) -> Any:
+    """Return the sum of what some of so many devices have, at least one, in the order of the tree.
+
+    >>> fold(4, {0: 1e16, 1: 1.0, 2: 1.0, 3: 1.0})
+    1.0000000000000002e+16
+    """
+    rows = dict(enumerate(values.values()))
+    for into, left, right in order_of(count, values, in_place=True).merges:
+        rows[into] = rows[left] + rows[right]
+    return rows[0]
 
 
 @helper

@@ -19,6 +19,7 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.data import Dataset, Feed, Loader, open_reader
 from pe_cli.data.arrays import is_table
 from pe_cli.data.fitted import Fitted
+from pe_cli.data.loader import Share
 from pe_cli.data.prepare import Prepared, select
 from pe_cli.devices.nested import every_call
 from pe_cli.devices.scope import Scope
@@ -44,6 +45,7 @@ from pe_cli.session.devices import Resources
 from pe_cli.session.drawing import augmentation, sample_weights
 from pe_cli.session.epochs import steps_of_epoch
 from pe_cli.session.observer import Observer
+from pe_cli.session.shares import share_of
 from pe_cli.session.sizes import check_sizes
 from pe_cli.session.start import check_frozen, read_start
 from pe_cli.session.targets import column_uses, labels, sources
@@ -376,10 +378,12 @@ class Job:
         drop_last: bool = False,
         also: Sequence[str] = (),
         dataset: Dataset | None = None,
+        share: Share | None = None,
     ) -> Loader:
         """Return batches of a split, or of a part of it, for the feeds that a program reads, and for those that are named.
 
-        With shuffle None they are those that training takes: in its order, drawn and augmented as the run file says.
+        With shuffle None they are those that training takes: in its order, drawn and augmented as the run file says. Of a batch that
+        several processes share, `share` says what this one takes.
         """
         types = self._types(program)
         for v in (self.built.eval.global_block().var(name) for name in also):
@@ -404,6 +408,7 @@ class Job:
             levels=declared_levels(self.built.eval),
             augment=augmentation(self.run, dataset, feeds, types) if training else None,
             weights=sample_weights(self.run, self.prepared, dataset) if training else None,
+            share=share,
         )
 
     @property
@@ -533,14 +538,17 @@ class Job:
         gathered = [v for v in collector.variables if v not in fed]
         fetches = list(dict.fromkeys([*names.values(), *gathered]))
         unread = set(fed) - self._types(program).keys()
-        for i, feed in enumerate(self.loader(split, program, self.batch_size, shuffle=False, also=fed).epoch(0)):
+        share = share_of(self.team, len(self.places))
+        loader = self.loader(split, program, self.batch_size, shuffle=False, also=fed, share=share)
+        for i, feed in enumerate(loader.epoch(0)):
             if limit is not None and i >= limit:
                 break
             read = {name: a for name, a in feed.items() if name not in unread} if unread else feed
-            found = self.team.joined(executor.run(read, fetches))
+            ran = executor.run(read, fetches, samples=loader.size_of(i) if share else None)
+            found = self.team.joined(ran, list(names.values()))
             for name, variable in names.items():
                 totals.add(name, *found.number(variable))
-            collector.add({v: feed[v] for v in fed} | {v: found.merged(v, "concat") for v in gathered})
+            collector.add(self.team.whole({v: feed[v] for v in fed}) | {v: found.merged(v, "concat") for v in gathered})
             if stop():
                 return None
         return totals.take(names) | collector.results()

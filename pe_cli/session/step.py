@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.data.loader import Share
 from pe_cli.devices.protocol import Timeline
-from pe_cli.execute.result import StepResult
-from pe_cli.execute.split import split_sizes
+from pe_cli.execute.result import StepResult, joined_parts
 from pe_cli.graph.compile import Stages
 from pe_cli.graph.sequences import declared_levels
 from pe_cli.optim.accumulate import SHARE
 from pe_cli.session.job import Job
 from pe_cli.session.planned import Planned
+from pe_cli.session.shares import part_sizes, share_of
 
 Array = np.ndarray[Any, Any]
 Feed = Mapping[str, Array]
@@ -58,22 +60,32 @@ class Stepper:
         """Samples of a step: of all its parts."""
         return self._job.batch_size * self._count
 
-    def fit(self, feed: Feed) -> Feed | None:
-        """Apply uneven_batch; None leaves the batch out.
+    def share(self) -> Share | None:
+        """Return what says which samples of a batch are this process's; None for one process alone."""
+        drops = self._job.run.executor.uneven_batch == "drop"
+        return share_of(self._job.team, len(self._job.places), self._count, self._shares if drops else 1)
+
+    @property
+    def _shares(self) -> int:
+        """Parts that a batch is cut into, over all devices."""
+        return len(self._job.places) * self._job.team.size * self._count
+
+    def fit(self, feed: Feed, samples: int) -> tuple[Feed, int] | None:
+        """Apply uneven_batch, and return the batch with its samples; None leaves it out.
+
+        Args:
+            feed: this process's share of the batch.
+            samples: of the batch.
 
         Raises:
             PeError: the batch cannot be split evenly, and the config says that this is an error.
         """
         section = self._job.run.executor
-        devices = len(self._job.places) * self._job.team.size
-        shares = devices * self._count
-        if shares == 1 or section.uneven_batch == "weighted":
-            return feed
-        samples = self._samples(feed)
-        kept = samples - samples % shares
-        if kept == samples:
-            return feed
+        kept = samples - samples % self._shares
+        if section.uneven_batch == "weighted" or kept == samples:
+            return feed, samples
         if section.uneven_batch == "error":
+            devices = len(self._job.places) * self._job.team.size
             parts = f" in {self._count} parts" if self._count > 1 else ""
             raise PeError(
                 f"a batch of {samples} samples cannot be split evenly over {devices} devices{parts}",
@@ -82,56 +94,64 @@ class Stepper:
             )
         if not kept:
             return None
-        return {n: a[:kept] for n, a in feed.items()} if self._others else self._last.head(feed, kept)
+        if self._job.team.size > 1:  # nothing else has been read
+            return feed, kept
+        return ({n: a[:kept] for n, a in feed.items()} if self._others else self._last.head(feed, kept)), kept
 
-    def _samples(self, feed: Feed) -> int:
-        return len(next(iter(feed.values()))) if self._others else self._last.samples(feed)
-
-    def run(self, feed: Feed, fetches: Sequence[str], step: int) -> StepResult:
+    def run(self, feed: Feed, fetches: Sequence[str], step: int, samples: int | None = None, means: Sequence[str] = ()) -> StepResult:
         """Do a step.
 
         Args:
-            feed: the batch.
+            feed: the batch, or this process's share of it.
             fetches: names of variables.
             step: number of the step, from 0.
+            samples: of the batch, where the feed is a share of it.
+            means: those of the fetches of which the mean over all devices is all that is asked for.
 
         Returns:
             Values per part and device with samples; what belongs to the whole batch with the last part alone.
         """
         shown = self._job.observer.wants_plan()
         self._job.team.begin_step(step)
+        shared = samples if self._job.team.size > 1 else None
         if self._others is None:
-            return self._shown(feed, fetches, step) if shown else self._job.team.joined(self._last.run(feed, fetches, step))
-        samples = len(next(iter(feed.values())))
-        # the largest part comes last: a device without samples in it has had none before, whose gradients would be lost
-        sizes = [n for n in split_sizes(samples, self._count) if n]
+            return self._job.team.joined(self._alone(feed, fetches, step, shared, shown), means)
+        samples = samples or len(next(iter(feed.values())))
+        sizes = part_sizes(samples, self._count)
+        own = sizes if shared is None else [s.stop - s.start for s in self._own(samples)]
         kind = self._job.program.global_block().var(SHARE).type
-        values: list[Mapping[str, Array]] = []
-        weights: list[int] = []
-        for i, (end, size) in enumerate(zip(accumulate(sizes), sizes, strict=True)):
-            part = {name: a[end - size : end] if name in self._fed else a for name, a in feed.items()}
-            part[SHARE] = np.full(kind.shape, size / samples, kind.numpy)
+        found: list[StepResult] = []
+        for i, (end, rows) in enumerate(zip(accumulate(own), own, strict=True)):
+            part = {name: a[end - rows : end] if name in self._fed else a for name, a in feed.items()}
+            part[SHARE] = np.full(kind.shape, sizes[i] / samples, kind.numpy)
             last = i == len(sizes) - 1
             executor = self._last if last else self._others
             # what belongs to the whole batch, like the length of its gradient, is there with the last part alone
             wanted = [n for n in fetches if last or n in self._early]
-            found = self._job.team.joined(executor.run(part, wanted, step * self._count + i))
-            values += found.values
-            weights += found.sizes
+            ran = executor.run(part, wanted, step * self._count + i, None if shared is None else sizes[i])
+            averaged = [n for n in means if n in wanted]
+            found.append(ran.reduced(averaged) if shared is None else self._job.team.joined(ran, averaged))
+            plan = ran.plan
         if shown:
-            self._show(found, None, step)
-        return StepResult(values, weights, dict.fromkeys(fetches, weights), found.plan)
+            self._show(replace(found[-1], plan=plan), None, step)
+        return joined_parts(found)
 
-    def _shown(self, feed: Feed, fetches: Sequence[str], step: int) -> StepResult:
-        """Do an ordinary step and tell how it went, with the times of its kernels where it is one plan run once."""
+    def _own(self, samples: int) -> Sequence[slice]:
+        share = share_of(self._job.team, len(self._job.places), self._count)
+        assert share is not None
+        return share(samples)
+
+    def _alone(self, feed: Feed, fetches: Sequence[str], step: int, samples: int | None, shown: bool) -> StepResult:
+        """Do what this process does of a step; where it is shown, with the times of its kernels where it is one plan run once."""
         build, times = self._job.run.build_strategy, self._job.run.exec_strategy.num_iteration_per_run
+        if not shown:
+            return self._last.run(feed, fetches, step, samples)
         if times > 1 or not build.remove_unnecessary_lock or self._job.team.size > 1:
-            found = self._last.run(feed, fetches, step)
-            self._show(found, None, step)
-            return self._job.team.joined(found)
-        found, line = self._last.step_timed(self._last.batch(feed, fetches), step)
+            found, line = self._last.run(feed, fetches, step, samples), None
+        else:
+            found, line = self._last.step_timed(self._last.batch(feed, fetches, samples), step)
         self._show(found, line, step)
-        return self._job.team.joined(found)
+        return found
 
     def _show(self, found: StepResult, line: Timeline | None, step: int) -> None:
         assert found.plan is not None, "a step of one plan"

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,9 +18,12 @@ from pe_cli.collectives.protocol import Communicator, PeerError
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import TensorType
+from pe_cli.execute.plan import Plan
 from pe_cli.execute.result import StepResult
 from pe_cli.execute.work import Layout
 from pe_cli.io import strict_json
+from pe_cli.kernels.tree import fold
 from pe_cli.session.devices import Resources, place_of_devices, resolve_places
 from pe_cli.session.stop import Limits, StopRequest
 
@@ -76,9 +79,18 @@ class Team:
     def begin_step(self, step: int) -> None:
         """Say which step begins, from 0."""
 
-    def joined(self, mine: StepResult) -> StepResult:
-        """Return what a step gave on the devices of all processes, in their order."""
+    def joined(self, mine: StepResult, means: Sequence[str] = ()) -> StepResult:
+        """Return what a step gave on the devices of all processes, in their order.
+
+        Args:
+            mine: on those of this one.
+            means: variables of which nothing but the mean over all devices is asked for.
+        """
         return mine
+
+    def whole(self, mine: Mapping[str, Array]) -> dict[str, Array]:
+        """Return samples of all processes, one after the other."""
+        return dict(mine)
 
     def arrays(self, mine: Mapping[str, Array]) -> list[Mapping[str, Array]]:
         """Return the arrays of every process."""
@@ -188,30 +200,55 @@ class PeerTeam(Team):
         """Say which step begins, from 0."""
         self.peers.doing = f"at step {step + 1}"
 
-    def joined(self, mine: StepResult) -> StepResult:
-        """Return what a step gave on all devices; with it goes who is asked to stop, and whether a checkpoint is due."""
-        message: dict[str, Array] = {f"value/{d}/{n}": a for d, part in enumerate(mine.values) for n, a in part.items()}
-        message |= {f"share/{n}": np.asarray(mine.shares[n], np.int64) for n in dict.fromkeys(n for v in mine.values for n in v)}
-        message["sizes"] = np.asarray(mine.sizes, np.int64)
-        message["asked"] = np.asarray([self._stop.here, self.leads and self._late()], np.int64)
+    def joined(self, mine: StepResult, means: Sequence[str] = ()) -> StepResult:
+        """Return what a step gave on all devices; with it goes who is asked to stop, and whether a checkpoint is due.
+
+        Means are one small sum over all processes; other values are told to all, where there are any.
+        """
+        plan = mine.plan
+        assert plan is not None, "a step of one plan"
+        kinds = {name: plan.type_of(name, 0) for name in dict.fromkeys(means)}
+        flags = np.array([self._stop.here, self.leads and self._late()], np.float64)
+        total = self.peers.total(np.concatenate([flags, *(self._weighed(mine, plan, name, kind) for name, kind in kinds.items())]))
+        self._stop.agreed |= bool(total[0])
+        self._is_late = self._is_late or bool(total[1])
+        found: dict[str, tuple[Array, int]] = {}
+        begin = 2
+        for name, kind in kinds.items():
+            found[name] = total[begin : begin + kind.size].astype(kind.numpy).reshape(kind.shape), sum(plan.counts[name])
+            begin += kind.size
+        rest = [n for n in plan.request.fetches if n not in kinds]
+        values, shares = self._told(mine, rest) if rest else ([], {})
+        return StepResult(values, [n for n in plan.samples if n], shares, plan, found)
+
+    def _weighed(self, mine: StepResult, plan: Plan, name: str, kind: TensorType) -> Array:
+        """Return what the devices of this process add to the mean of a variable, float64 [elements]."""
+        counts, first, devices = plan.counts[name], self.rank * len(plan.graph.places), len(plan.graph.places)
+        whole = max(1, sum(counts))
+        parts = {
+            d: counts[first + d] / whole * value[name].astype(np.float64).reshape(-1)
+            for d, value in zip(plan.graph.active, mine.values, strict=True)
+        }
+        total: Array = fold(devices, parts) if parts else np.full(kind.size, -0.0)
+        return total
+
+    def _told(self, mine: StepResult, names: Sequence[str]) -> tuple[list[Mapping[str, Array]], dict[str, list[int]]]:
+        """Return the values of variables on every device of all processes, and how much each counts."""
+        message: dict[str, Array] = {f"{d}/{n}": part[n] for d, part in enumerate(mine.values) for n in names}
+        message |= {f"share/{n}": np.asarray(mine.shares[n], np.int64) for n in names if mine.values}
         values: list[Mapping[str, Array]] = []
-        sizes: list[int] = []
-        shares: dict[str, list[int]] = {}
+        shares: dict[str, list[int]] = {n: [] for n in names}
         for arrays in self.arrays(message):
-            asked, late = arrays["asked"].tolist()
-            self._stop.agreed |= bool(asked)
-            self._is_late = self._is_late or bool(late)
-            sizes += arrays["sizes"].tolist()
-            parts: list[dict[str, Array]] = [{} for _ in arrays["sizes"]]
-            for key, array in arrays.items():
-                kind, _, rest = key.partition("/")
-                if kind == "share":
-                    shares.setdefault(rest, []).extend(array.tolist())
-                elif kind == "value":
-                    device, _, name = rest.partition("/")
-                    parts[int(device)][name] = array
-            values += parts
-        return StepResult(values, sizes, shares)
+            for name in names:
+                shares[name] += arrays.get(f"share/{name}", np.empty(0, np.int64)).tolist()
+            count = sum(key.endswith(f"/{names[0]}") and not key.startswith("share/") for key in arrays)
+            values += [{n: arrays[f"{d}/{n}"] for n in names} for d in range(count)]
+        return values, shares
+
+    def whole(self, mine: Mapping[str, Array]) -> dict[str, Array]:
+        """Return samples of all processes, one after the other."""
+        found = self.arrays(mine) if mine else []
+        return {name: np.concatenate([arrays[name] for arrays in found]) for name in mine}
 
     def late(self) -> bool:
         """Whether the first process found a checkpoint due by the clock; asking takes it back."""

@@ -110,6 +110,7 @@ class Trainer:
         self._merges = [(n, v, self._how(n)) for n, v in self.numbers.items()]
         self.norms = [f"{NORM}{name}" for name in job.built.norms]
         self._always = self._wanted()
+        self._means = list(dict.fromkeys([*(v for _, v, how in self._merges if how == "mean"), *self._watched()]))
         self.periods = self._periods()
 
     def _release(self) -> None:
@@ -219,7 +220,8 @@ class Trainer:
         return Follower(self.job, None, self.arrays, self.observer)
 
     def _loader(self) -> Loader:
-        return self.job.loader("train", self.program, self.stepper.batch_size, drop_last=self.section.drop_last)
+        stepper = self.stepper
+        return self.job.loader("train", self.program, stepper.batch_size, drop_last=self.section.drop_last, share=stepper.share())
 
     def _goes_on(self) -> bool:
         """Whether there is anything left to do."""
@@ -242,29 +244,30 @@ class Trainer:
     def _steps(self, loader: Loader) -> None:
         """Do what is left of the epoch."""
         for feed in loader.epoch(self.at.epoch, self.at.batch):
+            fitting = self.stepper.fit(feed, loader.size_of(self.at.batch))
             self.at.batch += 1
-            fitting = self.stepper.fit(feed)
             if fitting is None:
                 continue
             if self.job.built.waiting:
                 self._release()
-            self._step(fitting)
+            self._step(*fitting)
             self.stop.count()
             self._after_step()
             if self.stop.asked or self._enough():
                 return
 
-    def _step(self, feed: Mapping[str, Array]) -> None:
-        if not self.arrays:
-            self._count(self.stepper.run(feed, self._always, self.at.step), feed=feed)
-            return
-        due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)]
-        self._count(self.stepper.run(feed, self._wanted(due), self.at.step), due, feed)
+    def _step(self, feed: Mapping[str, Array], samples: int) -> None:
+        due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)] if self.arrays else []
+        wanted = self._wanted(due) if due else self._always
+        self._count(self.stepper.run(feed, wanted, self.at.step, samples, self._means), due, feed)
 
     def _wanted(self, due: Sequence[str] = ()) -> list[str]:
         """Return the variables of all numbers, and of the arrays that are due."""
-        watched = [self.job.built.norms_name] if self.norms else []
-        return list(dict.fromkeys([*self.numbers.values(), *watched, *(self.arrays[n] for n in due)]))
+        return list(dict.fromkeys([*self.numbers.values(), *self._watched(), *(self.arrays[n] for n in due)]))
+
+    def _watched(self) -> list[str]:
+        """Return the variable with the lengths of gradients, where they are asked for."""
+        return [self.job.built.norms_name] if self.norms else []
 
     def _count(self, found: StepResult, due: Sequence[str] = (), feed: Mapping[str, Array] | None = None) -> None:
         """Take what a step gave into the averages and files.
@@ -283,7 +286,7 @@ class Trainer:
             if name == self.loss:
                 loss = value
         if self.norms:
-            lengths = found.values[-1][self.job.built.norms_name].tolist()
+            lengths = found.last(self.job.built.norms_name).tolist()
             for name, length in zip(self.norms, lengths, strict=True):
                 self.averages.add(name, length, samples)
         for name in due:
