@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import hashlib
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from pe_cli.execute.result import StepResult
 from pe_cli.execute.work import Layout
 from pe_cli.io import strict_json
 from pe_cli.kernels.tree import fold
+from pe_cli.session.agreement import agree, data_facts, machine_facts
 from pe_cli.session.devices import Resources, place_of_devices, resolve_places
 from pe_cli.session.stop import Limits, StopRequest
 
@@ -71,6 +72,17 @@ class Team:
         devices = 1 if executor.type == "async" else executor.devices
         found = resolve_places(executor.place, devices, place_of_devices(executor), best)
         return replace(found, text=found.text + self._remark)
+
+    def agree(self, model: Callable[[], str], data: Callable[[], Iterable[Path]]) -> None:
+        """Compare with the other processes what is trained on what, before the first step.
+
+        Args:
+            model: returns the program, as text.
+            data: returns the files and folders that are read.
+
+        Raises:
+            PeError: USAGE, another process has another model; DATA, it has other data.
+        """
 
     def stop(self, limits: Limits | None) -> StopRequest:
         """Return what ends training before its time."""
@@ -161,7 +173,7 @@ class PeerTeam(Team):
         With `auto` and no CPU_NUM the useful cores of a machine are divided by its processes.
 
         Raises:
-            PeError: the processes have other configs, or other numbers of devices.
+            PeError: the processes have other configs, versions, processors or numbers of devices.
         """
 
         def apart(cores: int) -> Layout:
@@ -171,13 +183,8 @@ class PeerTeam(Team):
         executor = run.executor
         own = resolve_places(executor.place, executor.devices, place_of_devices(executor), apart)
         places, text = own.places, own.text
-        digest = hashlib.sha256(resolved_yaml(run, standalone=True).encode()).hexdigest()
-        found = self.texts({"config": digest, "host": socket.gethostname(), "devices": len(places)})
-        other = next((r for r, facts in enumerate(found) if facts["config"] != found[0]["config"]), None)
-        if other is not None:
-            raise PeError(
-                f"process {other} has another config than process 0", hint="give all the same files and options"
-            )
+        agree(self, {"config": resolved_yaml(run, standalone=True)} | machine_facts())
+        found = self.texts({"host": socket.gethostname(), "devices": len(places)})
         counts = [int(facts["devices"]) for facts in found]
         if executor.devices == "auto" and "CPU_NUM" not in text:  # cores, shared by the processes of a machine
             here = [facts["host"] for facts in found]
@@ -188,6 +195,11 @@ class PeerTeam(Team):
             hint = "set executor.devices to a number, or CPU_NUM alike for all"
             raise PeError(f"the processes have {listed} devices, and must have as many each", hint=hint)
         return Resources(places, 0, f"{text} in each of {self.size} processes")
+
+    def agree(self, model: Callable[[], str], data: Callable[[], Iterable[Path]]) -> None:
+        """Compare what is trained on what; see `Team`."""
+        agree(self, {"model": model()})
+        agree(self, data_facts(data()), ExitCode.DATA)
 
     # --- what all know ------------------------------------------------------------------------------------------------
 

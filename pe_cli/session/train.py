@@ -18,6 +18,7 @@ from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data import Loader
 from pe_cli.execute.result import StepResult
 from pe_cli.io.run_folder import RunFolder, State
+from pe_cli.program.text import print_program
 from pe_cli.session.averages import Averages
 from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
@@ -174,6 +175,7 @@ class Trainer:
                 trains in the folder (2).
         """
         loader = self._loader()
+        self.job.team.agree(lambda: print_program(self.program, details=True), self._read)
         begin = time.monotonic()
         with self.keeper.hold():
             self.keeper.open(self.resume)
@@ -218,6 +220,13 @@ class Trainer:
         from pe_cli.session.follower import Follower
 
         return Follower(self.job, None, self.arrays, self.observer)
+
+    def _read(self) -> Sequence[Path]:
+        """Return the files and folders that the run reads."""
+        for use in ("train", "eval"):
+            if use in self.run.data:
+                self.job.dataset(use)
+        return self.job.prepared.read
 
     def _loader(self) -> Loader:
         stepper = self.stepper

@@ -99,6 +99,21 @@ def test_a_run_of_two_processes_goes_on_in_one(bench: Bench) -> None:
     assert bench.seen(folder) == bench.seen(bench.train("one", "-o", "executor.devices=2"))
 
 
+def test_texts_are_shared_out_between_processes_as_between_devices(bench: Bench) -> None:
+    """Lengths differ, so that what the others have is not known from the number of texts."""
+    line = [Path(__file__).parents[2] / "configs" / "topics.yaml", "--quiet", "--max-steps", "3", "-o"]
+    program = bench.base / "process.py"
+    program.write_text(PROCESS)
+    several = ["executor.processes=mpi", "-o", "executor.devices=1", "-o", f"output.dir={bench.base / 'several'}"]
+    code, _, err = finished(mpiexec(2, program, "train", *line, *several))
+    assert code == ExitCode.STOPPED, err
+    assert bench.run("train", *line, f"output.dir={bench.base / 'one'}") == ExitCode.STOPPED
+    (ours,), (theirs,) = ((bench.base / name).iterdir() for name in ("several", "one"))
+    assert (ours / "metrics.jsonl").read_text() == (theirs / "metrics.jsonl").read_text()
+    arrays = [checkpoint.load(folder / "checkpoints" / "last")[0] for folder in (ours, theirs)]
+    assert {n: a.tobytes() for n, a in arrays[0].items()} == {n: a.tobytes() for n, a in arrays[1].items()}
+
+
 def test_limits_of_time_and_metrics_end_all(bench: Bench) -> None:
     train(bench, "time", *ENDLESS, "--max-time", "1s", code=ExitCode.STOPPED)
     early = "train.early_stopping={by: eval/loss, mode: max, patience: 2}"
@@ -199,22 +214,37 @@ def test_a_signal_to_one_process_stops_all_with_a_checkpoint(bench: Bench, numbe
 #: Runs pe with what only the second process has.
 DIFFERENT = """
 import os, sys
+from pathlib import Path
 from pe_cli.cli.main import run
-second = os.environ["PMI_RANK"] == "1"
-if second and sys.argv[2:] == ["CPU_NUM"]:
+second, what = os.environ["PMI_RANK"] == "1", sys.argv[2]
+if second and what == "CPU_NUM":
     os.environ["CPU_NUM"] = "many"
-size = 9 if second and not sys.argv[2:] else 8
+config = Path(sys.argv[1])
+if second and what == "data":  # another folder under the same path, as on another machine
+    import numpy as np
+    from pe_cli.data.origin import Origin
+    np.savez(config.parent / "other.npz", x=np.ones((44, 4), np.float32), y=np.ones((44, 1), np.float32))
+    find = Origin.find
+    Origin.find = lambda self, name: find(self, "other.npz")
+size = 9 if second and what == "config" else 8
 auto = ["-o", "executor.devices=auto"]
-sys.exit(run(["train", sys.argv[1], "-o", "executor.processes=mpi", *auto, "-o", f"train.batch_size={size}"]))
+sys.exit(run(["train", str(config), "-o", "executor.processes=mpi", *auto, "-o", f"train.batch_size={size}"]))
 """
 
 
-def test_processes_with_other_options_are_refused_by_all(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("what", "code", "said"),
+    [
+        ("config", ExitCode.USAGE, "another config than process 0: batch_size: 9, not batch_size: 8"),
+        ("data", ExitCode.DATA, "another data than process 0: other.npz ("),
+    ],
+)
+def test_a_process_that_has_something_else_is_named_and_all_end(bench: Bench, what: str, code: ExitCode, said: str) -> None:
     program = bench.base / "different.py"
     program.write_text(DIFFERENT)
-    code, _, err = finished(mpiexec(2, program, bench.base / "run.yaml"))
-    assert code == ExitCode.USAGE, err
-    assert err.count("error: process 1 has another config than process 0") == 1
+    found, _, err = finished(mpiexec(2, program, bench.base / "run.yaml", what), 50)  # seconds; the timeout is 60
+    assert found == code, err
+    assert err.count(f"error: process 1 has {said}") == 1, err
 
 
 def test_a_mistake_on_one_machine_ends_all_at_once(bench: Bench) -> None:
