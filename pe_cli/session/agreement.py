@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import strict_json
@@ -14,24 +14,23 @@ from pe_cli.io.environment import environment
 from pe_cli.io.inputs import Hashes
 from pe_cli.kernels import target
 
-if TYPE_CHECKING:
-    from pe_cli.session.team import Team
-
 #: Bytes up to which all of a file is looked at; of a larger one as many places of 1 MiB, evenly spread, with the first and the last.
 WHOLE, PLACES, PLACE = 64 << 20, 64, 1 << 20
 #: Characters of a value that are shown, at most.
 SHOWN = 80
+#: Gives every process a JSON object of this one, and returns those of all.
+Tell = Callable[[Mapping[str, Any]], list[Mapping[str, Any]]]
 _REMEDIES = {
     **dict.fromkeys(("config", "model", "data"), "give all the same files and options"),
     "processor": "use one kind of processor, or executor.instructions: portable",
 }
 
 
-def agree(team: Team, facts: Mapping[str, Any], code: ExitCode = ExitCode.USAGE) -> None:
+def agree(tell: Tell, facts: Mapping[str, Any], code: ExitCode = ExitCode.USAGE) -> None:
     """Compare facts over all processes: a hash of them, and where that differs the facts themselves.
 
     Args:
-        team: the processes.
+        tell: tells all processes what this one has, and returns what each has.
         facts: JSON values by what they are: `config`, `numpy`.
         code: of a difference.
 
@@ -39,11 +38,11 @@ def agree(team: Team, facts: Mapping[str, Any], code: ExitCode = ExitCode.USAGE)
         PeError: a process has others than the first; names both and the first difference, the same in all processes.
     """
     digest = hashlib.sha256(strict_json.dumps(facts).encode()).hexdigest()
-    hashes = [told.get("hash") for told in team.texts({"hash": digest})]
+    hashes = [told.get("hash") for told in tell({"hash": digest})]
     if len(set(hashes)) == 1:
         return
     first, other = 0, next(rank for rank, found in enumerate(hashes) if found != hashes[0])
-    found = team.texts(facts)
+    found = tell(facts)
     name = next(key for key in facts if found[first].get(key) != found[other].get(key))
     theirs, ours = _difference(found[other].get(name), found[first].get(name))
     hint = _REMEDIES.get(name, "install the same on all machines")

@@ -183,7 +183,7 @@ class PeerTeam(Team):
         executor = run.executor
         own = resolve_places(executor.place, executor.devices, place_of_devices(executor), apart)
         places, text = own.places, own.text
-        agree(self, {"config": resolved_yaml(run, standalone=True)} | machine_facts())
+        agree(self.texts, {"config": resolved_yaml(run, standalone=True)} | machine_facts())
         found = self.texts({"host": socket.gethostname(), "devices": len(places)})
         counts = [int(facts["devices"]) for facts in found]
         if executor.devices == "auto" and "CPU_NUM" not in text:  # cores, shared by the processes of a machine
@@ -198,8 +198,8 @@ class PeerTeam(Team):
 
     def agree(self, model: Callable[[], str], data: Callable[[], Iterable[Path]]) -> None:
         """Compare what is trained on what; see `Team`."""
-        agree(self, {"model": model()})
-        agree(self, data_facts(data()), ExitCode.DATA)
+        agree(self.texts, {"model": model()})
+        agree(self.texts, data_facts(data()), ExitCode.DATA)
 
     # --- what all know ------------------------------------------------------------------------------------------------
 
