@@ -38,7 +38,7 @@ def command(config: Path, steps: int, overrides: tuple[str, ...], as_json: bool)
     from pe_cli.execute.usage import usage
     from pe_cli.program.sparse import notes
 
-    job, found = measure(config, overrides, steps)
+    job, found, _ = measure(config, overrides, steps)
     program = job.built.train or job.built.eval
     executor = job.executor(program)
     said = [*executor.stages(found.plan.request.fetches).reports, *notes(program)]

@@ -41,7 +41,7 @@ def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = ()) -
         from pe_cli.cli.profile import measure
         from pe_cli.execute.trace import trace
 
-        job, measured = measure(run.resolved_path, tuple(overrides), profile)
+        job, measured, _ = measure(run.resolved_path, tuple(overrides), profile)
         found = Facts(timeline=timeline(trace(measured, job.run.model.name)))
     try:
         source = open_source(run.resolved_path)

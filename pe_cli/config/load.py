@@ -133,7 +133,7 @@ class _Run:
         sweep = self.sweep(train, output)
         for text, at, hint in async_mistakes(executor, train, execution, data, output):
             self.mistakes.say(text, at, hint)
-        for text, at, hint in process_mistakes(executor, wishes, output):
+        for text, at, hint in process_mistakes(executor, wishes):
             self.mistakes.say(text, at, hint)
         if section is None:
             return None

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from pe_cli.config.asynchronous import Mistake
 from pe_cli.config.sections.executor import ExecutorSection
-from pe_cli.config.sections.output import OutputSection
 from pe_cli.config.sections.strategies import BuildSection
 
 _YET = "not with several processes yet"
 
 
-def process_mistakes(executor: ExecutorSection, build: BuildSection, output: OutputSection) -> Iterator[Mistake]:
+def process_mistakes(executor: ExecutorSection, build: BuildSection) -> Iterator[Mistake]:
     """Yield (message, place, remedy) for every wish that cannot be acted on."""
     if executor.processes == 1:
         return
@@ -29,7 +28,6 @@ def process_mistakes(executor: ExecutorSection, build: BuildSection, output: Out
             ),
             (reduce, "reduce_strategy: Reduce", build.at_of("reduce_strategy"), "reduce_strategy: AllReduce"),
             (build.sync_batch_norm, "sync_batch_norm", build.at_of("sync_batch_norm"), "sync_batch_norm: false"),
-            (output.trace > 0, "output.trace", output.at_of("trace"), "pe profile RUN times one process"),
         )
         if wrong
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
 from pe_cli.execute.processes import Whole, whole_of
 from pe_cli.execute.request import Request, fetched_rows
+from pe_cli.execute.sum_processes import under_way
 from pe_cli.execute.tasks import Task
 from pe_cli.execute.types import device_types
 from pe_cli.graph.ssa import Check, Compute, Graph
@@ -293,7 +295,7 @@ class Plan:
         self._feed(feeds)
         failed, timeline = self.step.run_timed(step)
         self._raise(failed, step)
-        return self._fetched(), timeline
+        return self._fetched(), replace(timeline, beside=under_way(self.graph, self.tasks, self._lowering.pending))
 
     def _feed(self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> None:
         for given, ends in zip(feeds, self.ends, strict=False):

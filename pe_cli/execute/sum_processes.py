@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from pe_cli.collectives.protocol import Pending
 from pe_cli.devices.memory import aligned
 from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.tasks import Task
-from pe_cli.graph.ssa import StartSum, WaitSum
+from pe_cli.graph.ssa import Graph, StartSum, WaitSum
 from pe_cli.kernels.calls import STATUS, Buffer, Call
 from pe_cli.kernels.host import HostKernel
 
@@ -77,3 +78,13 @@ def _stretch(arrays: Sequence[Array], nbytes: int) -> Array:
     whole: Array = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(begin))
     return whole.view(arrays[0].dtype)
 
+
+
+def under_way(graph: Graph, tasks: Sequence[Task], pending: Mapping[str, Pending]) -> tuple[tuple[int, int, int], ...]:
+    """Return (task that began it, begin, end) of every piece that the communication thread summed in the step before, in ns."""
+    found = []
+    for i, task in enumerate(tasks):
+        node = graph.nodes[task.node]
+        if isinstance(node, StartSum) and node.names[0] in pending:
+            found += [(i, begin, end) for begin, end in pending[node.names[0]].spans]
+    return tuple(found)

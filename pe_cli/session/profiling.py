@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from typing import Any
 
 from pe_cli.execute.profile import Profile, run_profile
-from pe_cli.execute.trace import trace
+from pe_cli.execute.trace import together, trace
 from pe_cli.io import atomic
 from pe_cli.session.job import Job
 
@@ -25,6 +27,22 @@ def profile_job(job: Job, steps: int) -> Profile:
     return run_profile(executor, feed, list(dict.fromkeys(job.numbers(program).values())), steps)
 
 
+def whole_trace(job: Job, steps: int) -> tuple[Profile, dict[str, Any]]:
+    """Profile a job, and return the profile of this process with the timeline of all.
+
+    Clocks of machines differ: times of each process are from where all have told each other that they begin, which they hear at about
+    the same time.
+
+    Args:
+        job, steps: as of `profile_job`.
+    """
+    job.team.texts({})
+    origin = time.perf_counter_ns() if job.team.size > 1 else None
+    found = profile_job(job, steps)
+    made = trace(found, job.run.model.name, origin)
+    return found, made if job.team.size == 1 else together(job.team.texts(made))
+
+
 def write_trace(job: Job, path: Path, steps: int) -> None:
     """Write a timeline of some steps, and leave the job's values as they were.
 
@@ -35,6 +53,8 @@ def write_trace(job: Job, path: Path, steps: int) -> None:
     """
     before = job.values.state()
     try:
-        atomic.write_text(path, json.dumps(trace(profile_job(job, steps), job.run.model.name)))
+        found = whole_trace(job, steps)[1]
+        if job.team.leads:
+            atomic.write_text(path, json.dumps(found))
     finally:
         job.values.restore(before)

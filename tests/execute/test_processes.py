@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -15,6 +16,9 @@ from pe_cli.execute import plans
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.merge import merge
 from pe_cli.execute.plan import Plan
+from pe_cli.execute.profile import rows, run_profile, use
+from pe_cli.execute.split import split_sizes
+from pe_cli.execute.trace import together, trace
 from pe_cli.graph.replicate import replicate
 from pe_cli.graph.text import describe, parse_graph
 from pe_cli.ops.define.registry import discover
@@ -112,6 +116,85 @@ def test_a_sum_over_processes_begins_behind_that_over_devices_and_is_waited_for_
     assert alone.count("start_all_reduce_processes(") == alone.count("wait_all_reduce_processes(") == 1
     assert "fused_all_reduce(" not in alone
     assert "scale_loss_grad(" in alone
+
+
+def test_backward_goes_on_while_a_sum_is_under_way():
+    """No message of the first bucket leaves before the second bucket has begun, which the backward pass must reach for that."""
+
+    def process(peers: Simulated):
+        reached, begin, swap = threading.Event(), peers.begin, peers.swap
+        begun = []
+
+        def gated(*message):
+            assert reached.wait(20)
+            swap(*message)
+
+        def watched(array, most):
+            begun.append(len(array))
+            if len(begun) == 2:
+                reached.set()
+            return begin(array, most)
+
+        peers.swap, peers.begin = gated, watched
+        executor = alone(peers, fuse_all_reduce_ops=False)
+        executor.run(batch(8, 0), ["loss"])
+        return len(begun)
+
+    assert Network(2).run(process) == [2, 2]
+
+
+def alone(peers: Simulated, **build: object) -> Executor:
+    """Return an executor of one device of a process."""
+    scope = Scope([Place("cpu", 0)])
+    executor = Executor(
+        classifier(), scope, build=BuildStrategy(**build), execution=ExecutionStrategy(num_threads=1), peers=peers
+    )
+    for name, value in values().items():
+        scope.set(name, value)
+    return executor
+
+
+def test_profiles_and_timelines_show_the_communication_thread():
+    def process(peers: Simulated):
+        found = run_profile(alone(peers), batch(8, 0), ["loss"], 2)
+        return use(found), [row.op for row in rows(found)], trace(found, "name", found.timelines[0].start - 1000)
+
+    found = Network(2).run(process)
+    for times, ops, _ in found:
+        assert 0 <= times.process_hidden_ms <= times.process_ms
+        assert times.process_ms > 0
+        assert times.collective_ms == 0
+        assert {"start_all_reduce_processes", "wait_all_reduce_processes"} <= set(ops)
+    whole = together([made for _, _, made in found])
+    lanes = {(e["pid"], e["args"]["name"]) for e in whole["traceEvents"] if e["ph"] == "M" and "name" in e["args"]}
+    assert {(1, "process 0: cpu:0"), (1, "communication"), (3, "process 1: cpu:0"), (3, "communication")} <= lanes
+    sums = [e for e in whole["traceEvents"] if e["name"] == "all_reduce_processes"]
+    assert {e["pid"] for e in sums} == {1, 3}
+    assert len(sums) == 4, "a bucket in each of two steps of each process"
+    begun = [e for e in whole["traceEvents"] if e["name"] == "start_all_reduce_processes"]
+    for e in sums:
+        assert min(b["ts"] for b in begun) <= e["ts"] <= e["ts"] + e["dur"]
+        assert e["ts"] >= 1.0, "times are from the origin on"
+
+
+def test_a_batch_of_which_each_has_its_share_runs_as_the_whole_does():
+    """Also a batch with fewer samples than processes."""
+
+    def process(peers: Simulated):
+        kept = []
+        for shared in (False, True):
+            executor = alone(peers)
+            for step, samples in enumerate((12, 7, 2)):
+                whole, sizes = batch(samples, step), split_sizes(samples, 3)
+                begin = sum(sizes[: peers.rank])
+                mine = {name: array[begin : begin + sizes[peers.rank]] for name, array in whole.items()}
+                for number in range(2):  # the second time by the shortcut
+                    executor.run(mine if shared else whole, ["loss"], 2 * step + number, samples if shared else None)
+            kept.append([executor.scope.get(name, 0).tobytes() for name in ("w0", "w1")])
+        return kept
+
+    for whole, shared in Network(3).run(process):
+        assert whole == shared
 
 
 def test_buckets_begin_one_by_one_and_each_is_waited_for_where_it_is_read():
