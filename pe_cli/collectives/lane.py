@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from pe_cli.collectives.protocol import Array
-from pe_cli.collectives.trees import Links, all_reduce, pieces, room_for
+from pe_cli.collectives.trees import Halved, Links, all_reduce, pieces, room_for
 
 
 class Job:
@@ -58,6 +58,7 @@ class Lane:
         self._links, self._beat, self._seconds = links, beat, seconds
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._room = np.empty(0, np.uint8)
+        self._halved = Halved(links)
         self._thread = threading.Thread(target=self._serve, name="communication", daemon=True)
         self._thread.start()
 
@@ -67,12 +68,13 @@ class Lane:
         if needed > len(self._room):
             self._room = np.empty(needed, np.uint8)
 
-    def begin(self, values: Array, most: int) -> Job:
+    def begin(self, values: Array, most: int, halved: bool = False) -> Job:
         """Begin a sum; see `Communicator`."""
         room = self._room[: len(self._room) // values.itemsize * values.itemsize].view(values.dtype)
+        links = self._halved if halved else self._links
         cuts = pieces(len(values), most)
         assert room_for(max(cut.stop - cut.start for cut in cuts)) <= len(room), "room was reserved"
-        job = Job([partial(all_reduce, self._links, values[cut], room) for cut in cuts])
+        job = Job([partial(all_reduce, links, values[cut], room) for cut in cuts])
         self._jobs.put(job)
         return job
 

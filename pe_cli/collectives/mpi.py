@@ -11,6 +11,7 @@ import json
 import math
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -96,9 +97,10 @@ class MpiPeers:
 
     Args:
         timeout: seconds that the others may be silent while this process waits for them.
+        by_machine: number the processes of a machine one after the other, the machines by their first process.
     """
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, *, by_machine: bool = False) -> None:
         self._mpi = load_mpi()
         self._world = self._mpi.COMM_WORLD
         self._timeout = timeout
@@ -110,8 +112,21 @@ class MpiPeers:
         self._kept: list[_Transfer] = []
         self._beaten = 0.0
         self._failures: dict[int, tuple[str, int]] = {}
+        self._world_rank = list(range(self.size))  # of each process, the number that the launcher gave it
+        self._number = list(range(self.size))  # of each of the launcher's numbers, that of the process here
         _outlive_the_lost()
+        if by_machine:
+            self._renumber()
         self._lane = Lane(self, self._beat, self._rhythm)
+
+    def _renumber(self) -> None:
+        """Number the processes machine by machine: then those of one are neighbours in the tree, and sum among themselves first."""
+        machines = gather(self, socket.gethostname().encode())
+        self._world_rank = sorted(range(self.size), key=lambda r: (machines.index(machines[r]), r))
+        self._number = [self._world_rank.index(r) for r in range(self.size)]
+        self.rank = self._number[self.rank]
+        self._near = seat(self.rank, self.size).near
+        self._others = [r for r in range(self.size) if r != self.rank]
 
     @property
     def _rhythm(self) -> float:
@@ -134,9 +149,9 @@ class MpiPeers:
         """Have room for sums; see `Communicator`."""
         self._lane.reserve(nbytes)
 
-    def begin(self, values: Array, most: int) -> Pending:
+    def begin(self, values: Array, most: int, halved: bool = False) -> Pending:
         """Begin a sum; see `Communicator`."""
-        return self._lane.begin(values, most)
+        return self._lane.begin(values, most, halved)
 
     def swap(self, peer: int, out: Array | None, into: Array | None) -> None:
         """Send an array while another comes; see `Links`."""
@@ -144,7 +159,7 @@ class MpiPeers:
         def begin() -> list[_Transfer]:
             made: list[_Transfer] = []
             if into is not None and into.size:
-                made.append(_Request(peer, self._world.Irecv(_bytes(into), peer, PART)))
+                made.append(_Request(peer, self._world.Irecv(_bytes(into), self._world_rank[peer], PART)))
             if out is not None and out.size:
                 made.append(self._send(_bytes(out), peer, PART))
             return made
@@ -153,13 +168,13 @@ class MpiPeers:
 
     def swap_block(self, peer: int, out: bytes | None, wanted: bool) -> bytes:
         """Send bytes while others come; see `Links`."""
-        incoming = _Incoming(self._mpi, peer) if wanted else None
+        incoming = _Incoming(self._mpi, peer, self._world_rank[peer]) if wanted else None
         sends = [] if out is None else [self._guarded((peer,), lambda: self._send(out, peer, MESSAGE))]
         self._finish([*([incoming] if incoming else []), *sends])
         return incoming.message if incoming else b""
 
     def _send(self, message: Any, to: int, tag: int) -> _Transfer:
-        return _Request(to, self._world.Isend([message, self._mpi.BYTE], to, tag))
+        return _Request(to, self._world.Isend([message, self._mpi.BYTE], self._world_rank[to], tag))
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -205,7 +220,7 @@ class MpiPeers:
         found = []
         while (status := self._probe(ALIVE)) is not None:
             self._world.Recv([bytearray(0), self._mpi.BYTE], status.Get_source(), ALIVE)
-            found.append(status.Get_source())
+            found.append(self._number[status.Get_source()])
         self._take_failures()
         for rank, (text, code) in self._failures.items():
             known = ExitCode(code) if code in list(ExitCode) else ExitCode.BUG
@@ -262,7 +277,7 @@ class MpiPeers:
             text = bytearray(status.Get_count(self._mpi.BYTE))
             self._world.Recv([text, self._mpi.BYTE], status.Get_source(), FAILURE)
             said = json.loads(text)
-            self._failures[status.Get_source()] = str(said["message"]), int(said["code"])
+            self._failures[self._number[status.Get_source()]] = str(said["message"]), int(said["code"])
 
     def close(self) -> None:
         """End together; see `Communicator`."""
@@ -297,8 +312,8 @@ class _Request:
 class _Incoming:
     """A message whose length its sender knows."""
 
-    def __init__(self, mpi: Any, peer: int) -> None:
-        self.peer = peer
+    def __init__(self, mpi: Any, peer: int, source: int) -> None:
+        self.peer, self._source = peer, source
         self._mpi = mpi
         self._request: Any = None
         self._room = bytearray()
@@ -306,7 +321,7 @@ class _Incoming:
     def done(self) -> bool:
         if self._request is None:
             status = self._mpi.Status()
-            found = self._mpi.COMM_WORLD.Improbe(self.peer, MESSAGE, status)
+            found = self._mpi.COMM_WORLD.Improbe(self._source, MESSAGE, status)
             if found is None:
                 return False
             self._room = bytearray(status.Get_count(self._mpi.BYTE))

@@ -69,7 +69,7 @@ class Communicator(Protocol):
     def reserve(self, nbytes: int) -> None:
         """Have room for sums whose pieces have at most so many bytes: half of that, once for all sums."""
 
-    def begin(self, values: Array, most: int) -> Pending:
+    def begin(self, values: Array, most: int, halved: bool = False) -> Pending:
         """Begin to sum an array over all processes, in place and in the order of the tree; all get the same bits.
 
         Sums are done on a thread of their own, one after the other, in the order in which they were begun.
@@ -77,6 +77,7 @@ class Communicator(Protocol):
         Args:
             values: one axis, no gaps; nobody else touches it before the sum is there.
             most: elements of a piece; room for it was reserved.
+            halved: float32 goes as float16.
         """
 
     def fail(self, error: PeError) -> None:

@@ -88,6 +88,46 @@ def room_for(elements: int) -> int:
     return (elements + 1) // 2
 
 
+class Halved:
+    """Ways to others on which float32 goes as float16.
+
+    Args:
+        links: the ways.
+    """
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self.rank, self.size = links.rank, links.size
+        self._rooms = np.empty(0, np.float16), np.empty(0, np.float16)
+
+    def swap(self, peer: int, out: Array | None, into: Array | None) -> None:
+        """Send an array while another comes; see `Links`."""
+        sizes = [0 if values is None else len(values) for values in (out, into)]
+        if any(size > len(room) for size, room in zip(sizes, self._rooms, strict=True)):
+            self._rooms = np.empty(max(sizes), np.float16), np.empty(max(sizes), np.float16)
+        sent, came = (room[:size] for room, size in zip(self._rooms, sizes, strict=True))
+        if out is not None:
+            self._cast(sent, out)
+        self._links.swap(peer, sent, came)
+        if into is not None:
+            into[...] = came
+
+    def swap_block(self, peer: int, out: bytes | None, wanted: bool) -> bytes:
+        """Send bytes while others come; see `Links`."""
+        return self._links.swap_block(peer, out, wanted)
+
+    def round(self, values: Array) -> None:
+        """Round numbers to what the others get of them."""
+        room = self._rooms[0] if len(self._rooms[0]) >= len(values) else np.empty(len(values), np.float16)
+        self._cast(room[: len(values)], values)
+        values[...] = room[: len(values)]
+
+    @staticmethod
+    def _cast(into: Array, values: Array) -> None:
+        with np.errstate(all="ignore"):  # what is too large becomes infinity, which the loss shows
+            into[...] = values
+
+
 def all_reduce(links: Links, values: Array, room: Array) -> None:
     """Sum an array over all processes, in place; all get the same bits.
 
@@ -114,6 +154,8 @@ def all_reduce(links: Links, values: Array, room: Array) -> None:
         spans.append((halves[upper], halves[not upper]))
         held = halves[upper]
         _take(links, partner, spans[-1][1], held, room)
+    if isinstance(links, Halved):
+        links.round(held)  # as the others get it
     for partner, (kept, given) in zip(reversed(at.partners), reversed(spans), strict=True):
         links.swap(partner, kept, given)
     if at.pair is not None:

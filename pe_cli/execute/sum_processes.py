@@ -44,7 +44,7 @@ def start_sum(lowering: GraphLowering, node: StartSum) -> Task:
         values = _stretch(arrays, stretch)
         if empty:
             values.fill(-0.0)  # what it is added to stays as it is, to the last bit
-        pending[node.names[0]] = peers.begin(values, most)
+        pending[node.names[0]] = peers.begin(values, most, node.halved)
 
     return Task(node.index, 0, [_call(run, node.kind, buffers)], [] if empty else buffers, buffers)
 

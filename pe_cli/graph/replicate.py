@@ -184,7 +184,9 @@ class _Replication:
         if self.processes > 1:
             nbytes = sum(self.program.global_block().vars[n].type.nbytes for n in names)
             ins: Slots = {"X": first} if self.running else {}
-            self.build.append(StartSum(device=0, ins=ins, outs={"Out": first}, pieces=max(1, -(-nbytes // self.limit))))
+            halved = self.strategy.fp16_allreduce and self.program.global_block().vars[names[0]].dtype == "float32"
+            pieces = max(1, -(-nbytes // self.limit))
+            self.build.append(StartSum(device=0, ins=ins, outs={"Out": first}, pieces=pieces, halved=halved))
             self.begun.append(names)
 
     def _wait(self, wanted: Iterable[str]) -> None:

@@ -205,9 +205,11 @@ class StartSum(Collective):
 
     Attributes:
         pieces: that are summed one after the other, so that the room for them stays small.
+        halved: numbers of float32 go as float16.
     """
 
     pieces: int = 1
+    halved: bool = False
 
     kind: ClassVar[str] = "start_all_reduce_processes"
 

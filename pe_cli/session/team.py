@@ -333,5 +333,5 @@ def open_team(run: RunSpec) -> Team:
         return Team()
     from pe_cli.collectives.mpi import MpiPeers
 
-    peers = MpiPeers(run.executor.peer_timeout)
+    peers = MpiPeers(run.executor.peer_timeout, by_machine=run.build_strategy.use_hierarchical_allreduce)
     return PeerTeam(peers) if peers.size > 1 else Team(", in this process alone: mpiexec -n 2 pe train ... starts two")

@@ -73,6 +73,30 @@ peers.close()
 
 
 @needs_mpi
+def test_processes_are_numbered_machine_by_machine(tmp_path: Path) -> None:
+    """Four on two machines in turn, as some launchers place them; messages and sums then go by the new numbers."""
+    code, out, err = processes(
+        tmp_path,
+        4,
+        """
+import socket
+given = peers.rank
+socket.gethostname = lambda: "ab"[given % 2]
+peers.close = lambda: None
+peers._lane.end()
+peers = MpiPeers(30.0, by_machine=True)
+values = np.full(5, [1e8, -1e8, 1, 1][peers.rank], np.float32)
+peers.reserve(20)
+peers.begin(values, 5).wait()
+say(given, peers.rank, [m.decode() for m in peers.gather(str(given).encode())], values[0])
+peers.close()
+""",
+    )
+    assert code == 0, err
+    assert out == [f"{given} {rank} ['0', '2', '1', '3'] 2.0" for given, rank in enumerate((0, 2, 1, 3))]
+
+
+@needs_mpi
 def test_who_does_not_answer_is_named(tmp_path: Path) -> None:
     """The first of three waits for the second, which stands still, and the third for the first: it hears from that why."""
     _, out, err = processes(

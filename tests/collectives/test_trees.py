@@ -117,6 +117,29 @@ def test_an_error_of_a_sum_is_raised_where_it_is_waited_for() -> None:
     Network(2).run(process)
 
 
+@pytest.mark.parametrize("size", [2, 3, 4, 8])
+def test_halved_sums_take_half_of_the_bytes_and_cost_the_last_digits(size: int) -> None:
+    elements = 1000
+    network = Network(size)
+
+    def process(peers):
+        values = numbers(peers.rank, elements)
+        peers.reserve(values.nbytes)
+        peers.begin(values, elements, True).wait()
+        return values
+
+    found = network.run(process)
+    whole = np.sum([numbers(r, elements).astype(np.float64) for r in range(size)], axis=0)
+    for values in found:
+        np.testing.assert_array_equal(values, found[0])
+        np.testing.assert_array_equal(values, values.astype(np.float16))
+    # each level and the end round to 11 bits, what is added up by then
+    bound = sum(np.abs(numbers(r, elements)) for r in range(size)) * 2.0**-11 * (math.ceil(math.log2(size)) + 2)
+    assert (np.abs(found[0] - whole) <= bound).all()
+    if size != 3:
+        assert max(network.nbytes.values()) <= 1.02 * 2 * 2 * elements * (size - 1) / size
+
+
 def test_pieces_cover_everything_and_are_about_as_long() -> None:
     for elements, most in ((0, 5), (1, 5), (5, 5), (6, 5), (1001, 100)):
         cuts = pieces(elements, most)

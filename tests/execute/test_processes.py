@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -129,11 +130,11 @@ def test_backward_goes_on_while_a_sum_is_under_way():
             assert reached.wait(20)
             swap(*message)
 
-        def watched(array, most):
+        def watched(array, most, halved):
             begun.append(len(array))
             if len(begun) == 2:
                 reached.set()
-            return begin(array, most)
+            return begin(array, most, halved)
 
         peers.swap, peers.begin = gated, watched
         executor = alone(peers, fuse_all_reduce_ops=False)
@@ -211,6 +212,9 @@ def test_buckets_begin_one_by_one_and_each_is_waited_for_where_it_is_read():
     text = describe(graph)
     assert " pieces " in text
     assert describe(parse_graph(text, graph.program)) == text
+    halved = describe(replicate(classifier(), [Place("cpu", 0)], replace(build, fp16_allreduce=True), processes=2))
+    assert halved.count(" halved\n") == len(waits)
+    assert describe(parse_graph(halved, graph.program)) == halved
 
 
 @pytest.mark.parametrize(
