@@ -23,7 +23,6 @@ from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import TOTAL_LOSS, ModelSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.graph.processes import check_operators
 from pe_cli.graph.sequences import resolve
 from pe_cli.metrics.define import Declared
 from pe_cli.optim.accumulate import PartPrograms, add_up
@@ -161,9 +160,6 @@ def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: 
         references.measured({**fetches, **({run.loss: loss.name} if run.loss and loss else {})})
         _check_plateau(run, train, made.recorded.get("learning_rate"), mistakes)
     trained = train if run and run.train else None
-    if trained and run and run.executor.processes == "mpi":
-        with mistakes.catch():
-            check_operators(trained)
     least = loss.name if loss else None
     facts = vars(made) | {"recorded": {**made.recorded, **weights}}
     facts |= {"groups": groups.numbers, "waiting": groups.waiting}

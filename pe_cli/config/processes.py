@@ -27,7 +27,6 @@ def process_mistakes(executor: ExecutorSection, build: BuildSection) -> Iterator
                 "place: cpu, or processes: 1",
             ),
             (reduce, "reduce_strategy: Reduce", build.at_of("reduce_strategy"), "reduce_strategy: AllReduce"),
-            (build.sync_batch_norm, "sync_batch_norm", build.at_of("sync_batch_norm"), "sync_batch_norm: false"),
         )
         if wrong
     )

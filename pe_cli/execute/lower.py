@@ -11,7 +11,7 @@ from pe_cli.devices.memory import aligned
 from pe_cli.devices.protocol import Takers
 from pe_cli.execute.lowering import GraphLowering, op_seed
 from pe_cli.execute.regions import lower_regions
-from pe_cli.execute.sum_processes import start_sum, wait_sum
+from pe_cli.execute.sum_processes import gather_rows, start_sum, tell_rows, wait_sum
 from pe_cli.execute.tasks import Task, by_output
 from pe_cli.graph.ssa import (
     ADDENDS,
@@ -20,6 +20,7 @@ from pe_cli.graph.ssa import (
     Compute,
     Copy,
     Gather,
+    GatherProcesses,
     Node,
     Reduce,
     ScaleLossGrad,
@@ -59,7 +60,8 @@ def _again(g: GraphLowering, node: Node, like: GraphLowering, kept: frozenset[Bu
     before = like.graph.nodes[node.index]
     if g.cuts != like.cuts or (isinstance(node, Compute) and isinstance(before, Compute) and node.helped != before.helped):
         return []
-    if isinstance(node, ScaleLossGrad) and g.shares(name := node.op.input_names()[0]) != like.shares(name):
+    told = isinstance(node, Gather) and g.whole.peers is not None  # others may have more rows, though this process has as many
+    if told or (isinstance(node, ScaleLossGrad) and g.shares(name := node.op.input_names()[0]) != like.shares(name)):
         return []
     if any(at in g.changed for slots in (node.ins, node.outs) for pairs in slots.values() for at in pairs):
         return []
@@ -231,13 +233,19 @@ def _gather(g: GraphLowering, node: Gather) -> list[Task]:
     op, slots = node.op, g.slots(node.ins)
     ids, values = ([b for b in slots[s] if b is not None] for s in ("Ids", "X"))
     rows, out = (g.buffer(*node.outs[s][0]) for s in ("Rows", "Out"))
-    paddings = [p for p in op.attrs["padding_idx"] for _ in g.graph.active]
-    shards = _shards_of(g, rows)
+    told = None if g.whole.peers is None else tell_rows(g, node)
+    touched = [*ids, *values]
+    if told is not None:
+        ids, values = told.ids, told.values
+    paddings = [p for p in op.attrs["padding_idx"] for _ in range(len(ids) // len(op.attrs["padding_idx"]))]
+    shards = _shards_of(g, rows) if told is None else 1
     made = []
     for shard in range(shards):
         low = Lowering(op.definition, op.attrs, {}, {})
+        if told is not None:
+            low.calls.append(told.call)
+            low.scratch_buffers += told.scratch
         merge_shard(low, ids, values, paddings, op.attrs["height"], rows, out, shard, shards)
-        touched = [*ids, *values]
         made.append(Task(node.index, shard, low.calls, touched, [rows, out], low.scratch_buffers, beside=shard > 0))
     return made
 
@@ -278,6 +286,7 @@ LOWERINGS: dict[type[Node], Callable[[GraphLowering, Any], list[Task]]] = {
     Gather: _gather,
     AllReduce: _all_reduce,
     Reduce: _reduce,
+    GatherProcesses: lambda g, node: [gather_rows(g, node)],
     StartSum: lambda g, node: [start_sum(g, node)],
     WaitSum: lambda g, node: [wait_sum(g, node)],
 }

@@ -107,7 +107,8 @@ class Plan:
 
     def _lower(self, request: Request, like: GraphLowering | None = None) -> tuple[GraphLowering, list[Task]]:
         graph, peers = self.graph, self._peers
-        types = device_types(graph, [dict(feeds) for feeds in request.feeds])
+        everyone = [(dict(feeds), samples) for feeds, samples in zip(*request.whole, strict=True)] if request.whole else ()
+        types = device_types(graph, [dict(feeds) for feeds in request.feeds], everyone)
         whole = whole_of(graph, request.whole, types, peers) if request.whole and peers else None
         made = lowering(graph, types, request.sizes, seed=self._seed, threads=self._threads, whole=whole, like=like)
         tasks = lower(made, like)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from pe_cli.collectives.protocol import Pending
 from pe_cli.devices.memory import aligned
 from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.tasks import Task
-from pe_cli.graph.ssa import Graph, StartSum, WaitSum
+from pe_cli.graph.ssa import Gather, GatherProcesses, Graph, StartSum, WaitSum
 from pe_cli.kernels.calls import STATUS, Buffer, Call
 from pe_cli.kernels.host import HostKernel
 
@@ -64,6 +66,75 @@ def wait_sum(lowering: GraphLowering, node: WaitSum) -> Task:
             array[...] = sums[i % len(first)]
 
     return Task(node.index, 0, [_call(run, node.kind, [*first, *others])], first, [*first, *others])
+
+
+def gather_rows(lowering: GraphLowering, node: GatherProcesses) -> Task:
+    """Return the task that gives every process what the devices of all have written: a row for each, zeros where there is none."""
+    ins, out = [lowering.buffer(*p) for p in node.ins["X"]], lowering.buffer(*node.outs["Out"][0])
+    devices = [d for _, d in node.ins["X"]]
+    peers, places = lowering.whole.peers, len(lowering.graph.places)
+
+    def run(_: Sequence[Array], arrays: Sequence[Array]) -> None:
+        assert peers is not None, "a graph that is only looked at does not run"
+        whole = arrays[-1]
+        mine = np.zeros((places, whole.shape[1]), whole.dtype)
+        for d, array in zip(devices, arrays, strict=False):
+            mine[d] = array.reshape(-1)
+        whole[...] = np.frombuffer(b"".join(peers.gather(mine.tobytes())), whole.dtype).reshape(whole.shape)
+
+    return Task(node.index, 0, [_call(run, node.kind, [*ins, out])], ins, [out])
+
+
+@dataclass(frozen=True)
+class Told:
+    """Rows of a row-sparse gradient that all processes have told each other.
+
+    Args:
+        call: fills the rows of other processes.
+        ids, values: of every device of all processes, in order; for several lookups, those of the first on all devices come first.
+        scratch: those of them that are of other processes.
+    """
+
+    call: Call
+    ids: list[Buffer]
+    values: list[Buffer]
+    scratch: list[Buffer]
+
+
+def tell_rows(lowering: GraphLowering, node: Gather) -> Told:
+    """Return the rows of all devices of all processes, and the call by which processes tell each other theirs."""
+    whole, places = lowering.whole, len(lowering.graph.places)
+    peers, mine = whole.peers, range(whole.first, whole.first + places)
+    active = [d for d, samples in enumerate(whole.sizes) if samples]
+    rows = {s: [[_row(lowering, n, d, d in mine) for d in active] for n in node.op.inputs[s]] for s in ("Ids", "X")}
+    flat = {s: [b for row in found for b in row] for s, found in rows.items()}
+    of_rank: list[list[Buffer]] = [[] for _ in range(len(whole.sizes) // places)]
+    for found in rows.values():
+        for row in found:
+            for d, b in zip(active, row, strict=True):
+                of_rank[d // places].append(b)
+    order = [b for of in of_rank for b in of]
+    scratch = [b for rank, of in enumerate(of_rank) if rank != whole.first // places for b in of]
+    counts = [len(of) for of in of_rank]
+
+    def run(_: Sequence[Array], arrays: Sequence[Array]) -> None:
+        assert peers is not None, "a graph that is only looked at does not run"
+        ends = [0, *itertools.accumulate(counts)]
+        parts = [arrays[begin:end] for begin, end in itertools.pairwise(ends)]
+        message = b"".join(array.tobytes() for array in parts[peers.rank])
+        for rank, told in enumerate(peers.gather(message)):
+            at = 0
+            for array in parts[rank] if rank != peers.rank else ():
+                array[...] = np.frombuffer(told, array.dtype, array.size, at).reshape(array.shape)
+                at += array.nbytes
+
+    return Told(_call(run, "all_gather_rows", order), flat["Ids"], flat["X"], scratch)
+
+
+def _row(lowering: GraphLowering, name: str, device: int, mine: bool) -> Buffer:
+    """Return a variable's buffer on a device of this process, or room for that of another's."""
+    whole = lowering.whole
+    return lowering.buffer(name, device - whole.first) if mine else Buffer("scratch", whole.types[device][name])
 
 
 def _call(run: Callable[[Sequence[Array], Sequence[Array]], None], kind: str, touched: Sequence[Buffer]) -> Call:

@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable, Sequence
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
-from pe_cli.core.types import Place
+from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.protocol import device
 from pe_cli.graph.processes import check_processes
 from pe_cli.graph.ssa import (
     AllReduce,
     Compute,
     Gather,
+    GatherProcesses,
     Graph,
     GraphBuilder,
     Reduce,
@@ -52,10 +53,12 @@ def replicate(
 
     Raises:
         PeError: several devices while no op of the program carries a parameter's gradient role, though it has optimizer ops;
-            or the program or the strategy does not go with several processes yet.
+            or the strategy does not go with several processes yet.
     """
     if processes > 1:
-        check_processes(program, strategy)
+        check_processes(strategy)
+        if any(op.definition.has(ReadsAllDevices) for op in program.global_block().ops):
+            program = program.clone()  # it gets variables of what processes tell each other
     return _Replication(program, places, strategy, active, processes).run()
 
 
@@ -141,12 +144,24 @@ class _Replication:
         if first is not None and first.alone and self.strategy.gradient_scale_strategy != "One":
             of = ScaleLossGrad
         everywhere = op.definition.get(ReadsAllDevices)
+        told = {n: self._tell(n) for n in op.inputs[everywhere.slot]} if everywhere and self.processes > 1 else {}
         for d in self.running:
             ins = self._slots(op.inputs, d)
             if everywhere is not None:
                 slot = everywhere.slot
                 of, ins[slot] = Sync, [(n, other) for other in self.running for n in op.inputs[slot]]
+                ins[slot] = [(told[n], 0) for n in op.inputs[slot]] if told else ins[slot]
             self.build.append(of(op=op, device=d, ins=ins, outs=self._slots(op.outputs, d)))
+
+    def _tell(self, name: str) -> str:
+        """Give a variable of every device to all processes; return the variable that has a row for each device."""
+        block = self.program.global_block()
+        whole, kind = f"{name}@PROCESSES", block.vars[name].type
+        if whole not in block.vars:
+            rows = len(self.devices) * self.processes
+            block.create_var(whole, TensorType((rows, kind.size), kind.dtype), stop_gradient=True)
+        self.build.append(GatherProcesses(device=0, ins={"X": [(name, d) for d in self.running]}, outs={"Out": [(whole, 0)]}))
+        return whole
 
     def _slots(self, slots: dict[str, list[str]], device: int) -> dict[str, list[tuple[str, int]]]:
         return {s: [(n, self._at(n, device)) for n in names] for s, names in slots.items()}

@@ -221,10 +221,17 @@ class WaitSum(Collective):
     kind: ClassVar[str] = "wait_all_reduce_processes"
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GatherProcesses(Collective):
+    """Gives what each device has written, slot X, to all processes: a row for every device of all, zeros for one without samples."""
+
+    kind: ClassVar[str] = "all_gather_processes"
+
+
 #: Kinds of nodes by what text calls them.
 KINDS: dict[str, type[Node]] = {
     of.kind: of
-    for of in (Compute, ScaleLossGrad, Sync, Update, Copy, Gather, Check, AllReduce, Reduce, StartSum, WaitSum)
+    for of in (Compute, ScaleLossGrad, Sync, Update, Copy, Gather, Check, AllReduce, Reduce, StartSum, WaitSum, GatherProcesses)
 }
 #: Slot of an `Update`: the gradients of the other devices that it adds up.
 ADDENDS = "Grad@ADDENDS"

@@ -25,7 +25,7 @@ class Network:
         self.size = size
         self.messages: Counter[int] = Counter()
         self.nbytes: Counter[int] = Counter()
-        self.ways = {(a, b): queue.SimpleQueue() for a in range(size) for b in range(size) if a != b}
+        self.ways = {(a, b, block): queue.SimpleQueue() for a in range(size) for b in range(size) for block in (False, True)}
 
     def run(self, process: Callable[[Simulated], Any]) -> list[Any]:
         """Call a function for each process, all at once, and return what it returns for each."""
@@ -51,23 +51,23 @@ class Simulated:
         self._lane = Lane(self, lambda: None, SECONDS)
         self.reserve, self.begin = self._lane.reserve, self._lane.begin
 
-    def _send(self, peer: int, message: bytes) -> None:
+    def _send(self, peer: int, message: bytes, block: bool = False) -> None:
         self._network.messages[self.rank] += 1
         self._network.nbytes[self.rank] += len(message)
-        self._network.ways[self.rank, peer].put(message)
+        self._network.ways[self.rank, peer, block].put(message)
 
     def swap(self, peer, out, into):
         if out is not None and out.size:
             self._send(peer, out.tobytes())
         if into is not None and into.size:
-            came = self._network.ways[peer, self.rank].get(timeout=SECONDS)
+            came = self._network.ways[peer, self.rank, False].get(timeout=SECONDS)
             assert len(came) == into.nbytes
             into.view("uint8")[:] = bytearray(came)
 
     def swap_block(self, peer, out, wanted):
         if out is not None:
-            self._send(peer, out)
-        return self._network.ways[peer, self.rank].get(timeout=SECONDS) if wanted else b""
+            self._send(peer, out, True)
+        return self._network.ways[peer, self.rank, True].get(timeout=SECONDS) if wanted else b""
 
     def gather(self, message):
         return gather(self, message)

@@ -25,8 +25,8 @@ from pe_cli.graph.text import describe, parse_graph
 from pe_cli.ops.define.registry import discover
 from pe_cli.program.ir import Role
 from tests.collectives.simulated import Network, Simulated
+from tests.execute import test_sparse_gradients as sparse
 from tests.execute.test_executor import batch, classifier, reference, values
-from tests.execute.test_sparse_gradients import executor_of, named
 
 SIZES = (13, 8, 3, 2, 20, 1)
 
@@ -217,16 +217,30 @@ def test_buckets_begin_one_by_one_and_each_is_waited_for_where_it_is_read():
     assert describe(parse_graph(halved, graph.program)) == halved
 
 
-@pytest.mark.parametrize(
-    "wish", [{"reduce_strategy": "Reduce"}, {"sync_batch_norm": True}], ids=lambda w: next(iter(w))
-)
-def test_what_processes_cannot_do_yet_is_refused(wish):
+def test_what_processes_cannot_do_yet_is_refused():
     with pytest.raises(PeError, match="not with several processes yet"):
-        replicate(classifier(), [Place("cpu", 0)], BuildStrategy(**wish), processes=2)
+        replicate(classifier(), [Place("cpu", 0)], BuildStrategy(reduce_strategy="Reduce"), processes=2)
 
 
-def test_row_sparse_gradients_are_refused():
-    program = executor_of(named("SGD")).program
-    with pytest.raises(PeError, match="row-sparse gradients: not with several processes yet") as caught:
-        replicate(program, [Place("cpu", 0)], BuildStrategy(), processes=2)
-    assert caught.value.hint == "set is_sparse: false, or processes: 1"
+@pytest.mark.parametrize("rule", ["SGD", "Adam"])
+@pytest.mark.parametrize(("processes", "devices"), [(2, 1), (3, 1), (2, 2)])
+def test_rows_of_tables_are_merged_over_processes_as_over_devices(processes, devices, rule):
+    """Also batches that leave processes without samples, and as many rows shared out otherwise."""
+    making = threading.Lock()  # variables are named by one counter
+
+    def tables(count, peers=None):
+        how = {"lookups": 2, "tables": sparse.TABLES, "threads": 1}
+        with making:
+            executor = sparse.executor_of(sparse.named(rule), devices=count, peers=peers, **how)
+        for step, samples in enumerate((12, 7, 1, 30, 12)):
+            whole = sparse.batch(samples, 2, step)
+            if peers is None:
+                executor.run(whole, [], step)
+                continue
+            cuts = [0, *np.cumsum(split_sizes(samples, processes * devices)).tolist()]
+            begin, end = cuts[peers.rank * devices], cuts[(peers.rank + 1) * devices]
+            executor.run({name: array[begin:end] for name, array in whole.items()}, [], step, samples)
+        return [executor.scope.get(name).tobytes() for name in sparse.TABLES]
+
+    expected = tables(processes * devices)
+    assert Network(processes).run(lambda peers: tables(devices, peers)) == [expected] * processes

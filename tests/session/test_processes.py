@@ -69,7 +69,10 @@ def train(bench: Bench, where: str, *arguments: object, code: int = 0, processes
 MORE = ("-o", "train.accumulate=2", "-o", "output.gradient_norms=true", "-o", "train.ema.decay=0.9")
 
 
-@pytest.mark.parametrize("options", [(), MORE], ids=["as it is", "accumulated, averaged, with lengths of gradients"])
+SYNC = ("-o", "build_strategy.sync_batch_norm=true")
+
+
+@pytest.mark.parametrize("options", [(), MORE, SYNC], ids=["as it is", "accumulated, averaged, with lengths of gradients", "sync"])
 def test_two_processes_leave_what_two_devices_leave_bit_for_bit(bench: Bench, options: tuple[str, ...]) -> None:
     """Metrics, fetched arrays, parameters, moments and each device's running statistics, of uneven batches too."""
     several = train(bench, "several", *options)
