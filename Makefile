@@ -41,9 +41,10 @@ check: $(VENV)/.test ## lint, types and the layers of the packages
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-check-deep: $(VENV)/.test ## run the tests of ops with every address looked at, and those of the executor with guarded memory
+check-deep: $(VENV)/.test ## run the tests of ops with every address looked at, those of the executor with guarded memory, and kill processes over MPI
 	PE_CHECK_BOUNDS=1 $(BIN)/python -m pytest $(PYTEST) tests/ops tests/execute/test_regions.py
 	$(BIN)/python -m pytest $(PYTEST) -p tests.guarded tests/execute tests/devices
+	PE_KILLS=60 $(BIN)/python -m pytest $(PYTEST) tests/session/test_killed_processes.py
 
 proof: $(VENV)/.test ## kill, cut off, damage and crowd it at the scale of docs/proof.md (hours)
 	PE_KILLS=1000 $(BIN)/python -m pytest $(PYTEST) tests/session/test_killed.py

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from pe_cli.config.check import check
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import MapNode, ScalarNode, describe
+from pe_cli.config.plugins import offered
 from pe_cli.config.sections.section import Section
 from pe_cli.config.spec import ArgSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
@@ -97,7 +98,7 @@ def _kind(name: str, spec: ArgSpec, mistakes: Mistakes) -> Metric[Section] | Non
     elif not isinstance(type_, ScalarNode) or not isinstance(type_.value, str):
         mistakes.say(f"metrics.{name}.type must be text, got {describe(type_)}", type_.at, example)
     elif type_.value not in kinds:
-        hint = did_you_mean(type_.value, kinds) or f"one of {', '.join(kinds)}"
+        hint = offered("metrics", type_.value) or did_you_mean(type_.value, kinds) or f"one of {', '.join(kinds)}"
         mistakes.say(f"there is no metric '{type_.value}'", type_.at, hint)
     else:
         return kinds[type_.value]

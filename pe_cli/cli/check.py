@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pe_cli.config.spec import DataSpec, RunSpec
     from pe_cli.session.job import Job
 
+#: Bytes to which a packed file is unpacked here at most; of one that holds more its beginning is looked at.
+LOOKED = 1 << 26
+
 
 @click.command()
 @path_argument("config")
@@ -24,7 +27,8 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     """Report all mistakes of CONFIG and its model.
 
     Where there is none: shapes, parameters and memory. Nothing is run. A data file that is not there is a warning: it
-    may be there when the training starts.
+    may be there when the training starts. Of a packed file that unpacks to more than 64 MiB only the beginning is
+    looked at, and names and shapes are compared; pe data CONFIG reads all of it.
     """
     from pe_cli.build.doubts import doubts
     from pe_cli.cli.columns import columns
@@ -32,10 +36,13 @@ def command(config: Path, overrides: tuple[str, ...]) -> None:
     from pe_cli.cli.layers_table import parameters_text, rows_of
     from pe_cli.config.mistakes import Mistakes
     from pe_cli.program.sparse import notes
+    from pe_cli.session.observers.define import asked_for
 
     mistakes = Mistakes()
     source = open_source(config, overrides, mistakes)
     warnings = _data(source, mistakes) if source.run else []
+    if source.run:
+        asked_for(source.run, mistakes)
     mistakes.raise_all()
     rows = rows_of(source)
     echo(f"model {source.model.name}")
@@ -79,11 +86,17 @@ def _data(source: Source, mistakes: Mistakes) -> list[str]:
                 if error.code == ExitCode.DATA:
                     error.at = error.at or spec.at
                 raise
-    if not absent and not mistakes and source.run.data:
-        from pe_cli.session.warned import data_warnings
+    if absent or mistakes or not source.run.data:
+        return absent
+    if cut := _cut_files(job()):
+        for path in cut:
+            said = f"{path} unpacks to more than {LOOKED >> 20} MiB: only its beginning was looked at"
+            echo(f"note: {said}, pe data {source.run.path} reads all")
+        return warnings
+    from pe_cli.session.warned import data_warnings
 
-        warnings += data_warnings(job())
-    if not absent and not mistakes and source.built.train is not None and epochs_of(source.built.train):
+    warnings += data_warnings(job())
+    if source.built.train is not None and epochs_of(source.built.train):
         with mistakes.catch():
             job().count_epochs()
     return absent + warnings
@@ -91,10 +104,18 @@ def _data(source: Source, mistakes: Mistakes) -> list[str]:
 
 def _job(source: Source) -> Job:
     from pe_cli.core.types import Place
+    from pe_cli.data.origin import Look
     from pe_cli.session.job import Job
 
     assert source.run
-    return Job(source.run, built=source.built, places=[Place("cpu", 0)])
+    job = Job(source.run, built=source.built, places=[Place("cpu", 0)])
+    job.prepared.look = Look(LOOKED)
+    return job
+
+
+def _cut_files(job: Job) -> list[Path]:
+    """Return the packed files of which only the beginning was looked at."""
+    return job.prepared.look.cut if job.prepared.look else []
 
 
 def _absent(spec: DataSpec, run: RunSpec) -> list[Path]:
@@ -123,9 +144,14 @@ def _fits(source: Source, job: Job, split: str) -> None:
     Raises:
         PeError: it cannot be read, or does not fit.
     """
+    from pe_cli.data.arrays import is_table
+
+    opened, wishes = job.prepared.opened(split), job.run.preparation
     # prediction may do without labels: its data is only opened
     if split == "predict":
         job.dataset(split)
+    elif _cut_files(job) and (is_table(opened) or wishes.columns or wishes.split or wishes.sampling):
+        job.prepared.check_names(split, job.sources.values())
     else:
         job.loader(split, source.program(split == "eval"), source.batch_size)
 

@@ -12,6 +12,7 @@ from pe_cli.cli.say import echo
 from pe_cli.core.errors import ExitCode
 
 if TYPE_CHECKING:
+    from pe_cli.session.launchers import Launcher
     from pe_cli.session.sweep_record import Sweep
 
 #: Value of --resume without FOLDER.
@@ -29,6 +30,11 @@ _NEWEST = ":newest:"
     metavar="[FOLDER]",
     help="Go on with a sweep that was stopped or killed; without FOLDER with CONFIG's newest, or a new one where there is none.",
 )
+@click.option(
+    "--launcher",
+    type=click.Choice(["mpi", "slurm"]),
+    help="Share the trials with the other processes of mpiexec, or with the other tasks of a job of Slurm's.",
+)
 @path_option("--report", metavar="FOLDER", help="Only tell what a sweep's folder holds; without CONFIG.")
 @path_option("--html", metavar="FILE", help="With --report: also write a page with parallel coordinates and importance.")
 @click.option("--quiet", is_flag=True, help="Print nothing but the table and what failed.")
@@ -37,6 +43,7 @@ def command(
     overrides: tuple[str, ...],
     jobs: int,
     resume: str | None,
+    launcher: Launcher | None,
     report: Path | None,
     html: Path | None,
     quiet: bool,
@@ -48,7 +55,7 @@ def command(
     """
     if report is not None:
         of_jobs = click.get_current_context().get_parameter_source("jobs")
-        if config is not None or overrides or resume is not None or quiet or of_jobs is click.core.ParameterSource.COMMANDLINE:
+        if config is not None or overrides or resume is not None or launcher or quiet or of_jobs is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError("--report goes with --html only")
         return _report(report, html)
     if html is not None:
@@ -56,26 +63,38 @@ def command(
     if config is None:
         context = click.get_current_context()
         raise click.MissingParameter(ctx=context, param=next(p for p in context.command.params if p.name == "config"))
-    return _sweep(config, overrides, jobs, resume, quiet)
+    return _sweep(config, overrides, jobs, resume, launcher, quiet)
 
 
-def _sweep(config: Path, overrides: tuple[str, ...], jobs: int, resume: str | None, quiet: bool) -> int:
+def _sweep(config: Path, overrides: tuple[str, ...], jobs: int, resume: str | None, launcher: Launcher | None, quiet: bool) -> int:
     from pe_cli.config.load import load_run
-    from pe_cli.session.sweep import Runner, new_sweep, open_sweep
+    from pe_cli.session.launchers import joined
+    from pe_cli.session.sweep import new_sweep, open_sweep
+    from pe_cli.session.sweep_record import read_sweep
+    from pe_cli.session.sweep_runner import Runner
 
     run = load_run(config, overrides)
     say = _nothing if quiet else echo
-    found = None
-    if resume is not None:
-        found = open_sweep(run, None if resume == _NEWEST else Path(resume))
-        if found is None:
-            say(f"{run.output.dir} holds no sweep of {run.name}: a new one begins")
-    sweep = found or new_sweep(run)
-    say(f"{len(sweep.trials)} trials -> {sweep.folder}")
-    done = Runner(run, overrides, sweep, jobs, say).train()
-    _show(sweep)
+
+    def begin() -> Sweep:
+        found = None
+        if resume is not None:
+            found = open_sweep(run, None if resume == _NEWEST else Path(resume))
+            if found is None:
+                say(f"{run.output.dir} holds no sweep of {run.name}: a new one begins")
+        return found or new_sweep(run)
+
+    with joined(launcher, run, begin, fresh=resume is None) as part:
+        folder = part.sweep.folder
+        if part.leads:
+            say(f"{part.sweep.count} trials -> {folder}")
+        done = Runner(run, overrides, folder, jobs, say, part.shared).train()
+        sweep = read_sweep(folder)
+        if part.leads:
+            _show(sweep)
+            if not done:
+                echo(f"stopped: pe sweep {config} --resume goes on", err=True)
     if not done:
-        echo(f"stopped: pe sweep {config} --resume goes on", err=True)
         return ExitCode.STOPPED
     return ExitCode.DONE if sweep.best is not None else next((t.code for t in sweep.trials if t.code > 0), ExitCode.DIVERGED)
 
@@ -105,7 +124,7 @@ def _show(sweep: Sweep) -> None:
     from pe_cli.session.sweep_record import BEST
 
     rows = sweep.rows()
-    echo(columns(rows, right=[0, *range(1, len(rows[0]) - 1)]))
+    echo(columns(rows, right=range(len(rows[0]) - 1)))
     explained = {name: share for name, share in sweep.importance().items() if share is not None}
     if explained:
         ordered = sorted(explained.items(), key=lambda pair: -pair[1])
@@ -115,4 +134,5 @@ def _show(sweep: Sweep) -> None:
             said = trial.error.splitlines()[0].partition("error: ")
             echo(shown(f"trial {trial.number} failed: {said[2] or said[0]}"), err=True)
     if sweep.best is not None and (sweep.folder / BEST).is_file():
-        echo(f"best: trial {sweep.best.number} -> {sweep.folder / BEST}")
+        word = "trials" if sweep.repeats > 1 else "trial"
+        echo(f"best: {word} {sweep.best.label} -> {sweep.folder / BEST}")

@@ -35,7 +35,10 @@ def fill(tree: MapNode, used: Collection[str], mistakes: Mistakes) -> MapNode | 
     everywhere = {*used, *names_in(tree)}
     for key, one in declared.entries.items():
         if key not in everywhere:
-            mistakes.say(f"the argument '{key}' is not used", one.at, f'write "${{{key}}}" where it belongs, or remove it')
+            hint = f'write "${{{key}}}" where it belongs, or remove it'
+            if one.at.file.startswith("-o "):
+                hint = f"no file has ${{{key}}}; a constant of the model is set with -o model.args.{key}=..."
+            mistakes.say(f"the argument '{key}' is not used", one.at, hint)
             continue
         value = substitution.apply(one.value, values)
         if is_null(value):

@@ -11,13 +11,14 @@ from typing import Literal, TypeVar
 
 from pe_cli.config.asynchronous import async_mistakes
 from pe_cli.config.check import check
-from pe_cli.config.compose import compose, is_null, tidy
+from pe_cli.config.compose import Composed, compose, is_null, tidy
 from pe_cli.config.constants import fill
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.model import read_model
 from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe
-from pe_cli.config.overrides import apply_overrides
+from pe_cli.config.overrides import Override, apply_overrides, put
 from pe_cli.config.paths import from_run_folder
+from pe_cli.config.plugins import load_plugin
 from pe_cli.config.processes import process_mistakes
 from pe_cli.config.sections.data import USES, DataSection, DataSections, SamplingSection, SplitSection
 from pe_cli.config.sections.executor import ExecutorSection
@@ -32,6 +33,7 @@ from pe_cli.config.sections.sweep import SweepSection
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import ArgSpec, DataSpec, ModelSpec, Preparation, RunSpec
 from pe_cli.config.split import split_mistakes
+from pe_cli.config.substitute import literal
 from pe_cli.config.sweep import sweep_mistakes
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
@@ -91,21 +93,47 @@ def read_run(path: Path, overrides: Sequence[str], mistakes: Mistakes) -> RunSpe
     if late is not None:
         mistakes.say("extends is read before -o, which cannot set it", late.at, "write extends: into the file")
     with mistakes.catch_all():
-        filled = fill(tree.without("extends"), found.names, mistakes)
+        composed = dataclasses.replace(found, tree=tree.without("extends"))
+        filled = _filled_in(composed, mistakes)
         if filled is not None:
-            return _Run(path, found.text, from_run_folder(filled, found.folders), mistakes).read()
+            return _Run(path, composed, filled, mistakes).read()
     return None
 
 
-def read_variant(run: RunSpec, tree: MapNode, mistakes: Mistakes) -> RunSpec | None:
-    """Read a run again with another tree; as `read_run`.
+def _filled_in(composed: Composed, mistakes: Mistakes) -> MapNode | None:
+    """Return the tree with `${...}` put in and paths told from the run file's folder; None after mistakes."""
+    filled = fill(composed.tree, composed.names, mistakes)
+    return None if filled is None else from_run_folder(filled, composed.folders)
+
+
+def read_variant(run: RunSpec, overrides: Sequence[Override], mistakes: Mistakes) -> RunSpec | None:
+    """Read a run again with other values, and without its sweep; as `read_run`.
 
     Args:
         run: as it was read.
-        tree: its own with other values.
+        overrides: values as they are meant: a `${` in one is no name.
         mistakes: where errors go.
     """
-    return _Run(run.path, run.text, tree, mistakes).read()
+    before = mistakes.total
+    composed = dataclasses.replace(run.composed, tree=run.composed.tree.without("sweep"))
+    of_args = [override for override in overrides if override.parts[0][0] == "args"]
+    tree = run.tree.without("sweep") if not of_args else _refilled(composed, of_args, mistakes)
+    for override in overrides:
+        with mistakes.catch():
+            tree = put(tree, override) if tree and override not in of_args else tree
+    return None if tree is None or mistakes.total > before else _Run(run.path, composed, tree, mistakes).read()
+
+
+def _refilled(composed: Composed, overrides: Sequence[Override], mistakes: Mistakes) -> MapNode | None:
+    """Return the tree with other constants put in; None after mistakes."""
+    tree = composed.tree
+    try:
+        for override in overrides:
+            tree = put(tree, dataclasses.replace(override, value=literal(override.value)))
+        return _filled_in(dataclasses.replace(composed, tree=tree), mistakes)
+    except PeError as error:
+        mistakes.add(error)
+        return None
 
 
 @dataclass
@@ -113,12 +141,13 @@ class _Run:
     """One reading of a run file, section by section, so that a mistake in one hides none in another."""
 
     path: Path
-    text: str
+    composed: Composed
     tree: MapNode
     mistakes: Mistakes
 
     def read(self) -> RunSpec | None:
         self.check_keys()
+        plugins = self.plugins()
         section = self.model_section()
         model_args = self.args(section)
         executor = self.section("executor", ExecutorSection)
@@ -146,8 +175,8 @@ class _Run:
         if model is None:
             return None
         return RunSpec(
-            self.path, self.text, self.tree, model_path, model_args, model, data, preparation, feeds, train, fetches,
-            executor, build, execution, output, metrics, sweep,
+            self.path, self.composed, self.tree, model_path, model_args, model, data, preparation, feeds, train, fetches,
+            executor, build, execution, output, metrics, sweep, plugins,
         )  # fmt: skip
 
     def check_keys(self) -> None:
@@ -156,6 +185,22 @@ class _Run:
             if key not in known:
                 hint = did_you_mean(key, known) or f"one of {', '.join(known)}"
                 self.mistakes.say(f"a config has no section '{key}'", entry.at, hint)
+
+    def plugins(self) -> tuple[str, ...]:
+        """Load the packages of others that the file names, and return their names."""
+        entry = self.tree.entries.get("plugins")
+        if entry is None or is_null(entry.value):
+            return ()
+        found = []
+        for item in entry.value.items if isinstance(entry.value, ListNode) else (entry.value,):
+            is_list = isinstance(entry.value, ListNode)
+            if not is_list or not isinstance(item, ScalarNode) or not isinstance(item.value, str) or not item.value:
+                self.mistakes.say(f"plugins must be a list of packages, got {describe(item)}", item.at, "for example [acme-pe]")
+                continue
+            with self.mistakes.catch():
+                load_plugin(item.value, item.at)
+                found.append(item.value)
+        return tuple(found)
 
     def section(self, key: str, kind: type[AnySection]) -> AnySection:
         """Return a section, or its defaults where it is absent or wrong."""

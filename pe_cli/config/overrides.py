@@ -104,7 +104,8 @@ def _set(node: Node, override: Override, depth: int) -> Node:
             )
         items = list(node.items)
         items[int(key)] = _set(items[int(key)], override, depth + 1)
-        return replace(node, items=tuple(items))
+        # what is wrong with the list now is the command line's doing
+        return replace(node, items=tuple(items), at=override.value.at if depth + 1 == len(override.parts) else node.at)
     raise PeError(f"{above} is {describe(node)}, which has no keys", at=at, hint=f"set {above} itself")
 
 
@@ -113,7 +114,7 @@ def _appended(node: Node, override: Override) -> Node:
     value = override.value
     added = value.items if isinstance(value, ListNode) else (value,)
     if isinstance(node, ListNode):
-        return replace(node, items=(*node.items, *added))
+        return replace(node, items=(*node.items, *added), at=value.at)
     key = ".".join(part for part, _ in override.parts)
     if isinstance(node, ScalarNode) and node.value is None:
         return ListNode(tuple(added), value.at)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from pe_cli.config.compose import Composed
 from pe_cli.config.nodes import MapNode, Node, ScalarNode, find, key_span
 from pe_cli.config.scope import Scope
 from pe_cli.config.sections.data import DataSection, SamplingSection, SplitSection
@@ -184,8 +185,8 @@ class RunSpec:
 
     Args:
         path: the run file.
-        text: it, as written.
-        tree: it, with overrides; `at_of` gives places in it.
+        composed: it with what it extends and with overrides, before `${...}` is put in.
+        tree: it, with `${...}` put in; `at_of` gives places in it.
         model_path: the model file.
         model_args: constants of the model that differ from its own.
         model: what is computed.
@@ -196,10 +197,12 @@ class RunSpec:
         fetches: variable -> what is kept of it.
         metrics: name -> its declaration as written, `type` and options; checked where metrics are known.
         executor, build_strategy, exec_strategy, output: as named, with defaults.
+        sweep: None when the file has no such section.
+        plugins: packages of others, which are loaded.
     """
 
     path: Path
-    text: str
+    composed: Composed
     tree: MapNode
     model_path: Path
     model_args: Mapping[str, Node]
@@ -215,6 +218,12 @@ class RunSpec:
     output: OutputSection = field(default_factory=OutputSection)
     metrics: Mapping[str, ArgSpec] = field(default_factory=dict)
     sweep: SweepSection | None = None
+    plugins: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The run file, as written."""
+        return self.composed.text
 
     @property
     def name(self) -> str:

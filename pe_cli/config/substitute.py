@@ -43,6 +43,17 @@ def escaped(data: Any) -> Any:
     return data.replace("${", "$${") if isinstance(data, str) else data
 
 
+def literal(node: Node) -> Node:
+    """Return a node whose texts are read as they are, as `escaped` does with plain data."""
+    if not node.refers:
+        return node
+    if isinstance(node, MapNode):
+        return replace(node, entries={key: Entry(key, e.at, literal(e.value)) for key, e in node.entries.items()})
+    if isinstance(node, ListNode):
+        return replace(node, items=tuple(literal(item) for item in node.items))
+    return replace(node, value=escaped(node.value))
+
+
 class Substitution:
     """Puts values in for `${name}`.
 

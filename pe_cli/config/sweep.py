@@ -16,6 +16,8 @@ Mistake = tuple[str, Span | None, str | None]
 
 #: Keys that a sweep sets itself, by what it sets them for.
 _OWN = {"output.dir": "the folder of a trial", "output.name": "the name of a trial"}
+#: Keys whose values are chance and no choice: trials that differ by nothing else are compared by their mean.
+REPEATS = ("data.split.fold", "data.split.seed", "executor.seed")
 
 
 def sweep_mistakes(section: SweepSection, train: TrainSection | None, output: OutputSection, written: MapNode) -> Iterator[Mistake]:
@@ -30,11 +32,14 @@ def sweep_mistakes(section: SweepSection, train: TrainSection | None, output: Ou
     entries = over.entries if isinstance(over, MapNode) else {}
     for key, entry in entries.items():
         yield from _key_mistakes(key, entry, section, list(entries))
-    if section.method == "random" and section.trials is None:
-        yield "sweep: method random needs trials, how many", section.at_of("method"), "add trials: 20"
+    if section.method != "grid" and section.trials is None:
+        yield f"sweep: method {section.method} needs trials, how many", section.at_of("method"), "add trials: 20"
     for key in ("trials", "seed") if section.method == "grid" else ():
         if key in section.model_fields_set and getattr(section, key) is not None:
             yield f"sweep.{key} says nothing with method grid, which tries everything once", section.at_of(key), f"leave {key} out"
+    if "together" in section.model_fields_set and section.method != "tpe":
+        text = f"sweep.together says nothing with method {section.method}, whose draws do not go by results"
+        yield text, section.at_of("together"), "leave together out"
     if train is None:
         yield "sweep needs something to train, and the config has no train section", section.at, "add train: {...}"
     elif section.halving is not None:
@@ -52,7 +57,9 @@ def _key_mistakes(key: str, entry: Entry, section: SweepSection, keys: list[str]
     if section.halving is not None and key in ("train", "train.epochs", "train.steps"):
         yield f"sweep.over.{key}: halving says how long a trial is trained", entry.at, f"leave {key} out, or halving"
     domain = section.over[key]
-    if section.method == "grid" and isinstance(domain, Range) and domain.scale != "int":
+    if key in REPEATS and isinstance(domain, Range) and domain.scale != "int":
+        yield f"sweep.over.{key} is averaged over, and a range of numbers has no mean", entry.value.at, "list values: [1, 2, 3]"
+    elif section.method == "grid" and isinstance(domain, Range) and domain.scale != "int":
         text = f"sweep.over.{key} is a range of numbers without steps, and method grid tries all values"
         yield text, entry.value.at, "list values, or write method: random"
 
@@ -63,9 +70,8 @@ def _path_mistakes(key: str, at: Span) -> Iterator[Mistake]:
     known = [name for name in RunFile.model_fields if name != "sweep"]
     if "=" in key or any(part != part.strip() or not part for part in parts):
         yield f"'{key}' is no path of keys", at, "write names with dots between them: train.optimizer.learning_rate"
-    elif top == "args":
-        text = f"'{key}' is a constant of the config, which is put in before a sweep begins"
-        yield text, at, f"name what it is used for, such as model.{key}"
+    elif key == "args":
+        yield "'args' names all constants at once", at, "name one of them: args.width"
     elif top == "sweep":
         yield "a sweep cannot change itself", at, "name a key of another section"
     elif top not in known:

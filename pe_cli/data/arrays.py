@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError
 from pe_cli.data.cells import SHOWN, Cells, Codes, Numbers, Strings, Table, join_strings
-from pe_cli.data.dataset import Array, Batch, Dataset, sequence_fields
+from pe_cli.data.dataset import Array, Batch, Dataset, one_field, sequence_fields
 from pe_cli.data.fields import ArrayField, Rows, SequenceField
 from pe_cli.data.origin import Origin
 from pe_cli.ops.define.lod import offsets_name
@@ -45,6 +45,10 @@ class Subset:
     def take(self, indices: Rows) -> Batch:
         """Return copies of some samples; see `Dataset.take`."""
         return self._dataset.take(self.rows[indices])
+
+    def one(self, name: str, indices: Rows) -> Array:
+        """Return copies of some samples of one field; see `Dataset.take`."""
+        return one_field(self._dataset, name, self.rows[indices])
 
 
 class ArrayCells:
@@ -127,7 +131,7 @@ class DatasetTable:
         if name not in self._cells:
             found = getattr(self.dataset, "arrays", {}).get(name)
             if found is None:
-                found = self.dataset.take(np.arange(len(self.dataset), dtype=np.int64))[name]
+                found = one_field(self.dataset, name, np.arange(len(self.dataset), dtype=np.int64))
             self._cells[name] = ArrayCells(name, found)
         return self._cells[name]
 

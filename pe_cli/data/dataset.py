@@ -58,6 +58,13 @@ def sequence_fields(dataset: Dataset) -> frozenset[str]:
     return frozenset(getattr(dataset, "sequences", ()))
 
 
+def one_field(dataset: Dataset, name: str, indices: NDArray[np.int64]) -> Array:
+    """Return copies of some samples of one field; the other fields are not read where the data set can do without."""
+    one = getattr(dataset, "one", None)
+    found: Array = one(name, indices) if one is not None else dataset.take(indices)[name]
+    return found
+
+
 def field_dtype(dtype: np.dtype[Any]) -> str | None:
     """Return the element type that a stored type is read as, or None for one that is no number.
 
@@ -144,6 +151,15 @@ class ArrayDataset:
         Raises:
             PeError: a uint64 above the largest int64, or the file of a mapped field was cut since it was opened.
         """
+        self._check_maps()
+        return {name: self._rows(name, array, indices) for name, array in self._arrays.items()}
+
+    def one(self, name: str, indices: NDArray[np.int64]) -> Array:
+        """Return copies of some samples of one field; see `take`."""
+        self._check_maps()
+        return self._rows(name, self._arrays[name], indices)
+
+    def _check_maps(self) -> None:
         for name, mapped, size in self._maps:
             # to read what is no longer in the file would end the process with SIGBUS
             if mapped.size() < size:
@@ -151,7 +167,6 @@ class ArrayDataset:
                     f"the file of field '{name}' was cut while it is read: {mapped.size()} bytes of {size} are left",
                     "write a new file beside it and rename that: who reads the old one keeps it",
                 )
-        return {name: self._rows(name, array, indices) for name, array in self._arrays.items()}
 
     def _rows(self, name: str, array: Array, indices: NDArray[np.int64]) -> Array:
         # not np.take: on a map that is unaligned or in Fortran order it would first copy the whole file
@@ -188,6 +203,10 @@ class Window:
         """Return copies of some samples, counted from the window's first; see `Dataset.take`."""
         assert not indices.size or (indices.min() >= 0 and indices.max() < self._count), "index outside the window"
         return self._dataset.take(indices + self._start)
+
+    def one(self, name: str, indices: NDArray[np.int64]) -> Array:
+        """Return copies of some samples of one field; see `take`."""
+        return one_field(self._dataset, name, indices + self._start)
 
 
 def _map_of(array: Array) -> mmap.mmap | None:

@@ -105,10 +105,18 @@ def read_instances(file: Path | str, slots: Sequence[Slot]) -> Iterator[list[Val
     Raises:
         PeError: it cannot be read, or see `parse_line` (exit code 3).
     """
+    for number, line in read_lines(file):
+        yield parse_line(line, slots, str(file), number)
+
+
+def read_lines(file: Path | str) -> Iterator[tuple[int, str]]:
+    """Yield the numbers and texts of the lines that are not empty.
+
+    Raises:
+        PeError: the file cannot be read (exit code 3).
+    """
     try:
         with Path(file).open(encoding="utf-8", errors="replace") as stream:
-            for number, line in enumerate(stream, 1):
-                if line.strip():
-                    yield parse_line(line, slots, str(file), number)
+            yield from ((number, line) for number, line in enumerate(stream, 1) if line.strip())
     except OSError as error:
         raise PeError(f"{file}: {error.strerror}", code=ExitCode.DATA, hint="check the path") from None

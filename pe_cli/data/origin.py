@@ -14,6 +14,19 @@ DEFLATE_RATIO = 1032
 
 
 @dataclass(frozen=True)
+class Look:
+    """How far packed files are looked into, where nothing is computed with what they hold.
+
+    Args:
+        most: bytes that one is unpacked to.
+        cut: files that hold more: of arrays there are the sizes alone, of tables and texts the first rows.
+    """
+
+    most: int
+    cut: list[Path] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Origin:
     """The config file's folder and the place in it that asked for data.
 
@@ -21,11 +34,26 @@ class Origin:
         base: folder that relative paths start from.
         at: place in the config file, where one is known.
         read: files and folders that were found, in order.
+        look: how far packed files are looked into; None for all that they hold.
     """
 
     base: Path
     at: Span | None = None
     read: list[Path] = field(default_factory=list, compare=False, repr=False)
+    look: Look | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there is a file of which only the beginning was looked at."""
+        return self.look is not None and bool(self.look.cut)
+
+    def only_looks(self, size: int, path: Path) -> bool:
+        """Return whether a packed file that unpacks to so many bytes holds more than is looked at; it is noted then."""
+        if self.look is None or size <= self.look.most:
+            return False
+        if path not in self.look.cut:
+            self.look.cut.append(path)
+        return True
 
     def error(self, message: str, hint: str | None = None) -> PeError:
         """Return a data error at this place; the caller raises it."""

@@ -21,7 +21,7 @@ from pe_cli.data.dataset import Batch, Dataset, sequence_fields
 from pe_cli.data.fields import ArrayField, Field, FieldDataset, Rows
 from pe_cli.data.fitted import Fitted, FittedColumn
 from pe_cli.data.infer import infer
-from pe_cli.data.origin import Origin
+from pe_cli.data.origin import Look, Origin
 from pe_cli.data.registry import open_reader
 from pe_cli.data.room import room
 from pe_cli.data.split import describe, split_rows
@@ -114,6 +114,7 @@ class Prepared:
 
     Attributes:
         read: files and folders that readers have read.
+        look: how far packed files are looked into; None, and whoever computes with what they hold leaves it so, for all.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class Prepared:
         self._note, self._said = note, set[str]()
         self._opened: dict[str, Dataset | Table] = {}
         self.read: list[Path] = []
+        self.look: Look | None = None
         self._parts: dict[str, Rows] | None = None
         self._fields: dict[tuple[int, str], Field] = {}
         self._declared: dict[str, tuple[str, ColumnOptions]] | None = None
@@ -173,7 +175,7 @@ class Prepared:
         spec = self.data[use]
         key = "source" if spec.split else use
         if key not in self._opened:
-            self._opened[key] = open_reader(spec.reader, to_data(spec.options), self.base, spec.reader_at, self.read)
+            self._opened[key] = open_reader(spec.reader, to_data(spec.options), self.base, spec.reader_at, self.read, self.look)
         return self._opened[key]
 
     def table(self, use: str) -> Table:
@@ -365,6 +367,21 @@ class Prepared:
                     ) from None
                 self._tell(context, use)
         return self._fields[key]
+
+    def check_names(self, use: str, wanted: Iterable[Wanted]) -> None:
+        """Compare what feeds take with the names of a source's columns; nothing is read.
+
+        Raises:
+            PeError: DATA; a column is not there.
+        """
+        table = self.table(use)
+        known = self.columns(table)
+        for want in wanted:
+            for name in want.names:
+                if name not in known:
+                    error = self._no_column(table, name)
+                    error.at = want.at
+                    raise error
 
     def _no_column(self, table: Table, name: str) -> PeError:
         known = self.columns(table)

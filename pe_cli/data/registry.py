@@ -13,12 +13,13 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pe_cli.config.plugins import is_foreign, offered
 from pe_cli.config.words import option_errors
 from pe_cli.core.errors import PeError, PeErrors, Span, did_you_mean
 from pe_cli.data.arrays import is_table
 from pe_cli.data.cells import Table
 from pe_cli.data.dataset import Dataset, Window
-from pe_cli.data.origin import Origin
+from pe_cli.data.origin import Look, Origin
 
 #: Counts are strict: `limit: true` is no number of samples.
 Count = Annotated[int, Field(strict=True, ge=1)]
@@ -71,10 +72,18 @@ def reader(
     Args:
         name: what a config writes as `reader: name`.
         options: the model that its options are checked against.
+
+    Raises:
+        PeError: USAGE; a package of others takes a name that there is.
     """
 
     def register(function: Callable[[AnyOptions, Origin], Found]) -> Callable[[AnyOptions, Origin], Found]:
-        assert name not in READERS, f"two readers are named {name}"
+        if is_foreign(function.__module__):
+            known = READERS.get(name)
+            if name in _modules() or (known and known.open.__module__ != function.__module__):
+                raise PeError(f"there is a reader '{name}' already", hint="give the reader another name")
+        else:
+            assert name not in READERS, f"two readers are named {name}"
         READERS[name] = Reader(name, options, function)
         return function
 
@@ -82,7 +91,12 @@ def reader(
 
 
 def open_reader(
-    type: str, options: Mapping[str, Any], base: Path, at: Span | None = None, read: list[Path] | None = None
+    type: str,
+    options: Mapping[str, Any],
+    base: Path,
+    at: Span | None = None,
+    read: list[Path] | None = None,
+    look: Look | None = None,
 ) -> Dataset | Table:
     """Open a data set or a table.
 
@@ -92,6 +106,7 @@ def open_reader(
         base: the config file's folder, which relative paths start from.
         at: place in the config that asked for the data.
         read: gets the files and folders that are read.
+        look: how far packed files are looked into; None for all that they hold.
 
     Returns:
         The samples that `skip` and `limit` leave.
@@ -102,14 +117,14 @@ def open_reader(
     """
     found = find_reader(type, at)
     checked = check_options(found, options, at)
-    origin = Origin(base, at)
+    origin = Origin(base, at, look=look)
     try:
         dataset = found.open(checked, origin)
     except OSError as error:
         raise origin.error(f"reader '{type}' failed: {error}", "check the disk and the file's permissions") from error
     if read is not None:
         read += origin.read
-    if is_table(dataset) or (not checked.skip and checked.limit is None):
+    if is_table(dataset) or (not checked.skip and checked.limit is None) or (origin.is_cut and checked.skip >= len(dataset)):
         return dataset
     if checked.skip >= len(dataset):
         raise origin.error(f"skip: {checked.skip} leaves none of {len(dataset)} samples", "skip fewer")
@@ -123,10 +138,13 @@ def find_reader(type: str, at: Span | None = None) -> Reader:
     Raises:
         PeError: there is none.
     """
-    names = _modules()
+    ours = _modules()
+    names = [*ours, *(name for name in READERS if name not in ours)]
     if type not in names:
-        raise PeError(f"there is no reader '{type}'", at=at, hint=did_you_mean(type, names) or f"one of {', '.join(names)}")
-    importlib.import_module(f"{_PACKAGE}.{type}")
+        hint = offered("readers", type) or did_you_mean(type, names) or f"one of {', '.join(names)}"
+        raise PeError(f"there is no reader '{type}'", at=at, hint=hint)
+    if type in ours:
+        importlib.import_module(f"{_PACKAGE}.{type}")
     return READERS[type]
 
 

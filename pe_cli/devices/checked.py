@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.tape import Chain, Instruction, Tape
 from pe_cli.kernels import bounds
+from pe_cli.kernels.bounds import Range
+from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.instance import Instance
 
-Ranges = list[tuple[int, int]]
+#: There is one table of what a call may touch.
+_ONE = threading.Lock()
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Memory that a call may touch, as addresses of begins and ends.
+
+    Args:
+        written: what it may write, and read.
+        read: what it may only read.
+    """
+
+    written: list[Range]
+    read: list[Range]
 
 
 class CheckedTape(Tape):
     """A tape that Python goes through.
 
     Args:
-        ranges_of: number of an instruction -> memory that it may touch.
+        allowed: number of an instruction -> memory that it may touch.
         others: as of `Tape`.
     """
 
@@ -27,10 +46,10 @@ class CheckedTape(Tape):
         instructions: Sequence[Instruction],
         found: dict[Instance, int],
         chains: Sequence[Chain],
-        ranges_of: Callable[[int], Ranges],
+        allowed: Callable[[int], Allowed],
     ) -> None:
         super().__init__(instructions, found, chains, 1)
-        self._ranges_of = ranges_of
+        self._allowed = allowed
 
     def run(self) -> tuple[Instruction, list[int]] | None:
         """Run the step; see `Tape.run`.
@@ -41,17 +60,23 @@ class CheckedTape(Tape):
         for i, instruction in enumerate(self.instructions):
             target, record, report = self._tape[i].tolist()
             status = self.status[i]
-            ranges = [*self._ranges_of(i), (int(status.ctypes.data), int(status.ctypes.data) + status.nbytes)]
-            bounds.allow(ranges)
-            _CALL(target)(record)
-            failed = bounds.touched()
-            bounds.allow(bounds.EVERYTHING)
+            found = self._allowed(i)
+            written = [*found.written, (int(status.ctypes.data), int(status.ctypes.data) + status.nbytes)]
+            failed = None
+            kernel: Any = instruction.instance.kernel
+            if isinstance(kernel, HostKernel):
+                _CALL(target)(record)  # a Python function may wait for other threads, which run steps of their own
+            else:
+                with _ONE:
+                    bounds.allow(written, found.read)
+                    _CALL(target)(record)
+                    failed = bounds.touched()
+                    bounds.allow(bounds.EVERYTHING)
             if failed is not None:
-                count, address, size = failed
-                what = f"{instruction.instance.kernel.name} ({instruction.instance.dtype}) touched {size} bytes"
-                raise PeError(f"{what} {bounds.nearest(address, ranges)}, {count} times in all", code=ExitCode.BUG)
+                who = f"{kernel.name} ({instruction.instance.dtype})"
+                raise PeError(f"{who} {failed.told(written, found.read)}", code=ExitCode.BUG)
             if report and status[0]:
-                found = status.tolist()
+                said = status.tolist()
                 self._reset()
-                return instruction, found
+                return instruction, said
         return None

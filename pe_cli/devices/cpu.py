@@ -12,7 +12,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.devices.chains import chains
-from pe_cli.devices.checked import CheckedTape, Ranges
+from pe_cli.devices.checked import Allowed, CheckedTape
 from pe_cli.devices.loans import Loans
 from pe_cli.devices.memory import Arena
 from pe_cli.devices.nested import NestedTapes, every_call
@@ -24,7 +24,7 @@ from pe_cli.devices.stamps import StampedTape
 from pe_cli.devices.tape import Chain, Instruction, Tape, word
 from pe_cli.devices.watchdog import Guard
 from pe_cli.kernels.addresses import addresses
-from pe_cli.kernels.bounds import CHECKED
+from pe_cli.kernels.bounds import CHECKED, Range
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Nested, Numbers, Offset, Place, Table, buffers_of
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.instance import Instance
@@ -68,8 +68,9 @@ class CpuStep:
         self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None
     ) -> None:
         threads = 1 if CHECKED else threads
-        self._ranges: dict[int, Ranges] = {}  # by where an instruction's arguments begin in the records
+        self._ranges: dict[int, Allowed] = {}  # by where an instruction's arguments begin in the records
         self._spot = spot
+        self._reach = [(w.written, w.buckets) for w in works]
         self._progress = progress
         self._step = np.zeros(1, np.int64)
         self._loans = Loans()
@@ -134,13 +135,13 @@ class CpuStep:
             )
         return (None if failed is None else (failed[0].op, failed[1])), line
 
-    def refill(self, calls: Mapping[int, Sequence[Call]], spot: Callable[[Buffer], Spot]) -> bool:
+    def refill(self, works: Mapping[int, Work], spot: Callable[[Buffer], Spot]) -> bool:
         """Make other calls for some works; see `Step.refill`."""
         offsets = self.tape.offsets.tolist()
         room = [end - begin for begin, end in itertools.pairwise(offsets)]
         rows = {}
-        for work, given in calls.items():
-            settled = settle(self._places[work], self._ordered(work, given))
+        for work, given in works.items():
+            settled = settle(self._places[work], self._ordered(work, given.calls))
             if settled is None:
                 return False
             rows[work] = [c or NOTHING for c in settled]
@@ -152,6 +153,7 @@ class CpuStep:
             self._found |= addresses(missing, self._progress)
         for work, row in rows.items():
             self._real[work] = [c is not NOTHING for c in row]
+            self._reach[work] = works[work].written, works[work].buckets
         tapes = self._tapes()
         self._loans.end()
         self._spot = spot
@@ -220,23 +222,30 @@ class CpuStep:
             else:
                 words.append(self._word(arg, self._words + i))
         if CHECKED:
-            self._ranges[begin] = self._reached(call, begin)
+            self._ranges[begin] = self._reached(work, call, begin)
         self._words += max(len(words), room)
         return Instruction(instance, tuple(words), work, status, room)
 
-    def _allowed(self, i: int) -> Ranges:
-        """Return the memory that an instruction's arguments lead to."""
+    def _allowed(self, i: int) -> Allowed:
+        """Return the memory that an instruction may touch."""
         return self._ranges[int(self.tape.offsets[i])]
 
-    def _reached(self, call: Call, begin: int) -> Ranges:
-        """Return the memory that a call's arguments lead to, which stand at an index of the records."""
-        found = [_range(self._step), *(self._range_of(b) for arg in call.args for b in buffers_of(arg))]
+    def _reached(self, work: int, call: Call, begin: int) -> Allowed:
+        """Return the memory that the arguments of a work's call lead to, which stand at an index of the records."""
+        changed, buckets = self._reach[work]
+        ends = {row[0]: row for row in buckets}
+        written: list[Range] = []
+        read = [_range(self._step)]
+        for b in dict.fromkeys(b for arg in call.args for b in buffers_of(arg)):
+            row = ends.get(b, [b])
+            into = read if changed.isdisjoint(row) else written
+            into.append((self._range_of(b)[0], self._range_of(row[-1])[1]))
         for k in range(begin, begin + len(call.args)):
-            found += [_range(self._tables[k])] if k in self._tables else []
-            found += map(_range, self._nested[k].kept) if k in self._nested else []
-        return found
+            read += [_range(self._tables[k])] if k in self._tables else []
+            written += map(_range, self._nested[k].kept) if k in self._nested else []
+        return Allowed(written, read)
 
-    def _range_of(self, b: Buffer) -> tuple[int, int]:
+    def _range_of(self, b: Buffer) -> Range:
         spot = self._spot(b)
         begin = int(spot.memory.address) + spot.offset
         return begin, begin + b.type.nbytes
@@ -280,7 +289,7 @@ class CpuStep:
         return self._spot(arg), 0
 
 
-def _range(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+def _range(array: np.ndarray[Any, Any]) -> Range:
     begin = int(array.ctypes.data)
     return begin, begin + array.nbytes
 

@@ -263,9 +263,9 @@ class CudaStep:
         self._wait()
         return self._failure() if self._reporters else None
 
-    def refill(self, calls: Mapping[int, Sequence[Call]], spot: Callable[[Buffer], Spot]) -> bool:
+    def refill(self, works: Mapping[int, Work], spot: Callable[[Buffer], Spot]) -> bool:
         """Return False: arguments are fixed in the launches."""
-        del calls, spot
+        del works, spot
         return False
 
     def loan(self, spot: Spot) -> None:

@@ -65,6 +65,8 @@ class Work:
         waits: earlier works that must be done before; empty when order is all that counts.
         takers: who does its numbered parts.
         spare: room for so many more calls, see `Step.refill`.
+        written: buffers that its calls may write; all other buffers of its calls are only read.
+        buckets: buffers that lie one after the other; a call that names the first may touch all.
     """
 
     home: int
@@ -72,6 +74,8 @@ class Work:
     waits: frozenset[int]
     takers: Takers = Takers.DEVICE
     spare: int = 0
+    written: frozenset[Buffer] = frozenset()
+    buckets: Sequence[Sequence[Buffer]] = ()
 
 
 @dataclass(frozen=True)
@@ -124,11 +128,12 @@ class Step(Protocol):
     def run_timed(self, step: int) -> tuple[tuple[int, list[int]] | None, Timeline]:
         """Run once; return what `run` returns, and when everything ran. Slower than `run`, which it leaves as it is."""
 
-    def refill(self, calls: Mapping[int, Sequence[Call]], spot: Callable[[Buffer], Spot]) -> bool:
+    def refill(self, works: Mapping[int, Work], spot: Callable[[Buffer], Spot]) -> bool:
         """Make other calls for some works from the next step on; lent arrays are given back.
 
         Args:
-            calls: work -> its calls, on what its calls so far read and write. Those with numbers of parts have the same as before.
+            works: number -> a work whose calls are on what those so far read and write. Those with numbers of parts have the same
+                as before.
             spot: where each buffer lies.
 
         Returns:

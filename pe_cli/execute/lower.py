@@ -211,7 +211,8 @@ def _all_reduce(g: GraphLowering, node: AllReduce) -> list[Task]:
                 if begin < high and low < begin + max(1, b.size):
                     spans[b] = (max(0, low - begin), min(max(1, b.size), high - begin))
         reads, writes = ([b for row in rows for b in row if b in spans] for rows in (sources, [*targets, through]))
-        tasks.append(Task(node.index, home, [call], reads, writes, [room], part=(low, high), spans=spans))
+        buckets = [*sources, *targets]
+        tasks.append(Task(node.index, home, [call], reads, writes, [room], part=(low, high), spans=spans, buckets=buckets))
     return tasks
 
 

@@ -12,9 +12,9 @@ from pe_cli.collectives.protocol import Communicator, PeerError
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
-from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work, device
+from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, device
 from pe_cli.devices.scope import Scope
-from pe_cli.execute import help_last
+from pe_cli.execute import aliases, help_last
 from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.cost import costs, wide
 from pe_cli.execute.device_memory import DeviceMemory, moved, plan_devices
@@ -154,15 +154,17 @@ class Plan:
             [Call(nothing, (), "float32", "float32") for _ in t.calls] if self._execution.dry_run else t.calls
             for t in self.tasks
         ]
-        works = [
-            Work(t.home, c, frozenset(w), t.takers, spare if c else 0) for t, c, w in zip(self.tasks, calls, waits, strict=True)
-        ]
+        works = [t.work(c, w, spare if c else 0) for t, c, w in zip(self.tasks, calls, waits, strict=True)]
         self._written = _elsewhere(self.graph, self.request.fetches)
         self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)
         written = [b for t in self.tasks if t.calls for b in t.writes]
         fetched = [b for (name, _), b in self._lowering.buffers.items() if name in self.request.fetches]
         self._unlendable = {(id(s.memory), s.offset) for s in map(self._spot, (*written, *fetched))}
+        self._look_for_aliases()
         self._open_doors()
+
+    def _look_for_aliases(self) -> None:
+        aliases.check(self.tasks, self.graph, lambda b: (self._spot(b).space, self._spot(b).offset))
 
     def _open_doors(self) -> None:
         """Find where the feeds of every device go; large ones that no call writes and nobody fetches are not worth a copy."""
@@ -201,13 +203,14 @@ class Plan:
         if any(b.type.nbytes > self._room_of(old) for b, old in pairs.items() if b is not old):
             return False
         placed = {b: self._placed.get(old, old) for b, old in pairs.items()}
-        calls = {i: new.calls for i, (old, new) in enumerate(zip(self.tasks, tasks, strict=True)) if old is not new}
+        works = {i: new.work(new.calls) for i, (old, new) in enumerate(zip(self.tasks, tasks, strict=True)) if old is not new}
         for i, task in enumerate(tasks):
-            placed |= self._scratch_for(i, task) if i in calls else {b: self._placed.get(b, b) for b in task.scratch}
+            placed |= self._scratch_for(i, task) if i in works else {b: self._placed.get(b, b) for b in task.scratch}
         spots = self._spots
-        if not self.step.refill(calls, lambda b: spots[placed[b]]):  # it must not hold the plan that holds it
+        if not self.step.refill(works, lambda b: spots[placed[b]]):  # it must not hold the plan that holds it
             return False
         self.request, self._lowering, self.tasks, self._placed = request, made, tasks, placed
+        self._look_for_aliases()
         self._open_doors()
         return True
 

@@ -15,6 +15,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.devices.memory import aligned
+from pe_cli.execute import aliases
 from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.memory import MemoryPlan, plan_memory
 from pe_cli.execute.rowwise import is_rowwise
@@ -150,6 +151,7 @@ class _Op(ABC):
         spots = {b: Place(arena, offset) for b, offset in plan.offsets.items()}
         spots |= {inner.buffer(n, 0): place for n, place in where.items()}
         spots |= {b: spots[other] for b, other in same.items() if b not in spots}
+        aliases.check(tasks, graph, lambda b: (id(spots[b].buffer), spots[b].nbytes))
         calls, labels = [], []
         for task in tasks:
             op = graph.nodes[task.node].op  # type: ignore[attr-defined]

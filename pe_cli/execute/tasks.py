@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pe_cli.devices.protocol import Takers
+from pe_cli.devices.protocol import Takers, Work
 from pe_cli.kernels.calls import Buffer, Call, buffers_of
 
 
@@ -23,6 +23,7 @@ class Task:
         spans: the elements of a buffer that are touched, from and to, where that is not all of them.
         beside: it does its part of the node beside the tasks before it: they touch the same buffers at different places.
         takers: who does the numbered parts of its calls.
+        buckets: buffers that lie one after the other, so that the first stands for all.
     """
 
     node: int
@@ -37,6 +38,11 @@ class Task:
     spans: dict[Buffer, tuple[int, int]] = field(default_factory=dict)
     beside: bool = False
     takers: Takers = Takers.DEVICE
+    buckets: list[list[Buffer]] = field(default_factory=list)
+
+    def work(self, calls: Sequence[Call], waits: Iterable[int] = (), spare: int = 0) -> Work:
+        """Return it for a device; see `Work`."""
+        return Work(self.home, calls, frozenset(waits), self.takers, spare, frozenset((*self.writes, *self.scratch)), self.buckets)
 
 
 def by_output(task: Task, outs: Mapping[str, Sequence[Buffer | None]]) -> list[Task]:

@@ -1,8 +1,10 @@
 """`PE_CHECK_BOUNDS=1`: every kernel looks at each address before it reads or writes there; one outside its arguments is an error.
 
 Kernels work with addresses, so a wrong index would read or overwrite whatever lies there. In this mode loads and stores of compiled kernels
-go through a function that knows the ranges of the call's arguments; what lies outside goes to a place of its own, and the call is
-reported. It is slow, one thread runs all, and what masked instructions and prefetches touch is not looked at. Tests of ops run in it.
+go through a function that knows the ranges of the call's arguments, and which of them the op may write: its outputs and its scratch memory,
+not its inputs. What lies elsewhere goes to a place of its own, and the call is reported. It is slow, one thread runs all, and what masked
+instructions and prefetches touch is not looked at. Tests of ops run in it. That outputs lie on no input is looked at in plans, by
+`pe_cli.execute.aliases`.
 """
 
 from __future__ import annotations
@@ -10,17 +12,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 
+#: Begin and end of memory, as addresses.
+Range = tuple[int, int]
 #: Whether this process checks.
 CHECKED = os.environ.get("PE_CHECK_BOUNDS") == "1"
 #: Of what is written into kernels: another one compiles them again.
-FORM = "checked 2"
-#: Words of the table: ranges, the address, size and number of what lay outside, and then begins and ends.
-RANGES, ADDRESS, SIZE, FAILED, FIRST = 0, 1, 2, 3, 4
+FORM = "checked 3"
+#: Words of the table: how many of the first ranges are read and how many are written, what lay elsewhere (its address, its size, how often,
+#: and whether it was a store), and then begins and ends.
+READ, WRITTEN, ADDRESS, SIZE, FAILED, STORED, FIRST = range(7)
 #: Most ranges of a call, and bytes of the place for what lies outside.
 MOST, ASIDE = 1 << 14, 4096
 #: Bytes above a function's frame that are taken for the stack of those that called it: what they keep there they may hand on.
@@ -61,11 +67,11 @@ def checking(text: str, entry: str) -> str:
                 if found and size and found[place].startswith("%") and found[place] not in stack:
                     number += 1
                     name = f"%pe.checked.{number}"
-                    lines.append(f"  {name} = call ptr @{CHECK}(ptr {found[place]}, i64 {size})")
+                    lines.append(f"  {name} = call ptr @{CHECK}(ptr {found[place]}, i64 {size}, i64 {int(pattern is _STORE)})")
                     begin, end = found.span(place)
                     line = line[:begin] + name + line[end:]
         lines.append(line)
-    return "\n".join([*lines, f"declare ptr @{CHECK}(ptr, i64)", ""])
+    return "\n".join([*lines, f"declare ptr @{CHECK}(ptr, i64, i64)", ""])
 
 
 def _size(kind: str) -> int:
@@ -78,12 +84,13 @@ def _size(kind: str) -> int:
 def checker() -> bytes:
     """Return the object of the function that kernels call, for this process: it knows where the table lies."""
     text = f"""
-define ptr @{CHECK}(ptr %p, i64 %size) noinline {{
+define ptr @{CHECK}(ptr %p, i64 %size, i64 %stores) noinline {{
 entry:
   %a = ptrtoint ptr %p to i64
   %z = add i64 %a, %size
   %t = inttoptr i64 {_TABLE.ctypes.data} to ptr
-  %n = load i64, ptr %t
+  %counter = getelementptr i64, ptr %t, i64 %stores
+  %n = load i64, ptr %counter
   %frame = alloca i8
   %s = ptrtoint ptr %frame to i64
   %above = sub i64 %a, %s
@@ -118,6 +125,8 @@ bad:
   store i64 %a, ptr %x
   %y = getelementptr i64, ptr %t, i64 {SIZE}
   store i64 %size, ptr %y
+  %w = getelementptr i64, ptr %t, i64 {STORED}
+  store i64 %stores, ptr %w
   %aside = inttoptr i64 {_PLACE.ctypes.data} to ptr
   ret ptr %aside
 }}
@@ -126,10 +135,16 @@ bad:
     return bytes(target.emit_object(llvm.parse_assembly(text)))
 
 
-def allow(ranges: Sequence[tuple[int, int]]) -> None:
-    """Say which memory the next call may touch: begins and ends."""
+def allow(written: Sequence[Range], read: Sequence[Range] = ()) -> None:
+    """Say which memory the next call may touch.
+
+    Args:
+        written: begins and ends of what it may write, and read.
+        read: of what it may only read.
+    """
+    ranges = [*written, *read]
     assert len(ranges) <= MOST, "a call of so many arguments"
-    _TABLE[RANGES], _TABLE[FAILED] = len(ranges), 0
+    _TABLE[READ], _TABLE[WRITTEN], _TABLE[FAILED] = len(ranges), len(written), 0
     _TABLE[FIRST : FIRST + 2 * len(ranges)] = [word for pair in ranges for word in pair]
 
 
@@ -138,13 +153,40 @@ EVERYTHING = [(0, (1 << 63) - 1)]
 allow(EVERYTHING)
 
 
-def touched() -> tuple[int, int, int] | None:
-    """Return how often the last call touched what it may not, with the address and size of the last time; None where it did not."""
-    count, address, size = (int(_TABLE[i]) for i in (FAILED, ADDRESS, SIZE))
-    return (count, address, size) if count else None
+def touched() -> Touch | None:
+    """Return what the last call touched that it may not; None where it did not."""
+    count, address, size, stored = (int(_TABLE[i]) for i in (FAILED, ADDRESS, SIZE, STORED))
+    return Touch(count, address, size, bool(stored)) if count else None
 
 
-def nearest(address: int, ranges: Iterable[tuple[int, int]]) -> str:
+@dataclass(frozen=True)
+class Touch:
+    """Memory that a call may not touch.
+
+    Args:
+        count: how often it did.
+        address: where it did the last time.
+        size: bytes of that time.
+        stored: whether it wrote there.
+    """
+
+    count: int
+    address: int
+    size: int
+    stored: bool
+
+    def told(self, written: Sequence[Range], read: Sequence[Range]) -> str:
+        """Return what a call did that may write some ranges and read others, without a subject."""
+        times = f", {self.count} times in all"
+        inside = [(b, e) for b, e in read if b <= self.address and self.address + self.size <= e]
+        if self.stored and inside:
+            (begin, end), *_ = inside
+            return f"wrote {self.size} bytes {self.address - begin} bytes into {end - begin} that it may only read{times}"
+        ranges = written if self.stored else [*written, *read]
+        return f"{'wrote' if self.stored else 'read'} {self.size} bytes {nearest(self.address, ranges)}{times}"
+
+
+def nearest(address: int, ranges: Iterable[Range]) -> str:
     """Return where an address lies beside the closest range."""
     begin, end = min(ranges, key=lambda r: min(abs(address - r[0]), abs(address - r[1])), default=(0, 0))
     if address < begin:

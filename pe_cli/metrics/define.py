@@ -19,8 +19,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.config.plugins import is_foreign
 from pe_cli.config.sections.section import Section
-from pe_cli.core.errors import Span
+from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType
 
 Array = NDArray[Any]
@@ -132,16 +133,29 @@ AnyKind = TypeVar("AnyKind", bound=type[Metric[Any]])
 
 
 def metric(cls: AnyKind) -> AnyKind:
-    """Register a class as the metric of its name."""
-    assert cls.name not in KINDS, f"two metrics are named {cls.name}"
+    """Register a class as the metric of its name.
+
+    Raises:
+        PeError: USAGE; a package of others takes a name that there is.
+    """
+    if is_foreign(cls.__module__):
+        known = discover().get(cls.name)
+        if known is not None and type(known).__module__ != cls.__module__:
+            raise PeError(f"there is a metric '{cls.name}' already", hint="give the metric another name")
+    else:
+        assert cls.name not in KINDS, f"two metrics are named {cls.name}"
     KINDS[cls.name] = cls()
     return cls
 
 
 @functools.cache
-def discover() -> dict[str, Metric[Any]]:
-    """Import every module of metrics once and return the kinds by name."""
+def _import_all() -> None:
     package = importlib.import_module("pe_cli.metrics.kinds")
     for info in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{info.name}")
+
+
+def discover() -> dict[str, Metric[Any]]:
+    """Import every module of metrics once and return the kinds by name, with those of packages that are loaded."""
+    _import_all()
     return dict(sorted(KINDS.items()))

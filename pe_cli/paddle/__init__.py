@@ -9,6 +9,7 @@ from pe_cli.paddle import (
     distribution,
     fluid,
     io,
+    linalg,
     metric,
     nn,
     optimizer,
@@ -16,6 +17,7 @@ from pe_cli.paddle import (
     static,
     tensor,
     text,
+    utils,
     vision,
 )
 from pe_cli.paddle.dynamic import get_cuda_rng_state, grad, no_grad, set_cuda_rng_state, to_tensor
@@ -73,7 +75,7 @@ __all__ = [
     "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "batch", "compat", "dataset", "device",
     "disable_static", "distribution", "enable_static",
     "flops", "fluid", "get_cuda_rng_state", "get_cudnn_version", "get_device", "grad", "in_dynamic_mode", "io", "is_compiled_with_cuda",
-    "is_compiled_with_xpu", "metric", "nn", "no_grad", "optimizer", "reader", "regularizer", "seed", "set_cuda_rng_state", "set_device",
-    "static", "summary", "tensor", "text", "to_tensor", "vision",
+    "is_compiled_with_xpu", "linalg", "metric", "nn", "no_grad", "optimizer", "reader", "regularizer", "seed",
+    "set_cuda_rng_state", "set_device", "static", "summary", "tensor", "text", "to_tensor", "utils", "vision",
 ]  # fmt: skip
 __getattr__ = missing("paddle", lambda: globals())

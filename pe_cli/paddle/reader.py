@@ -10,10 +10,11 @@ from pe_cli.paddle.fluid.decorators import (
     compose,
     firstn,
     map_readers,
+    multiprocess_reader,
     shuffle,
     xmap_readers,
 )
 
 __all__ = [
-    "ComposeNotAligned", "buffered", "cache", "chain", "compose", "firstn", "map_readers", "shuffle", "xmap_readers",
+    "ComposeNotAligned", "buffered", "cache", "chain", "compose", "firstn", "map_readers", "multiprocess_reader", "shuffle", "xmap_readers",
 ]  # fmt: skip

@@ -9,24 +9,22 @@ from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle import functions as further
 from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.fluid.layers.selection import select
+from pe_cli.paddle.later import later_functions
 
 #: 2.x's name -> fluid's, where the arguments have the same order.
 SAME = {
     **{
         name: name
         for name in (
-            "abs", "acos", "asin", "assign", "atan", "cast", "ceil", "concat", "cos", "equal", "exp", "eye", "floor", "gather",
-            "greater_equal", "greater_than", "increment", "is_empty", "less_equal", "less_than", "linspace", "log",
-            "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "multiplex", "not_equal", "ones", "ones_like",
+            "abs", "acos", "asin", "atan", "cast", "ceil", "cos", "exp", "floor", "log",
+            "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "multiplex",
             "reciprocal", "reshape", "round", "rsqrt", "scale", "shape", "sign", "sin", "sqrt", "square",
-            "stack", "stanh", "strided_slice", "tanh", "transpose", "tril", "triu", "unbind", "unstack", "zeros",
-            "zeros_like", "full_like", "slice", "rank", "gather_nd", "scatter_nd", "scatter_nd_add", "topk", "erf",
-            "addmm", "bmm", "broadcast_to", "cholesky", "cosh", "cross", "diag_embed", "dist", "dot", "histogram", "index_sample",
+            "stanh", "tanh", "transpose", "unbind", "unstack", "slice", "rank", "scatter_nd", "erf", "bmm",
+            "broadcast_to", "cholesky", "cosh", "cross", "diag_embed", "dist", "dot", "index_sample",
             "index_select", "inverse", "isinf", "isnan", "kron", "log10", "log1p", "log2", "logsumexp", "median", "mv", "roll", "sinh",
             "tan", "tile", "trace",
         )
     },
-    "add": "elementwise_add",
     "subtract": "elementwise_sub",
     "multiply": "elementwise_mul",
     "divide": "elementwise_div",
@@ -34,15 +32,11 @@ SAME = {
     "minimum": "elementwise_min",
     "floor_divide": "elementwise_floordiv",
     "mod": "elementwise_mod",
-    "mm": "matmul",
-    "add_n": "sums",
     "arange": "range",
 }  # fmt: skip
 _REDUCED = {
-    "sum": "reduce_sum",
     "max": "reduce_max",
     "min": "reduce_min",
-    "prod": "reduce_prod",
     "all": "reduce_all",
     "any": "reduce_any",
 }
@@ -74,9 +68,10 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     return layers.where(condition) if x is None and y is None else select(condition, x, y)
 
 
-def nonzero(x: Any) -> Any:
-    """Find where a tensor is not 0: int64 [places, axes]."""
-    return layers.where(layers.cast(x, "bool"))
+def nonzero(x: Any, as_tuple: bool = False) -> Any:
+    """Find where a tensor is not 0: int64 [places, axes], or one [places, 1] for each axis."""
+    found = layers.where(layers.cast(x, "bool"))
+    return tuple(layers.slice(found, [1], [i], [i + 1]) for i in range(len(x.shape))) if as_tuple else found
 
 
 def masked_select(x: Any, mask: Any, name: str | None = None) -> Any:
@@ -126,4 +121,4 @@ def functions() -> dict[str, Any]:
     reduced = {n: _reduced(n) for n in _REDUCED}
     own = (mean, full, pow, clip, where, nonzero, masked_select, cumsum, argsort, sort, scatter, randperm)
     more = {name: getattr(further, name) for name in further.__all__}
-    return {**same, **reduced, **{f.__name__: f for f in own}, **more}
+    return {**same, **reduced, **{f.__name__: f for f in own}, **more, **later_functions()}

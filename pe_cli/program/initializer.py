@@ -78,10 +78,12 @@ class Constant(Initializer):
 
     Args:
         value: no unit.
+        force_cpu: without effect: every first value is made on the CPU.
     """
 
     op: ClassVar[str] = "fill_constant"
     value: float = 0.0
+    force_cpu: bool = False
 
     def attrs(self, variable: Variable) -> dict[str, Any]:
         """Return the value."""

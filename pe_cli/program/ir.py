@@ -88,7 +88,7 @@ class Parameter(Variable):
     learning_rate: float = 1.0
     regularizer: Any = None
     gradient_clip: Any = None
-    do_model_average: bool = False
+    do_model_average: bool = True
     weight_decay: float | None = None
 
 

@@ -19,8 +19,8 @@ class ParamAttr:
         learning_rate: factor on the optimizer's, no unit.
         regularizer: own weight decay instead of the optimizer's, an object of `pe_cli.optim.regularizer`.
         trainable: gets a gradient and an update.
-        gradient_clip: own clipping instead of the optimizer's, an object of `pe_cli.optim.clip`.
         do_model_average: takes part in model averaging.
+        gradient_clip: own clipping instead of the optimizer's, an object of `pe_cli.optim.clip`.
 
     Raises:
         PeError: a negative learning rate.
@@ -31,8 +31,8 @@ class ParamAttr:
     learning_rate: float = 1.0
     regularizer: Any = None
     trainable: bool = True
+    do_model_average: bool = True
     gradient_clip: Any = None
-    do_model_average: bool = False
 
     def __post_init__(self) -> None:
         if not self.learning_rate >= 0:

@@ -24,6 +24,7 @@ HARMLESS = (
     "fetches.*",
     "metrics.*",
     "output.*",
+    "plugins*",
     "exec_strategy.num_threads",
     "exec_strategy.num_iteration_per_drop_scope",
     "exec_strategy.allow_op_delay",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from pe_cli.config.scalars import show
+from pe_cli.config.sweep import REPEATS
 from pe_cli.core.errors import ExitCode, PeError, shown
 from pe_cli.io import atomic, strict_json
 from pe_cli.io.regular import read_regular
@@ -51,16 +52,72 @@ class Trial:
         return self.results[-1] if self.results else None
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """A combination of the values that are chosen between, with its trials: one, or one for each of the repeats, such as the folds.
+
+    Args:
+        number: of its first trial.
+        values: key -> value, without the repeats.
+        trials: in order.
+    """
+
+    number: int
+    values: Mapping[str, Any]
+    trials: Sequence[Trial]
+
+    @property
+    def results(self) -> list[float]:
+        """The mean of the metric over the trials, after every budget that all of them were trained for."""
+        budgets = zip(*(trial.results for trial in self.trials), strict=False)
+        return [statistics.fmean(values) if all(map(math.isfinite, values)) else math.nan for values in budgets]
+
+    @property
+    def value(self) -> float | None:
+        """The mean after the longest budget, None before there is one."""
+        return self.results[-1] if self.results else None
+
+    @property
+    def deviation(self) -> float | None:
+        """Standard deviation of a sample (divided by trials - 1) of what `value` is the mean of; None where that is not known."""
+        if len(self.trials) < 2 or self.value is None or not math.isfinite(self.value):
+            return None
+        return statistics.stdev(trial.results[len(self.results) - 1] for trial in self.trials)
+
+    @property
+    def step(self) -> int:
+        """At which the metric was measured, in the trial that was trained longest."""
+        return max(trial.step for trial in self.trials)
+
+    @property
+    def state(self) -> State:
+        """That of the trials where they agree, else the first one that there is of: failed, running, stopped, waiting, halted."""
+        there = {trial.state for trial in self.trials}
+        return next((state for state in _TELLING if state in there), "done")
+
+    @property
+    def label(self) -> str:
+        """Numbers of the trials: 3, or 4-6."""
+        last = self.trials[-1].number
+        return str(self.number) if last == self.number else f"{self.number}-{last}"
+
+
+#: States of a trial that tell of its candidate, the most telling first.
+_TELLING: tuple[State, ...] = ("failed", "running", "stopped", "waiting", "halted")
+
+
 @dataclass
 class Sweep:
     """A sweep, as far as it has come.
 
     Args:
         folder: its own.
-        by, mode: what trials are compared by.
+        by, mode: what candidates are compared by.
         budgets: how long trials are trained in turn, as `2 epochs`; one empty text without halving.
         asked: what it was started with, as JSON values: going on needs the same.
-        trials: by number.
+        trials: by number, those of a candidate side by side; with method tpe those that were drawn so far.
+        repeats: trials of a candidate.
+        wanted: candidates in all; as many as there are where that is not said.
     """
 
     folder: Path
@@ -68,62 +125,87 @@ class Sweep:
     mode: str
     budgets: Sequence[str]
     asked: Mapping[str, Any]
-    trials: Sequence[Trial]
-
-    def ranked(self) -> list[Trial]:
-        """Return the trials, the best first: those that were trained longest, by their metric, then by their number."""
-        return sorted(self.trials, key=lambda trial: (-len(trial.results), *self.rank(trial, len(trial.results) - 1)))
-
-    def rank(self, trial: Trial, rung: int) -> tuple[float, int]:
-        """Return what trials are sorted by after a budget: less is better."""
-        value = trial.results[rung] if 0 <= rung < len(trial.results) else math.nan
-        worth = value if self.mode == "min" else -value
-        return (worth if math.isfinite(worth) else math.inf), trial.number
+    trials: list[Trial]
+    repeats: int = 1
+    wanted: int = 0
 
     @property
-    def best(self) -> Trial | None:
-        """The best trial, None where none has a finite metric."""
-        first = self.ranked()[0]
-        return first if first.value is not None and math.isfinite(first.value) else None
+    def count(self) -> int:
+        """Trials in all, with those that are not drawn yet."""
+        return max(self.wanted * self.repeats, len(self.trials))
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """All candidates by number."""
+        found = []
+        for first in range(0, len(self.trials), self.repeats):
+            trials = self.trials[first : first + self.repeats]
+            found.append(Candidate(trials[0].number, self._chosen(trials[0].values), trials))
+        return found
+
+    def _chosen(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return values if self.repeats == 1 else {key: value for key, value in values.items() if key not in REPEATS}
+
+    def ranked(self) -> list[Candidate]:
+        """Return the candidates, the best first: those that were trained longest, by their metric, then by their number."""
+        return sorted(self.candidates, key=lambda one: (-len(one.results), *self.rank(one, len(one.results) - 1)))
+
+    def rank(self, candidate: Candidate, rung: int) -> tuple[float, int]:
+        """Return what candidates are sorted by after a budget: less is better."""
+        results = candidate.results
+        value = results[rung] if 0 <= rung < len(results) else math.nan
+        worth = value if self.mode == "min" else -value
+        return (worth if math.isfinite(worth) else math.inf), candidate.number
+
+    @property
+    def best(self) -> Candidate | None:
+        """The best candidate, None where none has a finite metric."""
+        first = next(iter(self.ranked()), None)
+        return first if first and first.value is not None and math.isfinite(first.value) else None
 
     def names(self) -> dict[str, str]:
         """Return short names of the keys: the last part, or all where two keys share it."""
-        keys = list(self.trials[0].values)
+        keys = list(self.trials[0].values) if self.trials else []
         last = [key.rpartition(".")[2] for key in keys]
         return {key: short if last.count(short) == 1 else key for key, short in zip(keys, last, strict=True)}
 
     def rows(self) -> list[tuple[object, ...]]:
-        """Return a table, the best first: a header, and a row for every trial."""
-        halving = len(self.budgets) > 1
+        """Return a table, the best first: a header, and a row for every candidate."""
+        halving, several = len(self.budgets) > 1, self.repeats > 1
+        names = self.names()
+        keys = self._chosen(self.trials[0].values) if self.trials else {}
+        head = ["trials" if several else "trial", *(shown(names[key]) for key in keys), shown(self.by)]
         rows: list[tuple[object, ...]] = [
-            ("trial", *(shown(name) for name in self.names().values()), shown(self.by), *(("after",) if halving else ()), "step", "state")
+            (*head, *(("deviation",) if several else ()), *(("after",) if halving else ()), "step", "state")
         ]
-        for trial in self.ranked():
-            after = (self.budgets[len(trial.results) - 1] if trial.results else "-",) if halving else ()
-            value = "-" if trial.value is None else f"{trial.value:.6g}"
-            rows.append((trial.number, *(text_of(v) for v in trial.values.values()), value, *after, trial.step or "-", trial.state))
+        for one in self.ranked():
+            after = (self.budgets[len(one.results) - 1] if one.results else "-",) if halving else ()
+            value = "-" if one.value is None else f"{one.value:.6g}"
+            spread = ("-" if one.deviation is None else f"{one.deviation:.6g}",) if several else ()
+            rows.append((one.label, *(text_of(v) for v in one.values.values()), value, *spread, *after, one.step or "-", one.state))
         return rows
 
     def importance(self) -> dict[str, float | None]:
         """Return the share of the metric's variance that the values of each key explain, as an adjusted R squared.
 
-        Trials are put into groups with the same value of the key; numbers with more than three values into three groups of equal size
-        by their order. R^2 = 1 - (within / (n - k)) / (total / (n - 1)) with the sums of squares within k groups and in total, of n
-        trials; what is below 0 is 0. The metric is that after the first budget, which all trials have in common.
+        Candidates are put into groups with the same value of the key; numbers with more than three values into three groups of equal
+        size by their order. R^2 = 1 - (within / (n - k)) / (total / (n - 1)) with the sums of squares within k groups and in total, of n
+        candidates; what is below 0 is 0. The metric is that after the first budget, which all candidates have in common.
 
         Returns:
-            Short name of a key -> share; None for a key where too few trials are measured to tell, or all have the same metric.
+            Short name of a key -> share; None for a key where too few are measured to tell, or all have the same metric.
         """
-        known = [trial for trial in self.trials if trial.results and math.isfinite(trial.results[0])]
-        values = [trial.results[0] for trial in known]
-        return {name: _explained(_groups([trial.values[key] for trial in known]), values) for key, name in self.names().items()}
+        known = [one for one in self.candidates if one.results and math.isfinite(one.results[0])]
+        values, names = [one.results[0] for one in known], self.names()
+        keys = self._chosen(self.trials[0].values) if self.trials else {}
+        return {names[key]: _explained(_groups([one.values[key] for one in known]), values) for key in keys}
 
     def points(self) -> list[dict[str, Any]]:
-        """Return what lines of parallel coordinates go through, the best trial first: the values of every trial that was measured."""
-        found = []
-        for trial in self.ranked():
-            if trial.value is not None and math.isfinite(trial.value):
-                found.append({**{self.names()[key]: value for key, value in trial.values.items()}, f"{self.by} ": trial.value})
+        """Return what lines of parallel coordinates go through, the best first: the values of every candidate that was measured."""
+        found, names = [], self.names()
+        for one in self.ranked():
+            if one.value is not None and math.isfinite(one.value):
+                found.append({**{names[key]: value for key, value in one.values.items()}, f"{self.by} ": one.value})
         return found
 
     def to_json(self) -> dict[str, object]:
@@ -135,7 +217,8 @@ class Sweep:
             }
             for t in self.trials
         ]  # fmt: skip
-        return {"by": self.by, "mode": self.mode, "budgets": list(self.budgets), "trials": trials, "asked": dict(self.asked)}
+        head = {"by": self.by, "mode": self.mode, "budgets": list(self.budgets), "repeats": self.repeats, "wanted": self.wanted}
+        return {**head, "trials": trials, "asked": dict(self.asked)}
 
     def write(self) -> None:
         """Write the record.
@@ -189,14 +272,17 @@ def read_sweep(folder: Path) -> Sweep:
     try:
         value: Any = strict_json.loads(read_regular(path))
         trials = [_trial(entry) for entry in value["trials"]]
-        if not trials or [t.number for t in trials] != list(range(1, len(trials) + 1)) or len({tuple(t.values) for t in trials}) > 1:
+        repeats, wanted = int(value.get("repeats", 1)), int(value.get("wanted", 0))
+        if [t.number for t in trials] != list(range(1, len(trials) + 1)) or len({tuple(t.values) for t in trials}) > 1:
             raise ValueError("its trials do not fit together")
-        if value["mode"] not in ("max", "min") or not trials[0].values or not isinstance(value["asked"], dict):
+        if repeats < 1 or len(trials) % repeats or not (trials or wanted > 0):
+            raise ValueError("its trials are not complete")
+        if value["mode"] not in ("max", "min") or (trials and not trials[0].values) or not isinstance(value["asked"], dict):
             raise ValueError("it does not say what was asked for")
         budgets = [str(budget) for budget in value["budgets"]]
         if any(len(trial.results) > len(budgets) for trial in trials):
             raise ValueError("a trial has more results than there are budgets")
-        return Sweep(folder, str(value["by"]), value["mode"], budgets, value["asked"], trials)
+        return Sweep(folder, str(value["by"]), value["mode"], budgets, value["asked"], trials, repeats, wanted)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         said = (error.strerror or str(error)).lower() if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         raise PeError(f"{path}: no record of a sweep: {said}", hint="name a folder that pe sweep wrote", code=ExitCode.DATA) from None

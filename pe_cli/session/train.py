@@ -24,6 +24,7 @@ from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import Keeper, folder_of
 from pe_cli.session.observer import NORM, Observer, Observers, Start
+from pe_cli.session.observers.outside import outside
 from pe_cli.session.outputs import files_of
 from pe_cli.session.profiling import write_trace
 from pe_cli.session.recorder import Recorder
@@ -96,7 +97,8 @@ class Trainer:
         norms = [f"{NORM}{name}" for name in (job.built.last or job.built).norms]
         recorded = [*self.numbers, *norms, *(metric.name for metric in job.built.metrics)]
         recorder = [Recorder(self.run.output, recorded)] if writes else []
-        self.observer: Observer = Observers([*recorder, job.observer])
+        told = outside(self.run, job.note) if writes else []
+        self.observer: Observer = Observers([*recorder, *([] if smoke else told), job.observer])
         self.at = Progress()
         self.averages = Averages()
         self._check()

@@ -15,11 +15,12 @@ from pe_cli.config.domain import Choices, Range
 from pe_cli.config.load import read_variant
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, find
-from pe_cli.config.overrides import Override, put
+from pe_cli.config.overrides import Override
 from pe_cli.config.scalars import show
 from pe_cli.config.sections.sweep import SweepSection
 from pe_cli.config.spec import RunSpec
-from pe_cli.core.errors import PeError, Span
+from pe_cli.config.sweep import REPEATS
+from pe_cli.core.errors import PeError, Span, did_you_mean
 
 #: Trials of a sweep; every one is checked before the first is trained.
 MOST = 10_000
@@ -30,26 +31,73 @@ Values = Mapping[str, Any]
 Domains = Mapping[str, Choices | Range]
 
 
-def trials_of(section: SweepSection) -> list[Values]:
-    """Return the values of every trial, in order; they depend on the section alone.
+def repeats_of(section: SweepSection) -> list[Values]:
+    """Return what every combination is trained with in turn, such as the folds; `[{}]` where the section names nothing of the kind."""
+    over = {key: domain for key, domain in section.over.items() if key in REPEATS}
+    return list(_grid(over, range(_times(section))))
+
+
+def _times(section: SweepSection) -> int:
+    return int(math.prod(_size(domain) for key, domain in section.over.items() if key in REPEATS))
+
+
+def choices_of(section: SweepSection) -> dict[str, Choices | Range]:
+    """Return the keys whose values are to be chosen, with their domains."""
+    return {key: domain for key, domain in section.over.items() if key not in REPEATS}
+
+
+def count_of(section: SweepSection) -> int:
+    """Return the number of combinations that are tried.
 
     Raises:
-        PeError: USAGE; there are too many combinations, or fewer than trials.
+        PeError: USAGE; they are too many, or there are fewer than are asked for.
     """
-    count = math.prod(_size(domain) for domain in section.over.values())
-    if section.method == "grid":
-        if count > MOST:
-            hint = "take fewer values, or method: random"
-            raise PeError(f"sweep: the grid has {count:.0f} trials, and at most {MOST} are tried", at=section.at_of("over"), hint=hint)
-        return list(_grid(section.over, range(int(count))))
-    assert section.trials is not None
-    if count < section.trials:
+    count = math.prod(_size(domain) for domain in choices_of(section).values())
+    wanted, each = (count if section.method == "grid" else section.trials), _times(section)
+    assert wanted is not None
+    if wanted * each > MOST:
+        hint = "take fewer values, or method: random" if section.method == "grid" else "take fewer"
+        what = "the grid has" if section.method == "grid" else "there are"
+        raise PeError(f"sweep: {what} {wanted * each:.0f} trials, and at most {MOST} are tried", at=section.at_of("over"), hint=hint)
+    if section.method == "random" and count < wanted:
         at = section.at_of("trials")
-        raise PeError(f"sweep.trials is {section.trials}, and there are {count:.0f} combinations", at=at, hint="write method: grid")
+        raise PeError(f"sweep.trials is {wanted}, and there are {count:.0f} combinations", at=at, hint="write method: grid")
+    return int(wanted)
+
+
+def combinations_of(section: SweepSection) -> list[Values]:
+    """Return the combinations that are known before anything is trained, in order; they depend on the section alone.
+
+    Returns:
+        All of them; none with `tpe`, which draws by results.
+
+    Raises:
+        PeError: see `count_of`.
+    """
+    over, wanted = choices_of(section), count_of(section)
+    count = math.prod(_size(domain) for domain in over.values())
+    if section.method == "tpe":
+        return []
+    if section.method == "grid":
+        return list(_grid(over, range(wanted)))
     if count <= MOST:  # without repetition
         order = np.random.default_rng(section.seed).permutation(int(count))
-        return list(_grid(section.over, order[: section.trials].tolist()))
-    return [{key: _draw(domain, section.seed, number, key) for key, domain in section.over.items()} for number in range(section.trials)]
+        return list(_grid(over, order[:wanted].tolist()))
+    return [{key: _draw(domain, section.seed, number, key) for key, domain in over.items()} for number in range(wanted)]
+
+
+def trials_of(section: SweepSection, combinations: Sequence[Values]) -> list[Values]:
+    """Return the values of trials, those of a combination side by side; keys in the order of the section."""
+    repeats = repeats_of(section)
+    together = [{**combination, **repeat} for combination in combinations for repeat in repeats]
+    return [{key: values[key] for key in section.over} for values in together]
+
+
+def probes_of(section: SweepSection) -> list[Values]:
+    """Return trials in which every value of a list, and both ends of every range, occur once: what can be checked before it is drawn."""
+    sides = {key: list(d.values) if isinstance(d, Choices) else [d.low, d.high] for key, d in section.over.items()}
+    most = max(map(len, sides.values()))
+    return [{key: side[min(i, len(side) - 1)] for key, side in sides.items()} for i in range(most)]
 
 
 def _size(domain: Choices | Range) -> float:
@@ -62,7 +110,7 @@ def _grid(over: Domains, numbers: Sequence[int]) -> Iterator[Values]:
     """Yield combinations by their numbers; that of the last key changes fastest."""
     sides = [domain.values if isinstance(domain, Choices) else range(int(domain.low), int(domain.high) + 1) for domain in over.values()]
     for number in numbers:
-        at = np.unravel_index(number, [len(side) for side in sides])
+        at = np.unravel_index(number, [len(side) for side in sides]) if sides else ()
         yield {key: side[int(i)] for key, side, i in zip(over, sides, at, strict=True)}
 
 
@@ -77,6 +125,11 @@ def _draw(domain: Choices | Range, seed: int, number: int, key: str) -> Any:
         value = math.exp(rng.uniform(math.log(domain.low), math.log(domain.high)))
     else:
         value = float(rng.uniform(domain.low, domain.high))
+    return rounded(value, domain)
+
+
+def rounded(value: float, domain: Range) -> float:
+    """Return a number that was drawn with few digits, within its range."""
     return float(min(max(float(f"{value:.{DIGITS}g}"), domain.low), domain.high))
 
 
@@ -93,6 +146,7 @@ def check_trials(run: RunSpec, trials: Sequence[Values]) -> None:
     mistakes = Mistakes()
     build_into(run.model, run, mistakes)
     mistakes.raise_all()
+    _check_keys(run)
     for number, values in enumerate(trials, 1):
         found = Mistakes()
         made = variant(run, values, found)
@@ -101,6 +155,20 @@ def check_trials(run: RunSpec, trials: Sequence[Values]) -> None:
         for error in found.errors:
             mistakes.add(_explained(run, error, number, values))
     mistakes.raise_all()
+
+
+def _check_keys(run: RunSpec) -> None:
+    """Refuse two keys that mean the same.
+
+    Raises:
+        PeError: some do.
+    """
+    assert run.sweep is not None
+    meant: dict[str, str] = {}
+    for key in run.sweep.over:
+        other = meant.setdefault(key_of(run, key), key)
+        if other != key:
+            raise PeError(f"sweep.over sets the same constant as {other} and as {key}", at=_entry(run, key).at, hint="keep one of them")
 
 
 def _explained(run: RunSpec, error: PeError, number: int, values: Values) -> PeError:
@@ -118,21 +186,41 @@ def _inside(at: Span | None, entry: Entry) -> bool:
 
 def variant(run: RunSpec, values: Values, mistakes: Mistakes) -> RunSpec | None:
     """Return the config of a trial, without its sweep; as `read_run`."""
-    tree = run.tree.without("sweep")
+    overrides = []
     for key, value in values.items():
         with mistakes.catch():
-            tree = put(tree, _override(run, key, value))
-    return None if mistakes else read_variant(run, tree, mistakes)
+            overrides.append(_override(run, key, value))
+    return None if mistakes else read_variant(run, overrides, mistakes)
+
+
+def key_of(run: RunSpec, key: str) -> str:
+    """Return a key of `sweep.over` as `-o` takes it: `args.NAME` may also name a constant of the model.
+
+    Raises:
+        PeError: neither config nor model have a constant of that name.
+    """
+    if not key.startswith("args."):
+        return key
+    name = key.split(".")[1]
+    declared = find(run.composed.tree, ("args",))
+    known = list(declared.entries) if isinstance(declared, MapNode) else []
+    if name in known:
+        return key
+    if name in run.model.args:
+        return f"model.{key}"
+    at = _entry(run, key).at
+    hint = did_you_mean(name, [*known, *run.model.args]) or f"they have {', '.join([*known, *run.model.args]) or 'none'}"
+    raise PeError(f"neither the config nor its model has a constant '{name}'", at=at, hint=hint)
 
 
 def _override(run: RunSpec, key: str, value: Any) -> Override:
     """Return a value with the places of `sweep.over`."""
-    entry = _entry(run, key)
-    places, column = [], 0
+    entry, meant = _entry(run, key), key_of(run, key)
+    places, column = [("model", entry.at)] if meant != key else [], 0
     for part in key.split("."):
         places.append((part, _within(entry.at, key, column, len(part))))
         column += len(part) + 1
-    return Override(f"{key}={value}", tuple(places), _node(run.sweep, entry, value))
+    return Override(f"{meant}={value}", tuple(places), _node(run.sweep, entry, value))
 
 
 def _entry(run: RunSpec, key: str) -> Entry:

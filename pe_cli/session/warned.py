@@ -16,7 +16,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
 from pe_cli.data import Dataset
 from pe_cli.data import warnings as of
-from pe_cli.data.dataset import sequence_fields
+from pe_cli.data.dataset import one_field, sequence_fields
 from pe_cli.data.fields import ArrayField, FieldDataset
 from pe_cli.data.keys import keys_of
 from pe_cli.session.targets import labels
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Bytes of samples that are compared when training starts.
 MOST_BYTES = 1 << 28
+#: Bytes of samples that are taken at a time.
+STEP = 1 << 24
 #: Classes of a label without names, at most.
 MOST_CLASSES = 10_000
 #: Parts that are measured with.
@@ -106,7 +108,9 @@ class _Part:
         if isinstance(self.dataset, FieldDataset):
             values = self.dataset.columns[name].take(self.dataset.table_rows(self.rows))[0]
         else:
-            values = self.dataset.take(self.rows)[name]
+            step = max(1, STEP // max(1, sum(kind.nbytes for kind in self.dataset.fields.values())))
+            parts = [self.rows[at : at + step] for at in range(0, len(self.dataset), step)]
+            values = np.concatenate([one_field(self.dataset, name, rows) for rows in parts])
         return values.reshape(len(self.dataset), -1)[:, 0]
 
     def names(self, name: str) -> tuple[str, ...]:

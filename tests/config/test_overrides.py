@@ -8,7 +8,11 @@ from textwrap import dedent
 import pytest
 
 from pe_cli.config.load import load_run
-from pe_cli.config.nodes import to_data
+from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.nodes import MapNode, find, to_data
+from pe_cli.config.overrides import apply_overrides
+from pe_cli.config.parse import parse
+from pe_cli.config.source import Source
 
 RUN = """\
 model: model.yaml
@@ -173,3 +177,14 @@ of 2, which has no item '2'
 )
 def test_messages(run_errors: Callable[..., list[str]], override: str, rendered: str) -> None:
     assert run_errors(RUN, override, model=MODEL) == [dedent(rendered)]
+
+
+@pytest.mark.parametrize("written", ["feeds.x.1=petal", "feeds.x+=petal"])
+def test_a_list_that_was_changed_is_pointed_at_where_it_was_changed(written: str) -> None:
+    mistakes = Mistakes()
+    tree = parse(Source("c.yaml", "feeds: {x: [a, b]}"), mistakes)
+    assert isinstance(tree, MapNode)
+    made = find(apply_overrides(tree, [written], mistakes), ("feeds", "x"))
+    assert made is not None
+    assert made.at.file == f"-o {written}"
+    assert not mistakes

@@ -11,8 +11,8 @@ from pe_cli.metrics.define import discover as discover_metrics
 def test_the_run_schema_has_every_section() -> None:
     schema = run_schema({"SGD": "Stochastic gradient descent.\nMore."})
     assert list(schema["properties"]) == [
-        "extends", "args", "model", "data", "feeds", "train", "fetches", "metrics", "executor", "build_strategy", "exec_strategy", "output",
-        "sweep",
+        "extends", "args", "plugins", "model", "data", "feeds", "train", "fetches", "metrics", "executor", "build_strategy",
+        "exec_strategy", "output", "sweep",
     ]  # fmt: skip
     assert schema["additionalProperties"] is False
     assert schema["if"] == {"not": {"required": ["extends"]}}

@@ -8,8 +8,10 @@ import pytest
 
 from pe_cli.config.domain import Choices, Range
 from pe_cli.config.load import load_run
+from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.nodes import find, to_data
 from pe_cli.core.errors import PeError
-from pe_cli.session.trials import check_trials, trials_of
+from pe_cli.session.trials import check_trials, combinations_of, key_of, trials_of, variant
 
 MODEL = """\
 args: {width: 4}
@@ -57,8 +59,20 @@ def test_the_section_is_read() -> None:
         pytest.param("by: eval/loss\nmode: min\nover: {}", "10:9", "sweep.over must not be empty", None, id="nothing to try"),
         pytest.param("by: eval/loss\nmode: min", "7:1", "sweep needs over", "add over: ...", id="no values"),
         pytest.param(
-            "by: eval/loss\nmode: min\nmethod: tpe\nover: {train.batch_size: [1]}", "10:11",
-            "'tpe' is not available in this version", "only 'grid', 'random'", id="a method that is not there",
+            "by: eval/loss\nmode: min\nmethod: cma\nover: {train.batch_size: [1]}", "10:11",
+            "sweep.method must be grid, random or tpe, got 'cma'", None, id="a method that is not there",
+        ),
+        pytest.param(
+            "by: eval/loss\nmode: min\nmethod: tpe\nover: {train.batch_size: [1]}", "10:11", "method tpe needs trials", "add trials",
+            id="tpe without trials",
+        ),
+        pytest.param(
+            "by: eval/loss\nmode: min\ntogether: 2\nover: {train.batch_size: [1]}", "10:13", "sweep.together says nothing with method grid",
+            "leave together out", id="draws of a grid",
+        ),
+        pytest.param(
+            "by: eval/loss\nmode: min\nmethod: random\ntrials: 3\nover: {executor.seed: {uniform: [0, 1]}}", "12:25",
+            "sweep.over.executor.seed is averaged over", "list values", id="a range of seeds",
         ),
         pytest.param(
             "by: eval/loss\nmode: min\nover: {train.batch_size: {exp: [1, 2]}}", "10:28", "must be a list of values, or a range",
@@ -80,7 +94,7 @@ def test_the_section_is_read() -> None:
             "method: random", id="a grid of a range",
         ),
         pytest.param(
-            "by: eval/loss\nmode: min\nover: {args.width: [1]}", "10:10", "is a constant of the config", "such as model.args.width",
+            "by: eval/loss\nmode: min\nover: {args: [{}]}", "10:10", "'args' names all constants at once", "args.width",
             id="args",
         ),
         pytest.param(
@@ -125,6 +139,7 @@ def test_a_mistake_has_place_and_remedy(sweep: str, place: str, message: str, hi
     [
         pytest.param("train.batch_siz: [1]", "10:16", "train has no key 'batch_siz'", "did you mean 'batch_size'?", id="key"),
         pytest.param("model.args.widht: [1]", "10:", "widht", "did you mean 'width'?", id="argument of the model"),
+        pytest.param("args.widht: [1]", "10:10", "has a constant 'widht'", "did you mean 'width'?", id="a constant of nobody"),
         pytest.param("train.batch_size: [4, 0]", "10:32", "train.batch_size must be at least 1, got 0", "", id="the second value"),
         pytest.param("train.optimizer.learning_rat: [1]", "10:", "learning_rat", "did you mean 'learning_rate'?", id="of the optimizer"),
     ],
@@ -134,7 +149,7 @@ def test_the_config_of_every_trial_is_checked_where_its_values_are_written(over:
     run = load_run("c.yaml")
     assert run.sweep is not None
     with pytest.raises(PeError) as caught:
-        check_trials(run, trials_of(run.sweep))
+        check_trials(run, trials_of(run.sweep, combinations_of(run.sweep)))
     said = caught.value.render()
     assert f"c.yaml:{place}" in said
     assert message in said
@@ -146,7 +161,29 @@ def test_what_a_value_breaks_elsewhere_is_told_with_the_value() -> None:
     run = load_run("c.yaml")
     assert run.sweep is not None
     with pytest.raises(PeError) as caught:
-        check_trials(run, trials_of(run.sweep))
+        check_trials(run, trials_of(run.sweep, combinations_of(run.sweep)))
     said = caught.value.render()
     assert "c.yaml:10:" in said
     assert "m.yaml:4:" in said
+
+
+def test_args_names_a_constant_of_the_config_or_else_of_the_model() -> None:
+    write("by: eval/loss\nmode: min\nover: {args.width: [4, 8], args.rate: [0.5]}")
+    path = Path("c.yaml")
+    path.write_text("args: {rate: 0.1}\n" + path.read_text().replace("learning_rate: 0.1", 'learning_rate: "${rate}"'))
+    run = load_run("c.yaml")
+    assert [key_of(run, key) for key in ("args.width", "args.rate")] == ["model.args.width", "args.rate"]
+    mistakes = Mistakes()
+    made = variant(run, {"args.width": 8, "args.rate": 0.5}, mistakes)
+    mistakes.raise_all()
+    assert made is not None
+    assert to_data(made.model.args["width"]) == 8
+    assert find(made.tree, ("train", "optimizer", "learning_rate")).value == 0.5  # type: ignore[union-attr]
+
+
+def test_repeats_of_a_combination_stand_side_by_side() -> None:
+    write("by: eval/loss\nmode: min\nover: {executor.seed: [1, 2], train.batch_size: [4, 8]}")
+    section = load_run("c.yaml").sweep
+    assert section is not None
+    made = trials_of(section, combinations_of(section))
+    assert made == [{"executor.seed": seed, "train.batch_size": size} for size in (4, 8) for seed in (1, 2)]

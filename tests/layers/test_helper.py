@@ -63,11 +63,11 @@ def test_the_default_weight_is_xavier_uniform(net):
 
 def test_the_attributes_of_a_parameter_are_kept(net):
     regularizer, clip = object(), object()
-    attr = ParamAttr("w", Constant(2.0), 0.5, regularizer, False, clip, True)
+    attr = ParamAttr("w", Constant(2.0), 0.5, regularizer, False, False, clip)
     L.fc(x4(), 3, param_attr=attr, bias_attr=False)
     (w,) = net[0].global_block().parameters()
     assert (w.name, w.learning_rate, w.regularizer, w.trainable, w.gradient_clip, w.do_model_average) == (
-        "w", 0.5, regularizer, False, clip, True,
+        "w", 0.5, regularizer, False, clip, False,
     )  # fmt: skip
     assert net[1].global_block().ops[0].attrs["value"] == 2.0
 

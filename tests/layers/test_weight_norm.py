@@ -94,8 +94,8 @@ def test_a_bias_of_zeros_has_no_direction(net):
 
 
 def test_both_parameters_have_the_wishes(net):
-    attr = WeightNormParamAttr("w", None, 0.5, None, False, None, True, dim=1)
+    attr = WeightNormParamAttr("w", None, 0.5, None, False, False, dim=1)
     LayerHelper("fc").parameter(attr, (4, 3), "float32")
     for p in net[0].global_block().parameters():
-        assert (p.learning_rate, p.trainable, p.do_model_average) == (0.5, False, True)
+        assert (p.learning_rate, p.trainable, p.do_model_average) == (0.5, False, False)
     assert isinstance(attr, ParamAttr)

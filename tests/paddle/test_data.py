@@ -205,6 +205,22 @@ def test_functions_on_readers():
         list(paddle.reader.compose(count, lambda: iter([1]))())
 
 
+def test_readers_in_processes_of_their_own():
+    read = paddle.reader.multiprocess_reader([lambda: iter([1, 2]), lambda: iter([3])])
+    assert sorted(read()) == [1, 2, 3]
+    with pytest.raises(ValueError, match="a reader failed: ZeroDivisionError"):
+        list(paddle.reader.multiprocess_reader([lambda: iter([1 // 0])])())
+    with pytest.raises(ValueError, match="a reader failed: ValueError: it has a sample None"):
+        list(paddle.reader.multiprocess_reader([lambda: iter([None])])())
+
+
+def test_samples_become_arrays():
+    pictures, labels = fluid.io.default_collate_fn([(np.zeros(3), 1), (np.ones(3), 2)])
+    assert (pictures.shape, labels.tolist()) == ((2, 3), [1, 2])
+    with pytest.raises(TypeError, match="a sample has a str"):
+        fluid.io.default_collate_fn([("a", 1)])
+
+
 @pytest.mark.usefixtures("fresh")
 def test_a_reader_feeds_a_program_until_it_ends():
     loss, executor = trained()
@@ -227,3 +243,90 @@ def test_a_loader_is_looped_over():
     loader = fluid.io.DataLoader.from_generator(feed_list=[x], capacity=4)
     loader.set_batch_generator(lambda: iter([rows(2), rows(3)]))
     assert [executor.run(feed=feed, fetch_list=[x])[0].shape for feed in loader()] == [(2, 1), (3, 1)]
+
+
+@pytest.fixture
+def clicks(tmp_path):
+    """A dataset of lines with an id and a log key: sparse words, and one dense number."""
+    rows = [("b", "s2", "2 3 0", 1), ("a", "s1", "1 5", 4), ("a", "s2", "2 6 7", 4), ("c", "s1", "1 0", 9)]
+    lines = [f"1 {name} 1 {'0' * 16}{search:>16} {words} 1 {number}\n".replace("  ", "__") for name, search, words, number in rows]
+    (tmp_path / "part").write_text("".join(lines).replace("__", "00"))
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        words = fluid.layers.data("words", [1], dtype="int64", lod_level=1)
+        number = fluid.layers.data("number", [1], dtype="int64")
+    found = fluid.DatasetFactory().create_dataset("InMemoryDataset")
+    found.set_filelist([str(tmp_path / "part")])
+    found.set_use_var([words, number])
+    found.set_parse_ins_id(True)
+    found.set_parse_logkey(True)
+    found.set_batch_size(2)
+    return found
+
+
+def values(dataset):
+    return [(np.ravel(b["words"]).tolist(), np.ravel(b["number"]).tolist()) for b in dataset.batches()]
+
+
+def test_zeros_of_sparse_slots_fill_places(clicks):
+    clicks.preload_into_memory(2)
+    clicks.wait_preload_done()
+    assert values(clicks) == [([3, 5], [1, 4]), ([6, 7, 0], [4, 9])]
+
+
+def test_instances_of_one_id_are_merged(clicks):
+    clicks.set_merge_by_lineid(2)
+    clicks.load_into_memory()
+    clicks.global_shuffle()
+    [(words, number)] = values(clicks)
+    assert (sorted(words), number) == ([5, 6, 7], [4]), "the ids b and c have one instance each"
+
+
+def test_batches_of_page_views(clicks):
+    clicks.set_enable_pv_merge(True)
+    clicks.set_pv_batch_size(1)
+    clicks.load_into_memory()
+    clicks.preprocess_instance()
+    assert clicks.get_pv_data_size() == 2
+    assert [sorted(number) for _, number in values(clicks)] == [[4, 9], [1, 4]]
+    clicks.set_current_phase(0)
+    assert values(clicks)[0] == ([3, 5], [1, 4]), "the second phase goes by instances"
+
+
+def test_values_of_slots_are_drawn_from_other_instances(clicks):
+    clicks.load_into_memory()
+    before = values(clicks)
+    with pytest.raises(ValueError, match="fea_eval is off"):
+        clicks.slots_shuffle(["words"])
+    clicks.set_fea_eval(1)
+    clicks.slots_shuffle(["words"])
+    clicks.slots_shuffle(["number"])
+    assert [words for words, _ in values(clicks)] == [words for words, _ in before], "what was shuffled first is back"
+    assert len({n for _, numbers in values(clicks) for n in numbers}) == 1, "one candidate"
+
+
+def test_files_go_through_commands(clicks, tmp_path):
+    clicks.set_pipe_command("grep s1")
+    clicks.set_download_cmd("cat")
+    clicks.load_into_memory()
+    assert values(clicks) == [([5, 0], [4, 9])]
+    assert 'name: "MultiSlotInMemoryDataFeed"' in clicks.desc()
+    assert 'pipe_command: "grep s1"' in clicks.desc()
+    clicks.set_pipe_command("exit 3 <")
+    with pytest.raises(ValueError, match="ended with exit code 2"):
+        clicks.load_into_memory()
+    clicks.set_filelist([str(tmp_path / "absent")])
+    clicks.set_download_cmd("")
+    with pytest.raises(ValueError, match="No such file"):
+        clicks.load_into_memory()
+
+
+def test_a_line_without_the_mark_that_it_should_have(clicks):
+    clicks.set_parse_content(True)
+    with pytest.raises(ValueError, match=r"this line has no logkey.*each line begins with 1 <ins_id> 1 <content> 1 <logkey>"):
+        clicks.load_into_memory()
+
+
+def test_what_cannot_act_is_said_when_files_are_read(clicks):
+    clicks.set_hdfs_config("hdfs://host:9000", "name,password")
+    with pytest.raises(NotImplementedError, match=r"set_hdfs_config cannot act here.*mount the file system"):
+        clicks.load_into_memory()

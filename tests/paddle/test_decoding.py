@@ -99,3 +99,22 @@ def test_what_a_decoders_own_end_misses_is_told():
         cell = fluid.layers.GRUCell(4)
         with pytest.raises(NotImplementedError, match="no end of this kind"):
             fluid.layers.dynamic_decode(Ends(cell, helper), inits=cell.get_initial_states(inputs), max_step_num=2)
+
+
+def test_given_inputs_may_have_any_number_of_steps():
+    def decoded(steps):
+        with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()), fluid.unique_name.guard():
+            fluid.default_startup_program().random_seed = 5
+            inputs, lengths = fluid.data("inputs", [None, steps, 4]), fluid.data("lengths", [None], "int64")
+            cell = fluid.layers.GRUCell(3)
+            decoder = fluid.layers.BasicDecoder(cell, fluid.layers.TrainingHelper(inputs, lengths))
+            made = fluid.layers.dynamic_decode(decoder, inits=cell.get_initial_states(inputs), return_length=True)
+            fluid.optimizer.SGD(0.1).minimize(fluid.layers.mean(made[0].cell_outputs))
+            exe = fluid.Executor(fluid.CPUPlace())
+            exe.run(fluid.default_startup_program())
+            feed = {"inputs": np.linspace(-1, 1, 24, dtype="float32").reshape(2, 3, 4), "lengths": np.array([3, 2])}
+            return [exe.run(feed=feed, fetch_list=[made[0].cell_outputs, made[2]]) for _ in range(2)]
+
+    for known, fed in zip(decoded(3), decoded(None), strict=True):
+        np.testing.assert_array_equal(known[0], fed[0])
+        np.testing.assert_array_equal(known[1], fed[1])

@@ -164,9 +164,13 @@ def test_bad_arguments(arguments, kind, message):
         fluid.DistributeTranspiler().transpile(program=main, startup_program=startup, **given)
 
 
-def test_a_program_without_updates_is_refused():
-    with pytest.raises(ValueError, match="updates no parameter"):
-        fluid.DistributeTranspiler().transpile(0, fluid.Program(), startup_program=fluid.Program())
+def test_a_program_without_updates_leaves_servers_nothing_to_do():
+    program, transpiler = fluid.Program(), fluid.DistributeTranspiler()
+    with pytest.warns(UserWarning, match="updates no parameter: call the optimizer's minimize"):
+        transpiler.transpile(0, program, "127.0.0.1:6174", startup_program=fluid.Program())
+    main, startup = transpiler.get_pserver_programs("127.0.0.1:6174")
+    found = [[op.type for op in p.global_block().ops] for p in (program, main, startup)]
+    assert found == [["send_barrier", "fetch_barrier"], ["listen_and_serv"], []], "what the original makes of it"
 
 
 def test_configurations_that_are_refused():

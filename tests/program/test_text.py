@@ -47,7 +47,7 @@ def test_details_print_the_same_after_reading():
     program = parse_program(TWO_LAYERS)
     text = to_string(program, with_details=True)
     assert '"x_num_col_dims": 1' in text
-    assert '"do_model_average": false' in text
+    assert '"do_model_average": true' in text
     assert to_string(from_string(text), with_details=True) == text
 
 

@@ -1,6 +1,6 @@
 """`output`: where a run is kept, and what of it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, StrictBool, WithJsonSchema
 
@@ -26,6 +26,17 @@ def _note(value: object) -> str:
     raise ValueError(f"must be a text of 1 to {MAX_NOTE} characters")
 
 
+def _observers(value: object) -> dict[str, dict[str, Any]]:
+    if isinstance(value, dict) and all(options is None or isinstance(options, dict) for options in value.values()):
+        return {name: options or {} for name, options in value.items()}
+    raise ValueError("must be a mapping of observers with their options", "for example {mlflow: {experiment: digits}}")
+
+
+Observers = Annotated[
+    dict[str, Any],
+    PlainValidator(_observers),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": ["object", "null"]}}),
+]
 Tags = Annotated[
     list[str],
     PlainValidator(_tags),
@@ -66,6 +77,10 @@ class OutputSection(Section):
     )
     trace: Annotated[int, Field(strict=True, ge=0, le=1000)] = Field(
         default=0, description="steps whose kernels are timed after the last one, for trace.json; 0: none"
+    )
+    observers: Observers = Field(
+        default_factory=dict,
+        description="other programs that are told of the run, with their options: mlflow, wandb (extras of these names), those of plugins",
     )
     tags: Tags | None = Field(default=None, description="words that pe runs shows and chooses by")
     note: Note | None = Field(default=None, description="what the run is for, in your words; pe runs shows it")

@@ -8,7 +8,7 @@ from pe_cli.config.sections.data import DataSections
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.feed import FeedSection
 from pe_cli.config.sections.fetch import FetchSection
-from pe_cli.config.sections.kinds import Patterns
+from pe_cli.config.sections.kinds import Name, Patterns
 from pe_cli.config.sections.model import ModelSection
 from pe_cli.config.sections.output import OutputSection
 from pe_cli.config.sections.section import Section
@@ -24,6 +24,9 @@ class RunFile(Section):
         default=None, description="config, or list of configs, that this one differs from; relative to this file's folder"
     )
     args: dict[str, Any] = Field(default_factory=dict, description="constants, used as ${name} anywhere in this file")
+    plugins: list[Name] = Field(
+        default_factory=list, description="installed packages whose readers, metrics, layers and observers may be used"
+    )
     model: ModelSection
     data: DataSections = Field(default_factory=DataSections)
     feeds: dict[str, FeedSection] = Field(default_factory=dict, description="feed of the model -> field of the data")

@@ -1,6 +1,6 @@
 """`sweep`: trials of other values."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -22,15 +22,20 @@ class HalvingSection(Section):
 class SweepSection(Section):
     """Trials of other values, for `pe sweep`; `pe train` trains the config as it is."""
 
-    UNAVAILABLE_VALUES: ClassVar[dict[str, tuple[Any, ...]]] = {"method": ("tpe",)}
-
     by: Name = Field(description="the metric that trials are compared by, for example eval/acc")
     mode: Literal["max", "min"] = Field(description="whether more or less is better")
-    method: Literal["grid", "random"] = Field(
-        default="grid", description="grid: every combination of the values once; random: so many draws as `trials` says"
+    method: Literal["grid", "random", "tpe"] = Field(
+        default="grid",
+        description="grid: every combination of the values once; random: so many draws as `trials` says; "
+        "tpe: draws that go by the results so far (needs the extra `search`)",
     )
-    trials: Annotated[int, Field(strict=True, ge=1, le=10_000)] | None = Field(default=None, description="with random, number of trials")
-    seed: Natural = Field(default=0, description="with random, another seed draws other values")
+    trials: Annotated[int, Field(strict=True, ge=1, le=10_000)] | None = Field(
+        default=None, description="with random and tpe, number of draws"
+    )
+    seed: Natural = Field(default=0, description="with random and tpe, another seed draws other values")
+    together: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(
+        default=4, description="with tpe, draws that are made at a time, by the results of those before; so many trials can go side by side"
+    )
     halving: HalvingSection | None = Field(default=None, description="stop the worse trials early")
     over: dict[Name, Domain] = Field(
         min_length=1,

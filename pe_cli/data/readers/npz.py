@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
+import numpy as np
 from pydantic import Field
 
 from pe_cli.core.errors import did_you_mean
@@ -97,6 +98,8 @@ def _read(archive: ZipFile, info: ZipInfo, path: Path, origin: Origin) -> Array:
             if start + header.nbytes <= path.stat().st_size:
                 return map_array(path, header.dtype, header.shape, start, header.fortran)
             raise origin.error(f"{what} ends after the end of the file", _REMEDY)
+        if origin.only_looks(header.nbytes, path):
+            return np.broadcast_to(np.zeros((), header.dtype), header.shape)
         # it reads past the end, which makes zipfile compare the checksum
         flat = unpacked(file, header.nbytes, what)
     if len(flat) != header.nbytes:

@@ -50,6 +50,8 @@ ENCODINGS = (
     "big5",
 )
 PACKED = (".gz", ".zst", ".zstd")
+#: Rows of a text that are looked at where not all of it is unpacked.
+FIRST_ROWS = 100
 
 
 class TableOptions(ReaderOptions):
@@ -115,7 +117,7 @@ def open_table(options: TableOptions, origin: Origin) -> Table:
         # of files behind the last row that is used only the columns are compared
         parts.append(open_part(path, options, origin, spool, left if left is None else max(1, left)))
         left = None if left is None else max(0, left - len(parts[-1]))
-    return PartsTable(parts, origin, options.skip, options.limit, frozenset(options.missing))
+    return PartsTable(parts, origin, 0 if origin.is_cut else options.skip, options.limit, frozenset(options.missing))
 
 
 def open_part(path: Path, options: TableOptions, origin: Origin, spool: Spool, most: int | None) -> Part:
@@ -150,6 +152,8 @@ def open_part(path: Path, options: TableOptions, origin: Origin, spool: Spool, m
         raise origin.error(
             f"{path} is a {'Parquet' if first.startswith(parquet.MAGIC) else 'Arrow'} file, not text", hint
         )
+    if origin.is_cut:
+        most = min(most or FIRST_ROWS, FIRST_ROWS)  # the last row may be cut
     if kind == "auto":
         kind = "jsonl" if first.lstrip().startswith(b"{") else "csv"
     if kind == "jsonl":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pe_cli.data.origin import Origin
-from pe_cli.data.tables.columnar import ColumnarPart, import_pyarrow, reading
+from pe_cli.data.tables.columnar import CELL, ColumnarPart, import_pyarrow, reading
 
 MAGIC, STREAM, OLD_FEATHER = b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
 
@@ -60,4 +60,6 @@ def open_arrow(path: Path, origin: Origin, missing: Collection[str], most: int |
             rows += batch.num_rows
             if most is not None and rows >= most:
                 break
+            if origin.look and rows * CELL * len(schema.names) > origin.look.most:
+                break  # the part takes no more than is looked at
     return ColumnarPart(path, "Arrow", origin, schema, rows if most is None else min(rows, most), batches, missing)

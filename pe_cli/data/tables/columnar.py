@@ -22,6 +22,8 @@ from pe_cli.data.tables.values import Texts, as_number, as_text
 
 #: Yields (first row, batch) of some columns from a row on; the first batch may begin before it.
 Batches = Callable[[Sequence[str], int], Iterator[tuple[int, Any]]]
+#: Bytes of a cell, about.
+CELL = 8
 #: Rows of a file are believed without a look at the memory up to so many for each of its bytes.
 ROWS_PER_BYTE = 1000
 
@@ -62,7 +64,7 @@ class ColumnarPart:
         kind: of file, for messages.
         origin: gives errors their place.
         schema: names and types of its columns.
-        rows: number of rows that are used.
+        rows: number of rows that are used; fewer where a packed file is only looked into.
         batches: reads it.
         missing: texts that count as missing.
 
@@ -83,7 +85,9 @@ class ColumnarPart:
         names = list(schema.names)
         self.path, self.names = path, tuple(names)
         self._types = dict(zip(names, schema.types, strict=True))
-        self._kind, self._origin, self._rows = kind, origin, rows
+        self._kind, self._origin = kind, origin
+        width = CELL * max(1, len(names))
+        self._rows = max(1, origin.look.most // width) if origin.look and origin.only_looks(rows * width, path) else rows
         self._batches, self._missing = batches, frozenset(missing)
         if not names or not rows:
             raise origin.error(f"{path} is empty: it has no {'rows' if names else 'columns'}", "check what wrote it")

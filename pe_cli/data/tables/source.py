@@ -271,6 +271,8 @@ def open_source(path: Path, encoding: str, origin: Origin, spool: Spool) -> Sour
             stream = _chain(head, stream)
         for data in stream if named == "utf-8" else _recoded(stream, skip, named, path, origin):
             spool.write(data, path)
+            if packed and origin.only_looks(spool.size - start, path):
+                break
         return Source(path, origin, start + (skip if named == "utf-8" else 0), spool.size, spool, stamp)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
+from pe_cli.config.plugins import is_foreign, offered
 from pe_cli.core.errors import PeError, did_you_mean
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
@@ -98,6 +99,9 @@ def layer(fn: Any = None, *, name: str | None = None, label: str = "", judges: b
         label: argument that takes what the other input is compared with, where it is called neither label nor labels.
         judges: see `LayerDef`.
         answers: see `LayerDef`.
+
+    Raises:
+        PeError: USAGE; a package of others takes a name that there is.
     """
     if fn is None:
         return functools.partial(layer, name=name, label=label, judges=judges, answers=answers)
@@ -114,7 +118,12 @@ def layer(fn: Any = None, *, name: str | None = None, label: str = "", judges: b
             parameter.name, kind, None if required else parameter.default, required, optional
         )
     key = name or fn.__name__
-    assert key not in LAYERS, f"layer {key} is registered twice"
+    if is_foreign(fn.__module__):
+        known = discover().get(key)
+        if known is not None and known.fn.__module__ != fn.__module__:
+            raise PeError(f"there is a layer '{key}' already", hint="give the layer another name")
+    else:
+        assert key not in LAYERS, f"layer {key} is registered twice"
     labels = (label,) if label else LayerDef.labels
     LAYERS[key] = LayerDef(key, fn, args, inspect.getdoc(fn) or "", labels, judges, answers)
     return fn
@@ -139,7 +148,6 @@ def find(name: str) -> LayerDef:
     if name in PYTHON_ONLY:
         raise PeError(f"layer '{name}' runs a Python function, which no file can give", hint=f"use it from Python: {PYTHON_ONLY[name]}")
     if name not in catalogue:
-        raise PeError(
-            f"there is no layer type '{name}'", hint=did_you_mean(name, catalogue) or "pe ops lists all layers"
-        )
+        hint = offered("layers", name) or did_you_mean(name, catalogue) or "pe ops lists all layers"
+        raise PeError(f"there is no layer type '{name}'", hint=hint)
     return catalogue[name]

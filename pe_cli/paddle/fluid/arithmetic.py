@@ -28,7 +28,22 @@ def _combined(op: str, x: Variable, y: Variable) -> Variable:
     elif x.shape == (1,) and y.shape != (1,):
         like = LayerHelper("fill_zeros").one("fill_like", {"X": y}, {"value": 0.0})
         x = LayerHelper("elementwise_add").one("elementwise_add", {"X": like, "Y": x}, {"axis": -1})
+    if op == "elementwise_div" and x.dtype not in FLOATS:
+        return _towards_zero(x, y)
     return helper.one(op, {"X": x, "Y": y}, {"axis": -1})
+
+
+def _towards_zero(x: Variable, y: Variable) -> Variable:
+    """Return the quotient of integers, cut towards 0 as the original's is."""
+
+    def made(op: str, of: Variable) -> Variable:
+        return LayerHelper(op).one(op, {"X": of}, {})
+
+    def both(op: str, one: Variable, other: Variable) -> Variable:
+        return LayerHelper(op).one(op, {"X": one, "Y": other}, {"axis": -1})
+
+    size = both("elementwise_floordiv", made("abs", x), made("abs", y))
+    return both("elementwise_mul", both("elementwise_mul", size, made("sign", x)), made("sign", y))
 
 
 _COMMUTES = ("elementwise_add", "elementwise_mul", "equal", "not_equal")

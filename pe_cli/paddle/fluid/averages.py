@@ -118,7 +118,7 @@ class ModelAverage(_Average):
         super().__init__()
         self._window = average_window_rate, min_average_window, max_average_window
         program = self._program
-        self._parameters = [p for p in program.global_block().parameters() if p.do_model_average or p.trainable]
+        self._parameters = [p for p in program.global_block().parameters() if p.do_model_average]
         self._kept: dict[str, tuple[Any, Any]] = {}
         with program.role(Role.OPTIMIZE), program.name_scope("model_average"):
             one = call("fill_constant", [1], "float32", 1.0)

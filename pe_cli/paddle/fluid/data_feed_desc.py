@@ -127,7 +127,12 @@ class DataFeedDesc:
 
     def desc(self) -> str:
         """Return the description as protobuf text."""
-        return "".join(f"{line}\n" for line in _lines(self._message, _FEED, ""))
+        return written(self._message)
+
+
+def written(message: dict[str, Any]) -> str:
+    """Return a description, field -> value, as protobuf text."""
+    return "".join(f"{line}\n" for line in _lines(message, _FEED, ""))
 
 
 class _Tokens:

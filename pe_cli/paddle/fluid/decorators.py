@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,3 +115,54 @@ def xmap_readers(
                 yield from pool.map(mapper, part)
 
     return made
+
+
+def multiprocess_reader(readers: Sequence[Reader], use_pipe: bool = True, queue_size: int = 1000) -> Reader:
+    """Return a reader of the samples of some readers, each of which runs in a process of its own, in the order in which they come.
+
+    Args:
+        readers: at least one.
+        use_pipe: without effect: there is one queue.
+        queue_size: samples that wait at most.
+
+    Raises:
+        FluidValueError: when read: a reader has a sample None, or fails; a ValueError.
+    """
+
+    def made() -> Iterator[Any]:
+        from multiprocessing import get_context
+
+        context = get_context("fork")  # readers are functions of a script, often without a name that another process finds
+        waiting = context.Queue(queue_size)
+        processes = [context.Process(target=_read, args=(reader, waiting), daemon=True) for reader in readers]
+        for process in processes:
+            process.start()
+        try:
+            running = len(processes)
+            while running:
+                kind, found = waiting.get()
+                if kind == "failed":
+                    raise FluidValueError(f"a reader failed: {found}")
+                if kind == "sample":
+                    yield found
+                running -= kind == "end"
+        finally:
+            for process in processes:
+                process.terminate()
+
+    if not readers:
+        raise FluidValueError("multiprocess_reader needs readers")
+    return made
+
+
+def _read(reader: Reader, waiting: Any) -> None:
+    """Put the samples of a reader into a queue, and how it ends."""
+    try:
+        for sample in reader():
+            if sample is None:
+                raise ValueError("it has a sample None")
+            waiting.put(("sample", sample))
+    except Exception as error:  # noqa: BLE001 - the process that reads the queue raises it
+        waiting.put(("failed", f"{type(error).__name__}: {error}"))
+    else:
+        waiting.put(("end", None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,13 @@ class Block(ir.Block):
     def idx(self) -> int:
         """Its index."""
         return self.index
+
+    @property
+    def parent_idx(self) -> int:
+        """The index of the block around it: none, as regions are values of operators here."""
+        return -1
+
+    forward_block_idx = parent_idx
 
     def var(self, name: str) -> Any:
         """Return a variable.
@@ -133,6 +141,8 @@ class Block(ir.Block):
     __repr__ = __str__
 
 
+#: Roles of ops that only training needs.
+_TRAINING = (Role.LOSS, Role.BACKWARD, Role.OPTIMIZE)
 _FACTS = ("persistable", "stop_gradient", "is_data", "lod_level", "at", "any_sizes")
 
 
@@ -143,6 +153,7 @@ class Program(ir.Program):
         version: counts changes; executors prepare a program again when it has changed.
         readers: feed it where a run has no feed.
         prints: variables that are shown after every run.
+        scopes: scope -> how often each prefix was used inside it.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -151,11 +162,20 @@ class Program(ir.Program):
         self.version = 0
         self.readers: list[Any] = []
         self.prints: list[Any] = []
+        self.scopes: dict[str, Counter[str]] = {}
 
     def clone(self, for_test: bool = False) -> Program:
-        """Return a copy; for_test switches ops to evaluation."""
+        """Return a copy; for_test switches ops to evaluation, and leaves out those of backward and of updates."""
         made = super().clone(for_test)
         assert isinstance(made, Program)
+        if for_test:
+            for block in made.blocks:
+                gone = [op for op in block.ops if op.role in _TRAINING]
+                block.ops = [op for op in block.ops if op.role not in _TRAINING]
+                used = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
+                for name in {n for op in gone for n in op.output_names()} - used:
+                    if not block.vars[name].persistable:
+                        del block.vars[name]
         made.readers, made.prints = list(self.readers), list(self.prints)
         return made
 
@@ -201,10 +221,19 @@ class Program(ir.Program):
         """Return the program as text, one op per line."""
         return forms.to_string(self, throw_on_error, with_details)
 
+    @property
+    def desc(self) -> Program:
+        """The program itself, which has the accessors that scripts ask a description for."""
+        return self
+
+    def serialize_to_string(self) -> bytes:
+        """Return what `parse_from_string` reads."""
+        return self.to_string(with_details=True).encode()
+
     @staticmethod
-    def parse_from_string(text: str | bytes) -> Program:
+    def parse_from_string(binary_str: str | bytes) -> Program:
         """Return the program of a text or JSON, with the original's accessors."""
-        return adopt(forms.from_string(text))
+        return adopt(forms.from_string(binary_str))
 
     def __str__(self) -> str:
         return self.to_string()
@@ -271,8 +300,12 @@ def program_guard(main_program: Any, startup_program: Any = None) -> Iterator[No
 
 @contextlib.contextmanager
 def name_scope(prefix: str | None = None) -> Iterator[None]:
-    """Prefix the ops appended inside, for pictures only."""
-    with default_main_program().name_scope(prefix or "scope"):
+    """Prefix the ops appended inside, for pictures only; a prefix that comes again beside itself is numbered."""
+    program = default_main_program()
+    taken = program.scopes.setdefault(program.mark.scope, Counter())
+    name = prefix or ""
+    count, taken[name] = taken[name], taken[name] + 1
+    with program.name_scope(f"{name}_{count}" if count else name):
         yield
 
 

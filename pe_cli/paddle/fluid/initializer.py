@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pe_cli.paddle.errors import NotThereYet
 from pe_cli.program.initializer import (
     MSRA,
     Bilinear,
@@ -10,9 +11,29 @@ from pe_cli.program.initializer import (
     Normal,
     NumpyArray,
     TruncatedNormal,
-    Uniform,
     Xavier,
 )
+from pe_cli.program.initializer import Uniform as _Uniform
+
+
+class Uniform(_Uniform):
+    """The core's, with the original's arguments.
+
+    Args:
+        low, high, seed: see the core's.
+        diag_num, diag_step, diag_val: values on a diagonal, which are not there yet.
+
+    Raises:
+        NotThereYet: diag_num is not 0.
+    """
+
+    def __init__(
+        self, low: float = -1.0, high: float = 1.0, seed: int = 0, diag_num: int = 0, diag_step: int = 0, diag_val: float = 1.0
+    ) -> None:
+        super().__init__(low, high, seed)
+        if diag_num:
+            raise NotThereYet("Uniform: diag_num is not there yet", hint="use NumpyArray, which takes any values")
+
 
 BilinearInitializer = Bilinear
 ConstantInitializer = Constant

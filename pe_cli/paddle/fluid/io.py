@@ -15,6 +15,7 @@ from pe_cli.io.tensors import read_safetensors, write_safetensors
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.compiler import CompiledProgram
 from pe_cli.paddle.fluid.decorators import (
+    ComposeNotAligned,
     batch,
     buffered,
     cache,
@@ -22,11 +23,12 @@ from pe_cli.paddle.fluid.decorators import (
     compose,
     firstn,
     map_readers,
+    multiprocess_reader,
     shuffle,
     xmap_readers,
 )
 from pe_cli.paddle.fluid.framework import adopt, default_main_program
-from pe_cli.paddle.fluid.reader import DataLoader, PyReader
+from pe_cli.paddle.fluid.reader import DataLoader, PyReader, default_collate_fn
 from pe_cli.paddle.fluid.scope import global_scope
 from pe_cli.paddle.names import missing
 from pe_cli.program.ir import Parameter, Program, Variable
@@ -271,7 +273,20 @@ def save(program: Program, model_path: str) -> None:
 
 
 def load_program_state(model_path: str, var_list: Any = None) -> dict[str, Array]:
-    """Return name -> value of what `save` saved."""
+    """Return name -> value of what `save`, or `save_params` and its kin, saved.
+
+    Args:
+        model_path: as `save` was given it, the folder of files of one variable each, or the file of all variables.
+        var_list: variables to choose; None: all.
+
+    Raises:
+        FluidValueError: there is no such file, or one cannot be read; a ValueError.
+    """
+    path = Path(model_path)
+    if not Path(f"{path}.pdparams").exists() and path.exists():
+        files = sorted(p for p in path.iterdir() if p.is_file() and p.name != "__model__") if path.is_dir() else [path]
+        state = {name: value for file in files for name, value in _read(file).items()}
+        return state if var_list is None else {v.name: state[v.name] for v in var_list}
     found = _read(Path(f"{model_path}.pdparams"))
     optional = Path(f"{model_path}.pdopt")
     if optional.is_file():
@@ -291,9 +306,9 @@ def load(program: Program, model_path: str, executor: Any = None, var_list: Any 
 
 
 __all__ = [
-    "DataLoader", "PyReader", "batch", "buffered", "cache", "chain", "compose", "firstn", "get_program_parameter",
-    "get_program_persistable_vars", "load", "load_inference_model", "load_params", "load_persistables",
-    "load_program_state", "load_vars", "map_readers", "save", "save_inference_model", "save_params",
+    "ComposeNotAligned", "DataLoader", "PyReader", "batch", "buffered", "cache", "chain", "compose", "default_collate_fn", "firstn",
+    "get_program_parameter", "get_program_persistable_vars", "load", "load_inference_model", "load_params", "load_persistables",
+    "load_program_state", "load_vars", "map_readers", "multiprocess_reader", "save", "save_inference_model", "save_params",
     "save_persistables", "save_vars", "set_program_state", "shuffle", "xmap_readers",
 ]  # fmt: skip
 __getattr__ = missing("fluid.io", lambda: globals())

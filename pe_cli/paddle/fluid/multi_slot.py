@@ -2,29 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import contextlib
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
-from pe_cli.data.multi_slot import SLOT_TYPES
-from pe_cli.data.multi_slot import read_instances as parsed
+from pe_cli.core.errors import ExitCode, PeError, Span
+from pe_cli.data.multi_slot import SLOT_TYPES, parse_line, read_lines
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.data_feed_desc import Slot
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 
 
-def read_instances(file: Any, slots: Sequence[Slot]) -> Iterator[list[np.ndarray[Any, Any]]]:
-    """Yield the values of every slot of a file's instances.
+@dataclass
+class Instance:
+    """One line of a file.
+
+    Args:
+        values: of every slot.
+        marks: what stands before the slots, kind -> text.
+    """
+
+    values: list[np.ndarray[Any, Any]]
+    marks: dict[str, str] = field(default_factory=dict)
+
+
+def marked(lines: Iterable[tuple[int, str]], file: str, slots: Sequence[Slot], kinds: Sequence[str]) -> Iterator[Instance]:
+    """Yield the instances of lines whose slots come after marks of some kinds, each written `1 <text>`.
+
+    Args:
+        lines: with their numbers.
+        file: where they stand, for errors.
+        slots: of a line.
+        kinds: of the marks, in order.
 
     Raises:
-        FluidValueError: the file cannot be read, a count that is not above 0, values that are missing, left over or of
-            another type; a ValueError.
+        PeError: a line has no such mark, or its slots are wrong (exit code 3).
     """
-    kinds = [(slot.name, slot.type, 0) for slot in slots]
-    with raised_as(FluidValueError):
-        for instance in parsed(file, kinds):
-            yield [np.array(v, SLOT_TYPES[slot.type]) for v, slot in zip(instance, slots, strict=True)]
+    wanted = [(slot.name, slot.type, 0) for slot in slots]
+    for number, line in lines:
+        marks, rest = {}, line
+        for kind in kinds:
+            head, _, rest = rest.strip().partition(" ")
+            marks[kind], _, rest = rest.partition(" ")
+            if head != "1" or not marks[kind]:
+                hint = f"each line begins with {' '.join(f'1 <{k}>' for k in kinds)}"
+                raise PeError(f"this line has no {kind}", at=Span(file, number, 1, 1), hint=hint, code=ExitCode.DATA)
+        found = parse_line(rest, wanted, file, number)
+        yield Instance([np.array(v, SLOT_TYPES[slot.type]) for v, slot in zip(found, slots, strict=True)], marks)
 
 
 def to_batch(instances: Sequence[Sequence[np.ndarray[Any, Any]]], slots: Sequence[Slot]) -> dict[str, Any]:
@@ -52,14 +81,57 @@ def to_batch(instances: Sequence[Sequence[np.ndarray[Any, Any]]], slots: Sequenc
     return out
 
 
-def batches(files: Sequence[Any], slots: Sequence[Slot], batch_size: int) -> Iterator[dict[str, Any]]:
-    """Yield batches of files one after the other; a file's last batch may be smaller."""
-    for file in files:
-        waiting = []
-        for instance in read_instances(file, slots):
-            waiting.append(instance)
-            if len(waiting) == batch_size:
-                yield to_batch(waiting, slots)
-                waiting = []
-        if waiting:
+def cut(instances: Iterable[Instance], slots: Sequence[Slot], batch_size: int) -> Iterator[dict[str, Any]]:
+    """Yield batches of instances; the last one may be smaller."""
+    waiting: list[list[np.ndarray[Any, Any]]] = []
+    for one in instances:
+        waiting.append(one.values)
+        if len(waiting) == batch_size:
             yield to_batch(waiting, slots)
+            waiting = []
+    if waiting:
+        yield to_batch(waiting, slots)
+
+
+def batches(files: Sequence[Any], slots: Sequence[Slot], batch_size: int) -> Iterator[dict[str, Any]]:
+    """Yield batches of files one after the other; a file's last batch may be smaller.
+
+    Raises:
+        FluidValueError: a file cannot be read, a count that is not above 0, values that are missing, left over or of
+            another type; a ValueError.
+    """
+    with raised_as(FluidValueError):
+        for file in files:
+            yield from cut(marked(read_lines(file), str(file), slots, ()), slots, batch_size)
+
+
+def piped_lines(file: str, pipe_command: str, download_command: str = "") -> Iterator[tuple[int, str]]:
+    """Yield the numbers and texts of the lines that commands of a user's script make of a file.
+
+    Args:
+        file: its name.
+        pipe_command: of a shell; it reads the file and writes lines.
+        download_command: of a shell; it is given the file's name and writes its content.
+
+    Raises:
+        PeError: a command fails, or there is no such file (exit code 3).
+    """
+    begun: list[subprocess.Popen[Any]] = []
+    with contextlib.ExitStack() as files:
+        source: IO[bytes] | None
+        if download_command:
+            begun.append(subprocess.Popen(["sh", "-c", f'{download_command} "$0"', file], stdout=subprocess.PIPE))
+            source = begun[0].stdout
+        else:
+            try:
+                source = files.enter_context(Path(file).open("rb"))
+            except OSError as error:
+                raise PeError(f"{file}: {error.strerror}", code=ExitCode.DATA, hint="check the path") from None
+        begun.append(subprocess.Popen(["sh", "-c", pipe_command], stdin=source, stdout=subprocess.PIPE, text=True, errors="replace"))
+        written = begun[-1].stdout
+        assert written is not None
+        yield from ((number, line) for number, line in enumerate(written, 1) if line.strip())
+    for process, command in zip(begun, [download_command, pipe_command][-len(begun) :], strict=True):
+        process.communicate()
+        if process.returncode:
+            raise PeError(f"{file}: '{command}' ended with exit code {process.returncode}", code=ExitCode.DATA, hint="run it by hand")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pe_cli.optim import moments, rules
 from pe_cli.optim.optimizer import Optimizer
+from pe_cli.paddle.errors import FluidTypeError
 from pe_cli.paddle.fluid.averages import ExponentialMovingAverage, ModelAverage
 from pe_cli.paddle.fluid.framework import default_startup_program, program_guard
 from pe_cli.paddle.fluid.gradient_merge import GradientMergeOptimizer
@@ -23,9 +24,17 @@ class _Adapter(Optimizer):
 
     #: Whether weight_decay is an argument of the core's optimizer: a number, and no regularizer.
     _own_decay = False
+    #: Arguments in the original's order.
+    _order: tuple[str, ...] = ()
 
-    def __init__(self, *args: Any, parameter_list: Sequence[Any] | None = None, **given: Any) -> None:
-        self._parameters = parameter_list
+    def __init__(self, *args: Any, **given: Any) -> None:
+        if len(args) > len(self._order):
+            raise FluidTypeError(f"{type(self).__name__} takes {len(self._order)} arguments at most, got {len(args)}")
+        for name, value in zip(self._order, args, strict=False):
+            if name in given:
+                raise FluidTypeError(f"{type(self).__name__} got '{name}' twice")
+            given[name] = value
+        self._parameters = given.pop("parameter_list", None)
         self._excludes = given.pop("exclude_from_weight_decay_fn", None) if isinstance(self, moments.Lamb) else None
         given.pop("multi_precision", None)
         if not isinstance(self, moments.Adam):
@@ -40,7 +49,7 @@ class _Adapter(Optimizer):
             from pe_cli.optim.regularizer import L2Decay
 
             given["regularization"] = L2Decay(decay) if isinstance(decay, (int, float)) else decay
-        super().__init__(*args, **given)
+        super().__init__(**given)
 
     def attrs(self) -> Mapping[str, Any]:
         """Return the update op's attributes; Adam corrects row-sparse steps as the original does."""
@@ -96,7 +105,10 @@ class _Adapter(Optimizer):
 
 
 def _adapted(base: type[Optimizer]) -> type[Optimizer]:
-    facts = {"__doc__": base.__doc__, "__module__": __name__, "_own_decay": "weight_decay" in inspect.signature(base).parameters}
+    names = list(inspect.signature(base).parameters)
+    at = next((i for i, name in enumerate(names) if name in ("use_nesterov", "regularization")), len(names))
+    order = (*names[:at], "parameter_list", *names[at:])
+    facts = {"__doc__": base.__doc__, "__module__": __name__, "_own_decay": "weight_decay" in names, "_order": order}
     return type(base.__name__, (_Adapter, base), facts)
 
 

@@ -19,10 +19,10 @@ class WeightNormParamAttr(param_attr.WeightNormParamAttr):
         learning_rate: float = 1.0,
         regularizer: Any = None,
         trainable: bool = True,
-        gradient_clip: Any = None,
         do_model_average: bool = False,
+        gradient_clip: Any = None,
     ) -> None:
-        super().__init__(name, initializer, learning_rate, regularizer, trainable, gradient_clip, do_model_average, dim)
+        super().__init__(name, initializer, learning_rate, regularizer, trainable, do_model_average, gradient_clip, dim)
 
 
 __all__ = ["ParamAttr", "WeightNormParamAttr"]

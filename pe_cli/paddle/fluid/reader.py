@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.types import TensorType
-from pe_cli.paddle.errors import FluidValueError
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.decorators import batch
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 from pe_cli.program.defaults import default_main_program
@@ -180,6 +180,32 @@ class PyReader(GeneratorLoader):
         return_list: bool = False,
     ) -> None:
         super().__init__(feed_list, capacity, use_double_buffer, iterable, return_list)
+
+    def decorate_sample_generator(self, sample_generator: Any, batch_size: int, drop_last: bool = True, places: Any = None) -> Any:
+        """Take a generator of samples, and make batches of them."""
+        return self.set_sample_generator(sample_generator, batch_size, drop_last, places)
+
+    def next(self) -> dict[str, Any]:
+        """Return the next batch of a started reader; `GeneratorLoader.next_batch` has the errors."""
+        return self.next_batch()
+
+
+def default_collate_fn(batch: Sequence[Any]) -> list[Any]:
+    """Return one array [samples, ...] for each part of the samples.
+
+    Args:
+        batch: samples, each a tuple or list of arrays or numbers, or one of them.
+
+    Raises:
+        FluidTypeError: another kind of sample; a TypeError.
+    """
+    parts = zip(*(s if isinstance(s, (tuple, list)) else (s,) for s in batch), strict=True)
+    out = []
+    for values in parts:
+        if not isinstance(values[0], (np.ndarray, np.generic, bool, int, float)):
+            raise FluidTypeError(f"a sample has a {type(values[0]).__name__}", hint="give arrays or numbers")
+        out.append(np.stack([np.asarray(v) for v in values]))
+    return out
 
 
 class DataLoader:

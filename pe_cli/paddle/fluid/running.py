@@ -308,6 +308,9 @@ def merged(values: Sequence[Array]) -> Array:
 class _One(np.ndarray[Any, Any]):
     """One number in a list: scripts print it with %f, as early NumPy let them."""
 
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
     def __float__(self) -> float:
         return float(self.item()) if self.size == 1 else super().__float__()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 
 class UniqueNameGenerator:
@@ -32,8 +33,8 @@ def generate(key: str) -> str:
     return generator(key)
 
 
-def switch(new_generator: UniqueNameGenerator | None = None) -> UniqueNameGenerator:
-    """Make another generator the current one and return the one before."""
+def switch(new_generator: UniqueNameGenerator | None = None, new_para_name_checker: Any = None) -> UniqueNameGenerator:
+    """Make another generator the current one and return the one before; names of parameters need no checker here."""
     global generator
     before, generator = generator, UniqueNameGenerator() if new_generator is None else new_generator
     return before

@@ -127,7 +127,21 @@ class Operator(ir.Operator):
 
     def all_attrs(self) -> dict[str, Any]:
         """Return all attributes with `op_role` and `op_role_var`."""
-        return {**self.attrs, "op_role": self.role.value, "op_role_var": list(self.role_vars)}
+        facts = {"op_role": self.role.value, "op_role_var": list(self.role_vars), "op_namescope": f"/{self.scope}"}
+        return {**self.attrs, **facts}
+
+    def attr_type(self, name: str) -> str:
+        """Return the name of an attribute's type, such as int.
+
+        Raises:
+            FluidValueError: there is no such attribute.
+        """
+        return type(self.attr(name)).__name__
+
+    @property
+    def desc(self) -> Operator:
+        """The operator itself, which has the accessors that scripts ask a description for."""
+        return self
 
     def __str__(self) -> str:
         return print_op(self)

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
+from pe_cli.paddle.fluid.clip import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue
+from pe_cli.paddle.fluid.layers import BeamSearchDecoder, dynamic_decode
 from pe_cli.paddle.names import missing
-from pe_cli.paddle.nn import attention, containers, functional, layer, made, norm, parametric, rnn, transformer
+from pe_cli.paddle.nn import (
+    attention,
+    containers,
+    functional,
+    initializer,
+    layer,
+    made,
+    norm,
+    parametric,
+    rnn,
+    transformer,
+)
+
+#: What is fluid's, too.
+_SAME = (ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue, BeamSearchDecoder, dynamic_decode)
 
 
 def _collected() -> dict[str, Any]:
     modules = (layer, containers, made, parametric, norm, attention, transformer, rnn)
-    return {"functional": functional, **{name: getattr(module, name) for module in modules for name in module.__all__}}
+    same = {one.__name__.replace("GradientClip", "ClipGrad"): one for one in _SAME}
+    own = {name: getattr(module, name) for module in modules for name in module.__all__}
+    return {"functional": functional, "initializer": initializer, **same, **own}
 
 
 globals().update(_collected())

@@ -28,8 +28,10 @@ from pe_cli.paddle.fluid import (
     scope_guard,
     set_program_state,
 )
+from pe_cli.paddle.fluid.layers import Print, accuracy, auc
 from pe_cli.paddle.fluid.layers.py_func import py_func
 from pe_cli.paddle.fluid.layers.tensor import create_global_var, create_parameter
+from pe_cli.paddle.fluid.optimizer import ExponentialMovingAverage
 from pe_cli.paddle.names import missing
 from pe_cli.paddle.static import nn
 from pe_cli.paddle.static.inference import load_inference_model, save_inference_model
@@ -45,9 +47,9 @@ from pe_cli.paddle.static.serialized import (
 )
 
 __all__ = [
-    "BuildStrategy", "CompiledProgram", "ExecutionStrategy", "Executor", "InputSpec", "ParallelExecutor", "Program", "Variable",
-    "WeightNormParamAttr",
-    "append_backward", "cpu_places", "create_global_var", "create_parameter", "cuda_places", "data",
+    "BuildStrategy", "CompiledProgram", "ExecutionStrategy", "Executor", "ExponentialMovingAverage", "InputSpec", "ParallelExecutor",
+    "Print", "Program", "Variable", "WeightNormParamAttr", "accuracy",
+    "append_backward", "auc", "cpu_places", "create_global_var", "create_parameter", "cuda_places", "data",
     "default_main_program", "default_startup_program", "deserialize_persistables", "deserialize_program", "device_guard",
     "global_scope", "gradients", "load", "load_from_file", "load_inference_model", "load_program_state", "name_scope", "nn",
     "normalize_program", "program_guard", "py_func", "save", "save_inference_model", "save_to_file", "scope_guard",

@@ -19,6 +19,14 @@ instance_norm = layers.instance_norm
 prelu = layers.prelu
 spectral_norm = layers.spectral_norm
 layer_norm = layers.layer_norm
+#: Names that are fluid's, too.
+_SAME = (
+    "case", "cond", "continuous_value_model", "crf_decoding", "create_parameter", "multi_box_head", "nce", "py_func",
+    "row_conv", "sequence_concat", "sequence_conv", "sequence_enumerate", "sequence_expand", "sequence_expand_as", "sequence_first_step",
+    "sequence_last_step", "sequence_pad", "sequence_pool", "sequence_reshape", "sequence_reverse", "sequence_scatter", "sequence_slice",
+    "sequence_softmax", "sequence_unpad", "switch_case", "while_loop",
+)  # fmt: skip
+globals().update({name: getattr(layers, name) for name in _SAME})
 
 
 def fc(
@@ -52,5 +60,6 @@ def embedding(
 __all__ = [
     "batch_norm", "bilinear_tensor_product", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "data_norm",
     "embedding", "fc", "group_norm", "instance_norm", "layer_norm", "prelu", "spectral_norm",
+    *_SAME,
 ]  # fmt: skip
 __getattr__ = missing("paddle.static.nn", lambda: globals())

@@ -37,6 +37,11 @@ ORDER = {
     "logsumexp": "x axis keepdim out name",
     "trace": "x offset axis1 axis2 out",
     "kron": "x y out name",
+    "addmm": "input x y alpha beta name",
+    "sequence_softmax": "input use_cudnn name",
+    "meshgrid": "input name",
+    "dice_loss": "input label epsilon name",
+    "full_like": "x fill_value out dtype device stop_gradient name",
     "inverse": "x out name",
     "log1p": "x out name",
     "im2sequence": "input filter_size stride padding input_image_size out_stride name",
@@ -52,6 +57,7 @@ ALSO = {
     "dist": {"input": "x", "other": "y"},
     "inverse": {"input": "x"},
     "tril": {"x": "input"},
+    "full_like": {"input": "x"},
     "triu": {"x": "input"},
 }
 #: Arguments of the original's that say how, not what: nothing to do.
@@ -105,7 +111,17 @@ def adapt(definition: LayerDef) -> Callable[..., Any]:
             made = definition.fn(**values)
         return made if out is None else find("assign").fn(made, out)
 
+    layer.__signature__ = _signature(definition, names)  # type: ignore[attr-defined]
     return layer
+
+
+def _signature(definition: LayerDef, names: list[str]) -> inspect.Signature:
+    """Return what `help` shows: the original's arguments, None where the original's default has no effect here."""
+    known = inspect.signature(definition.fn).parameters
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    shown = [known.get(name, inspect.Parameter(name, kind, default=None)) for name in names]
+    needed = max((i for i, p in enumerate(shown) if p.default is inspect.Parameter.empty), default=-1)
+    return inspect.Signature([p.replace(default=inspect.Parameter.empty) if i < needed else p for i, p in enumerate(shown)])
 
 
 def _idle(definition: LayerDef, name: str, value: Any) -> bool:

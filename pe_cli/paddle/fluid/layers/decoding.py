@@ -109,19 +109,16 @@ class TrainingHelper(DecodeHelper):
         return call("argmax", outputs, -1)  # type: ignore[no-any-return]
 
     def next_inputs(self, time: Variable, outputs: Variable, states: Any, sample_ids: Variable) -> tuple[Variable, Any, Any]:
-        """Return the next step of the inputs; zeros behind the last one.
-
-        Raises:
-            FluidValueError: the inputs have a number of steps that only a step knows; a ValueError.
-        """
+        """Return the next step of the inputs; zeros behind the last one."""
         after = call("scale", time, 1.0, 1.0)
         lengths = self.sequence_length
         finished = call("less_equal", lengths, after if lengths.dtype == after.dtype else call("cast", after, lengths.dtype))
 
         def step_of(x: Variable) -> Any:
-            if x.shape[0] < 1:
-                raise FluidValueError(f"TrainingHelper: inputs {x} have a number of steps that is not known", hint="declare it")
-            last = call("fill_constant", [1], "int64", float(x.shape[0] - 1))
+            if x.shape[0] > 0:
+                last = call("fill_constant", [1], "int64", float(x.shape[0] - 1))
+            else:  # what is fed says how many steps there are
+                last = call("scale", call("cast", call("slice", call("shape", x), [0], [0], [1]), "int64"), 1.0, -1.0)
             row = call("squeeze", call("gather", x, call("elementwise_min", after, last)), [0])
             inside = call("cast", call("less_equal", after, last), x.dtype)
             return call("elementwise_mul", row, inside)

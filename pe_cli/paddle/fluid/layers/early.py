@@ -114,7 +114,9 @@ def randint(  # noqa: PLR0913, PLR0917 (the original's arguments)
 
 
 def pow(x: Variable, factor: Any = 1.0, name: str | None = None) -> Any:
-    """Raise to a power: a number, or a variable [1] that a step may compute or be fed."""
+    """Raise to a power: a number, or a variable [1] that a step may compute or be fed. Powers of integers are cut towards 0."""
+    if x.dtype in ("int32", "int64"):
+        return call("cast", pow(call("cast", x, "float64"), factor, name), x.dtype)
     if isinstance(factor, Variable):
         try:
             factor = float(sizes_of("pow", "factor", factor, single=True))

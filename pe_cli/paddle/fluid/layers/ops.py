@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
-from pe_cli.paddle.fluid.framework import ensure_defaults
+from pe_cli.layers.define.registry import find
+from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.program.ir import Variable
 
 
@@ -20,9 +21,7 @@ def _into(op: str, inputs: dict[str, Any], attrs: dict[str, Any], out: Variable 
 
 
 def _comparison(op: str) -> Callable[..., Variable]:
-    def made(x: Variable, y: Variable, force_cpu: Any = None, cond: Variable | None = None) -> Variable:
-        if isinstance(force_cpu, Variable) and cond is None:
-            cond = force_cpu
+    def made(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
         return _into(op, {"X": x, "Y": y}, {}, cond)
 
     made.__name__ = made.__qualname__ = op
@@ -39,10 +38,23 @@ def _logic(op: str) -> Callable[..., Variable]:
     return made
 
 
-less_than, less_equal = _comparison("less_than"), _comparison("less_equal")
+less_equal = _comparison("less_equal")
 greater_than, greater_equal = _comparison("greater_than"), _comparison("greater_equal")
 equal, not_equal = _comparison("equal"), _comparison("not_equal")
 logical_and, logical_or, logical_xor = _logic("logical_and"), _logic("logical_or"), _logic("logical_xor")
+
+
+def less_than(x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None) -> Variable:
+    """Append `less_than` of two tensors and return its bool result; cond is written where it is given, force_cpu is without effect."""
+    return _into("less_than", {"X": x, "Y": y}, {}, cond)
+
+
+def log_softmax(input: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+    """Turn logits along an axis, the last where there is none, into logarithms of probabilities, in nats; a dtype casts them first."""
+    ensure_defaults()
+    x = input if dtype is None else find("cast").fn(input, as_dtype(dtype))
+    made: Variable = find("log_softmax").fn(x, -1 if axis is None else axis, name=name)
+    return made
 
 
 def elementwise_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -74,8 +75,8 @@ class Updates:
             if name not in self.parameters:
                 self.parameters[name] = self._begun(op, name, block)
             self.parameters[name].ops.append(copied(op))
-        if not self.parameters:
-            raise FluidValueError("the program updates no parameter", hint="call the optimizer's minimize before transpile")
+        if not self.parameters:  # as in the original, which warns of it, too
+            warnings.warn("the program updates no parameter: call the optimizer's minimize before transpile", stacklevel=4)
         self.parameters = dict(sorted(self.parameters.items()))
 
     def _begun(self, op: Operator, name: str, block: ir.Block) -> Updated:

@@ -11,7 +11,8 @@ from pe_cli.paddle.nn.functional import activation, common, conv, loss, pooling,
 
 #: fluid's layers whose arguments are 2.x's, too.
 SAME = (
-    "dice_loss", "log_loss", "npair_loss", "sequence_mask", "softmax_with_cross_entropy", "square_error_cost", "temporal_shift",
+    "diag_embed", "dice_loss", "gather_tree", "log_loss", "npair_loss",
+    "sequence_mask", "softmax_with_cross_entropy", "square_error_cost", "temporal_shift",
 )  # fmt: skip
 
 

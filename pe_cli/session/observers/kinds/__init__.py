@@ -1,0 +1,1 @@
+"""One file per program that a run may be told to."""

@@ -1,0 +1,77 @@
+"""What scripts of the original ask programs, operators and files for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pe_cli.paddle.fluid as fluid
+
+
+@pytest.fixture(autouse=True)
+def programs():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
+        yield
+
+
+def run(*fetched, **feed):
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    return [np.asarray(v).tolist() for v in exe.run(feed=feed, fetch_list=list(fetched))]
+
+
+def test_a_clone_for_tests_has_no_ops_of_training():
+    loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 4]), 3))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    program = fluid.default_main_program()
+    test = program.clone(for_test=True)
+    assert [op.type for op in test.global_block().ops] == ["mul", "elementwise_add", "mean"]
+    assert not [name for name in test.global_block().vars if name.endswith("@GRAD")]
+    assert len(program.clone().global_block().ops) == len(program.global_block().ops)
+
+
+def test_arguments_of_optimizers_stand_in_the_originals_order():
+    x = fluid.data("x", [None, 2])
+    loss = fluid.layers.mean(fluid.layers.fc(x, 1, param_attr="w", bias_attr="b"))
+    made = fluid.optimizer.Momentum(0.1, 0.9, ["b"], True, fluid.regularizer.L2Decay(0.1))
+    _, pairs = made.minimize(loss)
+    assert [p.name for p, _ in pairs] == ["b"]
+    with pytest.raises(TypeError, match="Momentum got 'momentum' twice"):
+        fluid.optimizer.Momentum(0.1, 0.9, momentum=0.9)
+    with pytest.raises(TypeError, match="SGD takes 5 arguments at most, got 6"):
+        fluid.optimizer.SGD(0.1, None, None, None, None, None)
+
+
+def test_scopes_that_come_again_are_numbered():
+    x = fluid.layers.fill_constant([1], "float32", 1.0)
+    for _ in range(2):
+        with fluid.name_scope("outer"), fluid.name_scope("inner"):
+            fluid.layers.relu(x)
+    scopes = [op.desc.attr("op_namescope") for op in fluid.default_main_program().global_block().ops]
+    assert scopes == ["/", "/outer/inner/", "/outer_1/inner/"]
+
+
+def test_integers_are_divided_and_raised_towards_zero():
+    x, y = fluid.data("x", [4], "int64"), fluid.data("y", [4], "int64")
+    numbers = np.array([7, -7, 7, -7]), np.array([2, 2, -2, -2])
+    quotient, power = run(x / y, fluid.layers.pow(y, 0.5 * 6), x=numbers[0], y=numbers[1])
+    assert quotient == [3, -3, -3, 3]
+    assert power == [8, 8, -8, -8]
+
+
+def test_the_state_of_a_folder_of_variables(tmp_path):
+    fluid.layers.fc(fluid.data("x", [None, 4]), 3, param_attr="w", bias_attr="b")
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    fluid.io.save_params(exe, str(tmp_path / "each"))
+    fluid.io.save_params(exe, str(tmp_path), filename="all")
+    for path in ("each", "all"):
+        state = fluid.load_program_state(str(tmp_path / path))
+        assert {name: value.shape for name, value in state.items()} == {"w": (4, 3), "b": (3,)}
+
+
+def test_programs_are_read_from_their_descriptions():
+    fluid.layers.fc(fluid.data("x", [None, 4]), 3)
+    read = fluid.Program.parse_from_string(fluid.default_main_program().desc.serialize_to_string())
+    assert [op.type for op in read.global_block().ops] == ["mul", "elementwise_add"]
+    assert (read.block(0).parent_idx, read.global_block().ops[0].attr_type("x_num_col_dims")) == (-1, "int")
