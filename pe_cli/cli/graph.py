@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pe_cli.graph.compile import Stages
     from pe_cli.graph.picture import Picture
     from pe_cli.graph.ssa import Graph, VarNode
+    from pe_cli.program.ir import Program
     from pe_cli.session.devices import Resources
 
 STAGES = ("program", "ssa", "fused", "multi_device", "executed", "plan")
@@ -35,6 +36,9 @@ STAGES = ("program", "ssa", "fused", "multi_device", "executed", "plan")
 @click.option("--eval", "evaluation", is_flag=True, help="The evaluation program instead of the training program.")
 @click.option("--devices", type=click.IntRange(min=1), help="Number of devices instead of the config's.")
 @click.option("--schedule", is_flag=True, help="The learning rate of every step that the run will do, instead of a graph.")
+@click.option("--role", type=click.Choice(("trainer", "server")), help="What a trainer or a parameter server runs.")
+@click.option("--number", type=click.IntRange(min=0), default=0, show_default=True, help="With --role: which trainer or server.")
+@click.option("--processes", type=click.IntRange(min=2), help="With --role: processes, servers among them; two trainers when absent.")
 @override_option
 def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     config: Path,
@@ -48,6 +52,9 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     evaluation: bool,
     devices: int | None,
     schedule: bool,
+    role: str | None,
+    number: int,
+    processes: int | None,
     overrides: tuple[str, ...],
 ) -> None:
     """Print or draw what CONFIG becomes.
@@ -62,14 +69,24 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
     executed      as it is run: what devices share is done once
     plan          every kernel call with its memory, for one batch
 
-    With --schedule: how the learning rate will change over the steps of the run.
+    With --schedule: how the learning rate will change over the steps of the run. With --role: what a trainer or a parameter server runs.
     """  # noqa: D301 - the mark is click's, a character
     from pe_cli.cli.common import open_source, resources_of
     from pe_cli.core.errors import PeError
     from pe_cli.graph.text import describe
     from pe_cli.program.text import print_program
+    from pe_cli.session.roles import role_program
 
     source = open_source(config, overrides)
+    if role is not None:
+        if stage not in (None, "program", "ssa") or evaluation or devices or schedule:
+            raise PeError("--role shows the programs of trainers and servers as they are", hint="leave out what chooses another stage")
+        program = role_program(source.built, source.run, role, processes, number)
+        if dot is None and svg is None:
+            echo(print_program(program), nl=False)
+        else:
+            _draw(_picture_of_role(program, f"{source.model.name}: {role} {number}"), (only, around, radius, full), dot, svg)
+        return
     if schedule:
         if stage or dot or only or around or full or evaluation or devices or radius != 1:
             raise PeError("--schedule goes with --svg and -o only", hint="leave out what chooses a graph")
@@ -90,6 +107,17 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option
         echo(describe_plan(plan_of(source, resources, evaluation)[1]), nl=False)
     else:
         echo(describe(_stages(source, resources, evaluation).stage(stage)), nl=False)
+
+
+def _picture_of_role(program: Program, title: str) -> Picture:
+    """Return the picture of the program of a trainer or server."""
+    from pe_cli.core.types import Place
+    from pe_cli.graph.compile import Purpose, compile_program
+    from pe_cli.graph.picture import picture_of
+    from pe_cli.session.roles import flat
+
+    graph = compile_program(flat(program), Purpose((Place("cpu", 0),))).stage("ssa")
+    return picture_of(graph, None, title, versions=False)
 
 
 def _schedule(source: Source, svg: Path | None) -> None:
@@ -132,7 +160,7 @@ def _stages(source: Source, resources: Resources, evaluation: bool) -> Stages:
         strategy, checked = source.run.build_strategy, source.run.executor.check_nan_inf
         execution = source.run.exec_strategy
         # how many there will be changes nothing in the graph of each
-        processes = 2 if source.run.executor.processes == "mpi" else 1
+        processes = 2 if source.run.executor.processes == "mpi" and not source.run.has_servers else 1
     threads = threads_of(resources.execution(execution), resources.places)
     purpose = Purpose(resources.places, strategy, processes, checked, threads=threads)
     return compile_program(source.program(evaluation), purpose, list(source.built.fetches.values()))

@@ -94,6 +94,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
     from pe_cli.cli.progress import watch
     from pe_cli.session.job import Job
     from pe_cli.session.observer import Observers
+    from pe_cli.session.seats import ServerTeam
+    from pe_cli.session.served import serve_run
     from pe_cli.session.stop import Limits
     from pe_cli.session.trainers import trainer_of
 
@@ -110,6 +112,10 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
     try:
         observers = Observers([watcher])
         job = Job.open(path, overrides, observers, smoke=smoke, join=True)
+        if isinstance(job.team, ServerTeam):
+            with job.team.together():
+                serve_run(job.run, job.built, job.team)
+            return ExitCode.DONE
         if live and job.team.leads:
             observers.members.append(_live(path, overrides, live_port, watcher.note if not quiet else _say))
         with job.team.together():

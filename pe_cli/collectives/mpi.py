@@ -23,6 +23,7 @@ import numpy as np
 
 from pe_cli.collectives.lane import Lane
 from pe_cli.collectives.protocol import Array, PeerError, Pending
+from pe_cli.collectives.start import check_size, watched_start
 from pe_cli.collectives.trees import gather, seat, small_sum
 from pe_cli.core.errors import ExitCode, PeError
 
@@ -101,16 +102,19 @@ class MpiPeers:
     """
 
     def __init__(self, timeout: float, *, by_machine: bool = False) -> None:
-        self._mpi = load_mpi()
+        with watched_start(timeout):
+            self._mpi = load_mpi()
         self._world = self._mpi.COMM_WORLD
         self._timeout = timeout
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
+        check_size(self.size)
         self.doing, self.advice = "at the start", ""
         self._calls = threading.RLock()  # the library may be called by one thread at a time
         self._near = seat(self.rank, self.size).near
         self._others = [r for r in range(self.size) if r != self.rank]
         self._kept: list[_Transfer] = []
         self._beaten = 0.0
+        self._heard: dict[int, float] = {}  # when a process last gave a sign of life
         self._failures: dict[int, tuple[str, int]] = {}
         self._world_rank = list(range(self.size))  # of each process, the number that the launcher gave it
         self._number = list(range(self.size))  # of each of the launcher's numbers, that of the process here
@@ -185,19 +189,17 @@ class MpiPeers:
             PeerError: a process has been silent for too long, the library says that it is gone, or it has ended.
         """
         waiting = list(transfers)
-        heard = dict.fromkeys(self._near, time.monotonic())
+        begin = dict.fromkeys({t.peer for t in waiting}, time.monotonic())
         for looks in itertools.count():
             left = self._guarded({t.peer for t in waiting}, partial(_unfinished, waiting))
             if not left:
                 return
-            if len(left) < len(waiting):
-                heard |= dict.fromkeys({t.peer for t in waiting} - {t.peer for t in left}, time.monotonic())
             waiting = left
             if looks % SELDOM == SELDOM - 1:
                 self._beat()
                 awaited = {t.peer for t in waiting}
-                heard |= dict.fromkeys(self._guarded(awaited, self._look), time.monotonic())
-                silent = {r for r in awaited if time.monotonic() - heard[r] >= self._timeout}
+                self._guarded(awaited, self._look)
+                silent = {r for r in awaited if time.monotonic() - max(begin[r], self._heard.get(r, 0.0)) >= self._timeout}
                 if silent:
                     raise self._lost(silent, f"did not answer for {self._timeout:g} seconds")
             time.sleep(0 if looks < EAGER else PAUSE)
@@ -211,21 +213,23 @@ class MpiPeers:
             why = str(error).strip().rpartition("\n")[2].strip()
             raise self._lost(peers, f"cannot be reached any more ({why})") from None
 
-    def _look(self) -> list[int]:
-        """Return who has given a sign of life.
+    def _listen(self) -> None:
+        """Note who has given a sign of life."""
+        while (status := self._probe(ALIVE)) is not None:
+            self._world.Recv([bytearray(0), self._mpi.BYTE], status.Get_source(), ALIVE)
+            self._heard[self._number[status.Get_source()]] = time.monotonic()
+
+    def _look(self) -> None:
+        """Note who has given a sign of life.
 
         Raises:
             PeerError: a process has told that it ends.
         """
-        found = []
-        while (status := self._probe(ALIVE)) is not None:
-            self._world.Recv([bytearray(0), self._mpi.BYTE], status.Get_source(), ALIVE)
-            found.append(self._number[status.Get_source()])
+        self._listen()
         self._take_failures()
         for rank, (text, code) in self._failures.items():
             known = ExitCode(code) if code in list(ExitCode) else ExitCode.BUG
             raise PeerError(f"process {rank} has ended: {text}", code=known)
-        return found
 
     def _probe(self, tag: int) -> Any:
         status = self._mpi.Status()
@@ -245,6 +249,7 @@ class MpiPeers:
         with contextlib.suppress(self._mpi.Exception), self._calls:  # who waits for a lost process says so
             self._kept.extend(self._send(b"", r, ALIVE) for r in self._near)
             self._kept = _unfinished(self._kept)
+            self._listen()  # so that they do not pile up where nobody waits
 
     def fail(self, error: PeError) -> None:
         """Tell the others why this process ends; who does not listen for a second is left alone."""
@@ -259,6 +264,11 @@ class MpiPeers:
                 time.sleep(PAUSE)
         except self._mpi.Exception:
             return  # whoever is gone needs no message
+
+    def abort(self, code: int) -> None:
+        """End all processes, and the launcher with this exit code."""
+        with contextlib.suppress(self._mpi.Exception), self._calls:
+            self._world.Abort(code)
 
     def failure_of(self, rank: int, seconds: float) -> tuple[str, int] | None:
         """Return the message and exit code that a process has ended with; see `Communicator`."""

@@ -83,6 +83,9 @@ class Communicator(Protocol):
     def fail(self, error: PeError) -> None:
         """Tell the others why this process ends; takes at most a second or two."""
 
+    def abort(self, code: int) -> None:
+        """End all processes that the launcher has started, and the launcher itself with this exit code, where it can be told."""
+
     def failure_of(self, rank: int, seconds: float) -> tuple[str, int] | None:
         """Return the message and exit code that a process has ended with, None where it says nothing for so long."""
 

@@ -19,8 +19,9 @@ from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, desc
 from pe_cli.config.overrides import Override, apply_overrides, put
 from pe_cli.config.paths import from_run_folder
 from pe_cli.config.plugins import load_plugin
-from pe_cli.config.processes import process_mistakes
+from pe_cli.config.processes import distributed_mistakes, process_mistakes
 from pe_cli.config.sections.data import USES, DataSection, DataSections, SamplingSection, SplitSection
+from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.feed import FeedSection
 from pe_cli.config.sections.fetch import FetchSection
@@ -151,7 +152,8 @@ class _Run:
         section = self.model_section()
         model_args = self.args(section)
         executor = self.section("executor", ExecutorSection)
-        execution = self.threads(self.section("exec_strategy", ExecSection), executor)
+        schedule = self.section("exec_strategy", ExecSection)
+        execution = self.threads(schedule, executor)
         wishes = self.section("build_strategy", BuildSection)
         build = self.strategy(wishes)
         data, preparation = self.data()
@@ -162,7 +164,13 @@ class _Run:
         sweep = self.sweep(train, output)
         for text, at, hint in async_mistakes(executor, train, execution, data, output):
             self.mistakes.say(text, at, hint)
-        for text, at, hint in process_mistakes(executor, wishes):
+        distributed = self.distributed()
+        if distributed is not None:
+            for text, at, hint in distributed_mistakes(distributed, executor, train, output, schedule):
+                self.mistakes.say(text, at, hint)
+            executor = executor.model_copy(update={"processes": "mpi"})
+        servers = distributed is not None and distributed.mode == "parameter_server"
+        for text, at, hint in process_mistakes(executor, wishes, output, servers=servers):
             self.mistakes.say(text, at, hint)
         if section is None:
             return None
@@ -176,7 +184,7 @@ class _Run:
             return None
         return RunSpec(
             self.path, self.composed, self.tree, model_path, model_args, model, data, preparation, feeds, train, fetches,
-            executor, build, execution, output, metrics, sweep, plugins,
+            executor, build, execution, output, metrics, sweep, plugins, distributed,
         )  # fmt: skip
 
     def check_keys(self) -> None:
@@ -208,6 +216,11 @@ class _Run:
         if entry is None:
             return kind()
         return check(kind, _filled(entry), (key,), self.mistakes, entry.at) or kind()
+
+    def distributed(self) -> DistributedSection | None:
+        """Return the section, None where there is none."""
+        entry = self.tree.entries.get("distributed")
+        return None if entry is None or is_null(entry.value) else self.section("distributed", DistributedSection)
 
     def each(self, key: str, kind: type[AnySection], short: str | None = None) -> dict[str, AnySection]:
         """Return the sections of a mapping by name; a plain name may stand for one key."""

@@ -5,16 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pe_cli.config.asynchronous import Mistake
+from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.sections.executor import ExecutorSection
-from pe_cli.config.sections.strategies import BuildSection
+from pe_cli.config.sections.output import OutputSection
+from pe_cli.config.sections.strategies import BuildSection, ExecSection
+from pe_cli.config.sections.train import TrainSection
+from pe_cli.core.errors import Span
 
 _YET = "not with several processes yet"
+#: Keys of `distributed` that say something of servers.
+_OF_SERVERS = ("servers", "sync", "min_block_size", "slice_var_up", "split_method", "endpoints")
 
 
-def process_mistakes(executor: ExecutorSection, build: BuildSection) -> Iterator[Mistake]:
-    """Yield (message, place, remedy) for every wish that cannot be acted on."""
+def process_mistakes(
+    executor: ExecutorSection, build: BuildSection, output: OutputSection, *, servers: bool = False
+) -> Iterator[Mistake]:
+    """Yield (message, place, remedy) for every wish that cannot be acted on; servers: whether some processes are parameter servers."""
     if executor.processes == 1:
         return
+    if servers:
+        yield from (
+            (f"{what}: not with parameter servers", at, f"{hint}, or distributed.mode: collective")
+            for wrong, what, at, hint in (
+                (build.sync_batch_norm, "sync_batch_norm", build.at_of("sync_batch_norm"), "sync_batch_norm: false"),
+                (build.fp16_allreduce, "fp16_allreduce", build.at_of("fp16_allreduce"), "fp16_allreduce: false"),
+                (output.trace > 0, "output.trace", output.at_of("trace"), "trace: 0"),
+            )
+            if wrong
+        )
     reduce = build.reduce_strategy == "Reduce"
     yield from (
         (f"{what}: {_YET}", at, hint)
@@ -30,3 +48,48 @@ def process_mistakes(executor: ExecutorSection, build: BuildSection) -> Iterator
         )
         if wrong
     )
+
+
+def distributed_mistakes(
+    section: DistributedSection,
+    executor: ExecutorSection,
+    train: TrainSection | None,
+    output: OutputSection,
+    schedule: ExecSection,
+) -> Iterator[Mistake]:
+    """Yield (message, place, remedy) for what does not go with the section `distributed`."""
+    if "processes" in executor.model_fields_set and executor.processes == 1:
+        hint = "leave one of them out: -o distributed=null"
+        yield "distributed is for several processes, and executor.processes says 1", executor.at_of("processes"), hint
+    if section.mode == "collective":
+        for key in _OF_SERVERS:
+            if key in section.model_fields_set and getattr(section, key) is not None:
+                yield f"distributed.{key} is for mode: parameter_server", section.at_of(key), "set distributed.mode, or leave it out"
+        return
+    count = len(section.endpoints or ())
+    if section.servers is None:
+        hint = "servers: 2, for example; mpiexec -n 4 then has two servers and two trainers"
+        yield "distributed.mode: parameter_server needs servers, and there are none", section.at_of("mode"), hint
+    elif count and count != section.servers:
+        yield f"distributed.endpoints has {count} servers, and servers says {section.servers}", section.at_of("endpoints"), "one for each"
+    elif len(set(section.endpoints or ())) < count:
+        yield "distributed.endpoints names a server twice", section.at_of("endpoints"), "one host:port for each"
+    for wrong, what, at, hint in _served(executor, train, output, schedule):
+        if wrong:
+            yield f"{what}: not with parameter servers", at, hint
+
+
+def _served(
+    executor: ExecutorSection, train: TrainSection | None, output: OutputSection, schedule: ExecSection
+) -> Iterator[tuple[bool, str, Span | None, str]]:
+    """Yield (whether it is so, what, where, remedy) for what trainers with servers cannot do."""
+    many = executor.devices not in ("auto", 1)
+    yield many, f"executor.devices: {executor.devices}", executor.at_of("devices"), "devices: 1, and more processes"
+    times = schedule.num_iteration_per_run
+    at = schedule.at_of("num_iteration_per_run")
+    yield times > 1, f"exec_strategy.num_iteration_per_run: {times}", at, "leave it out"
+    yield output.gradient_norms, "output.gradient_norms", output.at_of("gradient_norms"), "leave it out"
+    if train is not None:
+        yield train.accumulate > 1, "train.accumulate", train.at_of("accumulate"), "a larger batch_size"
+        for key in ("ema", "plateau"):
+            yield getattr(train, key) is not None, f"train.{key}", train.at_of(key), "leave it out"

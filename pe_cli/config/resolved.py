@@ -12,6 +12,7 @@ from pe_cli.config.nodes import Node, to_data
 from pe_cli.config.paths import PATHS
 from pe_cli.config.scalars import resolve, write_float
 from pe_cli.config.sections.data import USES
+from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.spec import RunSpec
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import PeError
@@ -51,6 +52,8 @@ def resolved_yaml(run: RunSpec, *, standalone: bool = False) -> str:
     if run.metrics:
         data["metrics"] = {name: to_data(spec.value) for name, spec in run.metrics.items()}
     data["executor"] = _executor(run)
+    if run.distributed is not None:
+        data["distributed"] = _distributed(run.distributed)
     data["build_strategy"] = _wishes(run.build_strategy)
     data["exec_strategy"] = _wishes(run.exec_strategy)
     output = _dump(run.output)
@@ -98,11 +101,19 @@ def _stand_alone(section: Any, base: Path) -> None:
 def _executor(run: RunSpec) -> dict[str, Any]:
     """Return the executor's section; what one type cannot act on is left out with it."""
     found = {k: v for k, v in _dump(run.executor).items() if k != "num_threads" and v is not None}
+    if run.distributed is not None:
+        found.pop("processes")
     if run.executor.type == "async":
         found = {k: v for k, v in found.items() if k not in ("deterministic", "uneven_batch")}
     if "files" in found:
         found["files"] = _absolute(found["files"], run.path.parent)
     return found
+
+
+def _distributed(section: DistributedSection) -> dict[str, Any]:
+    """Return how processes share the work, without what is as it would be anyway."""
+    default = _dump(DistributedSection())
+    return {key: value for key, value in _dump(section).items() if key == "mode" or value != default.get(key)}
 
 
 def _wishes(strategy: BuildStrategy | ExecutionStrategy) -> dict[str, Any]:

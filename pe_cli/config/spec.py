@@ -11,6 +11,7 @@ from pe_cli.config.compose import Composed
 from pe_cli.config.nodes import MapNode, Node, ScalarNode, find, key_span
 from pe_cli.config.scope import Scope
 from pe_cli.config.sections.data import DataSection, SamplingSection, SplitSection
+from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.feed import FeedSection
 from pe_cli.config.sections.fetch import FetchSection
@@ -199,6 +200,7 @@ class RunSpec:
         executor, build_strategy, exec_strategy, output: as named, with defaults.
         sweep: None when the file has no such section.
         plugins: packages of others, which are loaded.
+        distributed: None when the file has no such section.
     """
 
     path: Path
@@ -219,11 +221,17 @@ class RunSpec:
     metrics: Mapping[str, ArgSpec] = field(default_factory=dict)
     sweep: SweepSection | None = None
     plugins: tuple[str, ...] = ()
+    distributed: DistributedSection | None = None
 
     @property
     def text(self) -> str:
         """The run file, as written."""
         return self.composed.text
+
+    @property
+    def has_servers(self) -> bool:
+        """Whether some of the processes are parameter servers."""
+        return self.distributed is not None and self.distributed.mode == "parameter_server"
 
     @property
     def name(self) -> str:

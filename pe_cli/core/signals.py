@@ -8,6 +8,13 @@ import threading
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+def deaf() -> None:
+    """Ignore SIGINT and SIGTERM from now on, for a process that ends when others do; only the main thread can say so."""
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+
 def interruptible() -> None:
     """Let SIGINT and SIGTERM raise KeyboardInterrupt from now on; only the main thread can say so."""
     if threading.current_thread() is threading.main_thread():

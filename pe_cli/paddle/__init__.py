@@ -6,6 +6,7 @@ from pe_cli.paddle import (
     compat,
     dataset,
     device,
+    distributed,
     distribution,
     fluid,
     io,
@@ -68,12 +69,12 @@ def seed(seed: int) -> None:
     default_main_program().global_seed(seed)
 
 
-_REFUSED = ("amp", "callbacks", "distributed", "incubate", "inference", "jit", "onnx")
+_REFUSED = ("amp", "callbacks", "incubate", "inference", "jit", "onnx")
 globals().update(tensor.functions())
 globals().update(refusing(__name__, {name: f"paddle.{name}" for name in _REFUSED}))
 __all__ = [
     "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "batch", "compat", "dataset", "device",
-    "disable_static", "distribution", "enable_static",
+    "disable_static", "distributed", "distribution", "enable_static",
     "flops", "fluid", "get_cuda_rng_state", "get_cudnn_version", "get_device", "grad", "in_dynamic_mode", "io", "is_compiled_with_cuda",
     "is_compiled_with_xpu", "linalg", "metric", "nn", "no_grad", "optimizer", "reader", "regularizer", "seed",
     "set_cuda_rng_state", "set_device", "static", "summary", "tensor", "text", "to_tensor", "utils", "vision",

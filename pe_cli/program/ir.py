@@ -125,11 +125,20 @@ class Operator:
 
 
 class Block:
-    """Variables and an ordered list of operators."""
+    """Variables and an ordered list of operators.
+
+    Attributes:
+        parent_idx: number of the block that this one follows, whose program's first block has the variables that this one lacks; -1 for the
+            first.
+        operators: class of its operators.
+    """
+
+    operators: type[Operator] = Operator
 
     def __init__(self, program: Program, index: int = 0) -> None:
         self.program = program
         self.index = index
+        self.parent_idx = -1
         self.vars: dict[str, Variable] = {}
         self.ops: list[Operator] = []
 
@@ -139,9 +148,15 @@ class Block:
         Raises:
             PeError: there is none of that name.
         """
-        if name not in self.vars:
+        found = self.find_var(name)
+        if found is None:
             raise PeError(f"there is no variable '{name}'", hint=did_you_mean(name, self.vars))
-        return self.vars[name]
+        return found
+
+    def find_var(self, name: str) -> Variable | None:
+        """Return a variable of this block, or else of the first where this one follows another; None where there is none."""
+        found = self.vars.get(name)
+        return self.program.blocks[0].vars.get(name) if found is None and self.parent_idx >= 0 else found
 
     def create_var(self, name: str, type: TensorType, **facts: Any) -> Variable:
         """Add a variable; facts are fields of `Variable`."""
@@ -317,7 +332,10 @@ class Program:
         mark: of the ops that are appended next; see `marked`.
         random_seed: of every random op; 0 asks the executor for one.
         is_test: cloned for evaluation.
+        version: counts changes that are made to operators in place, for whoever keeps something that was made of them.
     """
+
+    version = 0
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -393,6 +411,7 @@ class Program:
         made.blocks = []
         for block in self.blocks:
             copy = type(block)(made, block.index)
+            copy.parent_idx = block.parent_idx
             made.blocks.append(copy)
             for v in block.vars.values():
                 copy.vars[v.name] = v.for_block(copy)

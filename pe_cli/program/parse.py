@@ -163,7 +163,13 @@ def _body(program: Program, line: Line) -> None:
         index = line.integer()
         if index != len(program.blocks):
             raise line.error(f"block {index} comes after {len(program.blocks)} blocks", "number them from 0")
-        program.blocks.append(Block(program, index))
+        made = Block(program, index)
+        if not line.done():
+            line.expect("after")
+            made.parent_idx = line.integer()
+            if not 0 <= made.parent_idx < index:
+                raise line.error(f"block {index} follows block {made.parent_idx}", "one that stands before it")
+        program.blocks.append(made)
         return
     if not program.blocks:
         raise line.error(f"'{word}' before the first block", "write: block 0")

@@ -48,7 +48,8 @@ def to_dict(program: Program) -> dict[str, Any]:
 
 
 def _block(block: Block) -> dict[str, Any]:
-    return {"vars": [_variable(v) for v in block.vars.values()], "ops": [_operator(op) for op in block.ops]}
+    out: dict[str, Any] = {"vars": [_variable(v) for v in block.vars.values()], "ops": [_operator(op) for op in block.ops]}
+    return out if block.parent_idx < 0 else {"parent": block.parent_idx, **out}
 
 
 def _variable(v: Variable) -> dict[str, Any]:
@@ -131,6 +132,9 @@ def from_dict(data: Any) -> Program:
     program.blocks = []
     for node in top.nodes("blocks"):
         block = Block(program, len(program.blocks))
+        block.parent_idx = node.get("parent", int, -1)
+        if not -1 <= block.parent_idx < len(program.blocks):
+            raise PeError(f"{node.path}: block {len(program.blocks)} follows block {block.parent_idx}, which does not stand before it")
         program.blocks.append(block)
         _read_block(node, block, 0)
     if not program.blocks:

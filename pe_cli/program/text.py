@@ -44,7 +44,8 @@ def print_program(program: Program, *, details: bool = False) -> str:
     head += " test" if program.is_test else ""
     lines = [head]
     for block in program.blocks:
-        lines.append(f"block {block.index}")
+        after = f" after {block.parent_idx}" if block.parent_idx >= 0 else ""
+        lines.append(f"block {block.index}{after}")
         lines += [f"  {line}" for line in _block_lines(block, details)]
     return "\n".join(lines) + "\n"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pe_cli.core.errors import PeError, PeErrors, did_you_mean
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.registry import GRAD, MAX_BYTES, MAX_SIZE, find, forward_name, grad_name, infer_types
+from pe_cli.ops.define.traits import Remote
 from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Role, agrees
 from pe_cli.program.region import regions_of
 from pe_cli.program.sparse import rows_of
@@ -35,7 +36,8 @@ def verify(program: Program, *, read: bool = False) -> None:
 
 def _block_errors(block: Block, read: bool, like: Sequence[Operator]) -> Iterator[PeError]:
     """Yield the mistakes of a block; like: ops elsewhere that gradients in it are of."""
-    defined = {name for name, v in block.vars.items() if v.persistable or v.is_data or read}
+    around = block.program.global_block().vars if block.parent_idx >= 0 else {}
+    defined = {name for name, v in {**around, **block.vars}.items() if v.persistable or v.is_data or read}
     for v in block.vars.values():
         if any(size < -1 or size > MAX_SIZE for size in v.shape) or v.type.nbytes > MAX_BYTES:
             yield PeError(f"variable '{v.name}' is {v.type}, which no memory holds", at=v.at)
@@ -75,8 +77,8 @@ def _check_gradient(block: Block, op: Operator, makers: Mapping[str, Operator]) 
         for name, other in zip(names, of, strict=True):
             if slot == forward_name(slot) and name != other:
                 yield PeError(f"op '{op.type}' reads '{name}' as {slot}, but its {forward.type} has '{other}' there")
-            elif name != EMPTY and other in block.vars and not agrees(block.vars[name].type, block.vars[other].type):
-                yield PeError(f"op '{op.type}': {slot} '{name}' is {block.vars[name].type}, but '{other}' is {block.vars[other].type}")
+            elif name != EMPTY and block.find_var(other) is not None and not agrees(block.var(name).type, block.var(other).type):
+                yield PeError(f"op '{op.type}': {slot} '{name}' is {block.var(name).type}, but '{other}' is {block.var(other).type}")
 
 
 def _check_alone(block: Block, op: Operator, outs: Sequence[str]) -> Iterator[PeError]:
@@ -85,18 +87,18 @@ def _check_alone(block: Block, op: Operator, outs: Sequence[str]) -> Iterator[Pe
     if not outs:
         yield PeError(f"op '{op.type}' is given no gradient")
         return
-    first = block.vars[outs[0]].type
+    first = block.var(outs[0]).type
     given: dict[str, list[TensorType]] = {}
     for slot in forward.inputs:
         names: list[str] = op.inputs.get(slot.name) or [n for n in op.outputs.get(grad_name(slot.name), ()) if n != EMPTY]
         if names or not slot.optional:
-            given[slot.name] = [block.vars[n].type for n in names] or [first]
+            given[slot.name] = [block.var(n).type for n in names] or [first]
     found = infer_types(forward, given, op.attrs)
     for slot_name, kinds in found.items():
         for names in (op.inputs.get(slot_name, []), op.inputs.get(grad_name(slot_name), [])):
             for name, kind in zip(names, kinds, strict=False):
-                if name != EMPTY and not agrees(block.vars[name].type, kind):
-                    yield PeError(f"op '{op.type}' reads {block.vars[name].type} as '{name}', but its {forward.name} makes {kind}")
+                if name != EMPTY and not agrees(block.var(name).type, kind):
+                    yield PeError(f"op '{op.type}' reads {block.var(name).type} as '{name}', but its {forward.name} makes {kind}")
 
 
 def _check_regions(op: Operator, read: bool) -> Iterator[PeError]:
@@ -121,7 +123,8 @@ def _check_regions(op: Operator, read: bool) -> Iterator[PeError]:
 def _check(block: Block, op: Operator, defined: set[str]) -> Iterator[PeError]:
     broken = list(_check_names(block, op, defined))
     yield from broken
-    yield from _check_role(block, op)
+    if block.parent_idx < 0:  # a server's roles name what the trainers' program has
+        yield from _check_role(block, op)
     if broken:  # inference needs the names
         return
     try:
@@ -132,13 +135,15 @@ def _check(block: Block, op: Operator, defined: set[str]) -> Iterator[PeError]:
     except (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError) as error:
         yield PeError(f"op '{op.type}' does not fit: {error or type(error).__name__}")
         return
+    if op.definition.has(Remote):
+        return  # what comes from elsewhere has the types that are declared
     for slot, names in op.outputs.items():
         found = types.get(slot, [])
         if len(found) != len(names):
             yield PeError(f"op '{op.type}' gives {len(found)} variables in {slot}, but {len(names)} are named: {names}")
         for name, kind in zip(names, found, strict=False):
-            if name != EMPTY and not agrees(block.vars[name].type, kind):
-                yield PeError(f"op '{op.type}' writes {kind} to '{name}', which is {block.vars[name].type}")
+            if name != EMPTY and not agrees(block.var(name).type, kind):
+                yield PeError(f"op '{op.type}' writes {kind} to '{name}', which is {block.var(name).type}")
 
 
 def _check_names(block: Block, op: Operator, defined: set[str]) -> Iterator[PeError]:
@@ -148,15 +153,15 @@ def _check_names(block: Block, op: Operator, defined: set[str]) -> Iterator[PeEr
         yield error
         return
     for name in op.input_names():
-        if name not in block.vars:
+        if block.find_var(name) is None:
             yield PeError(f"op '{op.type}' reads '{name}', which does not exist", hint=did_you_mean(name, block.vars))
         elif name not in defined:
             what = f"op '{op.type}' reads '{name}' before any op writes it"
             yield PeError(what, hint="it is neither fed nor persistable")
     for name in op.output_names():
-        if name not in block.vars:
+        if block.find_var(name) is None:
             yield PeError(f"op '{op.type}' writes '{name}', which does not exist")
-        elif block.vars[name].is_data:
+        elif block.var(name).is_data:
             yield PeError(f"op '{op.type}' writes '{name}', which is fed by the user", hint="write to another variable")
 
 
@@ -176,7 +181,7 @@ def _check_role(block: Block, op: Operator) -> Iterator[PeError]:
         yield PeError(f"op '{op.type}' names {op.role_vars}, but parameters and gradients come in pairs")
         return
     for name in op.role_vars:
-        if name not in block.vars:
+        if block.find_var(name) is None:
             yield PeError(
                 f"op '{op.type}' belongs to '{name}', which does not exist", hint=did_you_mean(name, block.vars)
             )

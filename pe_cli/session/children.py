@@ -87,7 +87,7 @@ def start_training(
     # a Ctrl-C in the terminal would reach it, too: it is told once, by us
     process = subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
-        pass_fds=tuple(keep), preexec_fn=_die_with_parent() if keep else None,
+        pass_fds=tuple(keep), preexec_fn=die_with_parent() if keep else None,
     )  # fmt: skip
     return Child(process, out, err)
 
@@ -118,7 +118,7 @@ def _signal(children: Collection[Child]) -> None:
         child.process.send_signal(signal.SIGINT)
 
 
-def _die_with_parent() -> Callable[[], None] | None:
+def die_with_parent() -> Callable[[], None] | None:
     """Return what a new process does so that it is told when this one dies; None where the system has no such thing."""
     if not sys.platform.startswith("linux"):
         return None

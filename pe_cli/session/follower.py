@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pe_cli.collectives.protocol import PeerError
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io.run_folder import RunFolder, State
 from pe_cli.session.averages import Averages
 from pe_cli.session.job import Job
@@ -64,7 +66,11 @@ class Follower(Keeper):
         """Nothing is open."""
 
     def abandon(self, why: BaseException) -> None:
-        """Nothing is open."""
+        """Say in the status why a process was lost, where the first one has not: it may be the one that is lost."""
+        if isinstance(why, PeerError) and why.code == ExitCode.PEER_LOST and self.folder.status_path.is_file():
+            with contextlib.suppress(PeError):
+                if self.folder.read_status().get("state") == "running":
+                    self.folder.status(state="failed", error=why.message)
 
     def log(self, text: str) -> None:
         """The first process writes it."""

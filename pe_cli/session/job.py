@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from pe_cli.build.build import Built, build, load_and_build
 from pe_cli.build.class_weights import CLASS_WEIGHTS
+from pe_cli.collectives.protocol import Communicator
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
@@ -45,11 +46,13 @@ from pe_cli.session.devices import Resources
 from pe_cli.session.drawing import augmentation, sample_weights
 from pe_cli.session.epochs import steps_of_epoch
 from pe_cli.session.observer import Observer
+from pe_cli.session.seats import join_team
+from pe_cli.session.served import ServedValues, served_of
 from pe_cli.session.shares import share_of
 from pe_cli.session.sizes import check_sizes
 from pe_cli.session.start import check_frozen, read_start
 from pe_cli.session.targets import column_uses, labels, sources
-from pe_cli.session.team import Team, open_team
+from pe_cli.session.team import Team
 from pe_cli.session.values import Values
 
 Array = np.ndarray[Any, Any]
@@ -93,6 +96,9 @@ class Job:
         self.observer = observer if observer and self.team.leads else Observer()
         self.smoke = smoke
         self.built: Built = built or build(run.model, run)
+        self.served = served_of(self.team, self.built, run)
+        if self.served is not None:
+            self.built = self.served.built
         if places is None:
             samples = run.train.batch_size if run.train else DEFAULT_BATCH
             self.resources = self.team.resources(run, partial(best_layout, self.built.train or self.built.eval, samples))
@@ -101,7 +107,7 @@ class Job:
         self.places = self.resources.places
         self.scope = Scope(self.places)
         self.scope.share(shared_variables(self.built.train or self.built.eval, self.places, run.build_strategy))
-        self.values = Values(self.built, self.scope, self.team)
+        self.values = self.served.values(self.scope) if self.served is not None else Values(self.built, self.scope, self.team)
         self._datasets: dict[str, Dataset] = {}
         self.sources = sources(run)
         self.prepared = self._prepare(fitted)
@@ -132,7 +138,7 @@ class Job:
             PeError: any mistake in it or in its model, all of them in one; or a device that is not there.
         """
         run, built = load_and_build(path, overrides)
-        team = open_team(run) if join else Team()
+        team = join_team(run) if join else Team()
         with team.told():
             return cls(run, observer, smoke=smoke, built=built, team=team, fitted=fitted)
 
@@ -202,6 +208,11 @@ class Job:
         by_group = [name for name in frozen if name in self.built.groups]
         check_frozen(frozen if section.init is not None else by_group, taken, self.run.at_of("train", "init" if section.init else "groups"))
         return section.init is not None
+
+    def share(self) -> None:
+        """Give servers, where there are some, the values that training begins with."""
+        if isinstance(self.values, ServedValues):
+            self.values.share()
 
     def release(self, times: Collection[str]) -> None:
         """Go on with the programs that train what was frozen until some times; values that are there stay.
@@ -428,17 +439,32 @@ class Job:
         """
         if program is self.built.train:
             self.count_epochs()
+        if self.served is not None and program in (self.built.train, self.built.eval):
+            served = self.served.executor(program, self.scope, self._executor, self.constants())
+            return cast("Executor", served)  # it does what training and evaluation ask of executors
+        return self._executor(program, alone=alone, peers=self.team.peers)
+
+    def _executor(
+        self,
+        program: Program,
+        levels: Mapping[str, int] | None = None,
+        *,
+        alone: bool = True,
+        peers: Communicator | None = None,
+        seed: int | None = None,
+    ) -> Executor:
         made = Executor(
             program,
             self.scope,
             build=self.run.build_strategy,
             execution=self.resources.execution(self.run.exec_strategy),
-            seed=self.run.executor.seed,
+            seed=self.run.executor.seed if seed is None else seed,
             progress=self.observer.compiling,
             watchdog=self.run.executor.watchdog,
             check_nan_inf=self.run.executor.check_nan_inf,
             constants=self.constants(),
-            peers=self.team.peers,
+            levels=levels,
+            peers=peers,
             arenas=self._arenas if alone else None,
         )
         self._made.append(weakref.ref(made))

@@ -54,8 +54,8 @@ def begun(job: Job, folder: RunFolder) -> None:
     """
     if job.team.peers is None:
         return
-    command = f"mpiexec -n {job.team.size} pe train --resume {folder.path}"
-    job.team.advise(f"{command} goes on from the last checkpoint, with any number of processes")
+    job.share()
+    job.team.advise(f"{job.team.again(folder.path)} goes on from the last checkpoint, with any number of processes")
     found = [str(facts["values"]) for facts in job.team.texts({"values": job.values.digest()})]
     other = next((r for r, digest in enumerate(found) if digest != found[0]), None)
     if other is not None:

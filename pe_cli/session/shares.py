@@ -19,7 +19,7 @@ def part_sizes(samples: int, parts: int) -> list[int]:
 
 
 def share_of(team: Team, devices: int, parts: int = 1, multiple: int = 1) -> Share | None:
-    """Return what says which samples of a batch are this process's; None for one process alone, whose they all are.
+    """Return what says which samples of a batch are this process's; None where it is given all of them.
 
     Args:
         team: the processes.
@@ -27,7 +27,7 @@ def share_of(team: Team, devices: int, parts: int = 1, multiple: int = 1) -> Sha
         parts: that a batch is cut into.
         multiple: what is beyond a multiple of so many samples is left out.
     """
-    if team.size == 1:
+    if not team.shares:
         return None
 
     def share(samples: int) -> Sequence[slice]:

@@ -61,7 +61,7 @@ class Stepper:
         return self._job.batch_size * self._count
 
     def share(self) -> Share | None:
-        """Return what says which samples of a batch are this process's; None for one process alone."""
+        """Return what says which samples of a batch are this process's; None where it is given all of them."""
         drops = self._job.run.executor.uneven_batch == "drop"
         return share_of(self._job.team, len(self._job.places), self._count, self._shares if drops else 1)
 
@@ -94,7 +94,7 @@ class Stepper:
             )
         if not kept:
             return None
-        if self._job.team.size > 1:  # nothing else has been read
+        if self._job.team.shares:  # nothing else has been read
             return feed, kept
         return ({n: a[:kept] for n, a in feed.items()} if self._others else self._last.head(feed, kept)), kept
 
@@ -113,9 +113,9 @@ class Stepper:
         """
         shown = self._job.observer.wants_plan()
         self._job.team.begin_step(step)
-        shared = samples if self._job.team.size > 1 else None
+        shared = samples if self._job.team.shares else None
         if self._others is None:
-            return self._job.team.joined(self._alone(feed, fetches, step, shared, shown), means)
+            return self._job.team.stepped(self._alone(feed, fetches, step, shared, shown), means)
         samples = samples or len(next(iter(feed.values())))
         sizes = part_sizes(samples, self._count)
         own = sizes if shared is None else [s.stop - s.start for s in self._own(samples)]
@@ -130,7 +130,7 @@ class Stepper:
             wanted = [n for n in fetches if last or n in self._early]
             ran = executor.run(part, wanted, step * self._count + i, None if shared is None else sizes[i])
             averaged = [n for n in means if n in wanted]
-            found.append(ran.reduced(averaged) if shared is None else self._job.team.joined(ran, averaged))
+            found.append(ran.reduced(averaged) if self._job.team.peers is None else self._job.team.stepped(ran, averaged))
             plan = ran.plan
         if shown:
             self._show(replace(found[-1], plan=plan), None, step)
@@ -146,7 +146,7 @@ class Stepper:
         build, times = self._job.run.build_strategy, self._job.run.exec_strategy.num_iteration_per_run
         if not shown:
             return self._last.run(feed, fetches, step, samples)
-        if times > 1 or not build.remove_unnecessary_lock or self._job.team.size > 1:
+        if times > 1 or not build.remove_unnecessary_lock or self._job.team.peers is not None:
             found, line = self._last.run(feed, fetches, step, samples), None
         else:
             found, line = self._last.step_timed(self._last.batch(feed, fetches, samples), step)

@@ -45,10 +45,12 @@ class Team:
         peers: the other processes; None for none.
         rank: of this process.
         size: processes.
+        shares: whether each process is given its share of a batch alone, and not the batch.
     """
 
     peers: Communicator | None = None
     rank, size = 0, 1
+    shares = False
 
     def __init__(self, remark: str = "") -> None:
         self._remark = remark
@@ -104,6 +106,14 @@ class Team:
         """Return samples of all processes, one after the other."""
         return dict(mine)
 
+    def stepped(self, mine: StepResult, means: Sequence[str] = ()) -> StepResult:
+        """Return what a training step gave, of as many devices as are waited for; with it goes what `joined` sends along."""
+        return self.joined(mine, means)
+
+    def averaged(self, numbers: Mapping[str, float]) -> dict[str, float]:
+        """Return metrics of training that all processes go by."""
+        return dict(numbers)
+
     def arrays(self, mine: Mapping[str, Array]) -> list[Mapping[str, Array]]:
         """Return the arrays of every process."""
         return [mine]
@@ -119,6 +129,10 @@ class Team:
     def late(self) -> bool:
         """Whether a checkpoint is due by the clock, for all processes alike."""
         return self._late()
+
+    def again(self, folder: Path) -> str:
+        """Return the command that goes on with a run."""
+        return f"pe train --resume {folder}"
 
     def advise(self, hint: str) -> None:
         """Say what to do when a process is lost."""
@@ -159,6 +173,8 @@ class PeerTeam(Team):
     Args:
         peers: all of them; each runs the same config.
     """
+
+    shares = True
 
     def __init__(self, peers: Communicator) -> None:
         self.peers: Communicator = peers
@@ -279,6 +295,10 @@ class PeerTeam(Team):
 
     # --- life and end -------------------------------------------------------------------------------------------------
 
+    def again(self, folder: Path) -> str:
+        """Return the command that goes on with a run."""
+        return f"mpiexec -n {self.size} {super().again(folder)}"
+
     def advise(self, hint: str) -> None:
         """Say what to do when a process is lost."""
         self.peers.advice = hint
@@ -307,6 +327,8 @@ class PeerTeam(Team):
             yield
         except PeerError as error:
             self.peers.fail(error)
+            if error.code == ExitCode.PEER_LOST:
+                self._end_all()
             raise
         except PeError as error:
             self.peers.fail(error)
@@ -321,6 +343,11 @@ class PeerTeam(Team):
             text = "interrupted" if interrupted else f"{type(error).__name__}: {error}"
             self.peers.fail(PeError(text, code=ExitCode.INTERRUPTED if interrupted else ExitCode.BUG))
             raise
+
+    def _end_all(self) -> None:
+        """End all processes, and their launcher with exit code 6, after this one's last words and the first one's."""
+        atexit.register(self.peers.abort, int(ExitCode.PEER_LOST))
+        self.linger()
 
 
 def open_team(run: RunSpec) -> Team:

@@ -231,7 +231,10 @@ class Trainer:
         return self.job.prepared.read
 
     def _loader(self) -> Loader:
-        stepper = self.stepper
+        team, split, stepper = self.job.team, self.run.data.get("train"), self.stepper
+        if team.size > 1 and split is not None and len(self.job.fed("train")) < team.size:
+            text = f"data.train has {len(self.job.fed('train'))} rows for {team.size} processes that train: some would never have any"
+            raise PeError(text, at=split.at, hint="start fewer processes", code=ExitCode.DATA)
         return self.job.loader("train", self.program, stepper.batch_size, drop_last=self.section.drop_last, share=stepper.share())
 
     def _goes_on(self) -> bool:
@@ -363,7 +366,7 @@ class Trainer:
         if evaluated is None:
             return
         due = [n for n, period in self.periods.items() if self._due(period, step)]
-        best = bool(due) and self.keeper.record("train", self.averages.take(due))
+        best = bool(due) and self.keeper.record("train", self.job.team.averaged(self.averages.take(due)))
         if evaluated:
             best |= self.keeper.record("eval", evaluated)
         output = self.run.output.checkpoint
@@ -386,7 +389,7 @@ class Trainer:
         best = self.keeper.note("eval", evaluated)
         ended |= self._enough()
         due = [n for n, p in self.periods.items() if (p.unit == "epoch" and epoch % p.count == 0) or ended]
-        best |= self.keeper.record("train", self.averages.take(due))
+        best |= self.keeper.record("train", self.job.team.averaged(self.averages.take(due)))
         self.keeper.write("eval", evaluated)
         output = self.run.output.checkpoint
         if output is not None and (

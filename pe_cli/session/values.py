@@ -18,7 +18,7 @@ from pe_cli.session.team import Team
 
 Array = np.ndarray[Any, Any]
 #: Between a variable's name and the device, for copies that differ.
-_COPY = "@DEVICE@"
+COPY = "@DEVICE@"
 
 
 class Values:
@@ -102,7 +102,7 @@ class Values:
         """
         constants = self._constants() if partial else set()
         missing = [n for n in self.scope if n not in arrays and n not in self._sums]
-        unknown = [n for n in arrays if n.partition(_COPY)[0] not in self.scope]
+        unknown = [n for n in arrays if n.partition(COPY)[0] not in self.scope]
         if (missing or unknown) and not partial:
             what = f"no value for {_some(missing)}" if missing else f"{_some(unknown)}, which the model has not"
             raise PeError(f"the checkpoint has {what}", code=ExitCode.DATA, hint="it belongs to another model")
@@ -169,7 +169,7 @@ class Values:
 
 def _copy_of(name: str, device: int) -> str:
     """Return the name of a device's own copy of a variable in a checkpoint."""
-    return f"{name}{_COPY}{device}"
+    return f"{name}{COPY}{device}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from textwrap import dedent
 import pytest
 
 from pe_cli.config.load import load_run
+from pe_cli.config.resolved import resolved_yaml
 
 Errors = Callable[..., list[str]]
 RUN = "model: model.yaml\nexecutor: {processes: mpi}\n"
@@ -54,3 +55,55 @@ def test_what_cannot_be_done_yet_is_told_with_its_place(run_errors: Errors) -> N
 def test_asynchronous_training_is_one_process(run_errors: Errors) -> None:
     found = run_errors("model: model.yaml\nexecutor: {processes: mpi, type: async}\n")
     assert any("error: type: async: not with several processes yet" in text for text in found)
+
+
+SERVED = "model: model.yaml\ndistributed: {mode: parameter_server, servers: 2}\n"
+
+
+def test_the_section_distributed_asks_for_processes(folder: Callable[..., None]) -> None:
+    folder(run=SERVED)
+    run = load_run("run.yaml", ("distributed.sync={geo: 100}",))
+    assert run.has_servers
+    assert run.executor.processes == "mpi"
+    assert run.distributed is not None
+    assert (run.distributed.servers, run.distributed.sync, run.distributed.min_block_size) == (2, 100, 8192)
+    collective = load_run("run.yaml", ("distributed={mode: collective}",))
+    assert (collective.has_servers, collective.executor.processes) == (False, "mpi")
+    assert load_run("run.yaml", ("distributed=null",)).executor.processes == 1
+    again = resolved_yaml(run)
+    assert "geo: 100" in again
+    assert "processes" not in again
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("{mode: parameter_server}", "distributed.mode: parameter_server needs servers, and there are none"),
+        ("{mode: collective, servers: 2}", "distributed.servers is for mode: parameter_server"),
+        ("{servers: 2, sync: async}", "distributed.servers is for mode: parameter_server"),
+        ("{mode: parameter_server, servers: 0}", "distributed.servers must be at least 1"),
+        ("{mode: parameter_server, servers: 1, sync: false}", "distributed.sync must be true, async, half_async, or {geo: N}"),
+        ("{mode: parameter_server, servers: 1, sync: {geo: 0}}", "distributed.sync must be true, async, half_async, or {geo: N}"),
+        ("{mode: parameter_server, servers: 2, endpoints: ['h:1']}", "distributed.endpoints has 1 servers, and servers says 2"),
+        ("{mode: parameter_server, servers: 2, endpoints: ['h:1', 'h:1']}", "distributed.endpoints names a server twice"),
+        ("{mode: parameter_server, servers: 1, endpoints: [h]}", "must be host:port"),
+        ("{mode: parameter_server, servers: 1, split_method: hash}", "distributed.split_method must be"),
+    ],
+)
+def test_what_servers_cannot_be_is_told_with_its_place(run_errors: Errors, section: str, message: str) -> None:
+    found = run_errors(f"model: model.yaml\ndistributed: {section}\n")
+    assert found[0].startswith("run.yaml:2:")
+    assert message in found[0]
+
+
+def test_what_trainers_with_servers_cannot_do_is_told_with_its_place(run_errors: Errors) -> None:
+    more = (
+        "executor: {processes: 1, devices: 2}\noutput: {gradient_norms: true}\nexec_strategy: {num_iteration_per_run: 2}\n"
+        "train: {loss: loss, epochs: 1, batch_size: 8, accumulate: 2, ema: {decay: 0.9}, "
+        "optimizer: {type: SGD, learning_rate: 0.1}}\n"
+    )
+    text = "\n".join(run_errors(SERVED + more))
+    for part in ("executor.processes says 1", "executor.devices: 2", "output.gradient_norms", "num_iteration_per_run: 2"):
+        assert part in text
+    for part in ("train.accumulate", "train.ema"):
+        assert f"{part}: not with parameter servers" in text

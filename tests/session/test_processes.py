@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -182,21 +183,21 @@ def test_a_lost_process_ends_the_other_with_6_and_it_goes_on_from_the_checkpoint
     _until(started, folder)
     ids = _processes(bench)
     os.kill(ids[lost], how)
-    begin = time.monotonic()
     try:
-        while not (bench.base / f"code.{1 - lost}").is_file() and time.monotonic() - begin < 15:
-            time.sleep(0.05)
-        code, err = _left(bench, 1 - lost)
+        code, _, _ = finished(started, 60)
     finally:
         for each in ids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
-        finished(started)
-    assert code == ExitCode.PEER_LOST
+    assert code == ExitCode.PEER_LOST, "mpiexec ends all, and itself with this code"
+    err = (bench.base / f"err.{1 - lost}").read_text()
     assert err.startswith(f"error: process {lost} of 2 ")
     assert f"this is process {1 - lost}" in err
     assert ", at step " in err
     (run,) = folder.iterdir()
+    status = json.loads((run / "status.json").read_text())
+    assert status["state"] == "failed"
+    assert f"process {lost} of 2" in status["error"]
     assert f"hint: mpiexec -n 2 pe train --resume {run} goes on from the last checkpoint" in err
     step = checkpoint.steps(run / "checkpoints")[-1]
     one = ("-o", "executor.processes=1", "--max-steps", 1)

@@ -15,6 +15,7 @@ from pe_cli.core.errors import ExitCode
 
 #: Seconds between two signs of life, at most, and between two attempts to connect.
 LIFE, AGAIN = 1.0, 0.05
+WAITING = "FLAGS_rpc_deadline is how long trainers wait, in milliseconds"
 
 
 def often(seconds: float) -> float:
@@ -28,11 +29,12 @@ def address(endpoint: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def connect(endpoint: str, until: float) -> socket.socket:
+def connect(endpoint: str, until: float, remedy: str = WAITING) -> socket.socket:
     """Connect to a server, which may still be starting.
 
     Args:
         until: by `time.monotonic`.
+        remedy: how to give it more time.
 
     Raises:
         PeerError: it does not listen in time, or its host is not known.
@@ -42,11 +44,11 @@ def connect(endpoint: str, until: float) -> socket.socket:
         try:
             made = socket.create_connection(address(endpoint), max(AGAIN, until - time.monotonic()))
         except socket.gaierror as error:
-            raise PeerError(f"server {endpoint}: host is not known: {error.strerror}", hint="look at pservers") from None
+            raise PeerError(f"server {endpoint}: host is not known: {error.strerror}", hint="look at where servers are") from None
         except OSError as error:
             if time.monotonic() + AGAIN > until:
                 seconds = time.monotonic() - begun
-                hint = "start it, or look at pservers; FLAGS_rpc_deadline is how long trainers wait, in milliseconds"
+                hint = f"start it, or look at where servers are; {remedy}"
                 raise PeerError(f"server {endpoint} does not listen after {seconds:.0f} s: {error}", hint=hint) from None
             time.sleep(AGAIN)
         else:
@@ -73,22 +75,30 @@ class Servers:
         trainer: number of this trainer.
         seconds: that a server may be silent, and that it may take to start.
         most: bytes of an answer, at most.
+        agrees: what servers have to say, too; see `Service`.
+        remedy: how to give servers more time.
+
+    Attributes:
+        advice: hint of errors; empty where there is none for all.
 
     Raises:
         PeerError: a server does not listen, or does not want this trainer.
     """
 
-    def __init__(self, endpoints: Sequence[str], trainer: int, seconds: float, most: int) -> None:
+    def __init__(
+        self, endpoints: Sequence[str], trainer: int, seconds: float, most: int, *, agrees: str = "", remedy: str = WAITING
+    ) -> None:
         self._trainer, self._seconds, self._most = trainer, seconds, most
         self._sockets: dict[str, socket.socket] = {}
         self._writing = threading.Lock()
         self._ended = threading.Event()
+        self.advice = ""
         until = time.monotonic() + seconds
         try:
             for endpoint in endpoints:
-                self._sockets[endpoint] = connect(endpoint, until)
+                self._sockets[endpoint] = connect(endpoint, until, remedy)
                 self._sockets[endpoint].settimeout(seconds)
-            self.ask({e: Message("hello", {"trainer": trainer}) for e in endpoints}, "at the start")
+            self.ask({e: Message("hello", {"trainer": trainer, "agrees": agrees}) for e in endpoints}, "at the start")
         except BaseException:
             self._drop()
             raise
@@ -108,9 +118,13 @@ class Servers:
         Raises:
             PeerError: a server is lost, or has ended with an error of its own.
         """
-        for endpoint, message in messages.items():
-            self._send(endpoint, message, doing)
-        return {endpoint: self._answer(endpoint, doing) for endpoint in messages}
+        try:
+            for endpoint, message in messages.items():
+                self._send(endpoint, message, doing)
+            return {endpoint: self._answer(endpoint, doing) for endpoint in messages}
+        except PeerError as error:
+            error.hint = self.advice or error.hint
+            raise
 
     def _send(self, endpoint: str, message: Message, doing: str) -> None:
         if self._ended.is_set() or endpoint not in self._sockets:
@@ -158,6 +172,14 @@ class Servers:
             with contextlib.suppress(OSError), self._writing:
                 for each in self._sockets.values():
                     frames.write(each, Message("alive"))
+
+    def say(self, message: Message) -> None:
+        """Send a message to all servers as the last one, and wait for no answer."""
+        for each in self._sockets.values():
+            with contextlib.suppress(OSError), self._writing:
+                each.settimeout(1.0)
+                frames.write(each, message)
+        self._drop()
 
     def leave(self) -> None:
         """Tell all servers that this trainer needs them no more.

@@ -60,6 +60,22 @@ class _Gone:
     why: str
 
 
+def listen(endpoint: str) -> socket.socket:
+    """Return a socket that listens at host:port; port 0 takes one that is free.
+
+    Raises:
+        PeError: DEVICE, the port is in use, or the host is not of this machine.
+    """
+    try:
+        return socket.create_server(address(endpoint))
+    except OSError as error:
+        raise PeError(
+            f"server {endpoint} cannot listen: {error.strerror or error}",
+            hint="another process uses the port, or the host is not of this machine",
+            code=ExitCode.DEVICE,
+        ) from None
+
+
 #: Answers a request now or later; raises PeError to end the server.
 Answer = Callable[[Request], None]
 
@@ -72,12 +88,26 @@ class Service:
         trainers: number of them.
         seconds: that a trainer may be silent, and that it may take to start.
         most: bytes of a message, at most.
+        agrees: what trainers have to say, too, so that it is known that they do the same; empty where nothing is compared.
+        remedy: how to give trainers more time.
+        listener: is bound already; None opens one at the endpoint.
 
     Raises:
         PeError: the port is in use, or the host is not of this machine.
     """
 
-    def __init__(self, endpoint: str, trainers: int, seconds: float, most: int) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        trainers: int,
+        seconds: float,
+        most: int,
+        *,
+        agrees: str = "",
+        remedy: str = "FLAGS_rpc_deadline more milliseconds",
+        listener: socket.socket | None = None,
+    ) -> None:
+        self._agrees, self._remedy = agrees, remedy
         self._endpoint, self._trainers, self._seconds, self._most = endpoint, trainers, seconds, most
         self._events: queue.SimpleQueue[Request | _Gone] = queue.SimpleQueue()
         self._heard: dict[int, float] = {}
@@ -85,14 +115,7 @@ class Service:
         self._sockets: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        try:
-            self._listener = socket.create_server(address(endpoint))
-        except OSError as error:
-            raise PeError(
-                f"server {endpoint} cannot listen: {error.strerror or error}",
-                hint="another process uses the port, or the host is not of this machine",
-                code=ExitCode.DEVICE,
-            ) from None
+        self._listener = listener or listen(endpoint)
 
     @property
     def present(self) -> list[int]:
@@ -140,7 +163,7 @@ class Service:
             silent = now - heard.get(i, begun)
             if silent > self._seconds:
                 what = "says nothing" if i in heard else "has not come"
-                hint = "start it, or give FLAGS_rpc_deadline more milliseconds"
+                hint = f"start it, or give {self._remedy}"
                 raise PeerError(f"server {self._endpoint}: trainer {i} {what} for {silent:.0f} s", hint=hint)
 
     def _tell(self, error: BaseException) -> None:
@@ -205,6 +228,8 @@ class Service:
         with self._lock:
             if not 0 <= number < self._trainers:
                 problem = f"there are {self._trainers} trainers, and none has number {number}"
+            elif message.facts.get("agrees", "") != self._agrees:
+                problem = f"trainer {number} has another config than server {self._endpoint}: give all the same files and options"
             elif number in self._heard or number in self._left:
                 problem = f"there is a trainer {number} already"
             else:

@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import Field
 
 from pe_cli.config.sections.data import DataSections
+from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.feed import FeedSection
 from pe_cli.config.sections.fetch import FetchSection
@@ -36,6 +37,7 @@ class RunFile(Section):
         default_factory=dict, description="name -> type and its options: computed of all rows of the evaluation data"
     )
     executor: ExecutorSection = Field(default_factory=ExecutorSection)
+    distributed: DistributedSection | None = None
     build_strategy: BuildSection = Field(default_factory=BuildSection)
     exec_strategy: ExecSection = Field(default_factory=ExecSection)
     output: OutputSection = Field(default_factory=OutputSection)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pe_cli.execute.servers import links
+from pe_cli.execute.servers.learned import Learned, Shared
+from pe_cli.execute.servers.training import SLACK
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.flags import deadline
-from pe_cli.paddle.fluid.parameter_server import links
-from pe_cli.paddle.fluid.parameter_server.geo import Learned, Shared
-from pe_cli.paddle.fluid.parameter_server.training import SLACK
 from pe_cli.paddle.fluid.scope import global_scope
 from pe_cli.paddle.fluid.transpiler.config import DistributedMode
 from pe_cli.program.ir import Program

@@ -20,17 +20,17 @@ from pe_cli.program.ir import Role
 class Block(ir.Block):
     """A block whose variables have operators, and whose changes the executors notice."""
 
+    operators = Operator
+
     @property
     def idx(self) -> int:
         """Its index."""
         return self.index
 
     @property
-    def parent_idx(self) -> int:
+    def forward_block_idx(self) -> int:
         """The index of the block around it: none, as regions are values of operators here."""
         return -1
-
-    forward_block_idx = parent_idx
 
     def var(self, name: str) -> Any:
         """Return a variable.
@@ -38,7 +38,7 @@ class Block(ir.Block):
         Raises:
             FluidValueError: there is none of that name; a ValueError.
         """
-        found = self.vars.get(name)
+        found = self.find_var(name)
         if found is None:
             raise FluidValueError(f"there is no variable '{name}'", hint=did_you_mean(str(name), self.vars))
         return found
@@ -92,7 +92,7 @@ class Block(ir.Block):
     def append_op(self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None, **more: Any) -> Any:
         """Append an operator; the original's extra keywords are left out."""
         known = {k: v for k, v in more.items() if k in ("index", "at")}
-        self.program.version += 1  # type: ignore[attr-defined]
+        self.program.version += 1
         given = {k: v for k, v in (attrs or {}).items() if not k.startswith("op_")}
         return super().append_op(type, inputs or {}, outputs or {}, given, **known)
 
@@ -116,7 +116,7 @@ class Block(ir.Block):
 
     def rename_vars(self, names: Mapping[str, str], first: int = 0) -> None:
         """Give variables other names."""
-        self.program.version += 1  # type: ignore[attr-defined]
+        self.program.version += 1
         super().rename_vars(names, first)
 
     _rename_var = ir.Block.rename_var
@@ -128,7 +128,7 @@ class Block(ir.Block):
         return self.append_op(**given, index=0)
 
     def _remove_op(self, index: int) -> None:
-        self.program.version += 1  # type: ignore[attr-defined]
+        self.program.version += 1
         del self.ops[index]
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:

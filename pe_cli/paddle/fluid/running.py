@@ -164,9 +164,9 @@ def _run_parts(
     step = Step([feeding.samples_of(cut.program, part) for part in parts], cut.steps)
 
     def once(part: Program, feeds: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any]]:
-        given = [{n: _tensor(v) for n, v in feed.items()} for feed in feeds]
+        given = [{n: tensor_of(v) for n, v in feed.items()} for feed in feeds]
         found = _run_once(part, root, setting, given, names, step)
-        return [{name: _leveled(t) for name, t in each.items()} for each in found]
+        return [{name: leveled(t) for name, t in each.items()} for each in found]
 
     def kept(name: str) -> Array:
         found = root.find_var(name)
@@ -174,16 +174,16 @@ def _run_parts(
             raise EnforceNotMet(f"variable '{name}' has no value yet", hint="run the startup program in this scope first")
         return np.asarray(found.get_tensor())
 
-    given = [{name: _leveled(t) for name, t in part.items()} for part in parts]
-    return [{name: _tensor(v) for name, v in each.items()} for each in cut.run(given, fetches, once, kept, root.write)]
+    given = [{name: leveled(t) for name, t in part.items()} for part in parts]
+    return [{name: tensor_of(v) for name, v in each.items()} for each in cut.run(given, fetches, once, kept, root.write)]
 
 
-def _leveled(tensor: LoDTensor) -> Any:
+def leveled(tensor: LoDTensor) -> Any:
     """Return a tensor as parts of a program hand it on."""
     return Leveled(tensor.array, tuple(tensor.lod())) if tensor.lod() else tensor.array
 
 
-def _tensor(value: Any) -> LoDTensor:
+def tensor_of(value: Any) -> LoDTensor:
     """Return what parts of a program hand on as a tensor."""
     return LoDTensor(value.array, to_lengths(value.lod)) if isinstance(value, Leveled) else LoDTensor(value)
 

@@ -154,6 +154,12 @@ class Scope:
         found: np.ndarray[Any, Any] = (view(spot.offset, scope.type(name)) if view else scope.get(name))[numbers]
         return found
 
+    def put(self, name: str, begin: int, value: np.ndarray[Any, Any]) -> None:
+        """Write some rows of a variable, from row `begin` on."""
+        whole = self.read(name)
+        whole[begin : begin + len(value)] = value
+        self.write(name, whole)
+
     def write(self, name: str, value: np.ndarray[Any, Any]) -> None:
         """Write a value."""
         self.var(name)

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from pe_cli.execute.servers import links
+from pe_cli.execute.servers.serving import serve
+from pe_cli.execute.servers.training import Step, most_of
+from pe_cli.graph.servers.cutting import Parts, parts
 from pe_cli.ops.define.traits import Remote
+from pe_cli.paddle.errors import EnforceNotMet, raised_as
 from pe_cli.paddle.fluid import feeding, running
+from pe_cli.paddle.fluid.flags import deadline
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
-from pe_cli.paddle.fluid.parameter_server import links
-from pe_cli.paddle.fluid.parameter_server.serving import serve
-from pe_cli.paddle.fluid.parameter_server.training import step
 from pe_cli.paddle.fluid.scope import Scope
 from pe_cli.program.ir import Program
+
+Array = np.ndarray[Any, Any]
+
+
+class ScopeHost:
+    """A scope, and the devices that work on its values.
+
+    Args:
+        scope: values that live between steps.
+        setting: devices.
+    """
+
+    def __init__(self, scope: Scope, setting: running.Setting) -> None:
+        self._scope, self._setting = scope.root(), setting
+        self.has_value, self.read, self.write = self._scope.has_value, self._scope.read, self._scope.write
+        self.put, self.rows = self._scope.put, self._scope.rows
+
+    def run(self, program: Program, fed: Mapping[str, Any], fetches: Sequence[str]) -> Mapping[str, Any]:
+        """Run a program once; see `Host.run`."""
+        given = {name: running.tensor_of(value) for name, value in fed.items()}
+        (found,) = running.run(program, self._scope, self._setting, [given], fetches)
+        return {name: running.leveled(value) for name, value in found.items()}
 
 
 def is_remote(program: Program) -> bool:
@@ -39,11 +66,35 @@ def run(
     Raises:
         EnforceNotMet: a server or trainer is lost, or a step fails; a RuntimeError.
     """
-    listen = [op for op in program.global_block().ops if op.type == "listen_and_serv"]
-    if listen:
-        serve(program, listen[0], scope, setting)
-        return {}
-    return step(program, scope, setting, feeding.check(program, feed), names, owner)
+    host = ScopeHost(scope, setting)
+    with raised_as(EnforceNotMet):
+        if any(op.type == "listen_and_serv" for op in program.global_block().ops):
+            serve(program, host, deadline())
+            return {}
+        fed = {name: running.leveled(value) for name, value in feeding.check(program, feed).items()}
+        cut = parts(program)
+        if not cut.endpoints:
+            found = _alone(program, cut, Step(program, cut, host, None), fed, names)
+        else:
+            servers = links.link(cut.endpoints, cut.trainer, most_of(program), owner, deadline())
+            found = Step(program, cut, host, servers).run(fed, names)
+    return {name: running.tensor_of(value) for name, value in found.items()}
+
+
+def _alone(program: Program, cut: Parts, made: Step, fed: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Run a step of a trainer that updates by itself, and count it."""
+    communicator = getattr(program, "communicator", None)
+    learned = getattr(communicator, "learned", None)
+    if learned is None:
+        hint = "make a fluid.communicator.Communicator of it, and start it after the startup program"
+        raise EnforceNotMet("the program's parameters are shared by a Communicator, and none is running", hint=hint)
+    found = made.run(fed, names)
+    ids: dict[str, list[Array]] = {}
+    for op in cut.talk:
+        for name, table in zip(op.inputs.get("X", ()), op.attrs["send_varnames"], strict=True):
+            ids.setdefault(table, []).append(made.array(name))
+    learned.step(ids)
+    return found
 
 
 def close(owner: Any) -> None:

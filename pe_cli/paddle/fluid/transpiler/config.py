@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.core.errors import did_you_mean
+from pe_cli.graph.servers.modes import DistributedMode
 from pe_cli.paddle.errors import FluidValueError
-
-
-class DistributedMode:
-    """What servers do with gradients: wait for all trainers, apply them as they come, or add up what trainers have learned."""
-
-    SYNC = 0
-    ASYNC = 1
-    HALF_ASYNC = 2
-    GEO = 3
 
 
 class ServerRuntimeConfig:

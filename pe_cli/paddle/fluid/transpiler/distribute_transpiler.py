@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.collectives.servers.client import wait_for_servers
-from pe_cli.paddle.errors import EnforceNotMet, FluidError, FluidTypeError, FluidValueError, raised_as
-from pe_cli.paddle.fluid.flags import deadline
-from pe_cli.paddle.fluid.framework import default_main_program, default_startup_program
-from pe_cli.paddle.fluid.transpiler.blocks import add
-from pe_cli.paddle.fluid.transpiler.config import DistributedMode, DistributeTranspilerConfig, ServerRuntimeConfig
-from pe_cli.paddle.fluid.transpiler.ps_dispatcher import PSDispatcher, RoundRobin
-from pe_cli.paddle.fluid.transpiler.server import ServerProgram, backup
-from pe_cli.paddle.fluid.transpiler.slicing import Piece, VarBlock, same_or_split_var, slice_variable
-from pe_cli.paddle.fluid.transpiler.startup import server_startup
-from pe_cli.paddle.fluid.transpiler.trainer import (
+from pe_cli.graph.servers.blocks import add
+from pe_cli.graph.servers.dispatch import PSDispatcher, RoundRobin
+from pe_cli.graph.servers.server import Kept, ServerProgram, backup
+from pe_cli.graph.servers.slicing import Piece, VarBlock, same_or_split_var, slice_variable
+from pe_cli.graph.servers.startup import server_startup
+from pe_cli.graph.servers.trainer import (
     Cut,
     Job,
     TrainerEdits,
@@ -25,7 +21,11 @@ from pe_cli.paddle.fluid.transpiler.trainer import (
     leave_out_of_startup,
     remote_tables,
 )
-from pe_cli.paddle.fluid.transpiler.updates import Updates
+from pe_cli.graph.servers.updates import Updates
+from pe_cli.paddle.errors import EnforceNotMet, FluidError, FluidTypeError, FluidValueError, raised_as
+from pe_cli.paddle.fluid.flags import deadline
+from pe_cli.paddle.fluid.framework import default_main_program, default_startup_program
+from pe_cli.paddle.fluid.transpiler.config import DistributedMode, DistributeTranspilerConfig, ServerRuntimeConfig
 from pe_cli.paddle.fluid.variable import Variable
 from pe_cli.program import ir
 from pe_cli.program.ir import Program, Role
@@ -111,7 +111,8 @@ class DistributeTranspiler:
         sync = bool(sync_mode) or config.completely_not_async
         self.distributed_mode = DistributedMode.SYNC if sync else DistributedMode.ASYNC if late else DistributedMode.HALF_ASYNC
         self._job = Job(trainer_id, int(trainers), self.pserver_endpoints, sync, late and not sync, config.half_async)
-        self._updates = Updates(self.origin_program)
+        with raised_as(FluidValueError):
+            self._updates = Updates(self.origin_program)
         self._cut = cut(self._updates, self._job, config.min_block_size, config.slice_var_up)
         self._cut.remote |= remote_tables(self.origin_program, self._updates)
         self._deal()
@@ -184,9 +185,15 @@ class DistributeTranspiler:
             EnforceNotMet: enable_dc_asgd with a row-sparse gradient; a RuntimeError.
         """
         self._check_transpiled("get_pserver_program", endpoint)
+        return self._server(endpoint)[0]
+
+    def _server(self, endpoint: str) -> tuple[Program, list[Kept]]:
+        """Return the program of a server, and what it keeps between steps."""
         compensates = self.config.enable_dc_asgd and not self._job.sync
         seed = self.origin_program.random_seed
-        return ServerProgram(self._updates, self._job, self._cut, endpoint, self.distributed_mode, compensates, seed).program
+        with raised_as(EnforceNotMet):
+            made = ServerProgram(self._updates, self._job, self._cut, endpoint, self.distributed_mode, compensates, seed)
+        return made.program, made.kept
 
     def get_pserver_programs(self, endpoint: str) -> tuple[Program, Program]:
         """Return the program and the startup program of a server; see `get_pserver_program`."""
@@ -206,7 +213,7 @@ class DistributeTranspiler:
         self._check_transpiled("get_startup_program", endpoint)
         main = pserver_program if pserver_program is not None else self.get_pserver_program(endpoint)
         origin = startup_program if startup_program is not None else self.origin_startup_program
-        made = server_startup(origin, main, self._cut.at(endpoint))
+        made = server_startup(origin, main, self._server(endpoint)[1])
         if self.config.enable_dc_asgd and not self._job.sync:
             for p in self._cut.at(endpoint):
                 for i in range(self._job.trainers):

@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.core.types import TensorType
-from pe_cli.paddle.fluid.framework import Program, default_main_program, default_startup_program
-from pe_cli.paddle.fluid.transpiler.blocks import add, control, declare, inner_block
+from pe_cli.graph.servers.blocks import add, control, declare
+from pe_cli.graph.servers.geo import geo_server
+from pe_cli.graph.servers.server import Kept
+from pe_cli.graph.servers.trainer import LOOKUPS, Job, cut, deal, edit_startup
+from pe_cli.graph.servers.updates import Updates
+from pe_cli.paddle.errors import FluidValueError, raised_as
+from pe_cli.paddle.fluid.framework import default_main_program, default_startup_program
 from pe_cli.paddle.fluid.transpiler.config import DistributedMode, DistributeTranspilerConfig
 from pe_cli.paddle.fluid.transpiler.distribute_transpiler import DistributeTranspiler, checked_trainer, endpoints_of
-from pe_cli.paddle.fluid.transpiler.server import ROWS
-from pe_cli.paddle.fluid.transpiler.trainer import LOOKUPS, Job, cut, deal, edit_startup
-from pe_cli.paddle.fluid.transpiler.updates import Updates
 from pe_cli.program import ir
-from pe_cli.program.ir import Role
-
-#: A learning rate of -1, with which an update adds some rows.
-BACKWARDS = "backwards"
 
 
 class GeoSgdTranspiler(DistributeTranspiler):
@@ -54,7 +52,8 @@ class GeoSgdTranspiler(DistributeTranspiler):
         self.pserver_endpoints = endpoints_of(pservers)
         self.trainer_id, self.trainer_num, self.sync_mode = checked_trainer(trainer_id, trainers), trainers, False
         self._job = Job(trainer_id, int(trainers), self.pserver_endpoints, False)
-        self._updates = Updates(self.origin_program)
+        with raised_as(FluidValueError):
+            self._updates = Updates(self.origin_program)
         self._cut = cut(self._updates, self._job, self.config.min_block_size, slices=True)
         deal(self._cut, self.config.split_method(self.pserver_endpoints), None)
         self._declare()
@@ -116,38 +115,13 @@ class GeoSgdTranspiler(DistributeTranspiler):
             self.wait_for_servers()
         return self.origin_program
 
-    def get_pserver_program(self, endpoint: str) -> Program:
+    def get_pserver_program(self, endpoint: str) -> ir.Program:
         """Return the program of a server, which adds differences to parameters."""
         self._check_transpiled("get_pserver_program", endpoint)
-        made = Program()
-        made.random_seed = self.origin_program.random_seed
-        block, numbers, pieces = made.global_block(), {}, self._cut.at(endpoint)
-        for p in pieces:
-            declare(block, p.name, p.type, persistable=True)
-        for p in pieces:
-            inner, delta = inner_block(made, 0), f"{p.name}.delta"
-            declare(block, delta, TensorType((-1, *p.type.shape[1:]), p.type.dtype) if p.sparse else p.type)
-            if p.sparse:
-                declare(block, delta + ROWS, TensorType((-1,), "int64"))
-                declare(block, BACKWARDS, TensorType((1,), p.type.dtype))
-                attrs = {"shape": [1], "dtype": p.type.dtype, "value": -1.0}
-                add(inner, "fill_constant", {}, {"Out": [BACKWARDS]}, attrs, role=Role.FORWARD)
-                given = {"Param": [p.name], "Grad": [delta], "Rows": [delta + ROWS], "LearningRate": [BACKWARDS]}
-                add(inner, "sgd", given, {"ParamOut": [p.name]}, role=Role.OPTIMIZE, role_vars=[p.name, delta])
-            else:
-                add(inner, "sum", {"X": [p.name, delta]}, {"Out": [p.name]}, role=Role.FORWARD)
-            numbers[delta] = inner.index
-        attrs = {
-            "endpoint": endpoint,
-            "Fanin": self._job.trainers,
-            "distributed_mode": DistributedMode.GEO,
-            "optimize_blocks": list(numbers.values()),
-            "grad_to_block_id": [f"{name}:{number}" for name, number in numbers.items()],
-            "sparse_grad_to_param": [f"{p.name}.delta:{p.name}" for p in pieces if p.sparse],
-            "pserver_id": self.pserver_endpoints.index(endpoint),
-        }
-        add(block, "listen_and_serv", {}, {}, attrs, role=Role.FORWARD)
-        return made
+        return self._server(endpoint)[0]
+
+    def _server(self, endpoint: str) -> tuple[ir.Program, list[Kept]]:
+        return geo_server(self.origin_program, self._job, self._cut, endpoint)
 
 
 __all__ = ["GeoSgdTranspiler"]

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from pe_cli.collectives.servers.frames import Message
+from pe_cli.execute.servers import links
+from pe_cli.execute.servers.training import SLACK, array_of
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, raised_as
 from pe_cli.paddle.fluid import io
 from pe_cli.paddle.fluid.communicator import Communicator
@@ -19,8 +21,6 @@ from pe_cli.paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler.d
     StrategyFactory,
     SyncStrategy,
 )
-from pe_cli.paddle.fluid.parameter_server import links
-from pe_cli.paddle.fluid.parameter_server.training import SLACK, array_of
 from pe_cli.paddle.fluid.places import CPUPlace
 from pe_cli.paddle.fluid.scope import Scope, global_scope, scope_guard
 from pe_cli.paddle.fluid.transpiler.config import DistributedMode, DistributeTranspilerConfig

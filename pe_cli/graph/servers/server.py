@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.paddle.errors import EnforceNotMet
-from pe_cli.paddle.fluid.framework import Program
-from pe_cli.paddle.fluid.transpiler.blocks import InnerBlock, add, declare, inner_block
-from pe_cli.paddle.fluid.transpiler.slicing import Piece
-from pe_cli.paddle.fluid.transpiler.trainer import Cut, Job
-from pe_cli.paddle.fluid.transpiler.updates import Updated, Updates, copied, renamed
-from pe_cli.program import ir
-from pe_cli.program.ir import Role
+from pe_cli.graph.servers.blocks import add, declare, inner_block
+from pe_cli.graph.servers.slicing import Piece
+from pe_cli.graph.servers.trainer import Cut, Job
+from pe_cli.graph.servers.updates import Updated, Updates, copied, renamed
+from pe_cli.program.ir import Block, Program, Role
 
 #: Numbers of rows of a row-sparse gradient: this after the gradient's name.
 ROWS = "@ROWS"
 #: Number of the trainer whose gradient is applied.
 TRAINER_ID = "@TRAINER_ID@"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A variable that a server keeps between steps.
+
+    Args:
+        name: of it, on the server.
+        whole: name of the variable of the undivided program that it is, or is a piece of.
+        type: of it, on the server.
+        begin: first row, of a piece; None for a variable that every piece has whole, such as a counter.
+    """
+
+    name: str
+    whole: str
+    type: TensorType
+    begin: int | None = None
 
 
 class ServerProgram:
@@ -35,6 +51,7 @@ class ServerProgram:
 
     Attributes:
         program: it.
+        kept: what the server keeps between steps, in the order of the program's updates.
     """
 
     def __init__(
@@ -42,10 +59,11 @@ class ServerProgram:
     ) -> None:
         self._updates, self._job, self._compensates = updates, job, compensates
         self._pieces = found.at(endpoint)
-        self.program = Program()
+        self.program = updates.kind()
         self.program.random_seed = seed
         self._block = self.program.global_block()
         self._scratch = 0
+        self.kept: list[Kept] = []
         given = self._declare_given()
         schedule = self._schedule() if updates.schedule else -1
         numbers, blocks = self._update_all()
@@ -102,6 +120,9 @@ class ServerProgram:
                 for name in names:
                     declare(self._block, name, self._updates.facts[counter].type, persistable=True)
                 add(block, "sum", {"X": names}, {"Out": [counter]}, role=Role.LR_SCHED)
+                if self._job.shares:
+                    mean = {"scale": 1.0 / self._job.trainers}
+                    add(block, "scale", {"X": [counter]}, {"Out": [counter]}, mean, role=Role.LR_SCHED)
             else:
                 block.ops.append(made)
         return block.index
@@ -111,6 +132,11 @@ class ServerProgram:
             facts = self._updates.facts.get(name)
             if facts:
                 declare(self._block, name, kinds.get(name, facts.type), persistable=True)
+                self._keep(name, name, facts.type, None, facts.persistable)
+
+    def _keep(self, name: str, whole: str, kind: TensorType, begin: int | None, lasts: bool = True) -> None:
+        if lasts and all(k.name != name for k in self.kept):
+            self.kept.append(Kept(name, whole, kind, begin))
 
     def _update_all(self) -> tuple[dict[str, int], list[int]]:
         """Add a block for each piece, in the order of the program's updates; return gradient -> block, and all blocks."""
@@ -125,7 +151,7 @@ class ServerProgram:
                 blocks.append(block.index)
         return numbers, blocks
 
-    def _update(self, block: InnerBlock, u: Updated, piece: Piece, mark: str) -> None:
+    def _update(self, block: Block, u: Updated, piece: Piece, mark: str) -> None:
         """Add what updates a piece: sum and mean over trainers, then the program's own ops.
 
         Args:
@@ -139,6 +165,7 @@ class ServerProgram:
         if self._compensates:
             gradient = self._compensate(block, piece)
         names = {u.name: piece.name, u.gradient: gradient}
+        self._keep(piece.name, u.name, piece.type, None if piece.whole else piece.begin)
         if u.rows:
             names[u.rows] = piece.gradient + ROWS
         for op in u.ops:
@@ -148,15 +175,17 @@ class ServerProgram:
                 facts = self._updates.facts[name]
                 shared = name in {n for slot in ("LearningRate",) for n in op.inputs.get(slot, ())}
                 names[name] = name if shared else name + mark
-                kind = piece.type if facts.type.shape == u.type.shape else facts.type
+                like = facts.type.shape == u.type.shape and not piece.whole
+                kind = TensorType(piece.type.shape, facts.type.dtype) if like else facts.type
                 declare(self._block, names[name], kind, persistable=facts.persistable)
+                self._keep(names[name], name, kind, piece.begin if like else None, facts.persistable)
             made = renamed(op, names)
             if self._decays(piece):
                 made.inputs.pop("Rows", None)
             made.role_vars = [u.name, u.gradient + (self._job.suffix if piece.whole else "")]
             block.ops.append(made)
 
-    def _spread(self, block: InnerBlock, piece: Piece) -> str:
+    def _spread(self, block: Block, piece: Piece) -> str:
         """Add mean of what trainers give, for every row of the piece, 0 where they have none; return its name."""
         parts = [f"{piece.gradient}.trainer_{i}" for i in range(self._job.trainers)] if self._merges else [piece.gradient]
         whole, rows = f"{piece.gradient}@NEWGRAD@", [n + ROWS for n in parts]
@@ -175,7 +204,7 @@ class ServerProgram:
             add(block, "scale", {"X": [whole]}, {"Out": [whole]}, {"scale": 1.0 / self._job.trainers}, role=Role.FORWARD)
         return whole
 
-    def _merge(self, block: InnerBlock, piece: Piece) -> None:
+    def _merge(self, block: Block, piece: Piece) -> None:
         """Add sum and mean of what trainers give."""
         parts = [f"{piece.gradient}.trainer_{i}" for i in range(self._job.trainers)]
         if piece.sparse:
@@ -187,10 +216,10 @@ class ServerProgram:
         share = {"scale": 1.0 / self._job.trainers}
         add(block, "scale", {"X": [piece.gradient]}, {"Out": [piece.gradient]}, share, role=Role.FORWARD)
 
-    def _compensate(self, block: InnerBlock, piece: Piece) -> str:
+    def _compensate(self, block: Block, piece: Piece) -> str:
         """Add gradient + gradient^2 (parameter - the parameter as the trainer took it); return its name."""
         if piece.sparse:
-            raise EnforceNotMet(f"enable_dc_asgd corrects whole gradients, and that of '{piece.parameter}' is row-sparse")
+            raise PeError(f"enable_dc_asgd corrects whole gradients, and that of '{piece.parameter}' is row-sparse")
         local, name = f"{piece.name}.local_bak", piece.gradient
         declare(block, TRAINER_ID, TensorType((1,), "int64"))
         declare(block, local, piece.type)
@@ -213,7 +242,7 @@ def backup(name: str, trainer: int) -> str:
     return f"{name}.trainer_{trainer}_bak"
 
 
-def program_of(program: ir.Program, block: ir.Block, lasting: Any) -> Program:
+def program_of(program: Program, block: Block, lasting: Any) -> Program:
     """Return a block of a server as a program that executors run.
 
     Args:
@@ -221,7 +250,7 @@ def program_of(program: ir.Program, block: ir.Block, lasting: Any) -> Program:
         block: one of its blocks.
         lasting: `f(name)`: whether a variable lives between steps; gradients do not.
     """
-    made = Program(f"block {block.index}")
+    made = type(program)(f"block {block.index}")
     made.random_seed = program.random_seed
     main = made.global_block()
     known = {**program.global_block().vars, **block.vars}

@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.paddle.errors import FluidValueError
 from pe_cli.program import ir
 from pe_cli.program.ir import Operator, Role
 
@@ -54,16 +54,18 @@ class Updates:
         program: with gradients and updates.
 
     Attributes:
+        kind: class of the program.
         parameters: by name, in the order of names, which all servers and trainers share.
         schedule: ops that make learning rates.
         facts: of every variable.
 
     Raises:
-        FluidValueError: there are no updates, or one that belongs to no single parameter; a ValueError.
+        PeError: there are no updates, or one that belongs to no single parameter.
     """
 
     def __init__(self, program: ir.Program) -> None:
         block = program.global_block()
+        self.kind = type(program)
         self.facts = {v.name: Facts(v.type, v.persistable) for v in block.vars.values()}
         self.schedule = [copied(op) for op in block.ops if op.role is Role.LR_SCHED]
         self.parameters: dict[str, Updated] = {}
@@ -82,7 +84,7 @@ class Updates:
     def _begun(self, op: Operator, name: str, block: ir.Block) -> Updated:
         gradient = (op.inputs.get("Grad") or op.role_vars[1:2] or [""])[0]
         if gradient not in block.vars:
-            raise FluidValueError(f"op '{op.type}' updates '{name}' without a gradient, so no server can do that")
+            raise PeError(f"op '{op.type}' updates '{name}' without a gradient, so no server can do that")
         rows = op.inputs.get("Rows")
         return Updated(name, block.vars[name].type, gradient, rows[0] if rows else None)
 
@@ -135,5 +137,5 @@ def _owners(ops: list[Operator], block: ir.Block) -> Iterator[tuple[int, str]]:
         near = {p for n in (*op.input_names(), *op.output_names()) for p in made.get(n, ())}
         if len(near) != 1:
             named = ", ".join(sorted(near)) or "no parameter"
-            raise FluidValueError(f"op '{op.type}' is part of the updates of {named}: no server could do that", at=op.at)
+            raise PeError(f"op '{op.type}' is part of the updates of {named}: no server could do that", at=op.at)
         yield id(op), near.pop()

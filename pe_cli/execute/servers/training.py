@@ -9,14 +9,11 @@ import numpy as np
 
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.frames import Message
-from pe_cli.paddle.errors import EnforceNotMet
-from pe_cli.paddle.fluid import running
-from pe_cli.paddle.fluid.flags import deadline
-from pe_cli.paddle.fluid.lod_tensor import LoDTensor
-from pe_cli.paddle.fluid.parameter_server import links
-from pe_cli.paddle.fluid.parameter_server.cutting import Parts, parts
-from pe_cli.paddle.fluid.scope import Scope
-from pe_cli.paddle.fluid.transpiler.server import ROWS
+from pe_cli.core.errors import PeError
+from pe_cli.execute.servers.host import Host, Value
+from pe_cli.graph.servers.cutting import Parts
+from pe_cli.graph.servers.server import ROWS
+from pe_cli.ops.define.lod import Leveled
 from pe_cli.program.ir import Operator, Program
 
 Array = np.ndarray[Any, Any]
@@ -24,44 +21,9 @@ Array = np.ndarray[Any, Any]
 SLACK = 1 << 20
 
 
-def step(
-    program: Program,
-    scope: Scope,
-    setting: running.Setting,
-    fed: Mapping[str, LoDTensor],
-    names: Sequence[str],
-    owner: Any,
-) -> dict[str, LoDTensor]:
-    """Run one step; see `parameter_server.run`.
-
-    Args:
-        fed: name -> value, checked.
-    """
-    cut = parts(program)
-    if not cut.endpoints:
-        return _alone(program, cut, Step(program, cut, scope.root(), setting, None), fed, names)
-    return Step(program, cut, scope.root(), setting, _link(program, cut, owner)).run(fed, names)
-
-
-def _alone(program: Program, cut: Parts, made: Step, fed: Mapping[str, LoDTensor], names: Sequence[str]) -> dict[str, LoDTensor]:
-    """Run a step of a trainer that updates by itself, and count it."""
-    communicator = getattr(program, "communicator", None)
-    learned = getattr(communicator, "learned", None)
-    if learned is None:
-        hint = "make a fluid.communicator.Communicator of it, and start it after the startup program"
-        raise EnforceNotMet("the program's parameters are shared by a Communicator, and none is running", hint=hint)
-    found = made.run(fed, names)
-    ids: dict[str, list[Array]] = {}
-    for op in cut.talk:
-        for name, table in zip(op.inputs.get("X", ()), op.attrs["send_varnames"], strict=True):
-            ids.setdefault(table, []).append(made.array(name))
-    learned.step(ids)
-    return found
-
-
-def _link(program: Program, cut: Parts, owner: Any) -> Servers:
-    sizes = [v.type.nbytes for v in program.global_block().vars.values() if v.type.known]
-    return links.link(cut.endpoints, cut.trainer, 2 * sum(sizes) + SLACK, owner, deadline())
+def most_of(program: Program) -> int:
+    """Return the bytes of an answer to a trainer, at most."""
+    return 2 * sum(v.type.nbytes for v in program.global_block().vars.values() if v.type.known) + SLACK
 
 
 class Step:
@@ -70,15 +32,16 @@ class Step:
     Args:
         program: the whole.
         cut: its parts.
-        scope: values that live between steps.
-        setting: devices.
+        host: values that live between steps, and what computes.
         servers: connections; None for a program that talks to no server by itself.
+        weight: factor on all gradients that are sent, no unit: for a trainer whose share of a batch is not as large as the others'.
     """
 
-    def __init__(self, program: Program, cut: Parts, scope: Scope, setting: running.Setting, servers: Servers | None) -> None:
-        self._block, self._cut, self._scope, self._setting = program.global_block(), cut, scope, setting
+    def __init__(self, program: Program, cut: Parts, host: Host, servers: Servers | None, weight: float = 1.0) -> None:
+        self._weight = weight
+        self._block, self._cut, self._host = program.global_block(), cut, host
         self._connections = servers
-        self._values: dict[str, LoDTensor] = {}
+        self._values: dict[str, Value] = {}
         self._sparse: dict[str, tuple[Array, Array]] = {}
         self._pushes: dict[str, dict[str, Array]] = {}
         self._pulls: dict[str, list[str]] = {}
@@ -89,7 +52,7 @@ class Step:
         assert self._connections is not None, "only programs with servers talk to them"
         return self._connections
 
-    def run(self, fed: Mapping[str, LoDTensor], names: Sequence[str]) -> dict[str, LoDTensor]:
+    def run(self, fed: Mapping[str, Value], names: Sequence[str]) -> dict[str, Value]:
         """Run it; return what is fetched."""
         self._values = dict(fed)
         for lookups, program in self._cut.stages:
@@ -102,11 +65,11 @@ class Step:
         self._take()
         return {n: self._fetched(n) for n in names}
 
-    def _fetched(self, name: str) -> LoDTensor:
-        if self._block.vars[name].persistable and self._scope.has_value(name):
-            return LoDTensor(self._scope.read(name))
+    def _fetched(self, name: str) -> Value:
+        if self._block.vars[name].persistable and self._host.has_value(name):
+            return self._host.read(name)
         if name not in self._values:
-            raise EnforceNotMet(f"'{name}' is not computed by a trainer", hint="servers have it")
+            raise PeError(f"'{name}' is not computed by a trainer", hint="servers have it")
         return self._values[name]
 
     def _compute(self, program: Program, wanted: Sequence[str]) -> None:
@@ -115,12 +78,11 @@ class Step:
         reads = {n for op in block.ops for n in op.input_names()}
         fetched = [n for n in dict.fromkeys(wanted) if n in made and not block.vars[n].persistable]
         part = {n: v for n, v in self._values.items() if n in reads and (n not in made or not block.vars[n].persistable)}
-        (found,) = running.run(program, self._scope, self._setting, [part], fetched)
-        self._values.update(found)
+        self._values.update(self._host.run(program, part, fetched))
 
     def array(self, name: str) -> Array:
         """Return a value that was computed, or that lives between steps."""
-        return np.asarray(self._values[name]) if name in self._values else self._scope.read(name)
+        return np.asarray(self._values[name]) if name in self._values else self._host.read(name)
 
     # --- ops ----------------------------------------------------------------------------------------------------------
 
@@ -133,7 +95,7 @@ class Step:
         ends = np.cumsum(op.attrs["height_sections"])
         if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < ends[-1]:
             bad = numbers[0] if numbers[0] < 0 else numbers[-1]
-            raise EnforceNotMet(f"distributed_lookup_table: id {bad} is not in [0, {ends[-1]}) of '{op.inputs['W'][0]}'")
+            raise PeError(f"distributed_lookup_table: id {bad} is not in [0, {ends[-1]}) of '{op.inputs['W'][0]}'")
         cuts = np.searchsorted(numbers, ends)
         asked: dict[str, dict[str, Array]] = {}
         spans = []
@@ -153,13 +115,14 @@ class Step:
         for source, out, each in zip(op.inputs["Ids"], op.outputs["Outputs"], ids, strict=True):
             shape = each.shape[:-1] if op.attrs["lookup_table_version"] == "lookup_table" else each.shape
             found = rows[places.ravel()[at : at + each.size]].reshape(*shape, *width)
-            self._values[out] = LoDTensor(found, self._values[source].recursive_sequence_lengths())
+            same = self._values[source]
+            self._values[out] = Leveled(found, same.lod) if isinstance(same, Leveled) else found
             at += each.size
 
     def _split_byref(self, op: Operator) -> None:
         whole = self.array(op.inputs["X"][0])
         for out, end, count in zip(op.outputs["Out"], np.cumsum(op.attrs["sections"]), op.attrs["sections"], strict=True):
-            self._values[out] = LoDTensor(whole[end - count : end])
+            self._values[out] = whole[end - count : end]
 
     def _split_selected_rows(self, op: Operator) -> None:
         rows, values = self._rows_of(op)
@@ -193,7 +156,7 @@ class Step:
             whole, counts = self.array(names[0]), op.attrs["sections"]
             names = op.attrs["send_varnames"]
             for name, end, count in zip(names, np.cumsum(counts), counts, strict=True):
-                self._values[name] = LoDTensor(whole[end - count : end])
+                self._values[name] = whole[end - count : end]
         for name, endpoint in zip(names, where, strict=True):
             push = self._pushes.setdefault(endpoint, {})
             if name in self._sparse:
@@ -208,8 +171,23 @@ class Step:
 
     def _push(self) -> None:
         if self._pushes:
+            if self._weight != 1:
+                self._pushes = {e: {n: self._weighted(n, a) for n, a in each.items()} for e, each in self._pushes.items()}
             self._servers.ask({e: Message("push", {}, a) for e, a in self._pushes.items()}, "sends gradients")
             self._pushes = {}
+
+    def _weighted(self, name: str, gradient: Array) -> Array:
+        return gradient if name.endswith(ROWS) else gradient * gradient.dtype.type(self._weight)
+
+    def stand_by(self) -> None:
+        """Take part in a step without samples: nothing is sent, and parameters are taken."""
+        for op in self._cut.talk:
+            if op.type == "send_barrier" and not op.attrs["half_async"]:
+                empty = Message("barrier", {"empty": 1})
+                self._servers.ask(dict.fromkeys(op.attrs["endpoints"], empty), "waits for the other trainers")
+            elif op.type in ("recv", "fetch_barrier", "concat"):
+                getattr(self, f"_{op.type}")(op)
+        self._take()
 
     def _recv(self, op: Operator) -> None:
         self._push()
@@ -222,7 +200,7 @@ class Step:
 
     def _concat(self, op: Operator) -> None:
         self._take()
-        self._scope.write(op.outputs["Out"][0], np.concatenate([self._taken[n] for n in op.inputs["X"]]))
+        self._host.write(op.outputs["Out"][0], np.concatenate([self._taken[n] for n in op.inputs["X"]]))
 
     def _fake_init(self, op: Operator) -> None:
         """Do nothing: the table is on servers."""
@@ -246,21 +224,21 @@ class Step:
             if op.type == "recv" and op.attrs["recv_varnames"]:
                 blocks = op.attrs["recv_varnames"]
                 if all(n in self._taken for n in blocks):
-                    self._scope.write(op.outputs["Out"][0], np.concatenate([self._taken[n] for n in blocks]))
+                    self._host.write(op.outputs["Out"][0], np.concatenate([self._taken[n] for n in blocks]))
             elif op.type == "recv":
                 for name in op.outputs["Out"]:
                     if name in self._taken and self._block.vars[name].persistable:
-                        self._scope.write(name, self._taken[name])
+                        self._host.write(name, self._taken[name])
 
 
 def array_of(answer: Message, name: str, shape: Sequence[int], endpoint: str) -> Array:
     """Return an array of an answer.
 
     Raises:
-        EnforceNotMet: it is not there, or of another shape; a RuntimeError.
+        PeError: it is not there, or of another shape.
     """
     found = answer.arrays.get(name)
     if found is None or found.shape != tuple(shape):
         got = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
-        raise EnforceNotMet(f"server {endpoint} gave {got} for '{name}', which is {list(shape)}", hint="do both run the same script?")
+        raise PeError(f"server {endpoint} gave {got} for '{name}', which is {list(shape)}", hint="do both run the same script?")
     return found

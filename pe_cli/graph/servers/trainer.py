@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.types import TensorType
-from pe_cli.paddle.fluid.transpiler.blocks import add, changed, control, declare
-from pe_cli.paddle.fluid.transpiler.slicing import Piece, blocks_of
-from pe_cli.paddle.fluid.transpiler.updates import Updates
+from pe_cli.graph.servers.blocks import add, changed, control, declare
+from pe_cli.graph.servers.slicing import Piece, blocks_of
+from pe_cli.graph.servers.updates import Updates
 from pe_cli.program.ir import Block, Operator, Program, Role
 
 #: Ops that look up rows of a table, with the slot of the table.
@@ -29,6 +29,7 @@ class Job:
         sync: servers wait for all trainers.
         cuts_late: gradients are cut when they are sent.
         half_async: a trainer waits for its own queue.
+        shares: trainers share every batch, so that a step of each is one step of the training; else each step of any counts.
     """
 
     trainer_id: int
@@ -37,6 +38,7 @@ class Job:
     sync: bool
     cuts_late: bool = False
     half_async: bool = False
+    shares: bool = False
 
     @property
     def suffix(self) -> str:
@@ -199,7 +201,7 @@ class TrainerEdits:
             for p in pieces:
                 declare(block, p.name, p.type)
             if parameter in self._cut.remote:
-                _look_up_rows(block, parameter, self._cut, job)
+                look_up_rows(block, parameter, self._cut, job)
                 continue
             out = [parameter] if job.cuts_late else [p.name for p in pieces]
             attrs = {
@@ -215,11 +217,15 @@ class TrainerEdits:
         if not job.cuts_late:
             join(block, self._cut, Role.DIST)
 
-    def leave_out(self) -> None:
-        """Remove updates, schedules and their state."""
+    def leave_out(self, keep: Collection[str] = ()) -> None:
+        """Remove updates, schedules and their state.
+
+        Args:
+            keep: learning rates that trainers make too, to record them.
+        """
         block = self._block
-        block.ops[:] = [op for op in block.ops if not self._updates.is_moved(op)]
-        used = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
+        block.ops[:] = [op for op in block.ops if not self._updates.is_moved(op) or (keep and op.role is Role.LR_SCHED)]
+        used = {n for op in block.ops for n in (*op.input_names(), *op.output_names())} | set(keep)
         for name in self._updates.left_out():
             if name not in used:
                 block.vars.pop(name, None)
@@ -240,9 +246,11 @@ def remote_tables(program: Program, updates: Updates) -> set[str]:
     return {u.name for u in updates.parameters.values() if u.rows and u.name in tables}
 
 
-def _look_up_rows(block: Block, table: str, found: Cut, job: Job) -> None:
+def look_up_rows(block: Block, table: str, found: Cut, job: Job) -> None:
     """Replace all lookups of a table by one op that fetches their rows."""
     ops = [op for op in block.ops if op.type in LOOKUPS and op.inputs["W"] == [table]]
+    if not ops:
+        return
     at = min(i for i, op in enumerate(block.ops) if any(op is o for o in ops))
     ids, outs = [op.inputs["Ids"][0] for op in ops], [op.outputs["Out"][0] for op in ops]
     written = [i for i, op in enumerate(block.ops) if set(op.output_names()) & set(ids)]

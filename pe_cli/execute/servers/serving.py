@@ -9,41 +9,45 @@ from typing import Any
 import numpy as np
 
 from pe_cli.collectives.servers.frames import FrameError, Message
+from pe_cli.collectives.servers.hub import Hub
 from pe_cli.collectives.servers.service import Request, Service
-from pe_cli.paddle.errors import EnforceNotMet
-from pe_cli.paddle.fluid import running
-from pe_cli.paddle.fluid.flags import deadline
-from pe_cli.paddle.fluid.framework import Program as FluidProgram
-from pe_cli.paddle.fluid.lod_tensor import LoDTensor
-from pe_cli.paddle.fluid.parameter_server.training import SLACK
-from pe_cli.paddle.fluid.scope import Scope
-from pe_cli.paddle.fluid.transpiler.config import DistributedMode
-from pe_cli.paddle.fluid.transpiler.server import ROWS, backup, program_of
+from pe_cli.core.errors import PeError
+from pe_cli.execute.servers.host import Host
+from pe_cli.execute.servers.training import SLACK
+from pe_cli.graph.servers.modes import DistributedMode
+from pe_cli.graph.servers.server import ROWS, backup, program_of
 from pe_cli.program.ir import Operator, Program
 
 Array = np.ndarray[Any, Any]
 DONE = Message("done")
 
 
-def serve(program: Program, listen: Operator, scope: Scope, setting: running.Setting) -> None:
+def serve(program: Program, host: Host, seconds: float, *, more: int = 0, **given: Any) -> None:
     """Serve until the last trainer leaves.
 
     Args:
         program: a server's.
-        listen: its `listen_and_serv`.
-        scope: values of parameters and optimizers.
-        setting: devices.
+        host: values of parameters and optimizers, and what computes.
+        seconds: that a trainer may be silent, and that it may take to start.
+        more: bytes of a message beside the values that are served, at most.
+        given: see `Service`.
 
     Raises:
         PeerError: a trainer is lost, or never comes.
         PeError: the port is in use, or an update fails.
     """
+    listen = listen_of(program)
     sizes = [v.type.nbytes for v in program.global_block().vars.values() if v.type.known]
-    most = 2 * sum(sizes) + SLACK
+    most = 2 * sum(sizes) + SLACK + more
     kind = Sync if listen.attrs["distributed_mode"] == DistributedMode.SYNC else Async
-    service = Service(listen.attrs["endpoint"], listen.attrs["Fanin"], deadline(), most)
-    server = kind(program, listen, scope.root(), setting, service)
+    service = Service(listen.attrs["endpoint"], listen.attrs["Fanin"], seconds, most, **given)
+    server = kind(program, listen, host, service)
     service.run(server.answer, server.left)
+
+
+def listen_of(program: Program) -> Operator:
+    """Return the op of a server's program that serves."""
+    return next(op for op in program.global_block().ops if op.type == "listen_and_serv")
 
 
 class Server(ABC):
@@ -52,13 +56,13 @@ class Server(ABC):
     Args:
         program: the server's.
         listen: its `listen_and_serv`.
-        scope: values of parameters and optimizers.
-        setting: devices.
+        host: values of parameters and optimizers, and what computes.
         service: knows which trainers are there.
     """
 
-    def __init__(self, program: Program, listen: Operator, scope: Scope, setting: running.Setting, service: Service) -> None:
-        self._program, self._scope, self._setting, self._service = program, scope, setting, service
+    def __init__(self, program: Program, listen: Operator, host: Host, service: Service) -> None:
+        self._program, self._host, self._service = program, host, service
+        self._hub = Hub(service)
         self._trainers = int(listen.attrs["Fanin"])
         self._known = program.global_block().vars
         pairs = [text.rpartition(":") for text in listen.attrs["grad_to_block_id"]]
@@ -73,7 +77,10 @@ class Server(ABC):
             FrameError: it asks for something else.
         """
         kind = request.message.kind
-        takes = {"push": self.push, "barrier": self.barrier, "pull": self._pull, "rows": self._rows, "count": self.count}
+        takes = {
+            "push": self.push, "barrier": self.barrier, "pull": self._pull, "rows": self._rows, "count": self.count,
+            "gather": self._hub.gather, "post": self._hub.post, "fail": self._hub.fail, "state": self._state, "load": self._load,
+        }  # fmt: skip
         if kind not in takes:
             raise FrameError(f"trainer {request.trainer} sent message {kind}, which servers do not answer")
         takes[kind](request)
@@ -90,8 +97,9 @@ class Server(ABC):
     def count(self, request: Request) -> None:
         """A trainer has done a step, for schedules."""
 
-    def left(self) -> None:  # noqa: B027 (nothing to do where nobody waits)
+    def left(self) -> None:
         """A trainer has left."""
+        self._hub.look()
 
     def took(self, name: str, trainer: int, value: Array) -> None:  # noqa: B027 (only some look at it)
         """A trainer has taken a parameter."""
@@ -101,7 +109,7 @@ class Server(ABC):
 
     def part(self, numbers: list[int]) -> Program:
         """Return some blocks as one program."""
-        made = FluidProgram("update")
+        made = type(self._program)("update")
         made.random_seed = self._program.random_seed
         for number in numbers:
             other = program_of(self._program, self._program.blocks[number], lambda n: not self._is_gradient(n))
@@ -116,8 +124,7 @@ class Server(ABC):
         if not program.global_block().ops:
             return
         used = {n for op in program.global_block().ops for n in op.input_names()}
-        part = {n: LoDTensor(a) for n, a in fed.items() if n in used}
-        running.run(program, self._scope, self._setting, [part], [])
+        self._host.run(program, {n: a for n, a in fed.items() if n in used}, [])
 
     def checked(self, message: Message, trainer: int) -> dict[str, Array]:
         """Return the gradients of a message, each of its declared type; rows are padded to a power of two.
@@ -161,7 +168,7 @@ class Server(ABC):
         found = {}
         for name in request.message.names("names"):
             self._check_parameter(name, request.trainer)
-            found[name] = self._scope.read(name)
+            found[name] = self._host.read(name)
             self.took(name, request.trainer, found[name])
         request.reply(Message("values", {}, found))
 
@@ -172,8 +179,53 @@ class Server(ABC):
             height = self._known[name].type.shape[0]
             if rows.dtype != np.int64 or rows.ndim != 1 or (rows.size and not 0 <= rows.min() <= rows.max() < height):
                 raise FrameError(f"trainer {request.trainer} asked for rows of '{name}' that are not in [0, {height})")
-            found[name] = self._scope.rows(name, rows)
+            found[name] = self._host.rows(name, rows)
         request.reply(Message("values", {}, found))
+
+    def _state(self, request: Request) -> None:
+        """Give rows of what lives between steps, of optimizers too: all where none are named."""
+        found = {}
+        for name, span in request.message.arrays.items():
+            self._check_kept(name, request.trainer)
+            rows = self._span(name, span, request.trainer)
+            found[name] = self._host.read(name) if rows is None else self._host.rows(name, np.arange(*rows))
+        request.reply(Message("values", {}, found))
+
+    def _load(self, request: Request) -> None:
+        """Take values: whole ones, or rows from the number in `facts` on."""
+        for name, value in request.message.arrays.items():
+            self._check_kept(name, request.trainer)
+            kind, begin = self._known[name].type, request.message.facts.get(name)
+            rows = len(value) if begin is not None and value.ndim else 0
+            shape = kind.shape if begin is None else (rows, *kind.shape[1:])
+            fits = value.shape == shape and value.dtype == kind.numpy
+            if begin is not None:
+                fits = fits and isinstance(begin, int) and 0 <= begin <= kind.shape[0] - rows
+            if not fits:
+                raise FrameError(f"trainer {request.trainer} loads {value.dtype}{list(value.shape)} as '{name}', which is {kind}")
+            if begin is None:
+                self._host.write(name, value)
+            else:
+                self._host.put(name, begin, value)
+            self.loaded(name, value)
+        request.reply(DONE)
+
+    def loaded(self, name: str, value: Array) -> None:  # noqa: B027 (only some look at it)
+        """A value was loaded."""
+
+    def _check_kept(self, name: str, trainer: int) -> None:
+        variable = self._known.get(name)
+        if variable is None or not variable.persistable or self._is_gradient(name) or not self._host.has_value(name):
+            raise FrameError(f"trainer {trainer} asked for '{name}', which this server does not keep")
+
+    def _span(self, name: str, span: Array, trainer: int) -> tuple[int, int] | None:
+        """Return the first row that is asked for and the one behind the last; None for all."""
+        if not span.size:
+            return None
+        height = (self._known[name].type.shape or (0,))[0]
+        if span.dtype != np.int64 or span.shape != (2,) or not 0 <= span[0] <= span[1] <= height:
+            raise FrameError(f"trainer {trainer} asked for rows of '{name}' that are not in [0, {height}]")
+        return int(span[0]), int(span[1])
 
     def _check_parameter(self, name: str, trainer: int) -> None:
         if name not in self._parameters:
@@ -198,9 +250,14 @@ class Sync(Server):
     def barrier(self, request: Request) -> None:
         """Update where all trainers have given their gradients."""
         self._waiting[request.trainer] = request
-        self.left()
+        self._update()
 
     def left(self) -> None:
+        """A trainer has left: the others may have given all."""
+        super().left()
+        self._update()
+
+    def _update(self) -> None:
         """Update where all trainers that are still there have given their gradients: the mean is over those."""
         present = self._service.present
         if not self._waiting or not set(present) <= set(self._waiting):
@@ -221,8 +278,8 @@ class Sync(Server):
         for name in self._names:
             if name not in fed:
                 trainer = int(name.rpartition(".trainer_")[2].partition("@")[0]) if ".trainer_" in name else 0
-                if trainer in self._waiting:
-                    raise EnforceNotMet(f"trainer {trainer} gave no '{name}'", hint="do all run the same script?")
+                if trainer in self._waiting and "empty" not in self._waiting[trainer].message.facts:
+                    raise PeError(f"trainer {trainer} gave no '{name}'", hint="do all run the same script?")
                 kind = self._known[name].type
                 fed[name] = np.zeros([8 if s == -1 else s for s in kind.shape], kind.numpy)
                 if name.endswith(ROWS):
@@ -271,7 +328,7 @@ class Async(Server):
             if reference:
                 local, backups = reference
                 mine = backups[request.trainer]
-                fed[local] = self._taken[mine] if mine in self._taken else self._scope.read(mine)
+                fed[local] = self._taken[mine] if mine in self._taken else self._host.read(mine)
             self.run(self._parts[name], fed)
         request.reply(DONE)
 
@@ -290,9 +347,17 @@ class Async(Server):
         if self._rates is None or name not in self._known or not name.endswith(ending):
             raise FrameError(f"trainer {request.trainer} counts '{name}', which is no counter of this server")
         self._steps[name] = self._steps.get(name, 0) + 1
-        self._scope.write(name, np.full(self._known[name].type.shape, self._steps[name], self._known[name].type.numpy))
+        self._host.write(name, np.full(self._known[name].type.shape, self._steps[name], self._known[name].type.numpy))
         self.run(self._rates, {})
         request.reply(DONE)
+
+    def loaded(self, name: str, value: Array) -> None:
+        """Begin to count where a counter was loaded: as if each trainer had done so many steps."""
+        for i in range(self._trainers):
+            counter = f"{name}.trainer_{i}"
+            if counter in self._known and self._host.has_value(counter):
+                self._steps[counter] = int(value.ravel()[0])
+                self._host.write(counter, np.full_like(self._host.read(counter), self._steps[counter]))
 
     def took(self, name: str, trainer: int, value: Array) -> None:
         """Keep what a trainer has taken, where gradients are corrected by that."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.frames import Message
-from pe_cli.paddle.fluid.parameter_server.training import Array, array_of
-from pe_cli.paddle.fluid.scope import Scope
-from pe_cli.paddle.fluid.transpiler.server import ROWS
+from pe_cli.execute.servers.host import Kept
+from pe_cli.execute.servers.training import Array, array_of
+from pe_cli.graph.servers.server import ROWS
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Learned:
         shared: parameters.
         trainers: number of them: each sends that share of what it has learned.
         every: steps between two exchanges.
-        scope: has the parameters.
+        host: has the parameters.
         servers: connections.
     """
 
-    def __init__(self, shared: Sequence[Shared], trainers: int, every: int, scope: Scope, servers: Servers) -> None:
+    def __init__(self, shared: Sequence[Shared], trainers: int, every: int, host: Kept, servers: Servers) -> None:
         self._shared, self._trainers, self._every = shared, trainers, every
-        self._scope, self._servers = scope, servers
-        self._old = {p.name: scope.read(p.name) for p in shared}
+        self._host, self._servers = host, servers
+        self._old = {p.name: host.read(p.name) for p in shared}
         self._rows: dict[str, set[int]] = {p.name: set() for p in shared if p.sparse}
         self._steps = 0
 
@@ -72,7 +72,7 @@ class Learned:
 
     def exchange(self) -> None:
         """Send a share of the difference since the last time, and take what servers have now."""
-        before = {p.name: self._scope.read(p.name) for p in self._shared}
+        before = {p.name: self._host.read(p.name) for p in self._shared}
         rows = {p.name: np.array(sorted(self._rows[p.name]), np.int64) for p in self._shared if p.sparse}
         share = {p.name: (before[p.name] - self._old[p.name]) / before[p.name].dtype.type(self._trainers) for p in self._shared}
         self._push(share, rows)
@@ -82,7 +82,7 @@ class Learned:
             value, sent = before[p.name], self._old[p.name][at] + share[p.name][at]
             value[at] += now[p.name] - sent
             self._old[p.name][at] = now[p.name]
-            self._scope.write(p.name, value)
+            self._host.write(p.name, value)
         self._rows = {name: set() for name in self._rows}
 
     def _push(self, share: Mapping[str, Array], rows: Mapping[str, Array]) -> None:

@@ -1,0 +1,161 @@
+"""What trainers tell each other by way of their first server: a message of each for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.collectives.protocol import Communicator, PeerError, Pending
+from pe_cli.collectives.servers.client import Servers
+from pe_cli.collectives.servers.frames import FrameError, Message
+from pe_cli.collectives.servers.service import Request, Service
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.kernels.tree import fold
+
+Array = np.ndarray[Any, Any]
+
+
+class Hub:
+    """The server's end.
+
+    Args:
+        service: knows which trainers are there.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._waiting: dict[int, Request] = {}
+        self._done: dict[int, int] = {}
+        self._due: dict[str, int] = {}
+
+    def gather(self, request: Request) -> None:
+        """Keep a message until there is one of every trainer."""
+        message = request.message.arrays.get("message")
+        if message is None or message.dtype != np.uint8 or message.ndim != 1:
+            raise FrameError(f"trainer {request.trainer} sent no message for the others")
+        self._waiting[request.trainer] = request
+        self.look()
+
+    def look(self) -> None:
+        """Answer where every trainer that is still there has sent one."""
+        if self._waiting and set(self._service.present) <= set(self._waiting):
+            waiting, self._waiting = self._waiting, {}
+            found = {str(trainer): each.message.arrays["message"] for trainer, each in waiting.items()}
+            for each in waiting.values():
+                each.reply(Message("values", {}, found))
+
+    def post(self, request: Request) -> None:
+        """Note how many steps a trainer has done and what it wants, and answer after how many all do it.
+
+        A trainer does one more step than it has told of, at most: so all can still do what is due after one more than any has told of.
+        """
+        self._done[request.trainer] = request.message.number("done")
+        last = max(self._done.values())
+        for wish in request.message.names("wishes"):
+            if self._due.get(wish, 0) < request.message.number("done"):  # a wish of before has been done
+                self._due[wish] = last + 1
+        request.reply(Message("values", self._due))
+
+    @staticmethod
+    def fail(request: Request) -> None:
+        """End, as a trainer has ended.
+
+        Raises:
+            PeerError: with what it said.
+        """
+        code = request.message.number("code")
+        known = ExitCode(code) if code in [c.value for c in ExitCode] else ExitCode.PEER_LOST
+        raise PeerError(f"process {request.trainer} has ended: {request.message.text('message')}", code=known)
+
+
+class HubPeers:
+    """A `Communicator` of trainers over their servers.
+
+    Args:
+        servers: connections.
+        hub: host:port of the server that answers.
+        rank: number of this trainer.
+        size: trainers.
+        launcher: trainers and servers as MPI has started them; None where it has not.
+    """
+
+    def __init__(self, servers: Servers, hub: str, rank: int, size: int, launcher: Communicator | None = None) -> None:
+        self._launcher = launcher
+        self.rank, self.size = rank, size
+        self.doing = "at the start"
+        self._servers, self._hub = servers, hub
+        self._failed = False
+
+    @property
+    def advice(self) -> str:
+        """Hint of the message of a lost process."""
+        return self._servers.advice
+
+    @advice.setter
+    def advice(self, text: str) -> None:
+        self._servers.advice = text
+
+    def gather(self, message: bytes) -> list[bytes]:
+        """Give every trainer a message; see `Communicator`."""
+        asked = Message("gather", {}, {"message": np.frombuffer(message, np.uint8)})
+        found = self._servers.ask({self._hub: asked}, self.doing)[self._hub].arrays
+        missing = [r for r in range(self.size) if str(r) not in found]
+        if missing:
+            raise PeerError(f"process {missing[0]} of {self.size} has left, {self.doing}", hint=self.advice)
+        return [found[str(r)].tobytes() for r in range(self.size)]
+
+    def post(self, done: int, wishes: Sequence[str]) -> Mapping[str, Any]:
+        """Tell how many steps this trainer has done, without waiting for others.
+
+        Args:
+            done: steps.
+            wishes: what all should do together.
+
+        Returns:
+            What somebody has wished for -> after how many steps all do it.
+
+        Raises:
+            PeerError: a server is lost, or another trainer has ended.
+        """
+        asked = Message("post", {"done": done, "wishes": list(wishes)})
+        return self._servers.ask({self._hub: asked}, self.doing)[self._hub].facts
+
+    def total(self, values: Array) -> Array:
+        """Return the sum of a small array over all trainers; see `Communicator`."""
+        told = [np.frombuffer(message, values.dtype) for message in self.gather(values.tobytes())]
+        return np.asarray(fold(self.size, dict(enumerate(told))))
+
+    def reserve(self, nbytes: int) -> None:
+        """Refuse: servers add gradients up."""
+        raise NotImplementedError("trainers with servers do not sum gradients among themselves")
+
+    def begin(self, values: Array, most: int, halved: bool = False) -> Pending:
+        """Refuse: servers add gradients up."""
+        raise NotImplementedError("trainers with servers do not sum gradients among themselves")
+
+    def fail(self, error: PeError) -> None:
+        """Tell servers why this process ends, which tell the other trainers."""
+        if self._failed:
+            return
+        self._failed = True
+        facts = {"message": error.message, "code": int(error.code)}
+        self._servers.say(Message("fail", facts))
+
+    def abort(self, code: int) -> None:
+        """End all that MPI has started; else servers tell the others, and `pe launch` ends what is left."""
+        if self._launcher is not None:
+            self._launcher.abort(code)
+
+    def failure_of(self, rank: int, seconds: float) -> tuple[str, int] | None:
+        """Return nothing: how another trainer has ended comes with the answer of a server."""
+        del rank, seconds
+        return None
+
+    def close(self) -> None:
+        """Wait for all, then leave the servers."""
+        self.gather(b"")
+        self._servers.leave()
+        if self._launcher is not None:
+            self._launcher.close()

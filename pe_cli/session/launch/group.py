@@ -1,0 +1,176 @@
+"""A group of processes: what they say is passed on, and none outlives the others for long."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+from pe_cli.core.errors import ExitCode
+from pe_cli.core.signals import SIGNALS
+from pe_cli.session.children import die_with_parent
+
+#: Seconds between two looks at the processes, and those that a process is given when the others have noticed that one is lost.
+LOOK, MERCY = 0.05, 5.0
+#: Environment that processes on other machines get from here.
+_PASSED = ("PYTHONPATH", "PE_", "FLAGS_", "OMP_NUM_THREADS", "CPU_NUM", "NUMBA_", "UCX_", "PADDLE_", "TRAINING_ROLE", "POD_IP")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A process that is to be started.
+
+    Args:
+        name: in front of its lines.
+        command: with arguments.
+        environment: beside this process's own.
+        host: where; empty for here.
+        serves: it ends by itself when the others have ended, and is not asked to stop.
+    """
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    host: str = ""
+    serves: bool = False
+
+
+def remote(task: Task, ssh: Sequence[str]) -> list[str]:
+    """Return the command that starts a process on its host: it ends, too, when this end of the connection is closed."""
+    passed = {k: v for k, v in os.environ.items() if k.startswith(_PASSED)} | dict(task.environment)
+    line = " ".join([*(f"{k}={shlex.quote(v)}" for k, v in sorted(passed.items())), *map(shlex.quote, task.command)])
+    ends = "(cat <&3; kill -TERM $p) >/dev/null 2>&1 & c=$!; wait $p; r=$?; kill $c 2>/dev/null; exit $r"
+    script = f"exec 3<&0; cd {shlex.quote(str(os.getcwd()))} && env {line} </dev/null & p=$!; {ends}"  # noqa: PTH109
+    return [*ssh, task.host, f"sh -c {shlex.quote(script)}"]
+
+
+class Group:
+    """Starts processes and waits for all.
+
+    Args:
+        tasks: the first one speaks for all.
+        seconds: that the others may go on after one has failed.
+        ssh: command that runs another on a host.
+        say: takes a line, and whether it is an error.
+        once: what others than the first say is left out where it was said before.
+    """
+
+    def __init__(
+        self, tasks: Sequence[Task], seconds: float, ssh: Sequence[str], say: Callable[[str, bool], None], *, once: bool = False
+    ) -> None:
+        self._once = once
+        self._tasks, self._seconds, self._say = tasks, seconds, say
+        self._said: set[str] = set()
+        self._lock = threading.Lock()
+        self._asked = 0
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self._readers: list[threading.Thread] = []
+        try:
+            for task in tasks:
+                self._start(task, ssh)
+        except OSError:
+            self._kill()
+            raise
+
+    def _start(self, task: Task, ssh: Sequence[str]) -> None:
+        command = remote(task, ssh) if task.host else list(task.command)
+        stdin = subprocess.PIPE if task.host else subprocess.DEVNULL
+        process = subprocess.Popen(
+            command, env=os.environ | dict(task.environment), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True, preexec_fn=None if task.serves else die_with_parent(),
+        )  # fmt: skip
+        self.processes.append(process)
+        first = len(self.processes) == 1
+        for pipe, wrong in ((process.stdout, False), (process.stderr, True)):
+            assert pipe is not None
+            args = (pipe, wrong, "" if first else f"[{task.name}] ")
+            self._readers.append(threading.Thread(target=self._read, args=args, name=task.name, daemon=True))
+            self._readers[-1].start()
+
+    def _read(self, pipe: IO[bytes], wrong: bool, prefix: str) -> None:
+        for raw in pipe:
+            line = raw.decode(errors="replace").rstrip("\n")
+            with self._lock:
+                new = line not in self._said
+                if self._once and len(self._said) < 1 << 16:
+                    self._said.add(line)
+                if not prefix or (new and line):
+                    self._say(prefix + line, wrong)
+
+    def wait(self) -> list[int | None]:
+        """Return the exit code of each, negative for a signal; None of those that had to be ended, as they went on after others had failed.
+
+        The first SIGINT or SIGTERM asks all to stop, the second ends them.
+        """
+        before = {number: signal.signal(number, self._interrupt) for number in SIGNALS}
+        until, killed, left = math.inf, False, []
+        try:
+            while any(p.poll() is None for p in self.processes):
+                codes = [p.poll() for p in self.processes]
+                if any(code not in (None, ExitCode.DONE, ExitCode.STOPPED) for code in codes):
+                    noticed = ExitCode.PEER_LOST in codes
+                    until = min(until, time.monotonic() + MERCY + (0 if noticed else self._seconds))
+                if (time.monotonic() > until or self._asked > 1) and not killed:
+                    killed = True
+                    left = [i for i, code in enumerate(codes) if code is None]
+                    self._kill()
+                time.sleep(LOOK)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        self._hang_up()
+        return [None if killed and i in left else p.returncode for i, p in enumerate(self.processes)]
+
+    def _hang_up(self) -> None:
+        """Close all connections, once what was said has been read."""
+        for process in self.processes:
+            if process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+        for reader in self._readers:
+            reader.join(MERCY)
+        for process in self.processes:
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a second signal has ended all."""
+        return self._asked > 1
+
+    @property
+    def asked(self) -> bool:
+        """Whether a signal has asked all to stop."""
+        return self._asked > 0
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        del number, frame
+        self._asked += 1
+        for task, process in zip(self._tasks, self.processes, strict=True):
+            if process.poll() is None and not task.serves:
+                if process.stdin is not None:
+                    with contextlib.suppress(OSError):
+                        process.stdin.close()  # the other end is told so
+                else:
+                    process.send_signal(signal.SIGTERM)
+
+    def _kill(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+
+def python() -> list[str]:
+    """Return the command of this interpreter."""
+    return [sys.executable]

@@ -1,0 +1,77 @@
+"""Files of hosts, and which of them gets which processes."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pe_cli.core.errors import PeError
+
+#: Lines of a file of hosts, and processes on one host, at most.
+MOST = 4096
+_LINE = re.compile(r"(?P<name>[\w.-]+|\[[0-9a-fA-F:]+\])(?::(?P<count>\d+)|\s+slots\s*=\s*(?P<slots>\d+))?")
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine.
+
+    Args:
+        name: or address, as in the file.
+        slots: processes on it, at most; 0 where the file does not say.
+    """
+
+    name: str
+    slots: int = 0
+
+
+def read_hosts(path: Path) -> list[Host]:
+    """Return the hosts of a file: a line for each, `name`, `name:slots` or `name slots=2`; `#` begins a comment.
+
+    Raises:
+        PeError: it can't be read, has no host or a line that is none, or a name that is not known.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "no text"
+        raise PeError(f"{path}: {reason}", hint="a file with a host on each line, such as 10.0.0.2 or node1:4") from None
+    found: list[Host] = []
+    for number, line in enumerate(lines[:MOST], 1):
+        text = line.partition("#")[0].strip()
+        if not text:
+            continue
+        parts = _LINE.fullmatch(text)
+        slots = int(parts["count"] or parts["slots"] or 0) if parts else 0
+        if parts is None or slots > MOST:
+            raise PeError(f"{path}:{number}: '{text[:80]}' is no host", hint="a name or an address, and perhaps :4 for four processes")
+        found.append(Host(parts["name"], slots))
+    if not found:
+        raise PeError(f"{path}: no host in it", hint="a host on each line")
+    _check_known(path, found)
+    return found
+
+
+def _check_known(path: Path, hosts: Sequence[Host]) -> None:
+    for host in hosts:
+        try:
+            socket.getaddrinfo(host.name.strip("[]"), None)
+        except OSError as error:
+            raise PeError(f"{path}: host {host.name} is not known: {error.strerror or error}", hint="write its address") from None
+
+
+def divided(hosts: Sequence[Host], count: int) -> list[str]:
+    """Return the host of each process: hosts in their order, each as many as it has slots, or all alike where the file says none.
+
+    Raises:
+        PeError: there are fewer slots than processes.
+    """
+    if any(host.slots for host in hosts):
+        places = [host.name for host in hosts for _ in range(host.slots or 1)]
+        if len(places) < count:
+            raise PeError(f"the hosts have {len(places)} slots for {count} processes", hint="give them more, as node1:4, or a smaller -n")
+        return places[:count]
+    return [hosts[i * len(hosts) // count].name if count >= len(hosts) else hosts[i].name for i in range(count)]

@@ -1,0 +1,289 @@
+"""Processes with parameter servers: which of them this one is, and where the servers are."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pe_cli.collectives.launchers import RANK, SERVERS, SIZE, started_by
+from pe_cli.collectives.protocol import Communicator, PeerError
+from pe_cli.collectives.servers.client import Servers
+from pe_cli.collectives.servers.hub import HubPeers
+from pe_cli.collectives.servers.service import listen
+from pe_cli.config.resolved import resolved_yaml
+from pe_cli.config.spec import RunSpec
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.execute.executor import usable_cores
+from pe_cli.execute.result import StepResult
+from pe_cli.execute.work import Layout
+from pe_cli.io import strict_json
+from pe_cli.session.devices import Resources, resolve_places
+from pe_cli.session.team import LINGER, PeerTeam, Team, open_team
+
+Array = np.ndarray[Any, Any]
+#: How to give processes more time.
+REMEDY = "executor.peer_timeout more seconds"
+#: Bytes of the first answers of a server, at most.
+FIRST = 1 << 28
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A place among the processes.
+
+    Args:
+        rank: of this process.
+        size: processes.
+        endpoints: host:port of every server; those are the last processes.
+        listener: of a server that has its port already.
+        agrees: what says that all do the same.
+        launcher: the processes as MPI has started them; None where it has not.
+    """
+
+    rank: int
+    size: int
+    endpoints: list[str]
+    listener: socket.socket | None = field(default=None, compare=False)
+    agrees: str = ""
+    launcher: Communicator | None = field(default=None, compare=False)
+
+    @property
+    def trainers(self) -> int:
+        """How many processes train."""
+        return self.size - len(self.endpoints)
+
+    @property
+    def server(self) -> int:
+        """Number of the server that this process is; negative for a trainer."""
+        return self.rank - self.trainers
+
+
+class ServerTeam(Team):
+    """This process is a parameter server.
+
+    Args:
+        seat: which.
+    """
+
+    def __init__(self, seat: Seat) -> None:
+        super().__init__()
+        self.seat = seat
+        self.rank, self.size = seat.rank, seat.size
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """End when the trainers do; where one is lost, all that MPI has started end."""
+        launcher = self.seat.launcher
+        try:
+            yield
+        except PeerError as error:
+            if launcher is not None and error.code == ExitCode.PEER_LOST:
+                atexit.register(launcher.abort, int(error.code))
+                atexit.register(time.sleep, LINGER)
+            raise
+        if launcher is not None:
+            launcher.close()
+
+    def resources(self, run: RunSpec, best: Callable[[int], Layout] | None = None) -> Resources:
+        """Return one device of the CPU."""
+        del best
+        return resolve_places("cpu", 1)
+
+
+class TrainerTeam(PeerTeam):
+    """This process is a trainer among others, with parameter servers.
+
+    Args:
+        seat: which.
+        run: what is trained.
+
+    Raises:
+        PeerError: a server does not listen in time, or wants another config.
+    """
+
+    shares = False
+
+    def __init__(self, seat: Seat, run: RunSpec) -> None:
+        self.seat = seat
+        seconds = run.executor.peer_timeout
+        wait = f"executor.peer_timeout is how long trainers wait, {seconds:g} seconds"
+        self.servers = Servers(seat.endpoints, seat.rank, seconds, FIRST, agrees=seat.agrees, remedy=wait)
+        self._hub = HubPeers(self.servers, seat.endpoints[0], seat.rank, seat.trainers, seat.launcher)
+        super().__init__(self._hub)
+        self._waits = run.distributed is not None and run.distributed.sync is True
+        self._done = 0
+
+    def resources(self, run: RunSpec, best: Callable[[int], Layout] | None = None) -> Resources:
+        """Return one device, with the cores of the machine divided by its processes as threads."""
+        del best
+        hosts = [facts["host"] for facts in self.texts({"host": socket.gethostname()})]
+        found = resolve_places("cpu", 1)
+        if run.executor.devices != "auto":
+            return replace(found, text=self._text(1))
+        threads = max(1, usable_cores() // hosts.count(socket.gethostname()))
+        return replace(found, threads=threads, text=self._text(threads))
+
+    def begin_step(self, step: int) -> None:
+        """Say which step begins, from 0."""
+        super().begin_step(step)
+        self._done = step + 1
+
+    def whole(self, mine: Mapping[str, Array]) -> dict[str, Array]:
+        """Return samples of all processes, which each is given."""
+        return dict(mine)
+
+    def joined(self, mine: StepResult, means: Sequence[str] = ()) -> StepResult:
+        """Return what a step gave on all trainers; see `Team`."""
+        del means
+        message: dict[str, Array] = {f"value/{d}/{n}": a for d, part in enumerate(mine.values) for n, a in part.items()}
+        message |= {f"share/{n}": np.asarray(mine.shares[n], np.int64) for n in dict.fromkeys(n for v in mine.values for n in v)}
+        message["sizes"] = np.asarray(mine.sizes, np.int64)
+        message["asked"] = np.asarray([self._stop.here, self.leads and self._late()], np.int64)
+        values: list[Mapping[str, Array]] = []
+        sizes: list[int] = []
+        shares: dict[str, list[int]] = {}
+        for arrays in self.arrays(message):
+            asked, late = arrays["asked"].tolist()
+            self._stop.agreed |= bool(asked)
+            self._is_late = self._is_late or bool(late)
+            sizes += arrays["sizes"].tolist()
+            parts: list[dict[str, Array]] = [{} for _ in arrays["sizes"]]
+            for key, array in arrays.items():
+                kind, _, rest = key.partition("/")
+                if kind == "share":
+                    shares.setdefault(rest, []).extend(array.tolist())
+                elif kind == "value":
+                    device, _, name = rest.partition("/")
+                    parts[int(device)][name] = array
+            values += parts
+        return StepResult(values, sizes, shares)
+
+    def stepped(self, mine: StepResult, means: Sequence[str] = ()) -> StepResult:
+        """Return what a step gave on all devices; where nobody waits for the others, on this one, and ask what all do after which step."""
+        if self._waits:
+            return self.joined(mine, means)
+        wishes = [name for name, wanted in (("stop", self._stop.here), ("save", self.leads and self._late())) if wanted]
+        due = self._hub.post(self._done, wishes)
+        self._stop.agreed |= due.get("stop") == self._done
+        self._is_late = self._is_late or due.get("save") == self._done
+        return mine
+
+    def averaged(self, numbers: Mapping[str, float]) -> dict[str, float]:
+        """Return metrics of training, the means over all trainers where each has its own."""
+        if self._waits or not numbers:
+            return dict(numbers)
+        found = self.texts(dict(numbers))
+        return {name: float(np.mean([float(each[name]) for each in found])) for name in numbers}
+
+    def _end_all(self) -> None:
+        """End all that MPI has started; without it servers tell the others, and `pe launch` ends what is left."""
+        if self.seat.launcher is not None:
+            super()._end_all()
+
+    def again(self, folder: Path) -> str:
+        """Return the command that goes on with a run."""
+        return f"pe launch -n {self.seat.size} --resume {folder}"
+
+    def _text(self, threads: int) -> str:
+        servers = len(self.seat.endpoints)
+        many = f"{threads} threads" if threads > 1 else "1 thread"
+        return f"{many} in each of {self.size} trainer{'s'[: self.size > 1]}, with {servers} server{'s'[: servers > 1]}"
+
+
+def join_team(run: RunSpec) -> Team:
+    """Return the processes that a run file asks for.
+
+    Raises:
+        PeError: there is no MPI, or what `take_seat` raises.
+    """
+    return take_seat(run) if run.has_servers else open_team(run)
+
+
+def take_seat(run: RunSpec) -> Team:
+    """Return the place of this process: that which `pe launch` gave it, or the one that its number in MPI means.
+
+    Raises:
+        PeError: there are too few processes, no MPI, or a server cannot be reached.
+    """
+    assert run.distributed is not None, "there are servers"
+    servers = run.distributed.servers or len(run.distributed.endpoints or ())
+    given = _launched(run, servers) or _met(run, servers)
+    digest = hashlib.sha256(resolved_yaml(run, standalone=True).encode()).hexdigest()
+    seat = replace(given, agrees=digest)
+    return ServerTeam(seat) if seat.server >= 0 else TrainerTeam(seat, run)
+
+
+def _check(size: int, servers: int, run: RunSpec) -> None:
+    at = run.at_of("distributed", "servers")
+    command = f"pe launch -n {servers + 2} {run.path}, or mpiexec -n {servers + 2} pe train {run.path}"
+    if size == 1:
+        raise PeError("distributed.mode: parameter_server needs several processes, and there is 1", at=at, hint=command)
+    if size <= servers:
+        many = f"{servers} servers" if servers > 1 else "1 server"
+        raise PeError(f"of {size} processes {many} leave no trainer", at=at, hint=command)
+
+
+def _launched(run: RunSpec, servers: int) -> Seat | None:
+    """Return the seat that the environment says, without MPI; None where it does not."""
+    assert run.distributed is not None
+    facts = os.environ
+    if facts.get(RANK, "").isdigit() and facts.get(SIZE, "").isdigit():
+        _check(int(facts[SIZE]), servers, run)
+        endpoints = run.distributed.endpoints or facts.get(SERVERS, "").split(",")
+        return Seat(int(facts[RANK]), int(facts[SIZE]), list(endpoints))
+    launcher = started_by(facts)
+    if launcher is None or run.distributed.endpoints is None:
+        return None
+    _check(launcher.size, servers, run)
+    return Seat(launcher.rank, launcher.size, list(run.distributed.endpoints))
+
+
+def _met(run: RunSpec, servers: int) -> Seat:
+    """Return the seat by the number in MPI; servers tell all where they listen."""
+    from pe_cli.collectives.mpi import MpiPeers
+
+    peers = MpiPeers(run.executor.peer_timeout)
+    _check(peers.size, servers, run)
+    mine = peers.rank - (peers.size - servers)
+    listener = None
+    said: Mapping[str, object] = {"host": socket.gethostname()}
+    found = _texts(peers, said)
+    together = len({facts["host"] for facts in found}) == 1
+    if mine >= 0:
+        host = "127.0.0.1" if together else _address()
+        listener = listen(f"{host}:0")
+        said = {"endpoint": f"{host}:{listener.getsockname()[1]}"}
+    endpoints = [str(facts["endpoint"]) for facts in _texts(peers, said)[-servers:]]
+    return Seat(peers.rank, peers.size, endpoints, listener, launcher=peers)
+
+
+def _texts(peers: Communicator, said: Mapping[str, object]) -> list[Mapping[str, Any]]:
+    found = [strict_json.loads(text) for text in peers.gather(strict_json.dumps(said).encode())]
+    return [facts if isinstance(facts, Mapping) else {} for facts in found]
+
+
+def _address() -> str:
+    """Return the address by which other machines reach this one.
+
+    Raises:
+        PeError: the name of this machine has none.
+    """
+    name = socket.gethostname()
+    hint = "give distributed.endpoints: host:port of every server, or use pe launch --hosts"
+    try:
+        found = socket.gethostbyname(name)
+    except OSError as error:
+        raise PeError(f"host {name} is not known: {error.strerror or error}", hint=hint) from None
+    if found.startswith("127."):
+        raise PeError(f"host {name} is {found}, which other machines do not reach", hint=hint)
+    return found

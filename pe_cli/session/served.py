@@ -1,0 +1,273 @@
+"""A training with parameter servers: its programs divided, the values that servers hold, and a server's work."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pe_cli.build.build import Built
+from pe_cli.collectives.servers.frames import Message
+from pe_cli.config.sections.distributed import Geo
+from pe_cli.config.spec import RunSpec
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.signals import deaf
+from pe_cli.core.types import Place
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.executor import Executor
+from pe_cli.execute.servers.core import ScopeHost, ServedExecutor
+from pe_cli.execute.servers.learned import Learned, Shared
+from pe_cli.execute.servers.serving import serve
+from pe_cli.execute.servers.training import SLACK
+from pe_cli.execute.startup import run_startup
+from pe_cli.graph.servers.dispatch import HashName, RoundRobin
+from pe_cli.graph.servers.division import Division, Terms
+from pe_cli.graph.servers.modes import DistributedMode
+from pe_cli.graph.servers.server import Kept
+from pe_cli.graph.servers.trainer import Job as Roles
+from pe_cli.program.ir import Program
+from pe_cli.session.seats import FIRST, REMEDY, Seat, ServerTeam, TrainerTeam
+from pe_cli.session.team import Team
+from pe_cli.session.values import COPY, Values
+
+Array = np.ndarray[Any, Any]
+#: Bytes of rows that are asked for at a time.
+CHUNK = 1 << 24
+_DISPATCHERS = {"RoundRobin": RoundRobin, "HashName": HashName}
+
+
+def terms_of(run: RunSpec) -> Terms:
+    """Return how a run file wants its training divided."""
+    section = run.distributed
+    assert section is not None, "there are servers"
+    modes = {"async": DistributedMode.ASYNC, "half_async": DistributedMode.HALF_ASYNC}
+    mode = DistributedMode.GEO if isinstance(section.sync, Geo) else DistributedMode.SYNC if section.sync is True else modes[section.sync]
+    return Terms(mode, section.min_block_size, section.slice_var_up or mode == DistributedMode.GEO, _DISPATCHERS[section.split_method])
+
+
+def divide(built: Built, run: RunSpec, rank: int, trainers: int, endpoints: list[str]) -> Division:
+    """Return the programs of trainers and servers.
+
+    Args:
+        built: programs of one process.
+        run: says how.
+        rank: of the trainer.
+        trainers: how many there are.
+        endpoints: host:port of every server.
+
+    Raises:
+        PeError: parameters are released while training goes on, or an update belongs to no single parameter.
+    """
+    assert built.train is not None
+    if built.waiting:
+        raise PeError("train.groups with until: not with parameter servers", at=run.at_of("train", "groups"), hint="leave until out")
+    terms = terms_of(run)
+    sync, late = terms.mode == DistributedMode.SYNC, terms.mode == DistributedMode.HALF_ASYNC
+    job = Roles(max(0, rank), trainers, endpoints, sync, cuts_late=late, half_async=late, shares=True)
+    keep = [n for n in built.recorded.values() if n in built.train.global_block().vars]
+    return Division(built.train, built.startup, job, terms, keep)
+
+
+def served_of(team: Team, built: Built, run: RunSpec) -> Served | None:
+    """Return what stands between a trainer and its servers; None where there are none.
+
+    Raises:
+        PeError: see `divide`.
+    """
+    if not isinstance(team, TrainerTeam) or built.train is None:
+        return None
+    return Served(team, built, run)
+
+
+class Served:
+    """A trainer's programs and values.
+
+    Args:
+        team: of trainers.
+        built: programs of one process.
+        run: what is trained.
+
+    Attributes:
+        built: with a startup program for what a trainer holds.
+    """
+
+    def __init__(self, team: TrainerTeam, built: Built, run: RunSpec) -> None:
+        self.team, self.run = team, run
+        seat = team.seat
+        self.division = divide(built, run, seat.rank, seat.trainers, seat.endpoints)
+        needed = [v.name for v in built.eval.list_vars() if v.persistable]
+        self.built = replace(built, startup=self.division.trainer_startup(needed))
+        self.kept = {endpoint: self.division.server(endpoint)[1] for endpoint in seat.endpoints}
+        most = sum(kept.type.nbytes for each in self.kept.values() for kept in each)
+        team.servers.allow(2 * most + SLACK + FIRST)
+        self._hosts: list[ScopeHost] = []
+        self._learned: Learned | None = None
+
+    def values(self, scope: Scope) -> ServedValues:
+        """Return the values of the run, here and on servers."""
+        return ServedValues(self, scope)
+
+    def executor(self, program: Program, scope: Scope, make: Callable[..., Executor], constants: Mapping[str, Array]) -> ServedExecutor:
+        """Return what runs a trainer's share of training or evaluation."""
+        seed = self.run.executor.seed * self.team.size + self.team.rank  # each trainer draws for its own samples
+
+        def made(part: Program, _: Scope, levels: Mapping[str, int]) -> Executor:
+            return make(part, levels or None, seed=seed)
+
+        host = ScopeHost(scope, made)
+        trains = program is self.built.train
+        mine = self.division.trainer if trains else self.division.evaluation(program)
+        learned, ids = (partial(self.learned, host), self.division.lookups()) if trains and terms_of(self.run).is_geo else (None, {})
+        return ServedExecutor(program, mine, host, self.team.servers, self.team.rank, self.team.size, constants, learned, ids)
+
+    def learned(self, host: ScopeHost) -> Learned:
+        """Return what is told of what this trainer has learned, with geo; since this was first called."""
+        if self._learned is not None:
+            return self._learned
+        section = self.run.distributed
+        assert section is not None
+        assert isinstance(section.sync, Geo)
+        found = self.division.found
+        shared = [
+            Shared(name, [p.name for p in pieces], [p.rows for p in pieces], found.servers(name), pieces[0].sparse)
+            for name, pieces in found.pieces.items()
+        ]
+        self._learned = Learned(shared, self.team.size, int(section.sync), host, self.team.servers)
+        return self._learned
+
+    def meet(self) -> None:
+        """Exchange what is left over, so that servers have all that trainers know."""
+        if self._learned is not None:
+            self._learned.finish()
+
+
+class ServedValues(Values):
+    """The values of a trainer and of its servers.
+
+    Args:
+        served: the trainer.
+        scope: of this process.
+    """
+
+    def __init__(self, served: Served, scope: Scope) -> None:
+        super().__init__(served.built, scope, served.team)
+        self._served = served
+
+    @property
+    def _elsewhere(self) -> set[str]:
+        """Names of what servers alone have."""
+        return {k.whole for each in self._served.kept.values() for k in each} - set(self.scope)
+
+    def state(self) -> dict[str, Array]:
+        """Return a copy of every variable that training goes on from; the first process takes them from the servers."""
+        self._served.meet()
+        self._team.texts({})  # nobody goes on before the values are taken
+        known = {v.name for v in self._served.division.source.list_vars()}
+        found = {name: value for name, value in super().state().items() if name.partition(COPY)[0] in known}
+        if self._team.leads:
+            found |= self._taken()
+        self._team.texts({})
+        return found
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Use what all trainers have learned so far inside."""
+        self._served.meet()
+        mode = terms_of(self._served.run).mode
+        if mode in (DistributedMode.ASYNC, DistributedMode.HALF_ASYNC):
+            self._team.texts({})
+            for name, value in self._taken(set(self._served.division.updates.parameters) & set(self.scope)).items():
+                self.scope.set(name, value)
+            self._team.texts({})
+        with super().averaged():
+            yield
+
+    def _taken(self, names: Collection[str] | None = None) -> dict[str, Array]:
+        """Return what servers have; of these names, or all."""
+        found: dict[str, Array] = {}
+        for endpoint, kept in self._served.kept.items():
+            for each in (k for k in kept if names is None or k.whole in names):
+                if each.begin is None:
+                    if each.whole not in found:
+                        found[each.whole] = self._asked(endpoint, each, None)
+                    continue
+                whole = found.setdefault(each.whole, np.empty(self._shape(each.whole), each.type.numpy))
+                for begin, end in _chunks(each):
+                    whole[each.begin + begin : each.begin + end] = self._asked(endpoint, each, (begin, end))
+        return found
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        return self._served.division.updates.facts[name].type.shape
+
+    def _asked(self, endpoint: str, kept: Kept, rows: tuple[int, int] | None) -> Array:
+        asked = Message("state", {}, {kept.name: np.asarray(rows or (), np.int64)})
+        found = self._served.team.servers.ask({endpoint: asked}, "takes values")[endpoint].arrays.get(kept.name)
+        shape = kept.type.shape if rows is None else (rows[1] - rows[0], *kept.type.shape[1:])
+        if found is None or found.shape != shape or found.dtype != kept.type.numpy:
+            raise PeError(f"server {endpoint} gave something else than {kept.type} for '{kept.name}'", code=ExitCode.PEER_LOST)
+        return found
+
+    def restore(self, arrays: Mapping[str, Array], *, partial: bool = False) -> None:
+        """Write what `state` returned, here and on servers; see `Values.restore`."""
+        elsewhere = self._elsewhere
+        missing = sorted(n for n in elsewhere if n not in arrays)
+        if missing and not partial:
+            raise PeError(f"the checkpoint has no value for '{missing[0]}'", code=ExitCode.DATA, hint="it belongs to another model")
+        super().restore({n: a for n, a in arrays.items() if n not in elsewhere}, partial=partial)
+        if self._team.leads:
+            self.give(arrays)
+
+    def share(self) -> None:
+        """Give servers the values of this process, from which all begin."""
+        if self._team.leads:
+            self.give({name: self.scope.get(name) for name in self.scope})
+        self._team.texts({})
+
+    def give(self, arrays: Mapping[str, Array]) -> None:
+        """Write values to servers, of which each gets its rows."""
+        for endpoint, kept in self._served.kept.items():
+            for each in (k for k in kept if k.whole in arrays):
+                value = np.asarray(arrays[each.whole])
+                if value.dtype != each.type.numpy or value.shape != self._shape(each.whole):
+                    text = f"'{each.whole}' is {value.dtype}{list(value.shape)} in the checkpoint and another type in the model"
+                    raise PeError(text, code=ExitCode.DATA)
+                spans = [None] if each.begin is None else list(_chunks(each))
+                for span in spans:
+                    part = value if span is None or each.begin is None else value[each.begin + span[0] : each.begin + span[1]]
+                    message = Message("load", {} if span is None else {each.name: span[0]}, {each.name: part})
+                    self._served.team.servers.ask({endpoint: message}, "gives values")
+
+
+def _chunks(kept: Kept) -> Iterator[tuple[int, int]]:
+    """Yield the rows of a piece, a bounded number of bytes at a time."""
+    rows = kept.type.shape[0]
+    each = max(1, CHUNK * max(1, rows) // max(1, kept.type.nbytes))
+    for begin in range(0, rows, each):
+        yield begin, min(rows, begin + each)
+
+
+def serve_run(run: RunSpec, built: Built, team: ServerTeam) -> None:
+    """Be a parameter server until the last trainer leaves.
+
+    Raises:
+        PeerError: a trainer is lost, or never comes.
+        PeError: the port is in use, or an update fails.
+    """
+    deaf()  # trainers that are asked to stop need it for their last step and checkpoint
+    seat: Seat = team.seat
+    endpoint = seat.endpoints[seat.server]
+    division = divide(built, run, 0, seat.trainers, seat.endpoints)
+    program, _ = division.server(endpoint)
+    scope = Scope([Place("cpu", 0)])
+    run_startup(division.server_startup(endpoint, program), scope, run.executor.seed)
+    host = ScopeHost(scope, partial(_made, run))
+    given: dict[str, Any] = {"agrees": seat.agrees, "remedy": REMEDY, "listener": seat.listener}
+    serve(program, host, run.executor.peer_timeout, more=FIRST, **given)
+
+
+def _made(run: RunSpec, program: Program, scope: Scope, levels: Mapping[str, int]) -> Executor:
+    return Executor(program, scope, seed=run.executor.seed, levels=levels or None, execution=run.exec_strategy)

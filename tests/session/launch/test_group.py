@@ -1,0 +1,59 @@
+"""Processes that are started together: what they say, and how they end."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from pe_cli.core.errors import ExitCode
+from pe_cli.session.launch.group import Group, Task, remote
+
+#: A command that stands for ssh: it leaves the host out and runs the rest.
+SSH = ("sh", "-c", 'exec sh -c "$1"')
+
+
+def script(text):
+    return [sys.executable, "-c", text]
+
+
+def ran(tasks, seconds=0.0, ssh=SSH, **given):
+    said = []
+    group = Group(tasks, seconds, ssh, lambda line, wrong: said.append((line, wrong)), **given)
+    return group.wait(), said
+
+
+def test_lines_are_passed_on_and_the_others_are_named():
+    text = "import os, sys; print('I am', os.environ['ME']); print('oh', file=sys.stderr)"
+    codes, said = ran([Task(str(i), script(text), {"ME": str(i)}) for i in range(2)])
+    assert codes == [0, 0]
+    assert sorted(said) == [("I am 0", False), ("[1] I am 1", False), ("[1] oh", True), ("oh", True)]
+
+
+def test_what_was_said_before_can_be_left_out():
+    """Whoever comes first: the first process says all that it has to say, and the second nothing twice."""
+    codes, said = ran([Task(str(i), script("print('the same'); print('the same')")) for i in range(2)], once=True)
+    assert codes == [0, 0]
+    assert said.count(("the same", False)) == 2
+    assert said.count(("[1] the same", False)) <= 1
+
+
+def test_a_process_that_goes_on_after_another_was_lost_is_ended(monkeypatch):
+    monkeypatch.setattr("pe_cli.session.launch.group.MERCY", 0.2)
+    codes, _ = ran([Task("0", script("import time; time.sleep(100)")), Task("1", script(f"raise SystemExit({int(ExitCode.PEER_LOST)})"))])
+    assert codes == [None, 6]
+
+
+def test_a_command_on_another_machine_is_quoted_and_gives_its_exit_code(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PE_ODD", "it's $HOME; exit 3")
+    text = "import os; print(os.environ['PE_ODD'], os.environ['PE_RANK'], os.getcwd()); raise SystemExit(7)"
+    codes, said = ran([Task("0", script(text), {"PE_RANK": "4"}, host="elsewhere")])
+    assert codes == [7]
+    assert said == [(f"it's $HOME; exit 3 4 {tmp_path}", False)]
+    assert remote(Task("0", ["a b"], {}, "node7"), ["ssh", "-p", "22"])[:4] == ["ssh", "-p", "22", "node7"]
+
+
+def test_a_command_that_is_not_there_starts_nothing():
+    with pytest.raises(OSError, match="no-such-command"):
+        ran([Task("0", ["no-such-command"])])

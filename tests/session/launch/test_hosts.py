@@ -1,0 +1,52 @@
+"""Files of hosts, and the processes on each."""
+
+from __future__ import annotations
+
+import pytest
+
+from pe_cli.core.errors import PeError
+from pe_cli.session.launch.hosts import Host, divided, read_hosts
+
+
+def test_a_file_has_names_slots_and_comments(tmp_path):
+    path = tmp_path / "hosts"
+    path.write_text("# desk\nlocalhost\n127.0.0.1:2   # two\n\n127.0.0.2 slots = 3\n")
+    assert read_hosts(path) == [Host("localhost"), Host("127.0.0.1", 2), Host("127.0.0.2", 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("", "no host in it", id="empty"),
+        pytest.param("localhost:two\n", ":1: 'localhost:two' is no host", id="slots that are no number"),
+        pytest.param("localhost; rm -rf\n", "is no host", id="a command"),
+        pytest.param("nosuch.invalid\n", "host nosuch.invalid is not known", id="a name that does not resolve"),
+        pytest.param("localhost:99999\n", "is no host", id="too many slots"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, text, message):
+    path = tmp_path / "hosts"
+    path.write_text(text)
+    with pytest.raises(PeError) as found:
+        read_hosts(path)
+    assert message in found.value.message
+    assert found.value.hint
+    assert found.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("hosts", "count", "expected"),
+    [
+        ([Host("a"), Host("b")], 4, ["a", "a", "b", "b"]),
+        ([Host("a"), Host("b")], 3, ["a", "a", "b"]),
+        ([Host("a"), Host("b"), Host("c")], 2, ["a", "b"]),
+        ([Host("a", 1), Host("b", 3)], 3, ["a", "b", "b"]),
+    ],
+)
+def test_processes_go_to_hosts_in_their_order(hosts, count, expected):
+    assert divided(hosts, count) == expected
+
+
+def test_too_few_slots_are_named():
+    with pytest.raises(PeError, match="the hosts have 3 slots for 4 processes"):
+        divided([Host("a", 2), Host("b", 1)], 4)

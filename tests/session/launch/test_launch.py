@@ -1,0 +1,73 @@
+"""What pe launch refuses, what it starts, and whom it goes on without."""
+
+from __future__ import annotations
+
+import pytest
+
+from pe_cli.config.load import load_run
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.session.launch import launch as module
+from pe_cli.session.launch.hosts import Host
+from pe_cli.session.launch.launch import Launch, launch
+
+SERVED = "distributed={mode: parameter_server, servers: 2}"
+
+
+def wish(count, *overrides, **given):
+    return Launch(load_run("configs/digits.yaml", overrides), ["configs/digits.yaml"], count, **given)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "count", "message"),
+    [
+        pytest.param((), 2, "the config is for one process, so there is nothing to launch", id="no section"),
+        pytest.param((SERVED,), 2, "of 2 processes 2 servers leave no trainer", id="servers only"),
+        pytest.param((SERVED,), 1, "of 1 process 2 servers leave no trainer", id="one process"),
+    ],
+)
+def test_what_cannot_be_started_is_named(overrides, count, message):
+    with pytest.raises(PeError, match=message) as found:
+        launch(wish(count, *overrides), lambda line, wrong: None)
+    assert found.value.code == ExitCode.USAGE
+    assert found.value.hint
+
+
+def test_servers_are_the_last_processes_and_all_are_told_where_they_are():
+    tasks = module._served(wish(4, SERVED, hosts=[Host("10.0.0.1", 3), Host("10.0.0.2", 1)]))
+    assert [(t.name, t.host, t.serves) for t in tasks] == [
+        ("0", "10.0.0.1", False), ("1", "10.0.0.1", False), ("server 0", "10.0.0.1", True), ("server 1", "10.0.0.2", True),
+    ]  # fmt: skip
+    assert {t.environment["PE_SERVERS"] for t in tasks} == {"10.0.0.1:6174,10.0.0.2:6174"}
+    assert [t.environment["PE_RANK"] for t in tasks] == ["0", "1", "2", "3"]
+    named = module._served(wish(3, "distributed={mode: parameter_server, servers: 1, endpoints: ['10.0.0.9:7000']}"))
+    assert named[0].environment["PE_SERVERS"] == "10.0.0.9:7000"
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [
+        ([0, 0], 0),
+        ([75, 75, 0], 75),
+        ([6, -9, 6], 6),
+        ([6, 3, 6], 3),
+        ([-9, None], 6),
+        ([137], 6),
+        ([255, 6], 6),
+    ],
+)
+def test_the_exit_code_is_that_of_the_error(codes, code):
+    assert module._code(codes) == code
+
+
+def test_those_that_are_left_go_on():
+    served = wish(5, SERVED)
+    tasks = module._served(served)
+    lost = module._lost(served, tasks, [6, -9, 6, 0, None], [])
+    assert lost == [1, 4]
+    assert module._left(served, lost).count == 3
+    assert module._left(served, [0, 1, 2]).count == 5, "too few would be left, so all are tried again"
+    placed = wish(4, SERVED, hosts=[Host("a"), Host("b")])
+    assert module._left(placed, [3]).hosts == [Host("a", 2), Host("b", 1)]
+    mpi = wish(3, "distributed={mode: collective}")
+    said = ["error: process 2 of 3 did not answer for 5 seconds, at step 7; this is process 0"]
+    assert module._lost(mpi, tasks[:1], [6], said) == [2]

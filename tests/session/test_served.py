@@ -1,0 +1,198 @@
+"""pe launch with parameter servers: what one process leaves, tables in pieces, and what happens to the lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pe_cli
+from pe_cli.build.build import load_and_build
+from pe_cli.collectives.servers.service import listen
+from pe_cli.core.errors import ExitCode
+from pe_cli.io import checkpoint
+from pe_cli.io.run_folder import RunFolder
+from pe_cli.session.job import Job
+from pe_cli.session.resume import Resume
+from pe_cli.session.seats import Seat, ServerTeam, TrainerTeam
+from pe_cli.session.served import serve_run
+from pe_cli.session.stop import Limits
+from pe_cli.session.trainers import trainer_of
+from tests.session.conftest import Bench
+
+#: Two rows of a table and a number; an id comes twice in a batch, and in both trainers' shares.
+TABLE_MODEL = """\
+name: rows
+feeds:
+  words: {shape: [1], dtype: int64, lod_level: 1}
+  who:   {shape: [1], dtype: int64}
+  y:     {shape: [1], dtype: float32}
+layers:
+  table:  {type: embedding, input: words, size: [50, 8], is_sparse: true}
+  text:   {type: sequence_pool, input: table, pool_type: sum}
+  person: {type: embedding, input: who, size: [20, 8], is_sparse: true}
+  both:   {type: elementwise_add, x: text, y: person}
+  guess:  {type: fc, input: both, size: 1}
+  error:  {type: square_error_cost, input: guess, label: y}
+  loss:   {type: mean, x: error}
+fetches: [loss]
+"""
+TABLE_CONFIG = """\
+model: model.yaml
+data:
+  train: {reader: synthetic, samples: 22, seed: 1, fields: {words: {shape: [1], dtype: int64, classes: 50, lengths: [1, 4]},
+          who: {shape: [1], dtype: int64, classes: 20}, y: {shape: [1]}}}
+  eval: {reader: synthetic, samples: 10, seed: 2, fields: {words: {shape: [1], dtype: int64, classes: 50, lengths: [1, 4]},
+          who: {shape: [1], dtype: int64, classes: 20}, y: {shape: [1]}}}
+feeds: {words: words, who: who, y: y}
+train: {loss: loss, epochs: 2, batch_size: 8, optimizer: {type: Adam, learning_rate: 0.05}}
+executor: {devices: 1, seed: 3}
+output: {dir: RUNS}
+"""
+SERVED = "distributed={{mode: parameter_server, servers: {}, min_block_size: 4{}}}"
+
+
+@pytest.fixture(autouse=True)
+def path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let children find the package."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(pe_cli.__file__).parents[1]))
+
+
+def served(bench: Bench, where: str, trainers: int, servers: int, *options: str, more: str = "", steps: int | None = None) -> Path:
+    """Train with trainers and servers in threads; return the run's folder, which is gone on with where there is one."""
+    into = bench.base / where
+    wishes = (SERVED.format(servers, more), "executor.peer_timeout=60", f"output.dir={into}", *options)
+    listeners = [listen("127.0.0.1:0") for _ in range(servers)]
+    endpoints = [f"127.0.0.1:{each.getsockname()[1]}" for each in listeners]
+    resume = Resume(RunFolder.latest(into)) if into.is_dir() else None
+    errors: list[BaseException] = []
+
+    def work(rank: int) -> None:
+        listener = listeners[rank - trainers] if rank >= trainers else None
+        seat = Seat(rank, trainers + servers, endpoints, listener, "all alike")
+        try:
+            run, built = load_and_build(bench.base / "run.yaml", wishes)
+            if rank >= trainers:
+                serve_run(run, built, ServerTeam(seat))
+                return
+            team = TrainerTeam(seat, run)
+            job = Job(run, built=built, team=team)
+            with team.together():
+                trainer = trainer_of(job, resume=resume if team.leads else None, limits=Limits(steps=steps))
+                trainer.train(given=job.initialise(fresh=resume is None))
+        except BaseException as error:  # noqa: BLE001 (raised below)
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(trainers + servers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(100)
+    if errors:
+        raise errors[0]
+    assert not any(thread.is_alive() for thread in threads)
+    (folder,) = into.iterdir()
+    return folder
+
+
+def tables(bench: Bench) -> None:
+    """Train tables with row-sparse gradients instead."""
+    (bench.base / "model.yaml").write_text(TABLE_MODEL)
+    (bench.base / "run.yaml").write_text(TABLE_CONFIG.replace("RUNS", str(bench.base / "runs")))
+
+
+def arrays(folder: Path) -> dict[str, np.ndarray]:
+    return checkpoint.load(folder / "checkpoints" / "last")[0]
+
+
+def test_one_trainer_with_two_servers_leaves_what_one_process_leaves_bit_for_bit(bench: Bench) -> None:
+    """Parameters are cut into pieces on both, with their moments and a schedule of the rate; metrics and fetched arrays are alike, too."""
+    one = bench.train("one")
+    assert bench.seen(served(bench, "served", 1, 2)) == bench.seen(one)
+
+
+def test_a_stopped_run_goes_on_as_if_never_stopped(bench: Bench) -> None:
+    """Two trainers, uneven batches, each with statistics of its own."""
+    whole = served(bench, "whole", 2, 1)
+    served(bench, "pieces", 2, 1, steps=7)
+    assert bench.seen(served(bench, "pieces", 2, 1)) == bench.seen(whole)
+    assert "@DEVICE@1" in "".join(arrays(whole))
+
+
+def test_tables_in_pieces_learn_what_whole_ones_learn_and_load_into_other_numbers_of_servers(bench: Bench) -> None:
+    tables(bench)
+    one = bench.train("one")
+    expected, folder = arrays(one), served(bench, "served", 2, 2)
+    assert set(arrays(folder)) == set(expected)
+    for name, value in arrays(folder).items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
+    assert bench.run("eval", folder, "-o", "distributed=null") == 0, bench.err
+    served(bench, "served", 2, 3, "train.epochs=3")
+    assert bench.run("train", "--quiet", "--resume", one, "-o", "train.epochs=3") == 0, bench.err
+    expected = arrays(one)
+    for name, value in arrays(folder).items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("sync", ["async", "half_async", "{geo: 2}"])
+def test_trainers_that_wait_for_nobody_learn_too(bench: Bench, sync: str) -> None:
+    tables(bench)
+    folder = served(bench, "apart", 2, 1, "train.epochs=4", more=f", sync: {sync}")
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["loss"] for line in lines if line["split"] == "train"]
+    assert losses[-1] < losses[0]
+    assert lines[-1]["step"] == 12, "a step of each trainer is a step"
+
+
+def _trainer(number: int, config: Path) -> int:
+    """Return the process id of a trainer."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            said, told = (path / "cmdline").read_bytes(), (path / "environ").read_bytes()
+        except OSError:
+            continue
+        if str(config).encode() in said and b"train\0" in said and f"PE_RANK={number}\0".encode() in told:
+            return int(path.name)
+    raise AssertionError("it has ended")
+
+
+def test_a_killed_trainer_ends_all_with_6_and_the_others_go_on_from_the_last_checkpoint(bench: Bench) -> None:
+    into = bench.base / "killed"
+    line = [sys.executable, "-m", "pe_cli", "launch", "-n", "3", "--restarts", "1", bench.base / "run.yaml", "--quiet"]
+    endless = ["-o", "train.epochs=1000000", "-o", "executor.peer_timeout=20", "-o", f"output.dir={into}", "-o", SERVED.format(1, "")]
+    started = subprocess.Popen([*map(str, line), *endless], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 60
+        while not list(into.glob("*/checkpoints/last")):
+            assert started.poll() is None, started.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        os.kill(_trainer(1, bench.base / "run.yaml"), signal.SIGKILL)
+        assert started.stderr is not None
+        said = []
+        while not any("restart 1 of 1: 2 processes go on from the last checkpoint" in text for text in said):
+            said.append(started.stderr.readline())
+            assert said[-1], said
+        (run,) = into.iterdir()
+        assert "trainer 1 is lost" in json.loads((run / "status.json").read_text())["error"]
+        assert any("trainer 1 is lost" in text for text in said)
+        first = checkpoint.steps(run / "checkpoints")[-1]
+        while checkpoint.steps(run / "checkpoints")[-1] <= first:
+            assert started.poll() is None, said
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        os.kill(_trainer(0, run), signal.SIGKILL)
+        _, err = started.communicate(timeout=60)
+    finally:
+        started.kill()
+    assert started.returncode == ExitCode.PEER_LOST, err
+    status = json.loads((run / "status.json").read_text())
+    assert (status["state"], status["error"]) == ("failed", "process 0 was ended by signal 9")
