@@ -74,13 +74,13 @@ def measure(
 
     Args:
         config, overrides, steps: as given.
-        join: with the other processes that the config asks for.
+        join: with the other processes that a launcher has started, where the config asks for several.
     """
     from pe_cli.cli.progress import Quiet
     from pe_cli.session.job import Job
     from pe_cli.session.profiling import whole_trace
 
-    job = Job.open(config, overrides, Quiet(), join=join)
+    job = Job.open(config, overrides, Quiet(), launched=join)
     with job.team.together():
         job.initialise()
         return job, *whole_trace(job, steps)

@@ -46,7 +46,7 @@ from pe_cli.session.devices import Resources
 from pe_cli.session.drawing import augmentation, sample_weights
 from pe_cli.session.epochs import steps_of_epoch
 from pe_cli.session.observer import Observer
-from pe_cli.session.seats import join_team
+from pe_cli.session.seats import join_team, launched_team
 from pe_cli.session.served import ServedValues, served_of
 from pe_cli.session.shares import share_of
 from pe_cli.session.sizes import check_sizes
@@ -130,15 +130,22 @@ class Job:
         *,
         smoke: bool = False,
         join: bool = False,
+        launched: bool = False,
         fitted: Fitted | None = None,
     ) -> Job:
-        """Read a run file and prepare it; `join`: with the other processes that it asks for; `fitted`: see `Job`.
+        """Read a run file and prepare it.
+
+        Args:
+            path, overrides: of the run file.
+            observer, smoke, fitted: see `Job`.
+            join: with the other processes that it asks for.
+            launched: with these, where a launcher has started several; without servers.
 
         Raises:
             PeError: any mistake in it or in its model, all of them in one; or a device that is not there.
         """
         run, built = load_and_build(path, overrides)
-        team = join_team(run) if join else Team()
+        team = join_team(run) if join else launched_team(run) if launched else Team()
         with team.told():
             return cls(run, observer, smoke=smoke, built=built, team=team, fitted=fitted)
 
@@ -622,14 +629,16 @@ class Job:
             if variable in lods or variable in declared_levels(self.built.eval):
                 hint = "a layer of type sequence_pool makes one row of a sequence"
                 raise PeError(f"'{name}' has sequences, and a prediction is one row per sample", hint=hint)
-        executor = self.executor(program)
-        loader = self.loader(split, program, self.batch_size, shuffle=False, also=fed)
+        executor, share = self.executor(program), share_of(self.team, len(self.places))
+        loader = self.loader(split, program, self.batch_size, shuffle=False, also=fed, share=share)
+        means = [v for v in wanted if hows[v] == "mean"]
         for i, feed in enumerate(loader.epoch(0)):
             if limit is not None and i >= limit:
                 return
-            found = {v: feed[v] for v in fed}
+            found = self.team.whole({v: feed[v] for v in fed})
             if wanted:
                 read = {name: a for name, a in feed.items() if name in executor.program.global_block().vars}
-                result = executor.run(read, wanted)
-                found |= {v: result.merged(v, hows[v]) for v in wanted}
+                ran = executor.run(read, wanted, samples=loader.size_of(i) if share else None)
+                result = self.team.joined(ran, means)
+                found |= {v: result.last(v) if v in result.means else result.merged(v, hows[v]) for v in wanted}
             yield {name: found[variable] for name, variable in variables.items()}

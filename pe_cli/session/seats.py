@@ -209,6 +209,21 @@ def join_team(run: RunSpec) -> Team:
     return take_seat(run) if run.has_servers else open_team(run)
 
 
+def launched_team(run: RunSpec) -> Team:
+    """Return the processes that a launcher has started for a run file that asks for several; this one alone where there is none.
+
+    Raises:
+        PeError: there is no MPI.
+    """
+    return open_team(run) if are_several(run) else Team()
+
+
+def are_several(run: RunSpec) -> bool:
+    """Return whether a launcher has started several processes, and a run file asks for them, without servers."""
+    started = started_by(os.environ)
+    return started is not None and started.size > 1 and run.executor.processes == "mpi" and not run.has_servers
+
+
 def take_seat(run: RunSpec) -> Team:
     """Return the place of this process: that which `pe launch` gave it, or the one that its number in MPI means.
 

@@ -11,6 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode
@@ -116,6 +117,29 @@ def test_texts_are_shared_out_between_processes_as_between_devices(bench: Bench)
     assert (ours / "metrics.jsonl").read_text() == (theirs / "metrics.jsonl").read_text()
     arrays = [checkpoint.load(folder / "checkpoints" / "last")[0] for folder in (ours, theirs)]
     assert {n: a.tobytes() for n, a in arrays[0].items()} == {n: a.tobytes() for n, a in arrays[1].items()}
+
+
+def test_several_processes_measure_and_predict_what_one_does(bench: Bench) -> None:
+    """Rows that batches and processes do not divide; the first process alone writes and speaks."""
+    folder = bench.train("one", "-o", "executor.devices=2", "--max-steps", 4, code=ExitCode.STOPPED)
+    (bench.base / "process.py").write_text(PROCESS)
+
+    def several(*line: object) -> str:
+        mpi = ["-o", "executor.processes=mpi", "-o", "executor.devices=1"]
+        code, out, err = finished(mpiexec(2, bench.base / "process.py", *line, *mpi))
+        assert code == 0, err
+        return out
+
+    assert bench.run("eval", folder, "--split", "train") == 0, bench.err
+    assert several("eval", folder, "--split", "train") == bench.out
+    assert "(44 samples" in bench.out
+    files = [bench.base / "ours.npz", bench.base / "theirs.npz"]
+    asked = ["predict", folder, "--split", "train", "--raw", "--fetch", "guess", "--fetch", "loss", "--fetch", "y", "--out"]
+    said = several(*asked, files[0])
+    assert bench.run(*asked, files[1]) == 0, bench.err
+    assert said.partition(", ")[0] == bench.out.partition(", ")[0]
+    with np.load(files[0]) as ours, np.load(files[1]) as theirs:
+        assert {n: ours[n].tobytes() for n in ours.files} == {n: theirs[n].tobytes() for n in theirs.files}
 
 
 def test_limits_of_time_and_metrics_end_all(bench: Bench) -> None:
