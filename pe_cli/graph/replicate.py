@@ -27,7 +27,7 @@ from pe_cli.ops.define.traits import Folds, MergesRows, ReadsAllDevices
 from pe_cli.program.ir import Operator, Parameter, Program, Role
 
 UPDATES = (Role.OPTIMIZE, Role.LR_SCHED)
-#: Bytes of gradients that are not worth two buckets.
+#: Bytes of gradients that are not worth a bucket of their own.
 SMALL_BUCKET = 1 << 16
 
 
@@ -255,13 +255,14 @@ class _Replication:
 def bucket_bytes(wanted: int, total: int) -> int:
     """Return the bytes from which a bucket of sums over processes is full, and of a piece of what is larger.
 
-    Room for the half of one is all that sums over processes need: of more than a few gradients a quarter of their bytes at most.
+    The last bucket has nothing to hide behind, so that there are four at least. Room for the half of one is all that sums over processes
+    need: of more than a few gradients an eighth of their bytes at most.
 
     Args:
         wanted: by the strategy.
         total: of all gradients.
     """
-    return max(1, min(wanted, max(SMALL_BUCKET, total // 2)))
+    return max(1, min(wanted, max(SMALL_BUCKET, total // 4)))
 
 
 def _gradients(ops: Sequence[Operator]) -> dict[str, str]:
