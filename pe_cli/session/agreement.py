@@ -38,7 +38,7 @@ def agree(tell: Tell, facts: Mapping[str, Any], code: ExitCode = ExitCode.USAGE)
         PeError: a process has others than the first; names both and the first difference, the same in all processes.
     """
     digest = hashlib.sha256(strict_json.dumps(facts).encode()).hexdigest()
-    hashes = [told.get("hash") for told in tell({"hash": digest})]
+    hashes = [told.get("digest") for told in tell({"digest": digest})]
     if len(set(hashes)) == 1:
         return
     first, other = 0, next(rank for rank, found in enumerate(hashes) if found != hashes[0])
