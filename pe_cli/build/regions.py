@@ -1,15 +1,17 @@
-"""Layers that run blocks in a step: scan, while and if."""
+"""Layers that run blocks in a step: scan, while, if and beam."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from pe_cli.build.values import convert
+from pe_cli.config.expand import REGIONS
 from pe_cli.config.nodes import MapNode, Node, ScalarNode, describe
 from pe_cli.config.spec import BodySpec, LayerSpec, RegionSpec
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import FLOATS, check_dtype
+from pe_cli.layers.control.beams import BeamSearch
 from pe_cli.layers.control.loops import Scan, append_while, branch
 from pe_cli.layers.define.registry import find
 from pe_cli.program.ir import Block, Variable
@@ -41,16 +43,17 @@ def append_region(layers: Layers, layer: RegionSpec) -> list[Variable]:
 
     Args:
         layers: what is appended to.
-        layer: scan, while or if.
+        layer: scan, while, if or beam.
 
     Returns:
-        Its outputs: of a scan what it collects, then the states after the last step; of a while the states; of an if the result.
+        Its outputs: of a scan what it collects, then the states after the last step; of a while the states; of an if the
+        result; of a beam the best sequences, all of them, and their scores.
 
     Raises:
         BrokenError: a layer of a block has a mistake that is reported already.
         PeError: arguments that do not fit.
     """
-    return {"scan": _scan, "while": _while, "if": _if}[layer.type](layers, layer)
+    return {"scan": _scan, "while": _while, "if": _if, "beam": _beam}[layer.type](layers, layer)
 
 
 def _flag(layer: RegionSpec, name: str) -> bool:
@@ -109,13 +112,14 @@ def _swapped(x: Variable) -> Variable:
     return made
 
 
-def _starts(layers: Layers, layer: RegionSpec, rows: Variable | None) -> dict[str, Variable]:
+def _starts(layers: Layers, layer: RegionSpec, rows: Variable | None, axis: int = 1) -> dict[str, Variable]:
     """Return the variables that states begin as.
 
     Args:
         layers: what is appended to.
         layer: of the states.
-        rows: [time, batch, ...], which gives a state as many rows as there are samples; None where states have no batch axis.
+        rows: gives a state as many rows as there are samples; None where states have no batch axis.
+        axis: of the samples in `rows`.
     """
     node = layer.args["start"].value if "start" in layer.args else None
     if node is None:
@@ -124,13 +128,13 @@ def _starts(layers: Layers, layer: RegionSpec, rows: Variable | None) -> dict[st
     found = {}
     for arg, entry in node.entries.items():
         if isinstance(entry.value, MapNode):
-            found[arg] = _filled(entry.value, f"{layer.type}: start of '{arg}'", rows)
+            found[arg] = _filled(entry.value, f"{layer.type}: start of '{arg}'", rows, axis)
         else:
             found[arg] = layers.variable(entry.value, layer, f"{layer.type}: start of '{arg}'")
     return found
 
 
-def _filled(node: MapNode, what: str, rows: Variable | None) -> Variable:
+def _filled(node: MapNode, what: str, rows: Variable | None, axis: int) -> Variable:
     for key, entry in node.entries.items():
         if key not in _START_KEYS:
             raise PeError(f"{what} has no key '{key}'", at=entry.at, hint=did_you_mean(key, _START_KEYS) or "shape, value and dtype")
@@ -147,9 +151,30 @@ def _filled(node: MapNode, what: str, rows: Variable | None) -> Variable:
     made: Any = (
         find("fill_constant").fn(sizes, dtype, value)
         if rows is None
-        else find("fill_constant_batch_size_like").fn(rows, [-1, *sizes], dtype, value, 1, 0)
+        else find("fill_constant_batch_size_like").fn(rows, [-1, *sizes], dtype, value, axis, 0)
     )
     return made  # type: ignore[no-any-return]
+
+
+def _beam(layers: Layers, layer: RegionSpec) -> list[Variable]:
+    (body,) = layer.bodies
+    start = layer.args["start"].value if "start" in layer.args else None
+    named = [e.value for e in start.entries.values() if not isinstance(e.value, MapNode)] if isinstance(start, MapNode) else []
+    if not named:
+        hint = "add start: {state: variable}"
+        raise PeError("beam needs a state that begins as a variable, which says how many samples there are", at=layer.at, hint=hint)
+    starts = _starts(layers, layer, layers.variable(named[0], layer, "beam: start"), 0)
+    for arg, v in starts.items():
+        if v.shape[:1] != (-1,):
+            raise PeError(f"beam: '{arg}' begins as '{v.name}', {v.type}, which has no row per sample", at=layer.at)
+    numbers = [int(convert("int", layer.args[name].value, f"beam: {name}") or 0) for name in REGIONS["beam"][1:]]
+
+    def step(token: Variable, states: Mapping[str, Variable]) -> tuple[Variable, dict[str, Variable]]:
+        given = {"input": token.name, **{arg: v.name for arg, v in states.items()}}
+        logits = _inside(layers, body, given)
+        return logits, dict(zip(states, _next(layers, body, list(states)), strict=True))
+
+    return BeamSearch(*numbers).run(layers.block, starts, step)
 
 
 def _while(layers: Layers, layer: RegionSpec) -> list[Variable]:

@@ -18,6 +18,7 @@ WORDS = {
     "str": "text",
     "ints": "a list of whole numbers",
     "floats": "a list of numbers",
+    "float_lists": "a list of numbers, or of lists of them",
     "strs": "a list of texts",
     "int_or_ints": "a whole number or a list of them",
 }
@@ -133,6 +134,7 @@ _CONVERT: dict[str, Callable[[Node], Any]] = {
     "str": _str,
     "ints": _list(_int),
     "floats": _list(_float),
+    "float_lists": _list(lambda node: _list(_float)(node) if isinstance(node, ListNode) else [_float(node)]),
     "strs": _list(_str),
     "int_or_ints": lambda node: _list(_int)(node) if isinstance(node, ListNode) else _int(node),
 }

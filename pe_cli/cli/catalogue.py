@@ -22,6 +22,7 @@ WORDS = {
     "int_or_ints": "int or list of int",
     "float": "float",
     "floats": "list of float",
+    "float_lists": "list of lists of float",
     "bool": "bool",
     "str": "text",
     "strs": "list of text",

@@ -24,6 +24,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "lrn": ("LocalResponseNorm",),
     "dropout": ("Dropout2d", "SpatialDropout2D", "AlphaDropout"),
     "lstm": ("LSTMCell",),
+    "beam": ("BeamSearchDecoder", "dynamic_decode", "beam_search_decode", "BeamSearchScorer"),
+    "multiclass_nms": ("NonMaxSuppression", "batched_nms", "nms", "combined_non_max_suppression"),
     "flatten": ("ravel",),
     "reshape": ("view", "Unflatten"),
     "transpose": ("permute", "swapaxes"),

@@ -1,4 +1,4 @@
-"""What a config names by its type, as text: optimizers, schedules, initializers, readers, columns, augmentations, metrics."""
+"""What configs name beside layers, as text: blocks that a step runs, optimizers, schedules, initializers, readers, columns, metrics."""
 
 from __future__ import annotations
 
@@ -37,6 +37,31 @@ class Thing:
         return "\n\n".join([*parts, *([table] if self.keys else [])]) + "\n"
 
 
+_START = ("start", "{}", "state -> what it is at first: a variable, or {shape, value, dtype}; the block's next says how it goes on")
+#: Key of a layer that names a block which a step runs -> what it does, and the other keys.
+_BLOCKS = {
+    "scan": (
+        "Run a block once for each step of its input, [batch, time, ...]; its outputs are those of all steps, and the last states.",
+        (("input", "the layer before", "what the loop goes through"), _START, ("backwards", "false", "begin with the last step"),
+         ("time_major", "false", "the input is [time, batch, ...]")),
+    ),
+    "while": (
+        "Run a block as long as another one gives true; its outputs are the last states.",
+        (("condition", "required", "a block that gives one bool"), _START, ("bound", "0", "rounds at most; needed for gradients")),
+    ),
+    "if": (
+        "Run one of two blocks, by one bool; its output is that of the block that ran.",
+        (("then", "required", "the block where it is true"), ("else", "required", "the block where it is not")),
+    ),
+    "beam": (
+        "Search for the most probable sequences of tokens; outputs: the best one of each sample, all of them, and their scores.",
+        (("start", "required", _START[2]), ("start_token", "required", "what every sequence begins behind"),
+         ("end_token", "required", "what ends one"), ("beam_size", "required", "sequences of every sample that go on"),
+         ("max_step_num", "required", "tokens of a sequence at most")),
+    ),
+}  # fmt: skip
+
+
 def things() -> Iterator[Thing]:
     """Yield every entry, kind by kind."""
     from pe_cli.build import objects
@@ -45,6 +70,8 @@ def things() -> Iterator[Thing]:
     from pe_cli.data.column import discover as columns
     from pe_cli.metrics.define import discover as metrics
 
+    for name, (doc, keys) in _BLOCKS.items():
+        yield Thing("layer that runs blocks", name, f"LAYER: {{{name}: BLOCK}}", doc, keys)
     for table, kind, where in (
         (objects.OPTIMIZER, "optimizer", "train.optimizer: {type: NAME}"),
         (objects.SCHEDULE, "learning-rate schedule", "learning_rate: {type: NAME}"),

@@ -23,7 +23,10 @@ REGIONS: dict[str, tuple[str, ...]] = {
     "scan": ("start", "backwards", "time_major"),
     "while": ("condition", "start", "bound"),
     "if": ("then", "else"),
+    "beam": ("start", "start_token", "end_token", "beam_size", "max_step_num"),
 }
+#: Of those, what has to be written.
+NEEDED: dict[str, tuple[str, ...]] = {"scan": (), "while": ("condition",), "if": ("then", "else"), "beam": REGIONS["beam"]}
 
 
 @dataclass(frozen=True)
@@ -155,10 +158,10 @@ class Expansion:
         if "type" in node.entries:
             raise PeError(f"layer '{key}' has both type and {kind}", at=node.entries["type"].at, hint="keep one of them")
         own = (kind, *REGIONS[kind], *(("input",) if kind == "scan" else ()))
-        for needed in {"scan": (), "while": ("condition",), "if": ("then", "else")}[kind]:
+        for needed in NEEDED[kind]:
             if needed not in node.entries:
                 raise PeError(f"layer '{key}' has {kind}, but no {needed}", at=node.entries[kind].at, hint=f"add {needed}: ...")
-        named = {"scan": ("scan",), "while": ("condition", "while"), "if": ("then", "else")}[kind]
+        named = {"while": ("condition", "while"), "if": ("then", "else")}.get(kind, (kind,))
         states = self._states(key, node) if kind != "if" else {}
         full = place.prefix + key
         bodies = []
@@ -196,8 +199,9 @@ class Expansion:
         if not isinstance(block, MapNode) or not isinstance(layers, MapNode) or not layers.entries:
             return None
         declared = _declared(block)
-        prefix = f"{place.prefix}{key}/" if kind == "scan" else f"{place.prefix}{key}/{called.key}/"
-        each = (*(("input",) if kind == "scan" else ()), *states)
+        stepped = kind in ("scan", "beam")
+        prefix = f"{place.prefix}{key}/" if stepped else f"{place.prefix}{key}/{called.key}/"
+        each = (*(("input",) if stepped else ()), *states)
         stands = {arg: f"{prefix}@{arg}" for arg in each if arg in declared}
         for arg, entry in states.items():
             if arg not in declared and called.key != "condition":

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pe_cli.config.expand import REGIONS
+from pe_cli.config.expand import NEEDED, REGIONS
 from pe_cli.config.model import FeedDeclaration
 from pe_cli.config.sections.data import DataSection
 from pe_cli.config.sections.run_file import RunFile
@@ -26,6 +26,7 @@ _VALUES: dict[str, Json] = {
     "str": {"type": "string"},
     "ints": {"type": "array", "items": {"type": "integer"}},
     "floats": {"type": "array", "items": {"type": "number"}},
+    "float_lists": {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]}},
     "strs": {"type": "array", "items": {"type": "string"}},
     "int_or_ints": {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]},
     "param_attr": {"anyOf": [{"type": ["boolean", "string"]}, {"type": "object"}]},
@@ -175,12 +176,15 @@ def _region(name: str, keys: Sequence[str]) -> Json:
         "condition": block,
         "then": block,
         "else": block,
+        "start_token": _or_reference({"type": "integer", "minimum": 0}),
+        "end_token": _or_reference({"type": "integer", "minimum": 0}),
+        "beam_size": _or_reference({"type": "integer", "minimum": 1}),
+        "max_step_num": _or_reference({"type": "integer", "minimum": 1}),
     }
-    needed = [key for key in keys if key in ("condition", "then", "else")]
     return {
         "type": "object",
         "properties": {name: block, **{key: own[key] for key in keys}},
-        "required": [name, *needed],
+        "required": [name, *NEEDED[name]],
         "not": {"required": ["type"]},
     }
 

@@ -96,10 +96,10 @@ class BodySpec:
 
 @dataclass(frozen=True)
 class RegionSpec(LayerSpec):
-    """A layer that runs blocks: `type` is scan, while or if, and `args` what it is written with beside arguments of the blocks.
+    """A layer that runs blocks: `type` is scan, while, if or beam, and `args` what it is written with beside arguments of the blocks.
 
     Args:
-        bodies: for scan the step; for while the condition and the round; for if both branches.
+        bodies: for scan and beam the step; for while the condition and the round; for if both branches.
     """
 
     bodies: tuple[BodySpec, ...] = ()
@@ -224,14 +224,14 @@ class RunSpec:
     distributed: DistributedSection | None = None
 
     @property
-    def text(self) -> str:
-        """The run file, as written."""
-        return self.composed.text
-
-    @property
     def has_servers(self) -> bool:
         """Whether some of the processes are parameter servers."""
         return self.distributed is not None and self.distributed.mode == "parameter_server"
+
+    @property
+    def text(self) -> str:
+        """The run file, as written."""
+        return self.composed.text
 
     @property
     def name(self) -> str:

@@ -22,8 +22,15 @@ def _csv_lines(rows: Mapping[str, Sequence[Any]], first: bool) -> str:
     writer = csv.writer(text, lineterminator="\n")
     if first:
         writer.writerow(rows)
-    writer.writerows(["" if value is None else value for value in row] for row in zip(*rows.values(), strict=True))
+    writer.writerows([_cell(value) for value in row] for row in zip(*rows.values(), strict=True))
     return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Return what stands in a cell: lists as JSON text, and nothing for None."""
+    if isinstance(value, list):
+        return strict_json.dumps(value)
+    return "" if value is None else value
 
 
 def _json_lines(rows: Mapping[str, Sequence[Any]], first: bool) -> str:

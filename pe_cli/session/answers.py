@@ -13,7 +13,7 @@ from pe_cli.config.spec import LayerSpec
 from pe_cli.core.errors import PeError
 from pe_cli.data.fitted import FittedColumn
 from pe_cli.layers.define.registry import discover, find
-from pe_cli.ops.define.traits import Compares, Says, ToProbabilities
+from pe_cli.ops.define.traits import Compares, FindsBoxes, Says, ToProbabilities
 from pe_cli.session.job import Job
 from pe_cli.session.targets import is_label, labels
 
@@ -34,6 +34,7 @@ class Answer:
         column: the target column, as fitted; None where the data has none.
         classes: names of the classes; none for numbers.
         logits: whether the variable holds scores that softmax makes probabilities.
+        boxes: whether it holds what was found in pictures; see the trait `FindsBoxes`.
     """
 
     variable: str
@@ -41,6 +42,7 @@ class Answer:
     column: FittedColumn | None = None
     classes: tuple[str, ...] = ()
     logits: bool = False
+    boxes: bool = False
 
     def decode(self, values: Array) -> dict[str, list[Any]]:
         """Return what a batch of outputs says, name -> one value per sample.
@@ -50,8 +52,11 @@ class Answer:
 
         Returns:
             Of classes, the name of the most probable one under the column's name, and `prob_<class>` for each (or `prob`, of that
-            class, where there are more than `EACH`); of numbers, `name`, or `name_1`, `name_2`, ... in the units of the file.
+            class, where there are more than `EACH`); of numbers, `name`, or `name_1`, `name_2`, ... in the units of the file; of
+            boxes a list for each picture, of {"class", "score", "box": [left, top, right, bottom]}.
         """
+        if self.boxes:
+            return {self.name: [_found(rows) for rows in values]}
         flat = np.asarray(values).reshape(len(values), -1)
         if self.classes:
             return self._classes(flat)
@@ -77,6 +82,13 @@ class Answer:
         if len(self.classes) > EACH:
             return found | {"prob": _plain(prob[np.arange(len(prob)), best].astype(np.float32))}
         return found | {f"prob_{name}": _plain(prob[:, i].astype(np.float32)) for i, name in enumerate(self.classes)}
+
+
+def _found(rows: Array) -> list[dict[str, Any]]:
+    """Return what was found in a picture, the surest first."""
+    there = rows[rows[:, 0] >= 0]
+    there = there[np.argsort(-there[:, 1], kind="stable")]
+    return [{"class": int(row[0]), "score": _plain(row[1:2])[0], "box": _plain(row[2:])} for row in there]
 
 
 def _plain(values: Array) -> list[Any]:
@@ -154,7 +166,9 @@ def answers(job: Job, fetches: Sequence[str] = ()) -> list[Answer]:
 def _known(job: Job) -> dict[str, Answer]:
     """Return the variables whose meaning follows from the model's losses."""
     block = job.built.eval.global_block()
-    found: dict[str, Answer] = {}
+    finders = ((op, op.definition.get(FindsBoxes)) for op in block.ops)
+    names = [op.outputs[finds.boxes][0] for op, finds in finders if finds]
+    found = {v: Answer(v, "boxes" if len(names) == 1 else v, boxes=True) for v in names}
     for link in taught(job):
         source = job.sources.get(link.feed)
         name = source.names[0] if source is not None and len(source.names) == 1 else link.feed
@@ -162,6 +176,9 @@ def _known(job: Job) -> dict[str, Answer]:
         shape = block.var(link.scores).shape
         width = shape[-1] if len(shape) == 2 else 0
         classes = column.classes if column is not None else ()
+        if column is not None and column.type == "text":
+            found |= {variable: Answer(variable, name, column) for variable in _written(job)}
+            continue
         label = block.var(link.feed)
         if not classes and label.dtype in ("int64", "int32") and width > 1:
             classes = tuple(map(str, range(width)))
@@ -180,6 +197,12 @@ def _known(job: Job) -> dict[str, Answer]:
         elif column is not None:
             found[link.scores] = Answer(link.scores, name, column)
     return found
+
+
+def _written(job: Job) -> list[str]:
+    """Return the variables that hold the best sequences of a search, which are texts where the model is taught a text."""
+    searches = (layer for layer in job.run.model.layers if layer.type == "beam")
+    return [job.variable(f"{layer.key}.0") for layer in searches]
 
 
 def said(answer: Sequence[Answer], batch: Mapping[str, Array]) -> dict[str, list[Any]]:

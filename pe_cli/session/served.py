@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +33,7 @@ from pe_cli.graph.servers.division import Division, Terms
 from pe_cli.graph.servers.modes import DistributedMode
 from pe_cli.graph.servers.server import Kept
 from pe_cli.graph.servers.trainer import Job as Roles
+from pe_cli.io import atomic
 from pe_cli.program.ir import Program
 from pe_cli.session.seats import FIRST, REMEDY, Seat, ServerTeam, TrainerTeam
 from pe_cli.session.team import Team
@@ -37,6 +42,8 @@ from pe_cli.session.values import COPY, Values
 Array = np.ndarray[Any, Any]
 #: Bytes of rows that are asked for at a time.
 CHUNK = 1 << 24
+#: Bytes of a variable from which on a checkpoint's copy of it is in a file.
+MAPPED = 1 << 26
 _DISPATCHERS = {"RoundRobin": RoundRobin, "HashName": HashName}
 
 
@@ -195,10 +202,29 @@ class ServedValues(Values):
                     if each.whole not in found:
                         found[each.whole] = self._asked(endpoint, each, None)
                     continue
-                whole = found.setdefault(each.whole, np.empty(self._shape(each.whole), each.type.numpy))
+                if each.whole not in found:
+                    found[each.whole] = self._room(self._shape(each.whole), each.type.numpy)
+                whole = found[each.whole]
                 for begin, end in _chunks(each):
                     whole[each.begin + begin : each.begin + end] = self._asked(endpoint, each, (begin, end))
         return found
+
+    def _room(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Return room for a variable: of a large one in a file without a name, so that this process never has all of it in memory.
+
+        Raises:
+            PeError: DEVICE, the disk is full.
+        """
+        size = math.prod(shape) * dtype.itemsize
+        if size < MAPPED:
+            return np.empty(shape, dtype)
+        folder = Path(self._served.run.output.dir)
+        try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would be told by a signal
+                return np.memmap(file, dtype, "r+", shape=shape)
+        except OSError as error:
+            raise atomic.write_error(error, folder, wanted=size) from None
 
     def _shape(self, name: str) -> tuple[int, ...]:
         return self._served.division.updates.facts[name].type.shape
@@ -212,7 +238,11 @@ class ServedValues(Values):
         return found
 
     def restore(self, arrays: Mapping[str, Array], *, partial: bool = False) -> None:
-        """Write what `state` returned, here and on servers; see `Values.restore`."""
+        """Write what `state` returned, here and on servers; see `Values.restore`.
+
+        Raises:
+            PeError: DATA; names, shapes or element types that do not fit.
+        """
         elsewhere = self._elsewhere
         missing = sorted(n for n in elsewhere if n not in arrays)
         if missing and not partial:
@@ -228,7 +258,11 @@ class ServedValues(Values):
         self._team.texts({})
 
     def give(self, arrays: Mapping[str, Array]) -> None:
-        """Write values to servers, of which each gets its rows."""
+        """Write values to servers, of which each gets its rows.
+
+        Raises:
+            PeError: DATA; a shape or an element type that does not fit.
+        """
         for endpoint, kept in self._served.kept.items():
             for each in (k for k in kept if k.whole in arrays):
                 value = np.asarray(arrays[each.whole])

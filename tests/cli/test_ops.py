@@ -7,6 +7,7 @@ import pytest
 from pe_cli.cli.catalogue import names
 from pe_cli.cli.elsewhere import ELSEWHERE, here, plain
 from pe_cli.cli.things import things
+from pe_cli.config.expand import REGIONS
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,8 @@ from pe_cli.cli.things import things
         ("Adam", "# Adam", "| beta1 | 0.9 |"),
         ("adam", "# adam", "adam(Param, Grad"),
         ("one_cycle", "# one_cycle", "learning_rate: {type: one_cycle}"),
+        ("beam", "# beam", "| beam_size | required |"),
+        ("BeamSearchDecoder", "'BeamSearchDecoder' is called beam here.", "Written as `LAYER: {beam: BLOCK}`."),
         ("csv", "# csv", "data.train: {reader: csv}"),
         ("roc_auc", "# roc_auc", "## Metric"),
     ],
@@ -33,6 +36,11 @@ def test_the_list_names_every_kind(pe):
     listed = pe("ops").out
     for kind in ("optimizer: SGD", "reader: csv", "augmentation: ", "metric: "):
         assert kind in listed
+
+
+def test_layers_that_run_blocks_are_told_with_all_keys():
+    found = {thing.name: {key for key, _, _ in thing.keys} for thing in things() if "blocks" in thing.kind}
+    assert found == {name: {*keys, *(["input"] if name == "scan" else [])} for name, keys in REGIONS.items()}
 
 
 def test_a_name_that_is_nowhere(pe):

@@ -11,7 +11,7 @@ from pe_cli.metrics.define import discover as discover_metrics
 def test_the_run_schema_has_every_section() -> None:
     schema = run_schema({"SGD": "Stochastic gradient descent.\nMore."})
     assert list(schema["properties"]) == [
-        "extends", "args", "plugins", "model", "data", "feeds", "train", "fetches", "metrics", "executor", "build_strategy",
+        "extends", "args", "plugins", "model", "data", "feeds", "train", "fetches", "metrics", "executor", "distributed", "build_strategy",
         "exec_strategy", "output", "sweep",
     ]  # fmt: skip
     assert schema["additionalProperties"] is False

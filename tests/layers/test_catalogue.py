@@ -28,6 +28,8 @@ FEEDS = {
     "cube": ([2, 4, 4, 4], "float32"),
     "offset": ([2, 8, 8], "float32"),
     "codes": ([3, 4], "float32"),
+    "codes_of_classes": ([2, 3], "float32"),
+    "info": ([3], "float32"),
     "size": ([2], "int64"),
     "counts": ([], "int64"),
     "numbers": ([], "float32"),
@@ -194,6 +196,20 @@ CALLS |= {
     "resize_nearest": (lambda f: L.resize_nearest(f.image, scale=0.5), "nearest_interp", ["float32[b, 6, 4, 4]"]),
     "scatter": (lambda f: L.scatter(f.x, f.counts, f.y), "scatter", ["float32[b, 4]"]),
     "scatter_nd_add": (lambda f: L.scatter_nd_add(f.x, f.size, f.numbers), "scatter_nd_add", ["float32[b, 4]"]),
+    "multi_box_head": (
+        lambda f: L.multi_box_head([f.image], f.image, 8.0, 3, [[2.0]], min_sizes=[[2.0]], max_sizes=[[4.0]]),
+        "prior_box conv2d elementwise_add transpose reshape conv2d elementwise_add transpose reshape reshape reshape",
+        ["float32[b, 256, 4]", "float32[b, 256, 3]", "float32[256, 4]", "float32[256, 4]"],
+    ),
+    "multiclass_nms": (
+        lambda f: L.multiclass_nms(f.codes, f.codes_of_classes, 0.1, -1, 5), "padded_nms", ["float32[b, 5, 6]", "int32[b, 1]"],
+    ),
+    "detection_output": (
+        lambda f: L.detection_output(f.codes, f.codes, *(L.fill_constant([3, 4], "float32", 0.5) for _ in range(2)), keep_top_k=5),
+        "fill_constant fill_constant box_coder softmax transpose padded_nms",
+        ["float32[b, 5, 6]", "int32[b, 1]"],
+    ),
+    "box_clip": (lambda f: L.box_clip(f.codes, f.info), "box_clip", ["float32[b, 3, 4]"]),
     "yolo_box": (
         lambda f: L.yolo_box(f.image, f.size, [3, 4], 1, 0.01, 8), "yolo_box", ["float32[b, 64, 4]", "float32[b, 64, 1]"],
     ),

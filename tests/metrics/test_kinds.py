@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -12,19 +11,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.metrics.collect import Collector
 from pe_cli.metrics.define import Counted, Declared, Gathered, discover
-
-
-def measure(type_: str, values: Mapping[str, object], batches: int = 1, **options: object) -> float | None:
-    """Return a metric of arrays by option, gathered in so many batches; None where it is not defined."""
-    arrays = {key: np.asarray(value) for key, value in values.items()}
-    kind = discover()[type_]
-    made = kind.options.model_validate({**{key: key for key in arrays}, **options})
-    kind.check(made, {key: TensorType((-1, *a.shape[1:]), str(a.dtype)) for key, a in arrays.items()})
-    collector = Collector([Declared("m", kind, made, {key: key for key in arrays})], lambda text: None)
-    rows = len(next(iter(arrays.values())))
-    for part in np.array_split(np.arange(rows), batches):
-        collector.add({key: a[part] for key, a in arrays.items()})
-    return collector.results().get("m")
+from tests.metrics.support import measure
 
 
 def sklearn(name: str, *arguments: object, **options: object) -> float:
@@ -337,9 +324,11 @@ def test_more_values_than_may_be_kept_are_refused():
 def test_no_rows_at_all_leave_a_metric_out_or_give_nothing(type_):
     kind = discover()[type_]
     forms = {"scores": np.zeros((0, 1), np.float32), "labels": np.zeros((0, 1), np.int64)}
+    if type_ == "detection_map":
+        forms |= {"detections": np.zeros((0, 1, 6)), "boxes": np.zeros((0, 1, 4))}
     if type_ == "top_k":
         forms["scores"] = np.zeros((0, 9), np.float32)
-    other = np.int64 if type_ == "edit_distance" else np.float32
+    other = np.int64 if type_ in ("bleu", "edit_distance") else np.float32
     given = {key: forms.get(key, np.zeros((0, 1), other)) for key in kind.inputs}
     assert measure(type_, given) in (None, 0.0)
 

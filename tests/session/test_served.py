@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 import pe_cli
 from pe_cli.build.build import load_and_build
 from pe_cli.collectives.servers.service import listen
-from pe_cli.core.errors import ExitCode
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import checkpoint
 from pe_cli.io.run_folder import RunFolder
 from pe_cli.session.job import Job
@@ -66,10 +67,13 @@ def path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(pe_cli.__file__).parents[1]))
 
 
-def served(bench: Bench, where: str, trainers: int, servers: int, *options: str, more: str = "", steps: int | None = None) -> Path:
+def served(
+    bench: Bench, where: str, trainers: int, servers: int, *options: str, more: str = "", steps: int | None = None,
+    agrees: Sequence[str] = ("all alike",) * 9, seconds: int = 60,
+) -> Path:  # fmt: skip
     """Train with trainers and servers in threads; return the run's folder, which is gone on with where there is one."""
     into = bench.base / where
-    wishes = (SERVED.format(servers, more), "executor.peer_timeout=60", f"output.dir={into}", *options)
+    wishes = (SERVED.format(servers, more), f"executor.peer_timeout={seconds}", f"output.dir={into}", *options)
     listeners = [listen("127.0.0.1:0") for _ in range(servers)]
     endpoints = [f"127.0.0.1:{each.getsockname()[1]}" for each in listeners]
     resume = Resume(RunFolder.latest(into)) if into.is_dir() else None
@@ -77,7 +81,7 @@ def served(bench: Bench, where: str, trainers: int, servers: int, *options: str,
 
     def work(rank: int) -> None:
         listener = listeners[rank - trainers] if rank >= trainers else None
-        seat = Seat(rank, trainers + servers, endpoints, listener, "all alike")
+        seat = Seat(rank, trainers + servers, endpoints, listener, agrees[rank])
         try:
             run, built = load_and_build(bench.base / "run.yaml", wishes)
             if rank >= trainers:
@@ -127,7 +131,11 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(bench: Bench) -> None:
     assert "@DEVICE@1" in "".join(arrays(whole))
 
 
-def test_tables_in_pieces_learn_what_whole_ones_learn_and_load_into_other_numbers_of_servers(bench: Bench) -> None:
+def test_tables_in_pieces_learn_what_whole_ones_learn_and_load_into_other_numbers_of_servers(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pe_cli.session.served.MAPPED", 64)  # bytes: as if tables were large
+    monkeypatch.setattr("pe_cli.session.served.CHUNK", 64)
     tables(bench)
     one = bench.train("one")
     expected, folder = arrays(one), served(bench, "served", 2, 2)
@@ -150,6 +158,19 @@ def test_trainers_that_wait_for_nobody_learn_too(bench: Bench, sync: str) -> Non
     losses = [line["loss"] for line in lines if line["split"] == "train"]
     assert losses[-1] < losses[0]
     assert lines[-1]["step"] == 12, "a step of each trainer is a step"
+
+
+def test_a_trainer_with_another_config_is_named(bench: Bench) -> None:
+    """The server says so, and ends; who has come is told why."""
+    with pytest.raises(PeError, match=r"trainer 1 has another config than server 127\.0\.0\.1") as found:
+        served(bench, "other", 2, 1, agrees=("all alike", "another", "all alike"))
+    assert found.value.code == ExitCode.USAGE
+
+
+def test_fewer_rows_than_trainers_are_refused(bench: Bench) -> None:
+    with pytest.raises(PeError, match=r"data\.train has 2 rows for 3 processes that train") as found:
+        served(bench, "few", 3, 1, "data.train.limit=2")
+    assert found.value.code == ExitCode.DATA
 
 
 def _trainer(number: int, config: Path) -> int:

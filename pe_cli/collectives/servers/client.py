@@ -90,7 +90,7 @@ class Servers:
     ) -> None:
         self._trainer, self._seconds, self._most = trainer, seconds, most
         self._sockets: dict[str, socket.socket] = {}
-        self._writing = threading.Lock()
+        self._writing, self._asking = threading.Lock(), threading.Lock()
         self._ended = threading.Event()
         self.advice = ""
         until = time.monotonic() + seconds
@@ -109,7 +109,7 @@ class Servers:
         self._most = max(self._most, most)
 
     def ask(self, messages: Mapping[str, Message], doing: str) -> dict[str, Message]:
-        """Send a message to each of some servers, then wait for all answers.
+        """Send a message to each of some servers, then wait for all answers; one thread at a time.
 
         Args:
             messages: by host:port.
@@ -119,9 +119,10 @@ class Servers:
             PeerError: a server is lost, or has ended with an error of its own.
         """
         try:
-            for endpoint, message in messages.items():
-                self._send(endpoint, message, doing)
-            return {endpoint: self._answer(endpoint, doing) for endpoint in messages}
+            with self._asking:
+                for endpoint, message in messages.items():
+                    self._send(endpoint, message, doing)
+                return {endpoint: self._answer(endpoint, doing) for endpoint in messages}
         except PeerError as error:
             error.hint = self.advice or error.hint
             raise

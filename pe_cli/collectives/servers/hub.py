@@ -31,7 +31,11 @@ class Hub:
         self._due: dict[str, int] = {}
 
     def gather(self, request: Request) -> None:
-        """Keep a message until there is one of every trainer."""
+        """Keep a message until there is one of every trainer.
+
+        Raises:
+            FrameError: there is none in the request.
+        """
         message = request.message.arrays.get("message")
         if message is None or message.dtype != np.uint8 or message.ndim != 1:
             raise FrameError(f"trainer {request.trainer} sent no message for the others")
@@ -98,7 +102,11 @@ class HubPeers:
         self._servers.advice = text
 
     def gather(self, message: bytes) -> list[bytes]:
-        """Give every trainer a message; see `Communicator`."""
+        """Give every trainer a message; see `Communicator`.
+
+        Raises:
+            PeerError: a server is lost, or another trainer has left.
+        """
         asked = Message("gather", {}, {"message": np.frombuffer(message, np.uint8)})
         found = self._servers.ask({self._hub: asked}, self.doing)[self._hub].arrays
         missing = [r for r in range(self.size) if str(r) not in found]

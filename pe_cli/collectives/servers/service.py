@@ -54,10 +54,12 @@ class _Gone:
     Args:
         trainer: its number.
         why: a text for an error; empty where the trainer has left.
+        code: of that error.
     """
 
     trainer: int
     why: str
+    code: ExitCode = ExitCode.PEER_LOST
 
 
 def listen(endpoint: str) -> socket.socket:
@@ -144,6 +146,8 @@ class Service:
                     continue
                 if isinstance(event, Request):
                     answer(event)
+                elif event.code != ExitCode.PEER_LOST:
+                    raise PeerError(event.why, code=event.code)
                 elif event.why:
                     raise PeerError(f"server {self._endpoint}: trainer {event.trainer} is lost: {event.why}")
                 else:
@@ -230,6 +234,7 @@ class Service:
                 problem = f"there are {self._trainers} trainers, and none has number {number}"
             elif message.facts.get("agrees", "") != self._agrees:
                 problem = f"trainer {number} has another config than server {self._endpoint}: give all the same files and options"
+                self._events.put(_Gone(number, problem, ExitCode.USAGE))  # nobody could train with it
             elif number in self._heard or number in self._left:
                 problem = f"there is a trainer {number} already"
             else:

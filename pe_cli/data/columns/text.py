@@ -155,6 +155,17 @@ class Text(ColumnType[TextOptions]):
             return SequenceField(found.ids[:, None], found.offsets, "int64")
         return ArrayField(_padded(found.ids, found.offsets, options.length, tokens.padding, context.name), "int64")
 
+    def decode(self, options: TextOptions, state: State, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the texts of ids: [batch, tokens] whole numbers become [batch] texts; padding is left out."""
+        from pe_cli.data.tokens.kinds import open_tokens
+
+        if values.dtype.kind != "i" or values.ndim != 2:
+            return values
+        tokens = open_tokens(state["tokens"])
+        found = np.empty(len(values), object)
+        found[:] = [tokens.decode(row) for row in values.tolist()]
+        return found
+
     def lanes(self, name: str, options: TextOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
         """Return the ids as they are: what makes them is in `tokenizer`; see `ColumnType.lanes`."""
         from pe_cli.data.tokens.kinds import open_tokens

@@ -14,6 +14,7 @@ from pe_cli.collectives.servers.service import Request, Service
 from pe_cli.core.errors import PeError
 from pe_cli.execute.servers.host import Host
 from pe_cli.execute.servers.training import SLACK
+from pe_cli.graph.servers.blocks import does
 from pe_cli.graph.servers.modes import DistributedMode
 from pe_cli.graph.servers.server import ROWS, backup, program_of
 from pe_cli.program.ir import Operator, Program
@@ -47,7 +48,7 @@ def serve(program: Program, host: Host, seconds: float, *, more: int = 0, **give
 
 def listen_of(program: Program) -> Operator:
     """Return the op of a server's program that serves."""
-    return next(op for op in program.global_block().ops if op.type == "listen_and_serv")
+    return next(op for op in program.global_block().ops if does(op) == "serve")
 
 
 class Server(ABC):
@@ -313,8 +314,8 @@ class Async(Server):
     def _take_out_reference(self, part: Program) -> tuple[str, list[str]] | None:
         """Take the op that chooses a trainer's value out of a program; return what it gives and reads."""
         block = part.global_block()
-        found = [op for op in block.ops if op.type == "ref_by_trainer_id"]
-        block.ops = [op for op in block.ops if op.type != "ref_by_trainer_id"]
+        found = [op for op in block.ops if does(op) == "choose"]
+        block.ops = [op for op in block.ops if does(op) != "choose"]
         return (found[0].outputs["Out"][0], found[0].inputs["X"]) if found else None
 
     def push(self, request: Request) -> None:

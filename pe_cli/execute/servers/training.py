@@ -11,6 +11,8 @@ from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.frames import Message
 from pe_cli.core.errors import PeError
 from pe_cli.execute.servers.host import Host, Value
+from pe_cli.execute.servers.outbox import Outbox
+from pe_cli.graph.servers.blocks import does
 from pe_cli.graph.servers.cutting import Parts
 from pe_cli.graph.servers.server import ROWS
 from pe_cli.ops.define.lod import Leveled
@@ -34,11 +36,14 @@ class Step:
         cut: its parts.
         host: values that live between steps, and what computes.
         servers: connections; None for a program that talks to no server by itself.
+        outbox: sends gradients and takes parameters beside the training; None where each step does that itself.
         weight: factor on all gradients that are sent, no unit: for a trainer whose share of a batch is not as large as the others'.
     """
 
-    def __init__(self, program: Program, cut: Parts, host: Host, servers: Servers | None, weight: float = 1.0) -> None:
-        self._weight = weight
+    def __init__(
+        self, program: Program, cut: Parts, host: Host, servers: Servers | None, weight: float = 1.0, outbox: Outbox | None = None
+    ) -> None:
+        self._weight, self._outbox = weight, outbox
         self._block, self._cut, self._host = program.global_block(), cut, host
         self._connections = servers
         self._values: dict[str, Value] = {}
@@ -54,6 +59,8 @@ class Step:
 
     def run(self, fed: Mapping[str, Value], names: Sequence[str]) -> dict[str, Value]:
         """Run it; return what is fetched."""
+        if self._outbox is not None:
+            self._arrive()
         self._values = dict(fed)
         for lookups, program in self._cut.stages:
             for op in lookups:
@@ -113,7 +120,7 @@ class Step:
             rows[numbers == op.attrs["padding_idx"]] = 0
         at = 0
         for source, out, each in zip(op.inputs["Ids"], op.outputs["Outputs"], ids, strict=True):
-            shape = each.shape[:-1] if op.attrs["lookup_table_version"] == "lookup_table" else each.shape
+            shape = each.shape if op.attrs["lookup_table_version"].endswith("_v2") else each.shape[:-1]
             found = rows[places.ravel()[at : at + each.size]].reshape(*shape, *width)
             same = self._values[source]
             self._values[out] = Leveled(found, same.lod) if isinstance(same, Leveled) else found
@@ -173,19 +180,29 @@ class Step:
         if self._pushes:
             if self._weight != 1:
                 self._pushes = {e: {n: self._weighted(n, a) for n, a in each.items()} for e, each in self._pushes.items()}
-            self._servers.ask({e: Message("push", {}, a) for e, a in self._pushes.items()}, "sends gradients")
+            if self._outbox is not None:
+                self._outbox.put(self._pushes)
+            else:
+                self._servers.ask({e: Message("push", {}, a) for e, a in self._pushes.items()}, "sends gradients")
             self._pushes = {}
 
     def _weighted(self, name: str, gradient: Array) -> Array:
         return gradient if name.endswith(ROWS) else gradient * gradient.dtype.type(self._weight)
 
+    def _arrive(self) -> None:
+        """Take the parameters that have come while nobody looked."""
+        for op in self._cut.talk:
+            if does(op) in ("take", ""):
+                getattr(self, f"_{op.type}")(op)
+        self._take()
+
     def stand_by(self) -> None:
         """Take part in a step without samples: nothing is sent, and parameters are taken."""
         for op in self._cut.talk:
-            if op.type == "send_barrier" and not op.attrs["half_async"]:
+            if does(op) == "wait" and not op.attrs["half_async"]:
                 empty = Message("barrier", {"empty": 1})
                 self._servers.ask(dict.fromkeys(op.attrs["endpoints"], empty), "waits for the other trainers")
-            elif op.type in ("recv", "fetch_barrier", "concat"):
+            elif does(op) in ("take", "taken", ""):
                 getattr(self, f"_{op.type}")(op)
         self._take()
 
@@ -200,7 +217,8 @@ class Step:
 
     def _concat(self, op: Operator) -> None:
         self._take()
-        self._host.write(op.outputs["Out"][0], np.concatenate([self._taken[n] for n in op.inputs["X"]]))
+        if all(n in self._taken for n in op.inputs["X"]):
+            self._host.write(op.outputs["Out"][0], np.concatenate([self._taken[n] for n in op.inputs["X"]]))
 
     def _fake_init(self, op: Operator) -> None:
         """Do nothing: the table is on servers."""
@@ -210,9 +228,9 @@ class Step:
         if not self._pulls:
             return
         messages = {e: Message("pull", {"names": names}) for e, names in self._pulls.items()}
-        answers = self._servers.ask(messages, "takes parameters")
+        answers = self._outbox.take(self._pulls) if self._outbox is not None else self._servers.ask(messages, "takes parameters")
         for endpoint, names in self._pulls.items():
-            for name in names:
+            for name in names if endpoint in answers else ():
                 kind = self._block.vars[name].type
                 self._taken[name] = array_of(answers[endpoint], name, kind.shape, endpoint).astype(kind.numpy, copy=False)
         self._pulls = {}
@@ -221,11 +239,11 @@ class Step:
     def _keep(self) -> None:
         """Write whole parameters to the scope."""
         for op in self._cut.talk:
-            if op.type == "recv" and op.attrs["recv_varnames"]:
+            if does(op) == "take" and op.attrs["recv_varnames"]:
                 blocks = op.attrs["recv_varnames"]
                 if all(n in self._taken for n in blocks):
                     self._host.write(op.outputs["Out"][0], np.concatenate([self._taken[n] for n in blocks]))
-            elif op.type == "recv":
+            elif does(op) == "take":
                 for name in op.outputs["Out"]:
                     if name in self._taken and self._block.vars[name].persistable:
                         self._host.write(name, self._taken[name])

@@ -7,6 +7,7 @@ from typing import Any
 
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.registry import find
+from pe_cli.ops.define.traits import Remote
 from pe_cli.program.ir import Block, Operator, Program, Role
 
 #: Of variables that only order ops.
@@ -19,6 +20,12 @@ def inner_block(program: Program, parent: int) -> Block:
     made.parent_idx = parent
     program.blocks.append(made)
     return made
+
+
+def does(op: Operator) -> str:
+    """Return what an op tells or asks other processes, as its trait says; empty for an op that does not."""
+    found = op.definition.get(Remote)
+    return found.does if found is not None else ""
 
 
 def declare(block: Block, name: str, kind: TensorType, persistable: bool = False) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
+from pe_cli.graph.servers.blocks import does
 from pe_cli.ops.define.traits import Remote
-from pe_cli.program.ir import Operator, Program, Role
-
-LOOKUP = "distributed_lookup_table"
+from pe_cli.program.ir import Block, Operator, Program, Role
 
 
 @dataclass(eq=False)
@@ -56,7 +55,7 @@ class Parts:
     @property
     def trainer(self) -> int:
         """Number of the trainer."""
-        return max((int(op.attrs["trainer_id"]) for op in self.talk if op.type != "send" and "trainer_id" in op.attrs), default=0)
+        return max((int(op.attrs["trainer_id"]) for op in self.talk if does(op) != "give" and "trainer_id" in op.attrs), default=0)
 
 
 _PARTS: WeakKeyDictionary[Program, tuple[int, Parts]] = WeakKeyDictionary()
@@ -77,13 +76,13 @@ def _cut(program: Program) -> Parts:
     made: set[str] = set()
     talk = []
     for i, op in enumerate(block.ops):
-        if op.type == LOOKUP:
+        if does(op) == "look_up":
             at = max((ready.get(n, 0) + (n in made) for n in op.inputs["Ids"]), default=0)
             while len(stages) <= at:
                 stages.append(Stage())
             stages[at].lookups.append(op)
             ready |= dict.fromkeys(op.output_names(), at)
-        elif op.definition.has(Remote) or _joins(op, block.ops):
+        elif op.definition.has(Remote) or _joins(op, block):
             talk.append(op)
         else:
             at = max((ready.get(n, 0) for n in op.input_names()), default=0)
@@ -95,12 +94,12 @@ def _cut(program: Program) -> Parts:
     return Parts([(s.lookups, _program(program, s.ops, raw)) for s in stages], talk, raw)
 
 
-def _joins(op: Operator, ops: list[Operator]) -> bool:
-    """Whether an op puts received blocks together."""
-    if op.type != "concat" or op.role not in (Role.DIST, Role.FORWARD):
+def _joins(op: Operator, block: Block) -> bool:
+    """Whether an op puts received blocks of a parameter together; parameters that are received whole live on."""
+    if op.role not in (Role.DIST, Role.FORWARD) or not op.input_names():
         return False
-    received = {n for other in ops if other.type == "recv" for n in other.output_names()}
-    return set(op.input_names()) <= received
+    received = {n for other in block.ops if does(other) == "take" for n in other.output_names()}
+    return all(n in received and not block.vars[n].persistable for n in op.input_names())
 
 
 def _program(program: Program, ops: list[int], names: dict[str, str]) -> Program:

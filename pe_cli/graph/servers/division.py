@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from pe_cli.core.errors import PeError
 from pe_cli.graph.servers.blocks import changed
 from pe_cli.graph.servers.dispatch import PSDispatcher, RoundRobin
 from pe_cli.graph.servers.geo import geo_server
 from pe_cli.graph.servers.modes import DistributedMode
 from pe_cli.graph.servers.server import Kept, ServerProgram
 from pe_cli.graph.servers.startup import server_startup
-from pe_cli.graph.servers.trainer import LOOKUPS, Job, TrainerEdits, cut, deal, look_up_rows, remote_tables
+from pe_cli.graph.servers.trainer import Job, TrainerEdits, cut, deal, look_up_rows, remote_tables
 from pe_cli.graph.servers.updates import Updates
+from pe_cli.ops.define.traits import Table
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 
@@ -67,6 +69,8 @@ class Division:
         self.source = train
         self.trainer = train.clone()
         self.updates = Updates(self.trainer)
+        if not self.updates.parameters:
+            raise PeError("the training updates no parameter, so that servers would have nothing to do", hint="train without them")
         self.found = cut(self.updates, job, terms.smallest, terms.slices)
         if not terms.is_geo:
             self.found.remote |= remote_tables(train, self.updates)
@@ -106,7 +110,7 @@ class Division:
         sparse = {u.name for u in self.updates.parameters.values() if u.rows}
         found: dict[str, list[str]] = {}
         for op in self.source.global_block().ops:
-            if op.type in LOOKUPS and op.inputs["W"][0] in sparse:
+            if op.definition.has(Table) and op.inputs["W"][0] in sparse:
                 ids = found.setdefault(op.inputs["W"][0], [])
                 ids += [n for n in op.inputs["Ids"] if n not in ids]
         return found

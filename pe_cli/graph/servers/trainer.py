@@ -12,10 +12,8 @@ from pe_cli.core.types import TensorType
 from pe_cli.graph.servers.blocks import add, changed, control, declare
 from pe_cli.graph.servers.slicing import Piece, blocks_of
 from pe_cli.graph.servers.updates import Updates
+from pe_cli.ops.define.traits import Table
 from pe_cli.program.ir import Block, Operator, Program, Role
-
-#: Ops that look up rows of a table, with the slot of the table.
-LOOKUPS = ("lookup_table", "lookup_table_v2")
 
 
 @dataclass(frozen=True)
@@ -242,13 +240,13 @@ def join(block: Block, found: Cut, role: Role) -> None:
 def remote_tables(program: Program, updates: Updates) -> set[str]:
     """Return the parameters with row-sparse gradients of which trainers need only the rows that they look up."""
     ops = program.global_block().ops
-    tables = {op.inputs["W"][0] for op in ops if op.type in LOOKUPS and op.attrs.get("is_sparse")}
+    tables = {op.inputs["W"][0] for op in ops if op.definition.has(Table) and op.attrs.get("is_sparse")}
     return {u.name for u in updates.parameters.values() if u.rows and u.name in tables}
 
 
 def look_up_rows(block: Block, table: str, found: Cut, job: Job) -> None:
     """Replace all lookups of a table by one op that fetches their rows."""
-    ops = [op for op in block.ops if op.type in LOOKUPS and op.inputs["W"] == [table]]
+    ops = [op for op in block.ops if op.definition.has(Table) and op.inputs["W"] == [table]]
     if not ops:
         return
     at = min(i for i, op in enumerate(block.ops) if any(op is o for o in ops))

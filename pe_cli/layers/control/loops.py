@@ -64,12 +64,15 @@ class Scan:
         """Collect a variable of every step."""
         self._outputs.append(value.name)
 
-    def close(self, *, backwards: bool = False, steps: int = 0) -> tuple[list[Variable], list[Variable]]:
+    def close(
+        self, *, backwards: bool = False, steps: int = 0, captured: Callable[[Variable], Variable] | None = None
+    ) -> tuple[list[Variable], list[Variable]]:
         """Append the loop.
 
         Args:
             backwards: the last step first.
             steps: how many there are where there are no inputs.
+            captured: makes what a step gets for a variable that it reads from outside, of the same type; itself when None.
 
         Returns:
             What was collected, [steps, ...] each, and the states after the last step.
@@ -80,15 +83,16 @@ class Scan:
         block, outline = self.block, self.outline
         outline.cut()
         kept = outline.written
-        captured = [n for n in outline.captured if n not in kept]
+        read = [n for n in outline.captured if n not in kept]
         inits = [*(init for init, _ in self._states.values()), *kept]
-        args = [*(n for _, n in self._inputs), *self._states, *kept, *captured]
+        args = [*(n for _, n in self._inputs), *self._states, *kept, *read]
         updates = [*(after for _, after in self._states.values()), *kept]
         region = outline.region(args, [*updates, *self._outputs], len(updates))
         program = block.program
         outs = [program.unique(f"{n}@ALL") for n in self._outputs]
         finals = [program.unique(f"{n}@LAST") for n in self._states]
-        ins = {"X": [n for n, _ in self._inputs], "Init": inits, "Captured": captured}
+        outside = [captured(block.var(n)).name for n in read] if captured else read
+        ins = {"X": [n for n, _ in self._inputs], "Init": inits, "Captured": outside}
         given = {slot: names for slot, names in ins.items() if names}
         made = {slot: names for slot, names in (("Out", outs), ("Final", [*finals, *kept])) if names}
         block.append_op("scan", given, made, {"body": region, "backwards": backwards, "steps": steps})

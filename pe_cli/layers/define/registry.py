@@ -24,6 +24,7 @@ KINDS = {
     "int | list[int]": "int_or_ints",
     "float": "float",
     "list[float]": "floats",
+    "list[list[float]]": "float_lists",
     "bool": "bool",
     "str": "str",
     "list[str]": "strs",

@@ -44,9 +44,7 @@ class EditDistance(Counted[EditOptions]):
         Raises:
             PeError: USAGE; a variable is not [batch, time] of whole numbers.
         """
-        for key, kind in types.items():
-            if len(kind.shape) != 2 or kind.dtype not in ("int32", "int64"):
-                raise PeError(f"{key} are [batch, time] whole numbers, got {kind}", hint="ctc_greedy_decoder with input_length makes them")
+        check_tokens(types)
 
     def count(self, options: EditOptions, values: Mapping[str, Array]) -> Counts:
         """Return edits, labels, sequences that have an edit, and sequences, int64 [4]."""
@@ -68,6 +66,18 @@ class EditDistance(Counted[EditOptions]):
         if not below:
             raise UndefinedError("there is no label" if options.per == "label" else "there is no sequence")
         return float(above / below)
+
+
+def check_tokens(types: Mapping[str, TensorType]) -> None:
+    """Check that variables are sequences of tokens.
+
+    Raises:
+        PeError: USAGE; one is not [batch, time] of whole numbers.
+    """
+    for key, kind in types.items():
+        if len(kind.shape) != 2 or kind.dtype not in ("int32", "int64"):
+            hint = "ctc_greedy_decoder with input_length makes them, and so does a beam"
+            raise PeError(f"{key} are [batch, time] whole numbers, got {kind}", hint=hint)
 
 
 def edits_between(one: Array, two: Array) -> int:

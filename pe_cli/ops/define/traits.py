@@ -183,7 +183,13 @@ class OnHost(Trait):
 
 
 class Remote(Trait):
-    """The op is a part of what trainers and parameter servers tell each other: it has no lowering, and runs between the parts of a step."""
+    """The op is a part of what trainers and parameter servers tell each other: it has no lowering, and runs between the parts of a step.
+
+    Args:
+        does: give, wait, take, taken, look_up, cut or stand_in, of trainers; serve or choose, of servers.
+    """
+
+    does: str
 
 
 @dataclass(frozen=True)
@@ -305,6 +311,19 @@ class Judges(Trait):
 
     def verify(self, op: Named) -> None:
         _need(op, [self.found, self.labels])
+
+
+class FindsBoxes(Trait):
+    """The op finds things in pictures.
+
+    Args:
+        boxes: output slot, [images, rows, 6]: class, score, left, top, right, bottom; class -1 where a row has none.
+    """
+
+    boxes: str
+
+    def verify(self, op: Named) -> None:
+        _need(op, [self.boxes], outputs=True)
 
 
 class Table(Trait):

@@ -82,8 +82,18 @@ def detection_map(
     return TensorType((1,), "float32"), TensorType((class_num, 1), "int32"), rows, rows
 
 
-def _judge(found: Array, true: Array, limit: float, *, difficult: bool) -> list[tuple[float, float, float]]:
-    """Return (class, score, 1 for right or 0 for wrong) of the detections of an image; those of difficult boxes may be left out."""
+def judge(found: Array, true: Array, limit: float, *, difficult: bool) -> list[tuple[float, float, float]]:
+    """Judge the detections of an image.
+
+    Args:
+        found: [detections, 6]: class, score and box.
+        true: [boxes, 6]: class, 1 for difficult ones, and box.
+        limit: overlap above which a detection is right.
+        difficult: those of difficult boxes count, too; else they are left out.
+
+    Returns:
+        (class, score, 1 for right or 0 for wrong) of each.
+    """
     judged = []
     for c in np.unique(found[:, 0]):
         mine = found[found[:, 0] == c]
@@ -101,7 +111,7 @@ def _judge(found: Array, true: Array, limit: float, *, difficult: bool) -> list[
     return judged
 
 
-def _average(hits: Array, true: int, kind: str) -> float:
+def average_precision(hits: Array, true: int, kind: str) -> float:
     """Return the mean precision of one class; hits: 1 for right ones, the highest score first."""
     right = np.cumsum(hits)
     precision, recall = right / np.arange(1, len(hits) + 1), right / true
@@ -130,7 +140,7 @@ def detection_map_host(run: HostRun) -> dict[str, list[Any]]:
     judged: list[Any] = []
     for found, own in pairs:
         marked = own if own.shape[1] == 6 else np.insert(own, 1, 0, axis=1)
-        judged += _judge(found, marked, a["overlap_threshold"], difficult=a["evaluate_difficult"])
+        judged += judge(found, marked, a["overlap_threshold"], difficult=a["evaluate_difficult"])
     right = np.array(judged, "float32").reshape(-1, 3)
     if run.values.get("HasState") and run.one("HasState").ravel()[0]:
         count = count + run.one("PosCount").ravel()
@@ -142,6 +152,6 @@ def detection_map_host(run: HostRun) -> dict[str, list[Any]]:
             continue
         own = right[right[:, 0] == c]
         hits = own[np.argsort(-own[:, 1], kind="stable"), 2].astype(float)
-        every.append(_average(hits, int(count[c]), a["ap_type"]))
+        every.append(average_precision(hits, int(count[c]), a["ap_type"]))
     mean = np.array([np.mean(every) if every else 0], "float32")
     return {"MAP": [mean], "AccumPosCount": [count.reshape(-1, 1)], "AccumTruePos": [right], "AccumFalsePos": [wrong]}

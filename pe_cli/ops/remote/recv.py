@@ -9,7 +9,7 @@ from pe_cli.ops.define.traits import Remote
 
 @op(
     "recv",
-    traits=[Remote()],
+    traits=[Remote("take")],
     inputs="X*",
     outputs="Out*",
     attrs={
@@ -37,7 +37,7 @@ def recv(x: list[TensorType], **attrs: object) -> list[TensorType]:
 
 @op(
     "fetch_barrier",
-    traits=[Remote()],
+    traits=[Remote("taken")],
     inputs="X*",
     outputs="Out*",
     attrs={
@@ -64,7 +64,7 @@ def fetch_barrier(x: list[TensorType], **attrs: object) -> list[TensorType]:
 
 @op(
     "fake_init",
-    traits=[Remote()],
+    traits=[Remote("stand_in")],
     outputs="Out",
     attrs={"shape": Attr([], "sizes of the variable"), "dtype": Attr("float32", "its element type")},
     differentiable="",

@@ -12,7 +12,7 @@ CONTROL = TensorType((), "bool")
 
 @op(
     "send",
-    traits=[Remote()],
+    traits=[Remote("give")],
     inputs="X* Rows?",
     outputs="Out",
     attrs={
@@ -45,7 +45,7 @@ def send(x: list[TensorType], rows: TensorType | None, **attrs: object) -> Tenso
 
 @op(
     "send_barrier",
-    traits=[Remote()],
+    traits=[Remote("wait")],
     inputs="X*",
     outputs="Out",
     attrs={

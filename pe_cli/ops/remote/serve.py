@@ -9,7 +9,7 @@ from pe_cli.ops.define.traits import Remote
 
 @op(
     "listen_and_serv",
-    traits=[Remote()],
+    traits=[Remote("serve")],
     inputs="X*",
     outputs="",
     attrs={
@@ -42,7 +42,7 @@ def listen_and_serv(x: list[TensorType], **attrs: object) -> tuple[TensorType, .
     return ()
 
 
-@op("ref_by_trainer_id", traits=[Remote()], inputs="X* TrainerId", differentiable="")
+@op("ref_by_trainer_id", traits=[Remote("choose")], inputs="X* TrainerId", differentiable="")
 def ref_by_trainer_id(x: list[TensorType], trainer_id: TensorType) -> TensorType:
     """Choose the variable of the trainer whose gradient is applied.
 

@@ -10,7 +10,7 @@ from pe_cli.ops.define.traits import Remote
 
 @op(
     "split_byref",
-    traits=[Remote()],
+    traits=[Remote("cut")],
     inputs="X",
     outputs="Out*",
     attrs={"sections": Attr([0], "rows of each block"), "num": Attr(0, "number of blocks, where they are of one size")},
@@ -39,7 +39,7 @@ def split_byref(x: TensorType, *, sections: list[int], num: int) -> list[TensorT
 
 @op(
     "split_selected_rows",
-    traits=[Remote()],
+    traits=[Remote("cut")],
     inputs="X Rows",
     outputs="Out*",
     attrs={"height_sections": Attr([0], "rows of the table in each block")},

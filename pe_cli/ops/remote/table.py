@@ -10,7 +10,7 @@ from pe_cli.ops.define.traits import Remote
 
 @op(
     "distributed_lookup_table",
-    traits=[Remote()],
+    traits=[Remote("look_up")],
     inputs="Ids* W",
     outputs="Outputs*",
     attrs={

@@ -29,7 +29,7 @@ class Block(ir.Block):
 
     @property
     def forward_block_idx(self) -> int:
-        """The index of the block around it: none, as regions are values of operators here."""
+        """The index of the block whose gradient this is: none, as regions are values of operators here."""
         return -1
 
     def var(self, name: str) -> Any:

@@ -49,6 +49,18 @@ def test_tokens(column, options, expected):
     assert found[:2] == expected
 
 
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [("words", "what is that ?"), ("characters", "what is that?"), ("bpe", "what is that?")],
+)
+def test_ids_are_texts_again(column, tokens, text):
+    found = column("text", ["what is that?", "nothing"], tokens=tokens, min_count=1, length=40)
+    ids = np.array(found.encode(), "int64")
+    assert discover()["text"].decode(found.options, found.state, ids).tolist() == [text, "nothing"]
+    scores = np.zeros((2, 40, 7), "float32")
+    assert discover()["text"].decode(found.options, found.state, scores) is scores
+
+
 def test_lower_case(column):
     found = column("text", ["A a", "a"], lower=True)
     assert found.encode(["A", "ä", "a"]) == [[2], [1], [2]]

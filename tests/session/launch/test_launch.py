@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pe_cli.cli.launch import _apart
 from pe_cli.config.load import load_run
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.session.launch import launch as module
@@ -71,3 +72,17 @@ def test_those_that_are_left_go_on():
     mpi = wish(3, "distributed={mode: collective}")
     said = ["error: process 2 of 3 did not answer for 5 seconds, at step 7; this is process 0"]
     assert module._lost(mpi, tasks[:1], [6], said) == [2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rest", "begin"),
+    [
+        (["c.yaml", "-o", "a=1"], ["c.yaml", "-o", "a=1"], []),
+        (["c.yaml", "--resume", "--quiet"], ["c.yaml", "--quiet"], ["--resume"]),
+        (["--resume", "runs/x", "--quiet"], ["--quiet"], ["--resume", "runs/x"]),
+        (["c.yaml", "--resume=runs/x", "--max-steps", "3"], ["c.yaml", "--max-steps", "3"], ["--resume=runs/x"]),
+        (["c.yaml", "--init", "w.npz", "-o", "b=2"], ["c.yaml", "-o", "b=2"], ["--init", "w.npz"]),
+    ],
+)
+def test_a_restart_leaves_out_where_the_first_start_began(arguments, rest, begin):
+    assert _apart(arguments) == (rest, begin)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from pe_cli.layers.define.helper import LayerHelper
-from pe_cli.layers.define.registry import find
-from pe_cli.paddle.errors import FluidValueError
-from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.program.ir import Variable
 
@@ -30,22 +25,8 @@ def box_coder(
     return call("box_coder", prior_box, var, target_box, code_type, box_normalized, name, axis, variance)
 
 
-def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Any:
-    """Cut boxes to their images: [images, boxes, 4], or [boxes, 4] with sequences; im_info is height, width and scale."""
-    ensure_defaults()
-    return LayerHelper("box_clip", name).one("box_clip", {"Input": input, "ImInfo": im_info}, None, "Output")
-
-
 def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def _sizes(base: float, low: int, high: int, maps: int) -> tuple[list[float], list[float]]:
-    """Return the least and largest sides of boxes for each feature map, in pixels."""
-    step = math.floor((high - low) / (maps - 2))
-    ratios = range(low, high + 1, step)
-    least, most = [base * r / 100.0 for r in ratios], [base * (r + step) / 100.0 for r in ratios]
-    return [base * 0.10, *least], [base * 0.20, *most]
 
 
 def multi_box_head(  # noqa: PLR0913, PLR0917 (fluid's arguments)
@@ -92,35 +73,13 @@ def multi_box_head(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     Raises:
         FluidValueError: a list that has not one entry for each map; a ValueError.
     """
-    del name
-    maps = len(inputs)
-    if min_sizes is None and max_sizes is None:
-        if maps <= 2 or min_ratio is None or max_ratio is None:
-            raise FluidValueError("multi_box_head needs min_sizes and max_sizes, or three maps and min_ratio and max_ratio")
-        min_sizes, max_sizes = _sizes(base_size, min_ratio, max_ratio, maps)
-    step_w, step_h = (steps, steps) if steps is not None else (step_w, step_h)
-    named = {"aspect_ratios": aspect_ratios, "min_sizes": min_sizes, "max_sizes": max_sizes, "step_w": step_w, "step_h": step_h}
-    for key, given in named.items():
-        if given is not None and len(given) != maps:
-            raise FluidValueError(f"multi_box_head: {key} has {len(given)} entries for {maps} maps", hint="give one for each")
-    parts: list[list[Any]] = [[], [], [], []]
-    for i, x in enumerate(inputs):
-        apart = [0.0 if s is None else float(s[i]) for s in (step_w, step_h)]
-        least, most = ([] if s is None else _listed(s[i]) for s in (min_sizes, max_sizes))
-        order = min_max_aspect_ratios_order
-        shape = (_listed(aspect_ratios[i]), list(variance), flip, clip, apart, offset, None, order)
-        boxes, variances = find("prior_box").fn(x, image, least, most, *shape)
-        for part, width in zip(parts[:2], (4, num_classes), strict=True):
-            made = call("conv2d", x, boxes.shape[2] * width, kernel_size, stride, pad)
-            rows = call("transpose", made, [0, 2, 3, 1])
-            part.append(call("reshape", rows, [0, -1, width]))
-        for part, v in zip(parts[2:], (boxes, variances), strict=True):
-            part.append(call("reshape", v, [-1, 4]))
-    axes = (1, 1, 0, 0)
-    found = [p[0] if maps == 1 else call("concat", p, axis) for p, axis in zip(parts, axes, strict=True)]
-    for v in found[2:]:
-        v.stop_gradient = True
-    return found[0], found[1], found[2], found[3]
+    del name  # the convolutions name their own parameters
+    each = [None if given is None else [_listed(one) for one in given] for given in (aspect_ratios, min_sizes, max_sizes)]
+    found = call(
+        "multi_box_head", list(inputs), image, base_size, num_classes, each[0], min_ratio, max_ratio, each[1], each[2], steps, step_w,
+        step_h, offset, list(variance), flip, clip, kernel_size, pad, stride, None, min_max_aspect_ratios_order,
+    )  # fmt: skip
+    return tuple(found)
 
 
-__all__ = ["box_clip", "box_coder", "multi_box_head"]
+__all__ = ["box_coder", "multi_box_head"]

@@ -77,7 +77,8 @@ def run(
             found = _alone(program, cut, Step(program, cut, host, None), fed, names)
         else:
             servers = links.link(cut.endpoints, cut.trainer, most_of(program), owner, deadline())
-            found = Step(program, cut, host, servers).run(fed, names)
+            outbox = getattr(getattr(program, "communicator", None), "outbox", None)
+            found = Step(program, cut, host, servers, outbox=outbox).run(fed, names)
     return {name: running.tensor_of(value) for name, value in found.items()}
 
 

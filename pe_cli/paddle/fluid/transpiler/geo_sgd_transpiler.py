@@ -8,8 +8,9 @@ from pe_cli.core.types import TensorType
 from pe_cli.graph.servers.blocks import add, control, declare
 from pe_cli.graph.servers.geo import geo_server
 from pe_cli.graph.servers.server import Kept
-from pe_cli.graph.servers.trainer import LOOKUPS, Job, cut, deal, edit_startup
+from pe_cli.graph.servers.trainer import Job, cut, deal, edit_startup
 from pe_cli.graph.servers.updates import Updates
+from pe_cli.ops.define.traits import Table
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program, default_startup_program
 from pe_cli.paddle.fluid.transpiler.config import DistributedMode, DistributeTranspilerConfig
@@ -85,7 +86,7 @@ class GeoSgdTranspiler(DistributeTranspiler):
     def _lookups(self) -> list[tuple[str, str]]:
         """Return (ids, table) of all lookups of tables with row-sparse gradients, each once."""
         sparse = {u.name for u in self._updates.parameters.values() if u.rows}
-        ops = [op for op in self.origin_program.global_block().ops if op.type in LOOKUPS and op.inputs["W"][0] in sparse]
+        ops = [op for op in self.origin_program.global_block().ops if op.definition.has(Table) and op.inputs["W"][0] in sparse]
         return list(dict.fromkeys((op.inputs["Ids"][0], op.inputs["W"][0]) for op in ops))
 
     def _ids(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class FleetTranspiler:
         self._role: RoleMakerBase | None = None
         self._transpiler: DistributeTranspiler | None = None
         self._communicator: Communicator | None = None
+        self._envs: dict[str, str] = {}
         self._executor: Executor | None = None
         self.main_program: Any = None
         self.startup_program: Any = None
@@ -122,8 +124,9 @@ class FleetTranspiler:
         """
         return TranspilerOptimizer(self, optimizer, strategy)
 
-    def cut(self, loss: Any, startup: Any, config: DistributeTranspilerConfig) -> None:
-        """Cut the program of a loss for this process; `minimize` calls this."""
+    def cut(self, loss: Any, startup: Any, config: DistributeTranspilerConfig, envs: Mapping[str, str] | None = None) -> None:
+        """Cut the program of a loss for this process; `minimize` calls this. envs: of the Communicator."""
+        self._envs = dict(envs or {})
         role = self.role
         kind = GeoSgdTranspiler if config.geo_sgd_mode else DistributeTranspiler
         made = self._transpiler = kind(config)
@@ -148,7 +151,7 @@ class FleetTranspiler:
         return self._transpiler
 
     def init_worker(self) -> None:
-        """Wait for the servers; with geo, take first values from them and begin to share."""
+        """Wait for the servers; with geo, take first values from them and begin to share; with async, begin to send beside the training."""
         self.transpiler.wait_for_servers()
         config = self.transpiler.config
         if config.geo_sgd_mode:
@@ -159,6 +162,9 @@ class FleetTranspiler:
                 "push_nums": config.geo_sgd_need_push_nums,
             }
             self._communicator = Communicator(self.main_program, DistributedMode.GEO, given)
+            self._communicator.start()
+        elif self._envs and not config.sync_mode and config.runtime_split_send_recv and not config.half_async:
+            self._communicator = Communicator(self.main_program, DistributedMode.ASYNC, envs=self._envs)
             self._communicator.start()
 
     def init_server(self, model_dir: str | None = None, **more: Any) -> None:
@@ -240,7 +246,11 @@ class TranspilerOptimizer:
         if not isinstance(strategy, (DistributedStrategy, DistributeTranspilerConfig)):
             raise FluidTypeError(f"strategy must be one of StrategyFactory or a DistributeTranspilerConfig, got {strategy!r:.60}")
         self._fleet, self._optimizer = fleet, optimizer
-        self._config = strategy.get_program_config() if isinstance(strategy, DistributedStrategy) else strategy
+        self._envs: dict[str, str] = {}
+        self._config: Any = strategy
+        if isinstance(strategy, DistributedStrategy):
+            self._config = strategy.get_program_config()
+            self._envs = strategy.get_trainer_runtime_config().get_communicator_flags()
 
     def minimize(
         self, losses: Any, scopes: Any = None, startup_programs: Any = None, parameter_list: Any = None, no_grad_set: Any = None
@@ -260,7 +270,7 @@ class TranspilerOptimizer:
         startup = startup_programs[0] if isinstance(startup_programs, (list, tuple)) else startup_programs
         startup = startup if startup is not None else default_startup_program()
         found = self._optimizer.minimize(loss, startup, parameter_list, no_grad_set)
-        self._fleet.cut(loss, startup, self._config)
+        self._fleet.cut(loss, startup, self._config, self._envs)
         return found
 
 

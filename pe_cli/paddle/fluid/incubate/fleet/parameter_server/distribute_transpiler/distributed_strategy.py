@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
-from pe_cli.paddle.errors import FluidValueError
-from pe_cli.paddle.fluid.transpiler.config import DistributeTranspilerConfig
+import os
+from collections.abc import Mapping
+
+from pe_cli.core.errors import did_you_mean
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from pe_cli.paddle.fluid.communicator import KNOWN, LIMITS
+from pe_cli.paddle.fluid.transpiler.config import DistributeTranspilerConfig, ServerRuntimeConfig
+
+
+class TrainerRuntimeConfig:
+    """Limits of what a trainer sends beside its training, with AsyncStrategy; see `Communicator`.
+
+    Attributes:
+        runtime_configs: name -> whole number, as a text; begins with FLAGS_ of the environment, or else CPU_NUM, or else 1.
+    """
+
+    def __init__(self) -> None:
+        threads = os.environ.get("CPU_NUM", "1")
+        self.runtime_configs = {name: os.environ.get(f"FLAGS_{name}", threads) for name in LIMITS}
+
+    def get_communicator_flags(self) -> dict[str, str]:
+        """Return the limits."""
+        return dict(self.runtime_configs)
 
 
 class DistributedStrategy:
@@ -11,6 +32,34 @@ class DistributedStrategy:
 
     def __init__(self) -> None:
         self._program_config = DistributeTranspilerConfig()
+        self._trainer_runtime_config = TrainerRuntimeConfig()
+        self._server_runtime_config = ServerRuntimeConfig()
+
+    def get_trainer_runtime_config(self) -> TrainerRuntimeConfig:
+        """Return the limits of what a trainer sends beside its training."""
+        return self._trainer_runtime_config
+
+    def set_trainer_runtime_config(self, config: Mapping[str, object] | TrainerRuntimeConfig) -> None:
+        """Set limits of what a trainer sends beside its training.
+
+        Raises:
+            FluidTypeError: neither names with numbers nor a TrainerRuntimeConfig; a TypeError.
+            FluidValueError: an unknown name; a ValueError.
+        """
+        if isinstance(config, TrainerRuntimeConfig):
+            self._trainer_runtime_config = config
+            return
+        if not isinstance(config, Mapping):
+            raise FluidTypeError(f"set_trainer_runtime_config takes a dict or a TrainerRuntimeConfig, got {type(config).__name__}")
+        for name, value in config.items():
+            if name not in (*LIMITS, *KNOWN):
+                raise FluidValueError(f"a trainer's runtime has no '{name}'", hint=did_you_mean(name, (*LIMITS, *KNOWN)))
+            if name in LIMITS:
+                self._trainer_runtime_config.runtime_configs[name] = str(value)
+
+    def get_server_runtime_config(self) -> ServerRuntimeConfig:
+        """Return the threads of a server, which have no effect: a server has one for each trainer."""
+        return self._server_runtime_config
 
     def get_program_config(self) -> DistributeTranspilerConfig:
         """Return the transpiler's configuration."""
@@ -82,4 +131,6 @@ class StrategyFactory:
         return GeoStrategy(update_frequency)
 
 
-__all__ = ["AsyncStrategy", "DistributedStrategy", "GeoStrategy", "HalfAsyncStrategy", "StrategyFactory", "SyncStrategy"]
+__all__ = [
+    "AsyncStrategy", "DistributedStrategy", "GeoStrategy", "HalfAsyncStrategy", "StrategyFactory", "SyncStrategy", "TrainerRuntimeConfig",
+]  # fmt: skip
