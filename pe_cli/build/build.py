@@ -20,7 +20,6 @@ from pe_cli.config.sections.losses import Term
 from pe_cli.config.spec import ModelSpec, PhaseSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.graph.processes import check_operators
 from pe_cli.graph.sequences import resolve
 from pe_cli.metrics.define import Declared
 from pe_cli.optim.average import MovingAverage
@@ -203,10 +202,6 @@ def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: 
     metrics = references.metrics(evaluation, fetches)
     references.measured({**fetches, **made.losses})
     _check_plateau(run, train, made.recorded.get("learning_rate"), mistakes)
-    if run.executor.processes == "mpi" and not run.has_servers:
-        for program in made.programs:
-            with mistakes.catch():
-                check_operators(program)
     return replace(made, metrics=metrics)
 
 

@@ -192,7 +192,7 @@ def resources_of(source: Source, devices: int | None = None) -> Resources:
 
 
 def open_trained(
-    target: Path, overrides: Sequence[str], checkpoint: Path | None, observer: Observer | None = None
+    target: Path, overrides: Sequence[str], checkpoint: Path | None, observer: Observer | None = None, *, launched: bool = False
 ) -> tuple[Job, str]:
     """Return a job with the values of a checkpoint, and which checkpoint that is.
 
@@ -200,12 +200,15 @@ def open_trained(
         target: a run's folder, a checkpoint's folder in one, `best` or `last` beside it, or a config.
         overrides: of the config.
         checkpoint: file or folder that the values come from; the run's last when None.
+        observer: is told what happens.
+        launched: together with the other processes that a launcher has started, where the config asks for several.
 
     Raises:
         PeError: a config without a checkpoint, a folder that is no run's, or values that do not fit.
     """
     from pe_cli.data.fitted import NAME, Fitted
     from pe_cli.io.checkpoint import load_arrays, read_files, resolve
+    from pe_cli.program.text import print_program
     from pe_cli.session.job import Job
 
     config = config_of(target)
@@ -224,9 +227,11 @@ def open_trained(
     found = resolve(values)
     arrays, files = load_arrays(found), read_files(found)
     fitted = Fitted.from_files(files, str(found)) if NAME in files else None
-    job = Job.open(config, overrides, observer, fitted=fitted)
-    job.allocate()
-    job.values.load(job.values.with_averages(arrays))
+    job = Job.open(config, overrides, observer, fitted=fitted, launched=launched)
+    with job.team.told():
+        job.team.agree(lambda: print_program(job.built.eval), lambda: sorted(found.iterdir()) if found.is_dir() else [found])
+        job.allocate()
+        job.values.load(job.values.with_averages(arrays))
     return job, str(found)
 
 

@@ -45,15 +45,18 @@ def command(
     if files:
         overrides = with_files(target, overrides, files, "predict")
     split = split or ("predict" if files else "eval")
-    job, values = open_trained(target, overrides, checkpoint, Quiet())
-    metrics = job.evaluate(split)
-    assert metrics is not None, "nobody asks it to stop"
-    samples = len(job.dataset(split))
-    found = None
-    if classes or confusion:
-        from pe_cli.session.confusion import confusion as count
+    job, values = open_trained(target, overrides, checkpoint, Quiet(), launched=True)
+    with job.team.together():
+        metrics = job.evaluate(split)
+        assert metrics is not None, "nobody asks it to stop"
+        samples = len(job.dataset(split))
+        found = None
+        if classes or confusion:
+            from pe_cli.session.confusion import confusion as count
 
-        found = count(job, split)
+            found = count(job, split)
+    if not job.team.leads:
+        return
     if found and confusion:
         from pe_cli.io.atomic import write_text
 

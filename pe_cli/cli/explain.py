@@ -39,7 +39,7 @@ def command(config: Path, steps: int, phase: str | None, overrides: tuple[str, .
     from pe_cli.execute.usage import usage
     from pe_cli.program.sparse import notes
 
-    timed, found = measure(config, overrides, steps, phase)
+    timed, found, _ = measure(config, overrides, steps, phase)
     (program,), (executor,) = timed.programs, timed.executors
     said = [*executor.stages(found.plan.request.fetches).reports, *notes(program)]
     parallel, memory = parallelism(found), usage(executor, found.plan)

@@ -11,6 +11,8 @@ from pe_cli.cli.common import override_option, path_argument, path_option
 from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pe_cli.session.job import Job
 
 
@@ -58,9 +60,14 @@ def _standard_input(target: Path, overrides: tuple[str, ...], folder: Path) -> P
 
     from pe_cli.cli.common import config_of
     from pe_cli.config.load import load_run
+    from pe_cli.core.errors import PeError
     from pe_cli.session.given import spooled, text_column
+    from pe_cli.session.seats import are_several
 
-    return spooled(sys.stdin.buffer, folder, text_column(load_run(config_of(target), overrides)))
+    run = load_run(config_of(target), overrides)
+    if are_several(run):
+        raise PeError("standard input is there for one process, and the launcher has started several", hint="name a file that all can read")
+    return spooled(sys.stdin.buffer, folder, text_column(run))
 
 
 def _predict(  # noqa: PLR0913, PLR0917 - one argument an option
@@ -79,14 +86,21 @@ def _predict(  # noqa: PLR0913, PLR0917 - one argument an option
 
     if files:
         overrides = with_files(target, overrides, files, "predict", unlabelled=True)
-    job, values = open_trained(target, overrides, checkpoint, Quiet())
-    for name in fetches:
-        job.variable(name)
-    use = split or ("predict" if "predict" in job.run.data else "eval")
-    if raw or (fetches and not files) or (out is not None and out.suffix == ".npz"):
-        _arrays(job, use, fetches or tuple(job.outputs()), out, values)
-    else:
-        _answers(job, use, fetches, out, id_column, values)
+    job, values = open_trained(target, overrides, checkpoint, Quiet(), launched=True)
+    with job.team.together():
+        for name in fetches:
+            job.variable(name)
+        use = split or ("predict" if "predict" in job.run.data else "eval")
+        if raw or (fetches and not files) or (out is not None and out.suffix == ".npz"):
+            _arrays(job, use, fetches or tuple(job.outputs()), out, values)
+        else:
+            _answers(job, use, fetches, out, id_column, values)
+
+
+def _help(job: Job, use: str, names: Sequence[str]) -> None:
+    """Do this process's share of what the first one writes."""
+    for _ in job.predict(use, names):
+        pass
 
 
 def _arrays(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, values: str) -> None:
@@ -98,9 +112,12 @@ def _arrays(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, valu
         raise PeError("arrays need a file", hint="add --out FILE, which ends in .npz, .csv or .jsonl")
     block = job.built.eval.global_block()
     by_sample = [name for name in fetches if block.var(job.variable(name)).shape[:1] == (-1,)]
-    rows = 0
+    names, rows = list(dict.fromkeys(fetches)), 0
+    if not job.team.leads:
+        _help(job, use, names)
+        return
     with open_writer(out) as writer:
-        for step, batch in enumerate(job.predict(use, list(dict.fromkeys(fetches)))):
+        for step, batch in enumerate(job.predict(use, names)):
             writer.write(step, batch)
             rows += len(batch[by_sample[0]]) if by_sample else 1
     echo(f"{rows:,} {'samples' if by_sample else 'batches'} of {use}, {values} -> {out}")
@@ -113,6 +130,10 @@ def _answers(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_
     from pe_cli.session.rowids import row_ids, superfluous
 
     meant = answers(job, fetches)
+    names = [answer.variable for answer in meant]
+    if not job.team.leads:
+        _help(job, use, names)
+        return
     ids = row_ids(job, use, id_column)
     spare = [name for name in superfluous(job, use) if name not in ids]
     if spare:
@@ -120,7 +141,7 @@ def _answers(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_
         echo(f"note: the model does not read {listed}", err=True)
     rows = 0
     with row_writer(out) as write:
-        for batch in job.predict(use, [answer.variable for answer in meant]):
+        for batch in job.predict(use, names):
             found = said(meant, batch)
             count = len(next(iter(found.values())))
             write({**{name: of(rows, rows + count) for name, of in ids.items()}, **found})

@@ -37,54 +37,63 @@ def command(
     The first batch is run again and again, as in pe bench. Times are means over the recorded steps; a step lasts as long
     as its slowest thread, so that the times of ops on several threads add up to more. GFLOP/s are shown where an op
     counts its operations; bytes are those of the variables that it reads and writes. The last line tells whether steps wait for
-    their data: the reader works beside them, a few batches ahead.
+    their data: the reader works beside them, a few batches ahead. Under mpiexec, with executor.processes: mpi, all processes take
+    their steps together, and the first shows its own; the timeline has the lanes of all.
     """
     import json
     import statistics
 
     from pe_cli.cli.common import print_json
     from pe_cli.execute.profile import rows, use
-    from pe_cli.execute.trace import trace
     from pe_cli.io import atomic
     from pe_cli.session.reading import measure_reading
 
-    timed, found = measure(config, overrides, steps, phase)
+    timed, found, timeline = measure(config, overrides, steps, phase, join=True)
+    team = timed.job.team
+    if not team.leads:
+        return
     listed, threads = rows(found, by), use(found)
-    reading = measure_reading(timed, statistics.median(found.plain_ms), max(steps, 30), 0.3)
+    alone = team.size == 1  # the others have ended
+    reading = measure_reading(timed, statistics.median(found.plain_ms), max(steps, 30), 0.3) if alone else None
     if trace_file is not None:
-        atomic.write_text(trace_file, json.dumps(trace(found, called(timed))))
+        atomic.write_text(trace_file, json.dumps(timeline))
     if as_json:
-        print_json(_json(timed.job, found, listed, threads) | {"data": reading})
+        print_json(_json(timed.job, found, listed, threads) | ({"data": reading} if reading else {}))
         return
     echo(headline(timed, found))
     echo(_table(listed, top))
     for line in describe_use(threads, found):
         echo(line)
-    echo(describe_reading(reading, timed.size))
+    if reading:
+        echo(describe_reading(reading, timed.size))
     if trace_file is not None:
         echo(f"timeline of {steps} steps -> {trace_file}")
 
 
-def measure(config: Path, overrides: tuple[str, ...], steps: int, phase: str | None = None) -> tuple[Timed, Profile]:
-    """Prepare a config's training step, or its evaluation step where it says nothing of training, and profile it.
+def measure(
+    config: Path, overrides: tuple[str, ...], steps: int, phase: str | None = None, *, join: bool = False
+) -> tuple[Timed, Profile, dict[str, Any]]:
+    """Prepare a config's training step, or its evaluation step where it says nothing of training, profile it, and draw its timeline.
 
     Args:
         config, overrides: as of the command.
         steps: that are recorded.
         phase: of a step of several; None for the first one.
+        join: with the other processes that a launcher has started, where the config asks for several.
 
     Raises:
         PeError: a mistake in the config, or there is no such phase.
     """
     from pe_cli.cli.progress import Quiet
     from pe_cli.session.job import Job
-    from pe_cli.session.profiling import profile_step
+    from pe_cli.session.profiling import whole_trace
     from pe_cli.session.timed import timed_phase
 
-    job = Job.open(config, overrides, Quiet())
-    job.initialise()
-    timed = timed_phase(job, phase)
-    return timed, profile_step(timed, steps)
+    job = Job.open(config, overrides, Quiet(), launched=join)
+    with job.team.together():
+        job.initialise()
+        timed = timed_phase(job, phase)
+        return timed, *whole_trace(timed, steps)
 
 
 def called(timed: Timed) -> str:
@@ -136,7 +145,13 @@ def describe_use(threads: Use, found: Profile) -> list[str]:
             f"sums over devices: {total:.4f} ms, {threads.hidden_ms / total:.1%} of it while another thread computes"
             f" ({threads.backward_ms / total:.1%} gradients), {total - threads.hidden_ms:.4f} ms exposed"
         )
-    elif len(found.plan.graph.places) > 1:
+    if threads.process_ms:
+        total = threads.process_ms
+        lines.append(
+            f"sums over processes: {total:.4f} ms, {threads.process_hidden_ms / total:.1%} of it while a thread computes,"
+            f" {total - threads.process_hidden_ms:.4f} ms exposed"
+        )
+    elif len(found.plan.graph.places) > 1 and not threads.collective_ms:
         nodes = found.plan.graph.nodes
         summed = any(isinstance(node, Collective) or ADDENDS in node.ins for node in nodes)
         lines.append(f"sums over devices: {'the updates add gradients up as they go' if summed else 'none'}")

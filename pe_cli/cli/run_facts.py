@@ -43,7 +43,7 @@ def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = (), c
         from pe_cli.cli.profile import called, measure
         from pe_cli.execute.trace import trace
 
-        timed, measured = measure(run.resolved_path, tuple(overrides), profile)
+        timed, measured, _ = measure(run.resolved_path, tuple(overrides), profile)
         found = Facts(timeline=timeline(trace(measured, called(timed))))
     try:
         source = open_source(run.resolved_path)

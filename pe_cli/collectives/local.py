@@ -5,51 +5,50 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from pe_cli.kernels.calls import Buffer, Call, Table
-from pe_cli.kernels.lang import Int, PtrI64, kernel, pointer
+from pe_cli.core.types import TensorType
+from pe_cli.kernels.calls import Buffer, Call, Numbers, Table
+from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, kernel, pointer
+from pe_cli.kernels.tree import BLOCK, Order, add_rows
 
-#: Elements at a time: stays in the first cache while it is summed and copied.
-BLOCK = 2048
 #: A shard is at least this many elements: less is not worth waking a thread for.
 MIN_SHARD = 4096
 
 
 @kernel
-def all_reduce_sum(sources: PtrI64, n_sources: Int, targets: PtrI64, n_targets: Int, begin: Int, end: Int):
-    """Sum sources in order into sources[0], then copy that to every other target, for elements begin..end."""
-    first = pointer(sources[0])
+def all_reduce_sum(
+    sources: PtrI64, n_sources: Int, order: PtrI64, targets: PtrI64, n_targets: Int, room: Addr, begin: Int, end: Int
+):
+    """Sum sources into sources[0] as an order says, then copy that to every other target, for elements begin..end."""
     for low in range(begin, end, BLOCK):
         high = min(end, low + BLOCK)
-        for k in range(1, n_sources):
-            x = pointer(sources[k])
-            for i in range(low, high):
-                first[i] += x[i]
+        add_rows(sources, 0, n_sources, order, low, high - low, room)
+        first = pointer(sources[0] + SIZE * low)
         for k in range(n_targets):
             if targets[k] != sources[0]:
-                out = pointer(targets[k])
-                for i in range(low, high):
+                out = pointer(targets[k] + SIZE * low)
+                for i in range(high - low):
                     out[i] = first[i]
 
 
-def all_reduce_shards(sources: Sequence[Buffer], targets: Sequence[Buffer], elements: int, shards: int) -> list[Call]:
-    """Return the calls of an all-reduce, one a shard; together they cover all elements.
+def all_reduce_shards(
+    sources: Sequence[Buffer], targets: Sequence[Buffer], elements: int, shards: int, order: Order
+) -> list[tuple[Call, Buffer]]:
+    """Return the calls of an all-reduce with the scratch memory of each, one per shard; together they cover all elements.
 
     Args:
         sources: one buffer per device that has a gradient, in device order.
         targets: one buffer per device, all devices.
         elements: of each buffer.
         shards: at most this many.
+        order: of the sources, in place.
     """
     shards = max(1, min(shards, elements // MIN_SHARD))
     # cut on cache lines, so that no two threads write one
     cuts = [elements * s // shards // 16 * 16 for s in range(shards)] + [elements]
     tables = Table(tuple(sources)), Table(tuple(targets))
-    return [
-        Call(
-            all_reduce_sum,
-            (tables[0], len(sources), tables[1], len(targets), low, high),
-            sources[0].dtype,
-            sources[0].dtype,
-        )
-        for low, high in itertools.pairwise(cuts)
-    ]
+    made = []
+    for low, high in itertools.pairwise(cuts):
+        room = Buffer("scratch", TensorType((max(1, order.rooms * BLOCK),), sources[0].dtype))
+        args = (tables[0], len(sources), Numbers(order.words), tables[1], len(targets), room, low, high)
+        made.append((Call(all_reduce_sum, args, sources[0].dtype, sources[0].dtype), room))
+    return made

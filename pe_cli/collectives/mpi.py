@@ -1,7 +1,6 @@
 """Several processes over MPI: non-blocking messages that are asked after, so that a lost process is an error and no wait for ever.
 
-Sums are made here and not by the library, whose order of addition is its own affair: each process adds up one part of the array,
-in the order of ranks, and gives the result to all. Everyone sends and receives an array about twice, whatever the number of processes.
+Sums are made here and not by the library, whose order of addition is its own affair (`trees.py`), on a thread of their own (`lane.py`).
 """
 
 from __future__ import annotations
@@ -9,23 +8,27 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import os
 import signal
+import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from pe_cli.collectives.protocol import Array, PeerError
+from pe_cli.collectives.lane import Lane
+from pe_cli.collectives.protocol import Array, PeerError, Pending
 from pe_cli.collectives.start import check_size, watched_start
+from pe_cli.collectives.trees import gather, seat, small_sum
 from pe_cli.core.errors import ExitCode, PeError
 
-#: Kinds of messages: to all, parts of sums, sums, signs of life, and why a process ends.
-MESSAGE, PART, SUM, ALIVE, FAILURE = range(1, 6)
+#: Kinds of messages: of known length, of any, signs of life, and why a process ends.
+PART, MESSAGE, ALIVE, FAILURE = range(1, 5)
 #: Looks without a pause, and seconds between later ones.
 EAGER, PAUSE = 200, 1e-4
 #: Looks between two looks for signs of life and failures.
@@ -95,9 +98,10 @@ class MpiPeers:
 
     Args:
         timeout: seconds that the others may be silent while this process waits for them.
+        by_machine: number the processes of a machine one after the other, the machines by their first process.
     """
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, *, by_machine: bool = False) -> None:
         with watched_start(timeout):
             self._mpi = load_mpi()
         self._world = self._mpi.COMM_WORLD
@@ -105,49 +109,76 @@ class MpiPeers:
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
         check_size(self.size)
         self.doing, self.advice = "at the start", ""
+        self._calls = threading.RLock()  # the library may be called by one thread at a time
+        self._near = seat(self.rank, self.size).near
         self._others = [r for r in range(self.size) if r != self.rank]
         self._kept: list[_Transfer] = []
+        self._beaten = 0.0
+        self._heard: dict[int, float] = {}  # when a process last gave a sign of life
         self._failures: dict[int, tuple[str, int]] = {}
+        self._world_rank = list(range(self.size))  # of each process, the number that the launcher gave it
+        self._number = list(range(self.size))  # of each of the launcher's numbers, that of the process here
         _outlive_the_lost()
+        if by_machine:
+            self._renumber()
+        self._lane = Lane(self, self._beat, self._rhythm)
+
+    def _renumber(self) -> None:
+        """Number the processes machine by machine: then those of one are neighbours in the tree, and sum among themselves first."""
+        machines = gather(self, socket.gethostname().encode())
+        self._world_rank = sorted(range(self.size), key=lambda r: (machines.index(machines[r]), r))
+        self._number = [self._world_rank.index(r) for r in range(self.size)]
+        self.rank = self._number[self.rank]
+        self._near = seat(self.rank, self.size).near
+        self._others = [r for r in range(self.size) if r != self.rank]
+
+    @property
+    def _rhythm(self) -> float:
+        """Seconds between two signs of life."""
+        return min(LIFE, self._timeout / 4)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def gather(self, message: bytes) -> list[bytes]:
         """Give every process a message; see `Communicator`."""
-        self._guarded(self._others, self._look)
-        sends = self._guarded(self._others, lambda: [self._send(message, r, MESSAGE) for r in self._others])
-        incoming = {r: _Incoming(self._mpi, r) for r in self._others}
-        self._finish([*incoming.values(), *sends])
-        return [message if r == self.rank else incoming[r].message for r in range(self.size)]
+        self._guarded(self._near, self._look)
+        return gather(self, message)
 
-    def summer(self, elements: int, dtype: str) -> Callable[[Array], None]:
-        """Return a function that sums arrays over the processes; see `Communicator`."""
-        cuts = [slice(*cut) for cut in itertools.pairwise(elements * r // self.size for r in range(self.size + 1))]
-        mine = cuts[self.rank]
-        parts = np.empty((self.size, mine.stop - mine.start), dtype)
+    def total(self, values: Array) -> Array:
+        """Return the sum of a small array; see `Communicator`."""
+        self._guarded(self._near, self._look)
+        return small_sum(self, values)
 
-        def run(values: Array) -> None:
-            parts[self.rank] = values[mine]
-            self._exchange({r: parts[r] for r in self._others}, {r: values[cuts[r]] for r in self._others}, PART)
-            total = parts[0]
-            for part in parts[1:]:
-                total += part
-            values[mine] = total
-            self._exchange({r: values[cuts[r]] for r in self._others}, dict.fromkeys(self._others, total), SUM)
+    def reserve(self, nbytes: int) -> None:
+        """Have room for sums; see `Communicator`."""
+        self._lane.reserve(nbytes)
 
-        return run
+    def begin(self, values: Array, most: int, halved: bool = False) -> Pending:
+        """Begin a sum; see `Communicator`."""
+        return self._lane.begin(values, most, halved)
 
-    def _exchange(self, into: dict[int, Array], out: dict[int, Array], tag: int) -> None:
-        """Receive an array from each process and send it one; both know that empty ones are left out."""
+    def swap(self, peer: int, out: Array | None, into: Array | None) -> None:
+        """Send an array while another comes; see `Links`."""
 
         def begin() -> list[_Transfer]:
-            receives = [_Request(r, self._world.Irecv(_bytes(a), r, tag)) for r, a in into.items() if a.size]
-            return [*receives, *(self._send(_bytes(a), r, tag) for r, a in out.items() if a.size)]
+            made: list[_Transfer] = []
+            if into is not None and into.size:
+                made.append(_Request(peer, self._world.Irecv(_bytes(into), self._world_rank[peer], PART)))
+            if out is not None and out.size:
+                made.append(self._send(_bytes(out), peer, PART))
+            return made
 
-        self._finish(self._guarded(self._others, begin))
+        self._finish(self._guarded((peer,), begin))
+
+    def swap_block(self, peer: int, out: bytes | None, wanted: bool) -> bytes:
+        """Send bytes while others come; see `Links`."""
+        incoming = _Incoming(self._mpi, peer, self._world_rank[peer]) if wanted else None
+        sends = [] if out is None else [self._guarded((peer,), lambda: self._send(out, peer, MESSAGE))]
+        self._finish([*([incoming] if incoming else []), *sends])
+        return incoming.message if incoming else b""
 
     def _send(self, message: Any, to: int, tag: int) -> _Transfer:
-        return _Request(to, self._world.Isend([message, self._mpi.BYTE], to, tag))
+        return _Request(to, self._world.Isend([message, self._mpi.BYTE], self._world_rank[to], tag))
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -158,18 +189,17 @@ class MpiPeers:
             PeerError: a process has been silent for too long, the library says that it is gone, or it has ended.
         """
         waiting = list(transfers)
-        heard = dict.fromkeys(self._others, time.monotonic())
+        begin = dict.fromkeys({t.peer for t in waiting}, time.monotonic())
         for looks in itertools.count():
             left = self._guarded({t.peer for t in waiting}, partial(_unfinished, waiting))
             if not left:
                 return
-            if len(left) < len(waiting):
-                heard |= dict.fromkeys({t.peer for t in waiting} - {t.peer for t in left}, time.monotonic())
             waiting = left
             if looks % SELDOM == SELDOM - 1:
+                self._beat()
                 awaited = {t.peer for t in waiting}
-                heard |= dict.fromkeys(self._guarded(awaited, self._look), time.monotonic())
-                silent = {r for r in awaited if time.monotonic() - heard[r] >= self._timeout}
+                self._guarded(awaited, self._look)
+                silent = {r for r in awaited if time.monotonic() - max(begin[r], self._heard.get(r, 0.0)) >= self._timeout}
                 if silent:
                     raise self._lost(silent, f"did not answer for {self._timeout:g} seconds")
             time.sleep(0 if looks < EAGER else PAUSE)
@@ -177,26 +207,29 @@ class MpiPeers:
     def _guarded(self, peers: Collection[int], act: Callable[[], Any]) -> Any:
         """Do something with the library; what it says of other processes is an error with a place and a remedy."""
         try:
-            return act()
+            with self._calls:
+                return act()
         except self._mpi.Exception as error:
             why = str(error).strip().rpartition("\n")[2].strip()
             raise self._lost(peers, f"cannot be reached any more ({why})") from None
 
-    def _look(self) -> list[int]:
-        """Return who has given a sign of life.
+    def _listen(self) -> None:
+        """Note who has given a sign of life."""
+        while (status := self._probe(ALIVE)) is not None:
+            self._world.Recv([bytearray(0), self._mpi.BYTE], status.Get_source(), ALIVE)
+            self._heard[self._number[status.Get_source()]] = time.monotonic()
+
+    def _look(self) -> None:
+        """Note who has given a sign of life.
 
         Raises:
             PeerError: a process has told that it ends.
         """
-        found = []
-        while (status := self._probe(ALIVE)) is not None:
-            self._world.Recv([bytearray(0), self._mpi.BYTE], status.Get_source(), ALIVE)
-            found.append(status.Get_source())
+        self._listen()
         self._take_failures()
         for rank, (text, code) in self._failures.items():
             known = ExitCode(code) if code in list(ExitCode) else ExitCode.BUG
             raise PeerError(f"process {rank} has ended: {text}", code=known)
-        return found
 
     def _probe(self, tag: int) -> Any:
         status = self._mpi.Status()
@@ -208,38 +241,33 @@ class MpiPeers:
 
     # --- life and end -------------------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def busy(self) -> Iterator[None]:
-        """Give a sign of life now and then, from a thread: nobody else calls MPI meanwhile; see `Communicator`."""
-        over = threading.Event()
-        thread = threading.Thread(target=self._live, args=(over,), name="signs of life", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-
-    def _live(self, over: threading.Event) -> None:
-        with contextlib.suppress(self._mpi.Exception):  # who waits for a lost process says so
-            while not over.wait(min(LIFE, self._timeout / 4)):
-                self._kept.extend(self._send(b"", r, ALIVE) for r in self._others)
-                self._kept = _unfinished(self._kept)
+    def _beat(self) -> None:
+        """Give those that may wait for this process a sign of life, where the last was some time ago."""
+        if time.monotonic() - self._beaten < self._rhythm:
+            return
+        self._beaten = time.monotonic()
+        with contextlib.suppress(self._mpi.Exception), self._calls:  # who waits for a lost process says so
+            self._kept.extend(self._send(b"", r, ALIVE) for r in self._near)
+            self._kept = _unfinished(self._kept)
+            self._listen()  # so that they do not pile up where nobody waits
 
     def fail(self, error: PeError) -> None:
         """Tell the others why this process ends; who does not listen for a second is left alone."""
         text = json.dumps({"message": error.message, "code": int(error.code)}).encode()
         until = time.monotonic() + LAST_WORDS
         try:
-            sends = [self._send(text, r, FAILURE) for r in self._others]
-            while not all([t.done() for t in sends]) and time.monotonic() < until:  # noqa: C419 - each is moved on
+            with self._calls:
+                sends = [self._send(text, r, FAILURE) for r in self._others]
+            while sends and time.monotonic() < until:
+                with self._calls:
+                    sends = _unfinished(sends)
                 time.sleep(PAUSE)
         except self._mpi.Exception:
             return  # whoever is gone needs no message
 
     def abort(self, code: int) -> None:
         """End all processes, and the launcher with this exit code."""
-        with contextlib.suppress(self._mpi.Exception):
+        with contextlib.suppress(self._mpi.Exception), self._calls:
             self._world.Abort(code)
 
     def failure_of(self, rank: int, seconds: float) -> tuple[str, int] | None:
@@ -247,7 +275,8 @@ class MpiPeers:
         until = time.monotonic() + seconds
         try:
             while rank not in self._failures and time.monotonic() < until:
-                self._take_failures()
+                with self._calls:
+                    self._take_failures()
                 time.sleep(PAUSE)
         except self._mpi.Exception:
             return None
@@ -258,11 +287,15 @@ class MpiPeers:
             text = bytearray(status.Get_count(self._mpi.BYTE))
             self._world.Recv([text, self._mpi.BYTE], status.Get_source(), FAILURE)
             said = json.loads(text)
-            self._failures[status.Get_source()] = str(said["message"]), int(said["code"])
+            self._failures[self._number[status.Get_source()]] = str(said["message"]), int(said["code"])
 
     def close(self) -> None:
         """End together; see `Communicator`."""
         self.gather(b"")
+        self._lane.end()
+        self._beaten = math.inf  # no more signs of life, which nobody would take
+        self.gather(b"")
+        self._guarded(self._near, self._look)
         self._mpi.Finalize()
 
 
@@ -289,8 +322,8 @@ class _Request:
 class _Incoming:
     """A message whose length its sender knows."""
 
-    def __init__(self, mpi: Any, peer: int) -> None:
-        self.peer = peer
+    def __init__(self, mpi: Any, peer: int, source: int) -> None:
+        self.peer, self._source = peer, source
         self._mpi = mpi
         self._request: Any = None
         self._room = bytearray()
@@ -298,7 +331,7 @@ class _Incoming:
     def done(self) -> bool:
         if self._request is None:
             status = self._mpi.Status()
-            found = self._mpi.COMM_WORLD.Improbe(self.peer, MESSAGE, status)
+            found = self._mpi.COMM_WORLD.Improbe(self._source, MESSAGE, status)
             if found is None:
                 return False
             self._room = bytearray(status.Get_count(self._mpi.BYTE))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +21,21 @@ class PeerError(PeError):
 
     def __init__(self, message: str, *, hint: str | None = None, code: ExitCode = ExitCode.PEER_LOST) -> None:
         super().__init__(message, hint=hint, code=code)
+
+
+class Pending(Protocol):
+    """A sum that is under way on the communication thread."""
+
+    @property
+    def spans(self) -> Sequence[tuple[int, int]]:
+        """(begin, end) of each piece that is done, in ns of `time.perf_counter_ns`."""
+
+    def wait(self) -> None:
+        """Return when the sum is there.
+
+        Raises:
+            PeerError: another process is lost, or has ended.
+        """
 
 
 class Communicator(Protocol):
@@ -49,18 +63,22 @@ class Communicator(Protocol):
             PeerError: another process is lost, or has ended.
         """
 
-    def summer(self, elements: int, dtype: str) -> Callable[[Array], None]:
-        """Return a function that sums an array over all processes, in place and in the order of their ranks.
+    def total(self, values: Array) -> Array:
+        """Return the sum of a small array over all processes, in the order of the tree; raises PeerError as `gather` does."""
 
-        Every process gets the same bits. The function raises PeerError as `gather` does.
+    def reserve(self, nbytes: int) -> None:
+        """Have room for sums whose pieces have at most so many bytes: half of that, once for all sums."""
+
+    def begin(self, values: Array, most: int, halved: bool = False) -> Pending:
+        """Begin to sum an array over all processes, in place and in the order of the tree; all get the same bits.
+
+        Sums are done on a thread of their own, one after the other, in the order in which they were begun.
 
         Args:
-            elements: of the array, which has one axis and no gaps.
-            dtype: its element type.
+            values: one axis, no gaps; nobody else touches it before the sum is there.
+            most: elements of a piece; room for it was reserved.
+            halved: float32 goes as float16.
         """
-
-    def busy(self) -> AbstractContextManager[None]:
-        """Inside, a thread tells the others that this process works on something that they do not see, so that they wait on."""
 
     def fail(self, error: PeError) -> None:
         """Tell the others why this process ends; takes at most a second or two."""

@@ -172,7 +172,8 @@ class _Run:
             for text, at, hint in distributed_mistakes(distributed, executor, train, output, schedule):
                 self.mistakes.say(text, at, hint)
             executor = executor.model_copy(update={"processes": "mpi"})
-        for text, at, hint in process_mistakes(executor, wishes, output):
+        servers = distributed is not None and distributed.mode == "parameter_server"
+        for text, at, hint in process_mistakes(executor, wishes, output, servers=servers):
             self.mistakes.say(text, at, hint)
         if section is None:
             return None

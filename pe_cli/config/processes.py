@@ -17,10 +17,22 @@ _YET = "not with several processes yet"
 _OF_SERVERS = ("servers", "sync", "min_block_size", "slice_var_up", "split_method", "endpoints")
 
 
-def process_mistakes(executor: ExecutorSection, build: BuildSection, output: OutputSection) -> Iterator[Mistake]:
-    """Yield (message, place, remedy) for every wish that cannot be acted on."""
+def process_mistakes(
+    executor: ExecutorSection, build: BuildSection, output: OutputSection, *, servers: bool = False
+) -> Iterator[Mistake]:
+    """Yield (message, place, remedy) for every wish that cannot be acted on; servers: whether some processes are parameter servers."""
     if executor.processes == 1:
         return
+    if servers:
+        yield from (
+            (f"{what}: not with parameter servers", at, f"{hint}, or distributed.mode: collective")
+            for wrong, what, at, hint in (
+                (build.sync_batch_norm, "sync_batch_norm", build.at_of("sync_batch_norm"), "sync_batch_norm: false"),
+                (build.fp16_allreduce, "fp16_allreduce", build.at_of("fp16_allreduce"), "fp16_allreduce: false"),
+                (output.trace > 0, "output.trace", output.at_of("trace"), "trace: 0"),
+            )
+            if wrong
+        )
     reduce = build.reduce_strategy == "Reduce"
     yield from (
         (f"{what}: {_YET}", at, hint)
@@ -33,8 +45,6 @@ def process_mistakes(executor: ExecutorSection, build: BuildSection, output: Out
                 "place: cpu, or processes: 1",
             ),
             (reduce, "reduce_strategy: Reduce", build.at_of("reduce_strategy"), "reduce_strategy: AllReduce"),
-            (build.sync_batch_norm, "sync_batch_norm", build.at_of("sync_batch_norm"), "sync_batch_norm: false"),
-            (output.trace > 0, "output.trace", output.at_of("trace"), "pe profile RUN times one process"),
         )
         if wrong
     )

@@ -18,6 +18,10 @@ class BuildStrategy:
             takes the gradient of the loss as a feed.
         fuse_all_reduce_ops: sum gradients in buckets.
         fuse_all_reduce_bytes: size of a bucket; our own.
+        use_hierarchical_allreduce: processes are numbered machine by machine, so that sums are taken inside machines first, and
+            little of them crosses the network.
+        fp16_allreduce: processes send gradients of float32 as float16, half of the bytes; each level of the tree rounds them to 11 bits.
+            The name is that of fleet; whether sums over devices of one process are compressed is no question.
         fuse_all_optimizer_ops: one op updates all parameters of a kind, with their weight decay, and adds up their gradients;
             not with Reduce. fluid's default is false.
         fuse_broadcast_ops: of fluid: join the broadcasts of Reduce. No graph here has any, as devices read parameters where they are;
@@ -52,6 +56,8 @@ class BuildStrategy:
     gradient_scale_strategy: str = "CoeffNumDevice"
     fuse_all_reduce_ops: bool = True
     fuse_all_reduce_bytes: int = 4 << 20
+    use_hierarchical_allreduce: bool = False
+    fp16_allreduce: bool = False
     fuse_all_optimizer_ops: bool = True
     fuse_broadcast_ops: bool | None = None
     fuse_bn_add_act_ops: bool = True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 #: Bytes of small batches that are made together and cut afterwards: what Python needs for one, they share. At most 64 batches.
 TOGETHER = 1 << 18
+#: Batches that were made together, and the samples of each.
+Group = tuple[Batch, list[int]]
+#: Samples of a batch -> those that are taken.
+Share = Callable[[int], Sequence[slice]]
 
 
 class Loader:
@@ -41,6 +46,8 @@ class Loader:
         levels: feed of the model -> levels of its sequences, for those that have any.
         augment: changes samples; made for this data set. Only for training.
         weights: float64 [samples]; samples are drawn by them, with replacement, instead of each once per epoch. Only for training.
+        share: for a batch of so many samples, those of them that are taken, as slices in order; default: all. Nothing else is read,
+            but where samples of a batch are mixed.
 
     Raises:
         PeError: with `ExitCode.DATA`, when a feed does not fit its field (all of them in one `PeErrors`), or there is
@@ -61,6 +68,7 @@ class Loader:
         levels: Mapping[str, int] | None = None,
         augment: Augmentation | None = None,
         weights: Weights | None = None,
+        share: Share | None = None,
     ) -> None:
         if batch_size < 1:
             raise PeError(f"batch_size must be at least 1 sample, got {batch_size}")
@@ -88,6 +96,7 @@ class Loader:
             self._together = 1  # which samples are mixed must not depend on where a run was resumed
         assert weights is None or len(weights) == len(dataset)
         self._sampler = None if weights is None else Sampler(weights, seed)
+        self._share = share
 
     @property
     def samples(self) -> int:
@@ -97,6 +106,10 @@ class Loader:
 
     def __len__(self) -> int:
         return -(-self.samples // self.batch_size)
+
+    def size_of(self, batch: int) -> int:
+        """Return the samples of a batch of an epoch, also where a share of them is taken."""
+        return min(self.batch_size, self.samples - batch * self.batch_size)
 
     def order(self, e: int) -> NDArray[np.int64]:
         """Return the order of an epoch's samples, int64 [samples]; a function of seed and e only.
@@ -135,7 +148,7 @@ class Loader:
         if not self._prefetch:
             return self._cut(made)
         ahead = Prefetch(made, max(1, self._prefetch // self._together), f"prefetch epoch {e}")
-        return ahead if self._together == 1 else _Parts(ahead, self._cut(ahead))
+        return _Parts(ahead, self._cut(ahead))
 
     def of_batch(self, e: int, number: int) -> tuple[Dataset, NDArray[np.int64]]:
         """Return the data set, and which of its samples a batch of an epoch has, int64 [batch]."""
@@ -145,40 +158,51 @@ class Loader:
         """Return the first batch, without a thread that makes those after it; see `epoch` for what it is and raises."""
         return self._made(self.order(0)[: self.batch_size], 0, None)
 
-    def _groups(self, e: int, start_batch: int) -> Iterator[Batch]:
+    def _groups(self, e: int, start_batch: int) -> Iterator[Group]:
         """Make so many batches at a time that a group is worth the work around it."""
         order = self.order(e)
         times = None if self._sampler is None or self._augment is None else repetitions(order)
+
+        def made_at(places: slice | NDArray[np.int64]) -> Batch:
+            return self._made(order[places], e, None if times is None else times[places])
+
+        def made_of(first: int, count: int) -> Group:
+            last = min(first + count * self.batch_size, len(order))
+            begins = range(first, last, self.batch_size)
+            if self._share is None:
+                return made_at(slice(first, last)), [min(self.batch_size, last - begin) for begin in begins]
+            taken = [self._taken(begin, len(order)) for begin in begins]
+            places = np.concatenate([np.arange(s.start, s.stop) for row in taken for s in row])
+            mixed = self._augment is not None and self._augment.mixes  # of one batch at a time, which depends on all of it
+            made = made_at(slice(first, last) if mixed else places if len(places) else slice(first, first + 1))
+            if mixed or not len(places):
+                made = _joined([self._part(made, s.start - first, s.stop - first) for s in taken[0]])
+            return made, [sum(s.stop - s.start for s in row) for row in taken]
+
         step = self.batch_size * self._together
-
-        def made_of(start: int, count: int) -> Batch:
-            return self._made(order[start : start + count], e, None if times is None else times[start : start + count])
-
         for start in range(start_batch * self.batch_size, len(order), step):
             try:
-                made = [made_of(start, step)]
+                made = [made_of(start, self._together)]
             except PeError:
                 # the batches before the bad one are good
                 parts = range(start, min(start + step, len(order)), self.batch_size)
-                yield from (made_of(first, self.batch_size) for first in parts)
+                yield from (made_of(first, 1) for first in parts)
                 raise
             yield from made
 
-    def _cut(self, groups: Iterator[Batch]) -> Iterator[Batch]:
+    def _taken(self, begin: int, end: int) -> list[slice]:
+        """Return the places in an epoch's order that are taken of the batch that begins at one; at least one slice, perhaps empty."""
+        share = self._share(min(self.batch_size, end - begin)) if self._share else ()
+        return [slice(begin + s.start, begin + s.stop) for s in share] or [slice(begin, begin)]
+
+    def _cut(self, groups: Iterator[Group]) -> Iterator[Batch]:
         """Cut groups into batches."""
-        for made in groups:
-            samples = self._samples(made)
-            if samples <= self.batch_size:
+        for made, sizes in groups:
+            if len(sizes) == 1:
                 yield made
                 continue
-            for first in range(0, samples, self.batch_size):
-                yield self._part(made, first, min(first + self.batch_size, samples))
-
-    def _samples(self, made: Batch) -> int:
-        conversion = self._conversions[0]
-        if conversion.feed.from_ in self._sequences:
-            return len(made[offsets_name(conversion.name, 0)]) - 1
-        return len(made[conversion.name])
+            for last, size in zip(itertools.accumulate(sizes), sizes, strict=True):
+                yield self._part(made, last - size, last)
 
     def _made(self, indices: NDArray[np.int64], e: int, times: NDArray[np.int64] | None) -> Batch:
         """Return some samples as feeds.
@@ -221,6 +245,11 @@ class Loader:
         return part
 
 
+def _joined(parts: Sequence[Batch]) -> Batch:
+    """Return parts as one batch; several have no sequences."""
+    return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
 def _check_feeds(
     dataset: Dataset, feeds: Mapping[str, Feed], types: Mapping[str, TensorType], levels: Mapping[str, int]
 ) -> list[Conversion]:
@@ -250,11 +279,11 @@ class _Parts(Iterator[Batch]):
     """Batches cut from groups that a thread makes ahead; the thread ends with it.
 
     Args:
-        ahead: makes the groups.
+        ahead: makes groups.
         parts: cuts them.
     """
 
-    def __init__(self, ahead: Prefetch[Batch], parts: Iterator[Batch]) -> None:
+    def __init__(self, ahead: Prefetch[Group], parts: Iterator[Batch]) -> None:
         self._ahead, self._parts = ahead, parts
 
     def __next__(self) -> Batch:

@@ -89,6 +89,7 @@ class Timeline:
         work: [instructions] index of the work that each belongs to.
         start, stop: ns around the whole step.
         threads: how many there are.
+        beside: (work that began it, begin, end) of what ran on the communication thread, ns.
     """
 
     begin: np.ndarray[Any, Any]
@@ -98,6 +99,7 @@ class Timeline:
     start: int
     stop: int
     threads: int
+    beside: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True)

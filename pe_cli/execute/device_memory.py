@@ -13,7 +13,7 @@ from pe_cli.execute.order import graph_edges
 from pe_cli.execute.reach import Reach
 from pe_cli.execute.request import Request, fetched_rows
 from pe_cli.execute.tasks import Task
-from pe_cli.graph.ssa import AllReduce, Graph, SumProcesses
+from pe_cli.graph.ssa import AllReduce, Graph, StartSum
 from pe_cli.ops.define.lowering import Buffer
 
 
@@ -56,7 +56,7 @@ def plan_devices(
         return int(b.type.nbytes * room) if varies else b.type.nbytes
 
     reach = Reach.of(graph_edges(tasks, graph)) if threads > len(graph.places) else None
-    reduced = [n for node in graph.nodes if isinstance(node, (AllReduce, SumProcesses)) for n in node.names]
+    reduced = [n for node in graph.nodes if isinstance(node, (AllReduce, StartSum)) for n in node.names]
     fetched = (*request.fetches, *fetched_rows(graph, request).values())
     out = []
     for d in range(len(graph.places)):

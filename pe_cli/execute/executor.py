@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -20,10 +18,11 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.plans import MAX_PLANS, Plans
+from pe_cli.execute.processes import Told, types_of_all
 from pe_cli.execute.request import Request
 from pe_cli.execute.result import Batch, StepResult
 from pe_cli.execute.shortcut import Shortcut, Shortcuts, samples_of
-from pe_cli.execute.split import check_offsets, cut, split_sizes
+from pe_cli.execute.split import check_offsets, cut, cut_parts, split_sizes
 from pe_cli.execute.stalled import stalled
 from pe_cli.graph.compile import Purpose, Stages, compile_program
 from pe_cli.graph.ssa import Graph
@@ -160,8 +159,7 @@ class Executor:
         if found is not None:
             return found
         active = [d for d, n in enumerate(sizes) if n] or ([] if self.peers else [0])
-        with self.peers.busy() if self.peers else contextlib.nullcontext():
-            made = self.plans.new(request, self.stages(request.fetches).executed(active))
+        made = self.plans.new(request, self.stages(request.fetches).executed(active))
         made.ends = [self._ends(made, d, part) for d, part in enumerate(feeds)] if self.sequences.lods else []
         self.plans.keep(made)
         return made
@@ -299,10 +297,8 @@ class Executor:
         arrays = self.check_feed(feed)
         if not self._batched and not self._grouped:
             return self._completed([dict(arrays) for _ in range(devices)]), [1] * devices
-        sizes = split_sizes(self._samples(arrays), devices)
-        begins = itertools.accumulate(sizes, initial=0)
-        cuts = [(begin, begin + n) for begin, n in zip(begins, sizes, strict=False)]
-        return self._completed([cut(arrays, self._grouped, self._batched, *c) for c in cuts]), sizes
+        sizes = self._sizes(self._samples(arrays))
+        return self._completed(cut_parts(arrays, sizes, self._grouped, self._batched)), sizes
 
     def _completed(self, parts: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
         """Return what ops read of every device's part of a batch, with the arrays that are made for sequence ops."""
@@ -330,28 +326,56 @@ class Executor:
             raise PeError(f"feeds of one batch differ in length: {listed}", code=ExitCode.DATA)
         return next(iter(lengths.values()), 1)
 
-    def batch(self, feed: Feed | Sequence[Feed], fetches: Sequence[str] = ()) -> Batch:
+    def batch(self, feed: Feed | Sequence[Feed], fetches: Sequence[str] = (), samples: int | None = None) -> Batch:
         """Check a batch, split it, and find or make the plan that runs it.
 
         Args:
             feed: see `split`.
             fetches: names of variables that are read after the step.
+            samples: of the batch of all processes, where the feed is this one's share of it; None where it is the whole batch.
 
         Raises:
             PeError: a wrong feed, or a name that the program does not have.
         """
-        found = self._shortcuts.find(feed, fetches) if self._moves == self.scope.moves else None
+        found = self._shortcuts.find(feed, fetches, samples) if self._moves == self.scope.moves else None
         if found is not None and self.plans.use(found.request) is found.plan:
             return found.batch(feed)  # type: ignore[arg-type]
         for name in fetches:
             self.program.global_block().var(name)
-        parts, sizes = self.split(feed)
-        made = self.batch_of(parts, sizes, fetches)
+        first = len(self.places) * self.peers.rank if self.peers else 0
+        if self.peers is None or samples is None:
+            parts, sizes = self.split(feed)
+            made = self.batch_of(parts, sizes, fetches)
+        else:
+            assert isinstance(feed, Mapping)
+            made, sizes, first = self._shared(feed, fetches, samples), [*self._mine(self._sizes(samples))], 0
         if not self.sequences.feeds and not self.sequences.recipes:
-            first = len(self.places) * self.peers.rank if self.peers else 0
             shortcut = Shortcut(made.plan, sizes, self._batched, slice(first, first + len(self.places)))
-            self._shortcuts.keep(feed, fetches, shortcut, made.parts)
+            self._shortcuts.keep(feed, fetches, shortcut, made.parts, samples)
         return made
+
+    def _sizes(self, samples: int) -> list[int]:
+        """Return the samples of every device of all processes."""
+        devices = len(self.places) * (self.peers.size if self.peers else 1)
+        return split_sizes(samples, devices) if self._batched or self._grouped else [1] * devices
+
+    def _shared(self, feed: Feed, fetches: Sequence[str], samples: int) -> Batch:
+        """Find or make the plan of a batch of which this process has its share alone.
+
+        What others have follows from the number of samples, but for sequences: of those all tell each other.
+        """
+        assert self.peers is not None
+        arrays, whole = self.check_feed(feed), self._sizes(samples)
+        sizes = self._mine(whole)
+        parts = cut_parts(arrays, sizes, self._grouped, self._batched)
+        if self.sequences.feeds or self.sequences.recipes:
+            told = Told(self.peers)
+            parts = [{k: a for k, a in part.items() if k in self.read} for part in self.sequences.complete(parts, told.longest)]
+            types = told.types(parts)
+        else:
+            types = types_of_all(arrays, whole, self._batched)
+        plan = self.plan(types, whole, fetches)
+        return Batch(plan, plan.request, parts, samples_of(plan, sizes))
 
     def batch_of(self, parts: Sequence[Mapping[str, Array]], sizes: Sequence[int], fetches: Sequence[str]) -> Batch:
         """Find or make the plan of a batch that has been checked and split.
@@ -395,7 +419,9 @@ class Executor:
         values, line = plan.run_timed(batch.parts, number)
         return StepResult(values, batch.samples, plan.shares, plan), line
 
-    def run(self, feed: Feed | Sequence[Feed], fetches: Sequence[str] = (), step: int = 0) -> StepResult:
+    def run(
+        self, feed: Feed | Sequence[Feed], fetches: Sequence[str] = (), step: int = 0, samples: int | None = None
+    ) -> StepResult:
         """Run one step of a batch; arguments as for `batch` and `step`."""
-        return self.step(self.batch(feed, fetches), step)
+        return self.step(self.batch(feed, fetches, samples), step)
 

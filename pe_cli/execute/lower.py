@@ -11,7 +11,7 @@ from pe_cli.devices.memory import aligned
 from pe_cli.devices.protocol import Takers
 from pe_cli.execute.lowering import GraphLowering, op_seed
 from pe_cli.execute.regions import lower_regions
-from pe_cli.execute.sum_processes import sum_over_processes
+from pe_cli.execute.sum_processes import gather_rows, start_sum, tell_rows, wait_sum
 from pe_cli.execute.tasks import Task, by_output
 from pe_cli.graph.ssa import (
     ADDENDS,
@@ -20,15 +20,18 @@ from pe_cli.graph.ssa import (
     Compute,
     Copy,
     Gather,
+    GatherProcesses,
     Node,
     Reduce,
     ScaleLossGrad,
-    SumProcesses,
+    StartSum,
     Sync,
     Update,
+    WaitSum,
 )
 from pe_cli.kernels.calls import STATUS
 from pe_cli.kernels.finite import check_finite
+from pe_cli.kernels.tree import Order, order_of
 from pe_cli.ops.define.areas import HELP_PARTS
 from pe_cli.ops.define.lowering import Buffer, Call, Lowering
 from pe_cli.ops.define.registry import OpDef, find
@@ -57,7 +60,8 @@ def _again(g: GraphLowering, node: Node, like: GraphLowering, kept: frozenset[Bu
     before = like.graph.nodes[node.index]
     if g.cuts != like.cuts or (isinstance(node, Compute) and isinstance(before, Compute) and node.helped != before.helped):
         return []
-    if isinstance(node, ScaleLossGrad) and g.shares(name := node.op.input_names()[0]) != like.shares(name):
+    told = isinstance(node, Gather) and g.whole.peers is not None  # others may have more rows, though this process has as many
+    if told or (isinstance(node, ScaleLossGrad) and g.shares(name := node.op.input_names()[0]) != like.shares(name)):
         return []
     if any(at in g.changed for slots in (node.ins, node.outs) for pairs in slots.values() for at in pairs):
         return []
@@ -108,6 +112,7 @@ def _part(g: GraphLowering, node: Compute, share: tuple[int, int]) -> list[Task]
     low.threads = HELP_PARTS if low.helped else g.threads if g.cuts and native else 1
     if definition.has(Spreads) and native and len(g.graph.places) * g.threads > 1:
         low.shares, low.more = len(g.graph.places) * g.threads, more
+        low.order = _order(g) if more else Order()
     aliases = _views(definition, ins, outs)
     if not aliases:
         _lower(definition, low, op, kind)
@@ -194,18 +199,20 @@ def _all_reduce(g: GraphLowering, node: AllReduce) -> list[Task]:
     begins = [0]
     for b in sources[0][:-1]:
         begins.append(begins[-1] + aligned(b.type.nbytes) // size)
-    calls = all_reduce_shards([row[0] for row in sources], [row[0] for row in targets], begins[-1] + sources[0][-1].size, g.shards)
+    elements, order = begins[-1] + sources[0][-1].size, _order(g, in_place=True)
+    calls = all_reduce_shards([row[0] for row in sources], [row[0] for row in targets], elements, g.shards, order)
     through = [g.buffer(*p) for p in node.outs.get("Through", ())]
     tasks = []
-    for home, call in enumerate(calls):
-        low, high = call.args[4], call.args[5]
+    for home, (call, room) in enumerate(calls):
+        low, high = call.args[-2:]
         spans = {}
         for row in (*sources, *targets):
             for b, begin in zip(row, begins, strict=True):
                 if begin < high and low < begin + max(1, b.size):
                     spans[b] = (max(0, low - begin), min(max(1, b.size), high - begin))
         reads, writes = ([b for row in rows for b in row if b in spans] for rows in (sources, [*targets, through]))
-        tasks.append(Task(node.index, home, [call], reads, writes, part=(low, high), spans=spans, buckets=[*sources, *targets]))
+        buckets = [*sources, *targets]
+        tasks.append(Task(node.index, home, [call], reads, writes, [room], part=(low, high), spans=spans, buckets=buckets))
     return tasks
 
 
@@ -213,8 +220,13 @@ def _reduce(g: GraphLowering, node: Reduce) -> list[Task]:
     sources = [g.buffer(*p) for p in node.ins["X"]]
     targets = [g.buffer(*p) for p in node.outs["Out"]]
     through = [g.buffer(*p) for p in node.outs.get("Through", ())]
-    (call,) = all_reduce_shards(sources, targets, sources[0].size, 1)
-    return [Task(node.index, node.device, [call], sources, [*targets, *through], part=(0, sources[0].size))]
+    ((call, room),) = all_reduce_shards(sources, targets, sources[0].size, 1, _order(g, in_place=True))
+    return [Task(node.index, node.device, [call], sources, [*targets, *through], [room], part=(0, sources[0].size))]
+
+
+def _order(g: GraphLowering, *, in_place: bool = False) -> Order:
+    """Return the order in which the gradients of the devices with samples are added up."""
+    return order_of(len(g.graph.places), g.graph.active, in_place=in_place)
 
 
 def _gather(g: GraphLowering, node: Gather) -> list[Task]:
@@ -222,13 +234,19 @@ def _gather(g: GraphLowering, node: Gather) -> list[Task]:
     op, slots = node.op, g.slots(node.ins)
     ids, values = ([b for b in slots[s] if b is not None] for s in ("Ids", "X"))
     rows, out = (g.buffer(*node.outs[s][0]) for s in ("Rows", "Out"))
-    paddings = [p for p in op.attrs["padding_idx"] for _ in g.graph.active]
-    shards = _shards_of(g, rows)
+    told = None if g.whole.peers is None else tell_rows(g, node)
+    touched = [*ids, *values]
+    if told is not None:
+        ids, values = told.ids, told.values
+    paddings = [p for p in op.attrs["padding_idx"] for _ in range(len(ids) // len(op.attrs["padding_idx"]))]
+    shards = _shards_of(g, rows) if told is None else 1
     made = []
     for shard in range(shards):
         low = Lowering(op.definition, op.attrs, {}, {})
+        if told is not None:
+            low.calls.append(told.call)
+            low.scratch_buffers += told.scratch
         merge_shard(low, ids, values, paddings, op.attrs["height"], rows, out, shard, shards)
-        touched = [*ids, *values]
         made.append(Task(node.index, shard, low.calls, touched, [rows, out], low.scratch_buffers, beside=shard > 0))
     return made
 
@@ -269,5 +287,7 @@ LOWERINGS: dict[type[Node], Callable[[GraphLowering, Any], list[Task]]] = {
     Gather: _gather,
     AllReduce: _all_reduce,
     Reduce: _reduce,
-    SumProcesses: lambda g, node: [sum_over_processes(g, node)],
+    GatherProcesses: lambda g, node: [gather_rows(g, node)],
+    StartSum: lambda g, node: [start_sum(g, node)],
+    WaitSum: lambda g, node: [wait_sum(g, node)],
 }

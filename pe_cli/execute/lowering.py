@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from pe_cli.collectives.protocol import Pending
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import device
 from pe_cli.execute.processes import Whole
@@ -42,6 +43,7 @@ class GraphLowering:
         changed: (variable, device) pairs that have another type than `like` has.
         loops: that are around the graph, of a region.
         before: of a region's graph, rows of the whole batch before the device's part; None for a program's.
+        pending: sums over processes that are under way, by the first gradient of each.
         labels: ops of regions with the numbers that error reports give them, from 1.
         offsets: index of a node -> rows of the whole batch before the device's part, where the node depends on it.
     """
@@ -69,6 +71,7 @@ class GraphLowering:
         self.loops = 0
         self.before: int | None = None
         self.labels: dict[Operator, int] = {} if like is None else like.labels
+        self.pending: dict[str, Pending] = {} if like is None else like.pending
         self.changed: set[tuple[str, int]] = set()
         self._shares: dict[str, Sequence[int]] = {}
         if like is None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.kernels.tree import fold
+
 Array = np.ndarray[Any, Any]
 
 
@@ -31,19 +33,21 @@ def merge(values: Sequence[Array], sizes: Sequence[int], how: str) -> Array | li
     return np.asarray(total).astype(values[0].dtype)
 
 
-def mean_of_numbers(values: Sequence[Array], sizes: Sequence[int]) -> float:
-    """Return what `merge` gives for the mean of single numbers, to the last bit, in few calls: NumPy has left the caches after a step.
+def mean_of_numbers(values: Sequence[Array], sizes: Sequence[int], places: tuple[int, Sequence[int]] | None = None) -> float:
+    """Return the mean of single numbers, in few calls: NumPy has left the caches after a step.
 
     Args:
         values: one per device; of several numbers it is the mean of all.
         sizes: how much each counts.
+        places: how many devices there are, and which of them the values are of: they are added in the order of the tree; None for those
+            that are one after the other.
     """
     first = values[0]
-    if first.dtype.kind != "f":
+    if first.dtype.kind != "f" or any(value.size != 1 for value in values):
         return float(np.asarray(merge(values, sizes, "mean"), np.float64).mean())
-    samples, total = max(1, sum(sizes)), 0.0
-    for size, value in zip(sizes, values, strict=True):
-        if value.size != 1:
-            return float(np.asarray(merge(values, sizes, "mean"), np.float64).mean())
-        total += size / samples * value.item()
-    return float(first.dtype.type(total)) if len(values) > 1 else float(first.item())
+    if len(values) == 1:
+        return float(first.item())
+    samples = max(1, sum(sizes))
+    parts = [size / samples * value.item() for size, value in zip(sizes, values, strict=True)]
+    total = sum(parts) if places is None else fold(places[0], dict(zip(places[1], parts, strict=True)))
+    return float(first.dtype.type(total))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
 from pe_cli.execute.processes import Whole, whole_of
 from pe_cli.execute.request import Request, fetched_rows
+from pe_cli.execute.sum_processes import under_way
 from pe_cli.execute.tasks import Task
 from pe_cli.execute.types import device_types
 from pe_cli.graph.ssa import Check, Compute, Graph
@@ -68,6 +70,8 @@ class Plan:
         tasks: in order, for pictures.
         step: what runs.
         shares: name of a number -> how much each active device's value counts in the mean over all, see `GraphLowering.shares`.
+        counts: the same for every device of all processes.
+        samples: of every device of all processes.
         ends: per device: feed of offsets -> the number that it must end with, as kernels trust it.
     """
 
@@ -103,7 +107,8 @@ class Plan:
 
     def _lower(self, request: Request, like: GraphLowering | None = None) -> tuple[GraphLowering, list[Task]]:
         graph, peers = self.graph, self._peers
-        types = device_types(graph, [dict(feeds) for feeds in request.feeds])
+        everyone = [(dict(feeds), samples) for feeds, samples in zip(*request.whole, strict=True)] if request.whole else ()
+        types = device_types(graph, [dict(feeds) for feeds in request.feeds], everyone)
         whole = whole_of(graph, request.whole, types, peers) if request.whole and peers else None
         made = lowering(graph, types, request.sizes, seed=self._seed, threads=self._threads, whole=whole, like=like)
         tasks = lower(made, like)
@@ -170,6 +175,8 @@ class Plan:
             return [shares[lowering.whole.first + d] for d in active]
 
         self.shares: Mapping[str, Sequence[int]] = _Found(shares_of)
+        self.counts: Mapping[str, Sequence[int]] = _Found(lowering.shares)
+        self.samples = lowering.whole.sizes
         self._inlets: dict[tuple[str, int], Door] = {}
         self._outlets: list[list[tuple[str, Door]]] = []
         for d, feeds in enumerate(self.request.feeds):
@@ -292,7 +299,7 @@ class Plan:
         self._feed(feeds)
         failed, timeline = self.step.run_timed(step)
         self._raise(failed, step)
-        return self._fetched(), timeline
+        return self._fetched(), replace(timeline, beside=under_way(self.graph, self.tasks, self._lowering.pending))
 
     def _feed(self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> None:
         for given, ends in zip(feeds, self.ends, strict=False):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,3 +56,39 @@ def whole_of(
         if given not in known:
             known[given] = concrete_types(graph.program, dict(given))
     return Whole([known[given] for given in feeds], sizes, first, peers)
+
+
+class Told:
+    """What processes tell each other of a batch of which each has its share alone; all of them ask the same, in the same order.
+
+    Args:
+        peers: the processes.
+    """
+
+    def __init__(self, peers: Communicator) -> None:
+        self._peers = peers
+
+    def longest(self, mine: Sequence[Array]) -> Array:
+        """Return the longest of the arrays of all devices, which have one axis of whole numbers."""
+        longest = max(mine, key=len)
+        found = self._peers.gather(longest.astype("<i8").tobytes())
+        return np.frombuffer(max(found, key=len), "<i8").astype(longest.dtype)
+
+    def types(self, mine: Sequence[Mapping[str, Array]]) -> list[dict[str, TensorType]]:
+        """Return the types of what every device of all processes is fed."""
+        text = json.dumps([{name: [list(a.shape), str(a.dtype)] for name, a in part.items()} for part in mine])
+        told = [json.loads(message) for message in self._peers.gather(text.encode())]
+        return [{name: TensorType(tuple(shape), dtype) for name, (shape, dtype) in part.items()} for parts in told for part in parts]
+
+
+def types_of_all(arrays: Mapping[str, Array], sizes: Sequence[int], batched: Collection[str]) -> list[dict[str, TensorType]]:
+    """Return the types of what every device of all processes is fed, without sequences.
+
+    Args:
+        arrays: of this process.
+        sizes: samples of every device.
+        batched: feeds whose first axis is the batch.
+    """
+    known = {name: TensorType(a.shape, str(a.dtype)) for name, a in arrays.items()}
+    made = {n: {k: t.with_shape(n, *t.shape[1:]) if k in batched else t for k, t in known.items()} for n in set(sizes)}
+    return [made[n] for n in sizes]

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Timeline
 from pe_cli.execute.executor import Executor, Feed
 from pe_cli.execute.operations import operations
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.tasks import Task
-from pe_cli.graph.ssa import Check, Compute, Gather, Node
+from pe_cli.graph.ssa import Check, Compute, Gather, Node, StartSum, WaitSum
 from pe_cli.ops.define.traits import ByRows, Table
 from pe_cli.program.ir import Operator, Role
 
@@ -65,9 +64,8 @@ def run_profile(executor: Executor, feed: Feed, fetches: Sequence[str], steps: i
         steps: that are recorded; as many run unrecorded, in between, for comparison.
         warmup: steps before.
     """
-    parts, sizes = executor.split(feed)
-    types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in part.items()} for part in parts]
-    plan = executor.plan(types, sizes, fetches)
+    batch = executor.batch(feed, fetches)
+    plan, parts = batch.plan, batch.parts
     number = 0
     for _ in range(warmup):
         plan.run(parts, number)
@@ -207,6 +205,8 @@ class Use:
         collective_ms: during which at least one thread sums over devices.
         hidden_ms: of that, during which another thread computes.
         backward_ms: of that, during which another thread computes gradients.
+        process_ms: during which the communication thread sums over processes.
+        process_hidden_ms: of that, during which a thread computes.
     """
 
     wall_ms: float
@@ -215,6 +215,8 @@ class Use:
     collective_ms: float
     hidden_ms: float
     backward_ms: float
+    process_ms: float = 0.0
+    process_hidden_ms: float = 0.0
 
     @property
     def busy_threads(self) -> float:
@@ -225,6 +227,7 @@ class Use:
 def use(profile: Profile) -> Use:
     """Return what the threads did."""
     nodes = [profile.plan.graph.nodes[t.node] for t in profile.plan.tasks]
+    waiting = np.array([isinstance(n, (StartSum, WaitSum)) for n in nodes] or [False])
     collective = np.array([n.joins_devices for n in nodes] or [False])
     backward = np.array([n.role is Role.BACKWARD for n in nodes] or [False]) & ~collective
     figures = []
@@ -232,18 +235,22 @@ def use(profile: Profile) -> Use:
         spans = np.stack([line.begin, line.end], axis=1)
         of = line.work
         busy = np.bincount(line.thread, line.end - line.begin, minlength=profile.threads)
-        sums = merged(spans[collective[of]])
+        busy -= np.bincount(line.thread[waiting[of]], (line.end - line.begin)[waiting[of]], minlength=profile.threads)
+        sums, computing = merged(spans[(collective & ~waiting)[of]]), merged(spans[~collective[of]])
+        beside = merged(np.array([(begin, end) for _, begin, end in line.beside], np.int64).reshape(-1, 2))
         figures.append(
             [
                 line.stop - line.start,
                 length(sums),
-                length(common(sums, merged(spans[~collective[of]]))),
+                length(common(sums, computing)),
                 length(common(sums, merged(spans[backward[of]]))),
+                length(beside),
+                length(common(beside, computing)),
                 *busy,
             ]
         )
-    wall, summed, hidden, behind, *threads = (float(v) / 1e6 for v in np.mean(figures, axis=0))
-    return Use(wall, tuple(threads), tuple(max(0.0, wall - b) for b in threads), summed, hidden, behind)
+    wall, summed, hidden, behind, told, over, *threads = (float(v) / 1e6 for v in np.mean(figures, axis=0))
+    return Use(wall, tuple(threads), tuple(max(0.0, wall - b) for b in threads), summed, hidden, behind, told, over)
 
 
 def merged(spans: Spans) -> Spans:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class StepResult:
         shares: name -> how much each device's value counts in its mean: the rows that it is taken over; 0 where it is not computed.
         plan: that ran; None for several.
         whole: samples of the batch, where several runs take the same ones; None where `sizes` adds up to them.
+        means: means of numbers that are known already, with how much each counts: name -> (values, weight).
     """
 
     values: Sequence[Mapping[str, Array]]
@@ -49,6 +50,7 @@ class StepResult:
     shares: Mapping[str, Sequence[int]]
     plan: Plan | None = None
     whole: int | None = None
+    means: Mapping[str, tuple[Array, int]] = field(default_factory=dict)
 
     @property
     def samples(self) -> int:
@@ -67,6 +69,9 @@ class StepResult:
             name: of the variable; one that the last part of a batch alone has is the whole batch's.
             how: mean, by what the number is taken over on each device, or sum.
         """
+        if how == "mean" and name in self.means:
+            mean, count = self.means[name]
+            return float(mean.item()) if mean.size == 1 else float(mean.astype(np.float64).mean()), count
         shares = self.shares[name]
         found, counts = [], []
         for value, count in zip(self.values, shares, strict=True):
@@ -75,5 +80,38 @@ class StepResult:
                 counts.append(count)
         weight = sum(shares)
         if how == "mean":
-            return mean_of_numbers(found, counts), weight
+            graph = self.plan.graph if self.plan else None
+            places = (len(graph.places), graph.active) if graph and len(found) == len(graph.active) else None
+            return mean_of_numbers(found, counts, places), weight
         return float(np.asarray(merge(found, counts, how), np.float64).mean()), weight
+
+    def reduced(self, names: Sequence[str]) -> StepResult:
+        """Return the same with the means of some variables in the place of every device's value."""
+        means: dict[str, tuple[Array, int]] = {}
+        for name in names:
+            last = self.values[-1][name]
+            value, weight = self.number(name) if last.size == 1 else (last, sum(self.sizes))
+            means[name] = np.asarray(value, last.dtype).reshape(last.shape), weight
+        values = [{n: v for n, v in of.items() if n not in means} for of in self.values]
+        return replace(self, values=values, means=means)
+
+    def last(self, name: str) -> Array:
+        """Return a variable that every device has alike, or the last part of a batch alone."""
+        return self.means[name][0] if name in self.means else next(v[name] for v in reversed(self.values) if name in v)
+
+
+def joined_parts(parts: Sequence[StepResult]) -> StepResult:
+    """Return what a step gave whose batch was done in parts; a mean that the last part alone has is the whole batch's."""
+    last = parts[-1]
+    sizes = [n for part in parts for n in part.sizes]
+    means: dict[str, tuple[Array, int]] = {}
+    for name, (value, _) in last.means.items():
+        found = [(part.means[name][0], sum(part.sizes)) for part in parts if name in part.means]
+        if len(parts) > len(found) or len(found) == 1:
+            means[name] = value, sum(sizes)
+            continue
+        total = sum(n / max(1, sum(sizes)) * v.astype(np.float64) for v, n in found)
+        means[name] = np.asarray(total).astype(value.dtype), sum(sizes)
+    values = [of for part in parts for of in part.values]
+    names = dict.fromkeys(n for part in parts for of in part.values for n in of)
+    return StepResult(values, sizes, dict.fromkeys(names, sizes), last.plan, means=means)

@@ -75,10 +75,10 @@ class Shortcuts:
         self._known: OrderedDict[Key, Shortcut] = OrderedDict()
 
     @staticmethod
-    def _key(feed: Any, fetches: Sequence[str]) -> Key | None:
+    def _key(feed: Any, fetches: Sequence[str], samples: int | None) -> Key | None:
         if type(feed) is not dict:
             return None
-        parts: list[Any] = [*fetches]
+        parts: list[Any] = [samples, *fetches]
         for name, value in feed.items():
             if type(value) is not np.ndarray or not value.ndim:
                 return None
@@ -89,14 +89,16 @@ class Shortcuts:
         """Forget all."""
         self._known.clear()
 
-    def find(self, feed: Any, fetches: Sequence[str]) -> Shortcut | None:
-        """Return the shortcut for a batch, if there is one."""
-        key = self._key(feed, fetches)
+    def find(self, feed: Any, fetches: Sequence[str], samples: int | None = None) -> Shortcut | None:
+        """Return the shortcut for a batch, if there is one; samples: of all processes, where this one has its share alone."""
+        key = self._key(feed, fetches, samples)
         return None if key is None else self._known.get(key)
 
-    def keep(self, feed: Any, fetches: Sequence[str], found: Shortcut, parts: Sequence[Mapping[str, Array]]) -> None:
-        """Keep a shortcut where it leads to the same parts: nothing was converted or added."""
-        key = self._key(feed, fetches)
+    def keep(
+        self, feed: Any, fetches: Sequence[str], found: Shortcut, parts: Sequence[Mapping[str, Array]], samples: int | None = None
+    ) -> None:
+        """Keep a shortcut where it leads to the same parts: nothing was converted or added; see `find`."""
+        key = self._key(feed, fetches, samples)
         if key is None or any(not parts[d].keys() <= feed.keys() for d in range(len(parts))):
             return
         for one, other in zip(found.batch(feed).parts, parts, strict=True):

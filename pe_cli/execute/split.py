@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,3 +92,16 @@ def cut(
         if name not in out and name not in offsets:
             out[name] = array[begin:end] if name in batched else array
     return out
+
+
+def cut_parts(arrays: Mapping[str, Array], sizes: Sequence[int], feeds: Mapping[str, Lod], batched: set[str]) -> list[dict[str, Array]]:
+    """Return the parts of a batch, one after the other; where nothing has a batch axis, all of it for each.
+
+    Args:
+        arrays, feeds, batched: as of `cut`.
+        sizes: samples of each part.
+    """
+    if not feeds and not batched:
+        return [dict(arrays) for _ in sizes]
+    begins = itertools.accumulate(sizes, initial=0)
+    return [cut(arrays, feeds, batched, begin, begin + n) for begin, n in zip(begins, sizes, strict=False)]

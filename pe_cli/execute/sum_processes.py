@@ -1,52 +1,161 @@
-"""How gradients are summed over processes: one call of Python between the native ones."""
+"""How gradients are summed over processes: one call of Python begins a sum, another waits for it; in between the step goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pe_cli.collectives.protocol import Pending
+from pe_cli.devices.memory import aligned
 from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.tasks import Task
-from pe_cli.graph.ssa import SumProcesses
+from pe_cli.graph.ssa import Gather, GatherProcesses, Graph, StartSum, WaitSum
 from pe_cli.kernels.calls import STATUS, Buffer, Call
 from pe_cli.kernels.host import HostKernel
 
 Array = np.ndarray[Any, Any]
 
 
-def sum_over_processes(lowering: GraphLowering, node: SumProcesses) -> Task:
-    """Return the task of a sum over processes: one call of Python between the native ones.
+def start_sum(lowering: GraphLowering, node: StartSum) -> Task:
+    """Return the task that begins a sum over processes, in the memory of the first device.
 
     Args:
-        lowering: of the graph.
-        node: gradients of one element type; its sums over the devices of this process are on the first.
+        lowering: of the graph; keeps what is under way.
+        node: gradients of one element type, which lie one after the other.
     """
-    names = node.names
-    devices = range(len(lowering.graph.places))
-    outs = [[lowering.buffer(n, d) for n in names] for d in devices]
-    dtype = outs[0][0].dtype
-    sizes = [b.size for b in outs[0]]
-    ends = np.cumsum(sizes).tolist()
-    room = np.empty(sum(sizes), dtype)
-    parts = [room[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+    buffers = [lowering.buffer(n, 0) for n in node.names]
+    for name in node.names:  # all devices lay a bucket out alike
+        for d in range(len(lowering.graph.places)):
+            lowering.buffer(name, d)
+    size = buffers[0].type.numpy.itemsize
+    stretch = sum(aligned(b.type.nbytes) for b in buffers[:-1]) + buffers[-1].type.nbytes
+    most = -(-stretch // size // node.pieces) or 1
     peers = lowering.whole.peers
-    add = None if peers is None else peers.summer(room.size, dtype)
+    if peers is not None:
+        peers.reserve((most + 1) * size)
+    pending = lowering.pending
     empty = not node.inputs
 
     def run(_: Sequence[Array], arrays: Sequence[Array]) -> None:
-        assert add is not None, "a graph that is only looked at does not run"
+        assert peers is not None, "a graph that is only looked at does not run"
+        values = _stretch(arrays, stretch)
         if empty:
-            room.fill(0)
-        else:
-            for part, array in zip(parts, arrays, strict=False):
-                part[:] = array.reshape(-1)
-        add(room)
-        for i, array in enumerate(arrays):
-            array.reshape(-1)[:] = parts[i % len(parts)]
+            values.fill(-0.0)  # what it is added to stays as it is, to the last bit
+        pending[node.names[0]] = peers.begin(values, most, node.halved)
 
-    flat: list[Buffer] = [b for row in outs for b in row]
-    kernel = HostKernel(run, f"host:{node.kind}", (), tuple(b.type for b in flat))
-    call = Call(kernel, (STATUS, *flat), "float32", "float32")
-    return Task(node.index, 0, [call], [] if empty else list(outs[0]), flat)
+    return Task(node.index, 0, [_call(run, node.kind, buffers)], [] if empty else buffers, buffers)
+
+
+def wait_sum(lowering: GraphLowering, node: WaitSum) -> Task:
+    """Return the task that waits for a sum over processes, and gives it to every device that asks for it."""
+    devices = list(dict.fromkeys(d for _, d in node.outs["Out"]))
+    rows = [[lowering.buffer(n, d) for n in node.names] for d in devices]
+    first = [lowering.buffer(n, 0) for n in node.names]
+    others = [b for row in rows for b in row if b not in first]
+    pending = lowering.pending
+
+    def run(_: Sequence[Array], arrays: Sequence[Array]) -> None:
+        pending[node.names[0]].wait()
+        sums, targets = arrays[: len(first)], arrays[len(first) :]
+        for i, array in enumerate(targets):
+            array[...] = sums[i % len(first)]
+
+    return Task(node.index, 0, [_call(run, node.kind, [*first, *others])], first, [*first, *others])
+
+
+def gather_rows(lowering: GraphLowering, node: GatherProcesses) -> Task:
+    """Return the task that gives every process what the devices of all have written: a row for each, zeros where there is none."""
+    ins, out = [lowering.buffer(*p) for p in node.ins["X"]], lowering.buffer(*node.outs["Out"][0])
+    devices = [d for _, d in node.ins["X"]]
+    peers, places = lowering.whole.peers, len(lowering.graph.places)
+
+    def run(_: Sequence[Array], arrays: Sequence[Array]) -> None:
+        assert peers is not None, "a graph that is only looked at does not run"
+        whole = arrays[-1]
+        mine = np.zeros((places, whole.shape[1]), whole.dtype)
+        for d, array in zip(devices, arrays, strict=False):
+            mine[d] = array.reshape(-1)
+        whole[...] = np.frombuffer(b"".join(peers.gather(mine.tobytes())), whole.dtype).reshape(whole.shape)
+
+    return Task(node.index, 0, [_call(run, node.kind, [*ins, out])], ins, [out])
+
+
+@dataclass(frozen=True)
+class Told:
+    """Rows of a row-sparse gradient that all processes have told each other.
+
+    Args:
+        call: fills the rows of other processes.
+        ids, values: of every device of all processes, in order; for several lookups, those of the first on all devices come first.
+        scratch: those of them that are of other processes.
+    """
+
+    call: Call
+    ids: list[Buffer]
+    values: list[Buffer]
+    scratch: list[Buffer]
+
+
+def tell_rows(lowering: GraphLowering, node: Gather) -> Told:
+    """Return the rows of all devices of all processes, and the call by which processes tell each other theirs."""
+    whole, places = lowering.whole, len(lowering.graph.places)
+    peers, mine = whole.peers, range(whole.first, whole.first + places)
+    active = [d for d, samples in enumerate(whole.sizes) if samples]
+    rows = {s: [[_row(lowering, n, d, d in mine) for d in active] for n in node.op.inputs[s]] for s in ("Ids", "X")}
+    flat = {s: [b for row in found for b in row] for s, found in rows.items()}
+    of_rank: list[list[Buffer]] = [[] for _ in range(len(whole.sizes) // places)]
+    for found in rows.values():
+        for row in found:
+            for d, b in zip(active, row, strict=True):
+                of_rank[d // places].append(b)
+    order = [b for of in of_rank for b in of]
+    scratch = [b for rank, of in enumerate(of_rank) if rank != whole.first // places for b in of]
+    counts = [len(of) for of in of_rank]
+
+    def run(_: Sequence[Array], arrays: Sequence[Array]) -> None:
+        assert peers is not None, "a graph that is only looked at does not run"
+        ends = [0, *itertools.accumulate(counts)]
+        parts = [arrays[begin:end] for begin, end in itertools.pairwise(ends)]
+        message = b"".join(array.tobytes() for array in parts[peers.rank])
+        for rank, told in enumerate(peers.gather(message)):
+            at = 0
+            for array in parts[rank] if rank != peers.rank else ():
+                array[...] = np.frombuffer(told, array.dtype, array.size, at).reshape(array.shape)
+                at += array.nbytes
+
+    return Told(_call(run, "all_gather_rows", order), flat["Ids"], flat["X"], scratch)
+
+
+def _row(lowering: GraphLowering, name: str, device: int, mine: bool) -> Buffer:
+    """Return a variable's buffer on a device of this process, or room for that of another's."""
+    whole = lowering.whole
+    return lowering.buffer(name, device - whole.first) if mine else Buffer("scratch", whole.types[device][name])
+
+
+def _call(run: Callable[[Sequence[Array], Sequence[Array]], None], kind: str, touched: Sequence[Buffer]) -> Call:
+    kernel = HostKernel(run, f"host:{kind}", (), tuple(b.type for b in touched))
+    return Call(kernel, (STATUS, *touched), "float32", "float32")
+
+
+def _stretch(arrays: Sequence[Array], nbytes: int) -> Array:
+    """Return the memory from the first array to the end of the last, which lie one after the other, as one."""
+    begin = arrays[0].ctypes.data
+    assert arrays[-1].ctypes.data + arrays[-1].nbytes == begin + nbytes, "a bucket is one stretch of memory"
+    whole: Array = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(begin))
+    return whole.view(arrays[0].dtype)
+
+
+
+def under_way(graph: Graph, tasks: Sequence[Task], pending: Mapping[str, Pending]) -> tuple[tuple[int, int, int], ...]:
+    """Return (task that began it, begin, end) of every piece that the communication thread summed in the step before, in ns."""
+    found = []
+    for i, task in enumerate(tasks):
+        node = graph.nodes[task.node]
+        if isinstance(node, StartSum) and node.names[0] in pending:
+            found += [(i, begin, end) for begin, end in pending[node.names[0]].spans]
+    return tuple(found)

@@ -1,4 +1,4 @@
-"""A profile as a trace for chrome://tracing and ui.perfetto.dev: a process per device, a lane per thread.
+"""A profile as a trace for chrome://tracing and ui.perfetto.dev: a process per device, a lane per thread, and one for communication.
 
 Source: "Trace Event Format" (Google, 2016): complete events (ph X) with ts and dur in microseconds, metadata events (ph M) for names.
 Events of one lane may only nest; here they never overlap, for a thread runs one kernel at a time.
@@ -6,23 +6,27 @@ Events of one lane may only nest; here they never overlap, for a thread runs one
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pe_cli.execute.profile import Profile
 
 #: Process of the lane that shows steps; devices are 1, 2, ...
 STEPS = 0
+#: Lane of the communication thread; others are 0, 1, ...
+COMMUNICATION = 10_000
 
 
-def trace(profile: Profile, name: str = "") -> dict[str, Any]:
+def trace(profile: Profile, name: str = "", origin: int | None = None) -> dict[str, Any]:
     """Return a trace as what JSON is made of.
 
     Args:
         profile: of some steps.
         name: of the model.
+        origin: ns of `time.perf_counter_ns` that count as 0; default: where the first step begins.
     """
     plan = profile.plan
-    origin = profile.timelines[0].start
+    origin = profile.timelines[0].start if origin is None else origin
     events: list[dict[str, Any]] = []
     lanes: set[tuple[int, int]] = set()
     for step, line in enumerate(profile.timelines):
@@ -32,6 +36,11 @@ def trace(profile: Profile, name: str = "") -> dict[str, Any]:
             lanes.add(lane)
             begin, end = int(line.begin[i]), int(line.end[i])
             events.append(_call(profile, work, begin - origin, end - begin, lane, step))
+        for work, begin, end in line.beside:
+            lane = (1 + plan.tasks[work].home, COMMUNICATION)
+            lanes.add(lane)
+            event = _call(profile, work, begin - origin, end - begin, lane, step)
+            events.append({**event, "name": "all_reduce_processes"})
     return {
         "traceEvents": [*_names(profile, sorted(lanes)), *sorted(events, key=lambda e: e["ts"])],
         "displayTimeUnit": "ns",
@@ -68,10 +77,31 @@ def _names(profile: Profile, lanes: list[tuple[int, int]]) -> list[dict[str, Any
         out.append(_meta("process_name", 1 + d, 0, {"name": str(place)}))
         out.append(_meta("process_sort_index", 1 + d, 0, {"sort_index": 1 + d}))
     for pid, tid in lanes:
-        out.append(_meta("thread_name", pid, tid, {"name": f"thread {tid}"}))
+        out.append(_meta("thread_name", pid, tid, {"name": "communication" if tid == COMMUNICATION else f"thread {tid}"}))
         out.append(_meta("thread_sort_index", pid, tid, {"sort_index": tid}))
     return out
 
 
 def _meta(kind: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]:
     return {"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": args}
+
+
+def together(traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the traces of several processes as one: the lanes of the first process, then those of the next, with its number.
+
+    Args:
+        traces: by rank, with times from about one moment on.
+    """
+    events: list[dict[str, Any]] = []
+    begin = 0
+    for rank, found in enumerate(traces):
+        own = found["traceEvents"]
+        for event in own:
+            made = {**event, "pid": begin + event["pid"]}
+            if event["ph"] == "M" and event["name"] == "process_name":
+                made["args"] = {"name": f"process {rank}: {event['args']['name']}"}
+            elif event["ph"] == "M" and event["name"] == "process_sort_index":
+                made["args"] = {"sort_index": begin + event["args"]["sort_index"]}
+            events.append(made)
+        begin += 1 + max((event["pid"] for event in own), default=0)
+    return {**traces[0], "traceEvents": events, "otherData": {**traces[0]["otherData"], "processes": len(traces)}}

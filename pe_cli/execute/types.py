@@ -9,13 +9,24 @@ from pe_cli.core.types import TensorType
 from pe_cli.graph.ssa import Graph
 from pe_cli.program.ir import EMPTY, Program
 
+#: Name of a feed -> its type on a device.
+Feeds = Mapping[str, TensorType]
 
-def device_types(graph: Graph, feeds: Sequence[Mapping[str, TensorType]]) -> list[dict[str, TensorType]]:
-    """Return the type of every variable on every device; arguments of `concrete_types`, for each device."""
+
+def device_types(graph: Graph, feeds: Sequence[Feeds], whole: Sequence[tuple[Feeds, int]] = ()) -> list[dict[str, TensorType]]:
+    """Return the type of every variable on every device.
+
+    Args:
+        graph: over devices.
+        feeds: of each device, as of `concrete_types`.
+        whole: feeds and samples of the devices of all processes, where there are several.
+    """
     types = [concrete_types(graph.program, given) for given in feeds]
     joined = {}
+    if graph.gathered:
+        everyone = [concrete_types(graph.program, given) for given, samples in whole if samples] or [types[d] for d in graph.active]
     for name in graph.gathered:
-        rows = sum(types[d][name].shape[0] for d in graph.active)
+        rows = sum(of[name].shape[0] for of in everyone)
         joined[name] = types[0][name].with_shape(rows, *types[0][name].shape[1:])
     return [concrete_types(graph.program, given, joined) for given in feeds] if joined else types
 

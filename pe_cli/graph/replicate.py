@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
-from pe_cli.core.types import Place
+from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.protocol import device
 from pe_cli.graph.processes import check_processes
 from pe_cli.graph.ssa import (
     AllReduce,
     Compute,
     Gather,
+    GatherProcesses,
     Graph,
     GraphBuilder,
     Reduce,
     ScaleLossGrad,
     Slots,
-    SumProcesses,
+    StartSum,
     Sync,
+    WaitSum,
 )
 from pe_cli.ops.define.traits import Folds, MergesRows, ReadsAllDevices
 from pe_cli.program.ir import Operator, Parameter, Program, Role
 
 UPDATES = (Role.OPTIMIZE, Role.LR_SCHED)
+#: Bytes of gradients that are not worth a bucket of their own.
+SMALL_BUCKET = 1 << 16
 
 
 def replicate(
@@ -49,10 +53,12 @@ def replicate(
 
     Raises:
         PeError: several devices while no op of the program carries a parameter's gradient role, though it has optimizer ops;
-            or the program or the strategy does not go with several processes yet.
+            or the strategy does not go with several processes yet.
     """
     if processes > 1:
-        check_processes(program, strategy)
+        check_processes(strategy)
+        if any(op.definition.has(ReadsAllDevices) for op in program.global_block().ops):
+            program = program.clone()  # it gets variables of what processes tell each other
     return _Replication(program, places, strategy, active, processes).run()
 
 
@@ -98,6 +104,11 @@ class _Replication:
         self.load = [0] * len(places)
         self.where: dict[str, int] = {}
         self.bucket: list[str] = []
+        self.limit = strategy.fuse_all_reduce_bytes
+        if processes > 1:
+            variables = program.global_block().vars
+            self.limit = bucket_bytes(self.limit, sum(variables[n].type.nbytes for n in self.gradients))
+        self.begun: list[list[str]] = []  # buckets whose sums over processes nobody has waited for
 
     def run(self) -> Graph:
         if self.several and not self.gradients and any(op.role is Role.OPTIMIZE for op in self.ops):
@@ -108,6 +119,9 @@ class _Replication:
         for i, op in enumerate(self.ops):
             if op.role in UPDATES:
                 self._flush()
+            if self.begun:
+                self._wait((*op.input_names(), *op.output_names()))
+            if op.role in UPDATES:
                 self._update(op)
                 continue
             merged = op.definition.get(MergesRows)
@@ -119,6 +133,7 @@ class _Replication:
                 if last.get(name) == i:
                     self._join(name)
         self._flush()
+        self._wait(n for names in self.begun for n in names)
         return self.graph
 
     # --- forward and backward -----------------------------------------------------------------------------------------
@@ -129,12 +144,24 @@ class _Replication:
         if first is not None and first.alone and self.strategy.gradient_scale_strategy != "One":
             of = ScaleLossGrad
         everywhere = op.definition.get(ReadsAllDevices)
+        told = {n: self._tell(n) for n in op.inputs[everywhere.slot]} if everywhere and self.processes > 1 else {}
         for d in self.running:
             ins = self._slots(op.inputs, d)
             if everywhere is not None:
                 slot = everywhere.slot
                 of, ins[slot] = Sync, [(n, other) for other in self.running for n in op.inputs[slot]]
+                ins[slot] = [(told[n], 0) for n in op.inputs[slot]] if told else ins[slot]
             self.build.append(of(op=op, device=d, ins=ins, outs=self._slots(op.outputs, d)))
+
+    def _tell(self, name: str) -> str:
+        """Give a variable of every device to all processes; return the variable that has a row for each device."""
+        block = self.program.global_block()
+        whole, kind = f"{name}@PROCESSES", block.vars[name].type
+        if whole not in block.vars:
+            rows = len(self.devices) * self.processes
+            block.create_var(whole, TensorType((rows, kind.size), kind.dtype), stop_gradient=True)
+        self.build.append(GatherProcesses(device=0, ins={"X": [(name, d) for d in self.running]}, outs={"Out": [(whole, 0)]}))
+        return whole
 
     def _slots(self, slots: dict[str, list[str]], device: int) -> dict[str, list[tuple[str, int]]]:
         return {s: [(n, self._at(n, device)) for n in names] for s, names in slots.items()}
@@ -151,23 +178,39 @@ class _Replication:
             self._reduce(name)
             return
         variables = self.program.global_block().vars
-        if self.bucket and variables[self.bucket[0]].dtype != variables[name].dtype:
+        apart = self.processes > 1 and variables[name].persistable  # it does not lie beside the others
+        if self.bucket and (apart or variables[self.bucket[0]].dtype != variables[name].dtype):
             self._flush()
         self.bucket.append(name)
         size = sum(variables[n].type.nbytes for n in self.bucket)
-        if not self.strategy.fuse_all_reduce_ops or size >= self.strategy.fuse_all_reduce_bytes:
+        if apart or not self.strategy.fuse_all_reduce_ops or size >= self.limit:
             self._flush()
 
     def _flush(self) -> None:
         if not self.bucket:
             return
         names, self.bucket = self.bucket, []
-        everywhere = [(n, d) for n in names for d in self.devices]
+        first = [(n, 0) for n in names]
+        outs = {"Out": [(n, d) for n in names for d in self.devices] if self.processes == 1 else first}
         if len(self.devices) > 1 and self.running:
-            self.build.append(AllReduce(device=0, ins={"X": [(n, d) for n in names for d in self.running]}, outs={"Out": everywhere}))
+            if self.processes > 1 and self.running[0] != 0:
+                outs["Through"] = [(n, self.running[0]) for n in names]
+            self.build.append(AllReduce(device=0, ins={"X": [(n, d) for n in names for d in self.running]}, outs=outs))
         if self.processes > 1:
-            ins: Slots = {"X": [(n, 0) for n in names]} if self.running else {}
-            self.build.append(SumProcesses(device=0, ins=ins, outs={"Out": everywhere}))
+            nbytes = sum(self.program.global_block().vars[n].type.nbytes for n in names)
+            ins: Slots = {"X": first} if self.running else {}
+            halved = self.strategy.fp16_allreduce and self.program.global_block().vars[names[0]].dtype == "float32"
+            pieces = max(1, -(-nbytes // self.limit))
+            self.build.append(StartSum(device=0, ins=ins, outs={"Out": first}, pieces=pieces, halved=halved))
+            self.begun.append(names)
+
+    def _wait(self, wanted: Iterable[str]) -> None:
+        """Wait for the sums over processes of some variables, as far as they have been begun."""
+        needed = set(wanted)
+        for names in [names for names in self.begun if not needed.isdisjoint(names)]:
+            self.begun.remove(names)
+            everywhere = [(n, d) for n in names for d in self.devices]
+            self.build.append(WaitSum(device=0, ins={"X": [(n, 0) for n in names]}, outs={"Out": everywhere}))
 
     def _reduce(self, name: str) -> None:
         """Sum a gradient on the device that updates its parameter."""
@@ -207,6 +250,19 @@ class _Replication:
         for pairs in outs.values():
             self.where.update(pairs)
         self.build.append(Compute(op=op, device=owner, ins=ins, outs=outs))
+
+
+def bucket_bytes(wanted: int, total: int) -> int:
+    """Return the bytes from which a bucket of sums over processes is full, and of a piece of what is larger.
+
+    The last bucket has nothing to hide behind, so that there are four at least. Room for the half of one is all that sums over processes
+    need: of more than a few gradients an eighth of their bytes at most.
+
+    Args:
+        wanted: by the strategy.
+        total: of all gradients.
+    """
+    return max(1, min(wanted, max(SMALL_BUCKET, total // 4)))
 
 
 def _gradients(ops: Sequence[Operator]) -> dict[str, str]:

@@ -6,7 +6,7 @@ Programs say LoD in one place only: feeds declare `lod_level`. Resolving walks o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,8 +41,14 @@ class Sequences:
     lods: Mapping[str, Lod] = field(default_factory=dict)
     recipes: tuple[Recipe, ...] = ()
 
-    def complete(self, parts: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
+    def complete(
+        self, parts: Sequence[Mapping[str, Array]], longest: Callable[[Sequence[Array]], Array] = lambda found: max(found, key=len)
+    ) -> list[dict[str, Array]]:
         """Return every device's feeds with the made arrays.
+
+        Args:
+            parts: of every device.
+            longest: returns the longest of arrays; those of other processes are looked at, too, where they have their own parts.
 
         Raises:
             PeError: lengths or offsets that do not fit (exit code 3).
@@ -52,9 +58,9 @@ class Sequences:
             for part in out:
                 part[recipe.name] = recipe.run(part)
             if recipe.common:
-                longest = max((part[recipe.name] for part in out), key=len)
+                common = longest([part[recipe.name] for part in out])
                 for part in out:
-                    part[recipe.name] = longest
+                    part[recipe.name] = common
         return out
 
 

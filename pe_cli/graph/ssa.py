@@ -200,16 +200,38 @@ class Reduce(Collective):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SumProcesses(Collective):
-    """Sums the first device's sums over all processes; every device gets the result. Without slot X this process adds nothing."""
+class StartSum(Collective):
+    """Begins to sum the first device's sums over all processes, which goes on beside what comes after; without slot X this adds nothing.
 
-    kind: ClassVar[str] = "all_reduce_processes"
+    Attributes:
+        pieces: that are summed one after the other, so that the room for them stays small.
+        halved: numbers of float32 go as float16.
+    """
+
+    pieces: int = 1
+    halved: bool = False
+
+    kind: ClassVar[str] = "start_all_reduce_processes"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WaitSum(Collective):
+    """Waits for a sum over all processes; every device gets it."""
+
+    kind: ClassVar[str] = "wait_all_reduce_processes"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GatherProcesses(Collective):
+    """Gives what each device has written, slot X, to all processes: a row for every device of all, zeros for one without samples."""
+
+    kind: ClassVar[str] = "all_gather_processes"
 
 
 #: Kinds of nodes by what text calls them.
 KINDS: dict[str, type[Node]] = {
     of.kind: of
-    for of in (Compute, ScaleLossGrad, Sync, Update, Copy, Gather, Check, AllReduce, Reduce, SumProcesses)
+    for of in (Compute, ScaleLossGrad, Sync, Update, Copy, Gather, Check, AllReduce, Reduce, StartSum, WaitSum, GatherProcesses)
 }
 #: Slot of an `Update`: the gradients of the other devices that it adds up.
 ADDENDS = "Grad@ADDENDS"

@@ -9,7 +9,8 @@
 
 Behind the devices stand those with samples, `active 0, 2`, where that is not all of them. A node has its number, role and device; what
 it does; slots with versions, `variable@device.version`; the nodes that it runs after though it reads nothing of theirs; the number of
-its operator in the program; and its kind, where that is not plain computation. The program's own text says the rest.
+its operator in the program; its kind, where that is not plain computation; and of a sum over processes, its
+pieces where there are several, and whether its numbers are halved on the way. The program's own text says the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import Place
-from pe_cli.graph.ssa import KINDS, Collective, Compute, Graph, GraphBuilder, Node, Slots
+from pe_cli.graph.ssa import KINDS, Collective, Compute, Graph, GraphBuilder, Node, Slots, StartSum
 from pe_cli.program.ir import EMPTY, Program
 from pe_cli.program.line import Line
 from pe_cli.program.text import bare_or_quoted
@@ -46,6 +47,9 @@ def _node(node: Node, number: dict[int, int]) -> str:
         text += f" op {number[id(node.op)]}"
         text += f" as {node.kind}" if node.kind != Compute.kind else ""
         text += " helped" if node.helped else ""
+    if isinstance(node, StartSum):
+        text += f" pieces {node.pieces}" if node.pieces > 1 else ""
+        text += " halved" if node.halved else ""
     return text
 
 
@@ -147,7 +151,8 @@ def _read(line: Line, builder: GraphBuilder) -> None:
     if line.peek() == "after":
         line.word()
         after = _numbers(line, len(graph.nodes), "earlier node")
-    kind, facts = title, dict[str, Any]()
+    kind = title.removeprefix("fused_")
+    facts = _of_sum(line) if kind == StartSum.kind else {}
     if line.peek() == "op":
         line.word()
         kind = Compute.kind
@@ -159,8 +164,6 @@ def _read(line: Line, builder: GraphBuilder) -> None:
         if line.peek() == "helped":
             line.word()
             facts["helped"] = True
-    elif title.startswith("fused_"):
-        kind = title.removeprefix("fused_")
     of = KINDS.get(kind)
     if of is None or not issubclass(of, Compute if "op" in facts else Collective):
         raise line.error(f"there is no node of kind '{kind}'" + ("" if "op" in facts else " without an operator"))
@@ -171,11 +174,23 @@ def _read(line: Line, builder: GraphBuilder) -> None:
         raise line.error(f"the versions of node {made.index}, or what it runs after, do not follow from the order of the nodes")
 
 
+def _of_sum(line: Line) -> dict[str, Any]:
+    """Take what is said of a sum over processes."""
+    facts: dict[str, Any] = {}
+    if line.peek() == "pieces":
+        line.word()
+        facts["pieces"] = line.integer()
+    if line.peek() == "halved":
+        line.word()
+        facts["halved"] = True
+    return facts
+
+
 def _pairs(line: Line, end: str, graph: Graph) -> tuple[dict[str, list[tuple[str, int]]], list[str]]:
     """Take slots with versions; return them, and the versions in order, each once."""
     slots: dict[str, list[tuple[str, int]]] = {}
     versions: dict[str, None] = {}
-    while line.peek() not in (end, "after", "op", ""):
+    while line.peek() not in (end, "after", "op", "pieces", "halved", ""):
         if slots:
             line.expect(",")
         slot = line.word()

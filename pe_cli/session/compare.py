@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,8 +111,8 @@ class Side:
         job.initialise()
         stepper = Stepper(job)
         loader = job.loader("train", job.programs, job.step_size, drop_last=bool(job.run.train and job.run.train.drop_last))
-        feeds: Iterator[Mapping[str, Array]] = itertools.chain.from_iterable(loader.epoch(e) for e in itertools.count())
-        fitting = (f for f in map(stepper.fit, feeds) if f is not None)
+        feeds = ((f, loader.size_of(i)) for e in itertools.count() for i, f in enumerate(loader.epoch(e)))
+        fitting = (fit[0] for f in feeds if (fit := stepper.fit(*f)) is not None)
         for number in range(step - 1):
             stepper.run(next(fitting), [], number)
         feed = next(fitting)

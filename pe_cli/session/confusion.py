@@ -17,6 +17,7 @@ from pe_cli.program.prune import prune
 
 if TYPE_CHECKING:
     from pe_cli.session.job import Job
+from pe_cli.session.shares import share_of
 
 Array = np.ndarray[Any, Any]
 #: Classes up to which the matrix itself is printed.
@@ -140,11 +141,13 @@ def confusion(job: Job, split: str, names: Sequence[str] | None = None) -> Confu
         )
     counts = np.zeros((width, width), np.int64)
     program = prune(job.built.eval, [scores])
-    executor = job.executor(program)
-    for feed in job.loader(split, program, job.batch_size, shuffle=False, also=[label]).epoch(0):
-        found = executor.run({n: a for n, a in feed.items() if n in program.global_block().vars}, [scores])
+    executor, share = job.executor(program), share_of(job.team, len(job.places))
+    loader = job.loader(split, program, job.batch_size, shuffle=False, also=[label], share=share)
+    for i, feed in enumerate(loader.epoch(0)):
+        read = {n: a for n, a in feed.items() if n in program.global_block().vars}
+        found = job.team.joined(executor.run(read, [scores], samples=loader.size_of(i) if share else None))
         taken = found.merged(scores, "concat").argmax(axis=1)
-        np.add.at(counts, (feed[label].reshape(-1), taken), 1)
+        np.add.at(counts, (job.team.whole({label: feed[label]})[label].reshape(-1), taken), 1)
     return Confusion(counts, tuple(names) if names else class_names(job, split, label, width))
 
 

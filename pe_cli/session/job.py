@@ -20,6 +20,7 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.data import Dataset, Feed, Loader, open_reader
 from pe_cli.data.arrays import is_table
 from pe_cli.data.fitted import Fitted
+from pe_cli.data.loader import Share
 from pe_cli.data.prepare import Prepared, select
 from pe_cli.devices.nested import every_call
 from pe_cli.devices.scope import Scope
@@ -48,8 +49,9 @@ from pe_cli.session.epochs import steps_of_epoch
 from pe_cli.session.located import Place as Origin
 from pe_cli.session.located import locate
 from pe_cli.session.observer import Observer
-from pe_cli.session.seats import join_team
+from pe_cli.session.seats import join_team, launched_team
 from pe_cli.session.served import ServedValues, served_of
+from pe_cli.session.shares import share_of
 from pe_cli.session.sizes import check_sizes
 from pe_cli.session.start import check_frozen, read_start
 from pe_cli.session.targets import column_uses, labels, sources
@@ -132,15 +134,22 @@ class Job:
         *,
         smoke: bool = False,
         join: bool = False,
+        launched: bool = False,
         fitted: Fitted | None = None,
     ) -> Job:
-        """Read a run file and prepare it; `join`: with the other processes that it asks for; `fitted`: see `Job`.
+        """Read a run file and prepare it.
+
+        Args:
+            path, overrides: of the run file.
+            observer, smoke, fitted: see `Job`.
+            join: with the other processes that it asks for.
+            launched: with these, where a launcher has started several; without servers.
 
         Raises:
             PeError: any mistake in it or in its model, all of them in one; or a device that is not there.
         """
         run, built = load_and_build(path, overrides)
-        team = join_team(run) if join else Team()
+        team = join_team(run) if join else launched_team(run) if launched else Team()
         with team.told():
             return cls(run, observer, smoke=smoke, built=built, team=team, fitted=fitted)
 
@@ -202,10 +211,9 @@ class Job:
         """
         if self.places[0].kind == "cpu":
             check_room(sum(v.type.nbytes for v in self.built.startup.list_vars() if v.persistable))
-        with self.team.busy():
-            threads = threads_of(self.resources.execution(self.run.exec_strategy), self.places)
-            run_startup(self.built.startup, self.scope, self.run.executor.seed, self.observer.compiling, threads)
-            return fresh and self.run.train is not None and self._start(self.run.train)
+        threads = threads_of(self.resources.execution(self.run.exec_strategy), self.places)
+        run_startup(self.built.startup, self.scope, self.run.executor.seed, self.observer.compiling, threads)
+        return fresh and self.run.train is not None and self._start(self.run.train)
 
     def _start(self, section: TrainSection) -> bool:
         taken: Collection[str] = ()
@@ -406,10 +414,12 @@ class Job:
         drop_last: bool = False,
         also: Sequence[str] = (),
         dataset: Dataset | None = None,
+        share: Share | None = None,
     ) -> Loader:
         """Return batches of a split, or of a part of it, for the feeds that a program reads, or several do, and for those that are named.
 
-        With shuffle None they are those that training takes: in its order, drawn and augmented as the run file says.
+        With shuffle None they are those that training takes: in its order, drawn and augmented as the run file says. Of a batch that
+        several processes share, `share` says what this one takes.
         """
         programs = (programs,) if isinstance(programs, Program) else programs
         types = self._types(programs)
@@ -436,6 +446,7 @@ class Job:
             levels=declared_levels(self.built.eval),
             augment=augmentation(self.run, dataset, feeds, types) if training else None,
             weights=sample_weights(self.run, self.prepared, dataset) if training else None,
+            share=share,
         )
 
     @property
@@ -599,19 +610,21 @@ class Job:
         gathered = [v for v in collector.variables if v not in fed]
         fetches = list(dict.fromkeys([*names.values(), *gathered]))
         unread = set(fed) - self._types([program]).keys()
-        loader = self.loader(split, program, self.batch_size, shuffle=False, also=fed)
+        share = share_of(self.team, len(self.places))
+        loader = self.loader(split, program, self.batch_size, shuffle=False, also=fed, share=share)
         for i, feed in enumerate(loader.epoch(0)):
             if limit is not None and i >= limit:
                 break
             read = {name: a for name, a in feed.items() if name not in unread} if unread else feed
             try:
-                found = self.team.joined(executor.run(read, fetches))
+                ran = executor.run(read, fetches, samples=loader.size_of(i) if share else None)
+                found = self.team.joined(ran, list(names.values()))
             except OutOfRangeError as error:
                 locate(error, feed, Origin(loader, 0, i, None if self.made_up(split) else self.run.data.get(split)))
                 raise
             for name, variable in names.items():
                 totals.add(name, *found.number(variable))
-            collector.add({v: feed[v] for v in fed} | {v: found.merged(v, "concat") for v in gathered})
+            collector.add(self.team.whole({v: feed[v] for v in fed}) | {v: found.merged(v, "concat") for v in gathered})
             if stop():
                 return None
         return totals.take(names) | collector.results()
@@ -659,14 +672,16 @@ class Job:
             if variable in lods or variable in declared_levels(self.built.eval):
                 hint = "a layer of type sequence_pool makes one row of a sequence"
                 raise PeError(f"'{name}' has sequences, and a prediction is one row per sample", hint=hint)
-        executor = self.executor(program)
-        loader = self.loader(split, program, self.batch_size, shuffle=False, also=fed)
+        executor, share = self.executor(program), share_of(self.team, len(self.places))
+        loader = self.loader(split, program, self.batch_size, shuffle=False, also=fed, share=share)
+        means = [v for v in wanted if hows[v] == "mean"]
         for i, feed in enumerate(loader.epoch(0)):
             if limit is not None and i >= limit:
                 return
-            found = {v: feed[v] for v in fed}
+            found = self.team.whole({v: feed[v] for v in fed})
             if wanted:
                 read = {name: a for name, a in feed.items() if name in executor.program.global_block().vars}
-                result = executor.run(read, wanted, i)
-                found |= {v: result.merged(v, hows[v]) for v in wanted}
+                ran = executor.run(read, wanted, i, loader.size_of(i) if share else None)
+                result = self.team.joined(ran, means)
+                found |= {v: result.last(v) if v in result.means else result.merged(v, hows[v]) for v in wanted}
             yield {name: found[variable] for name, variable in variables.items()}

@@ -156,8 +156,7 @@ class Keeper:
         Raises:
             PeError: USAGE or DEVICE, something can't be written; DIVERGED, a parameter of the last checkpoint is not finite.
         """
-        with self._job.team.busy():
-            self._saver.wait()
+        self._saver.wait()
         self.outputs.close()
         self._inputs.finish(self._job.prepared.read, self._job.kernels())
         self.folder.clean()
@@ -288,8 +287,7 @@ class Keeper:
             "config": resolved_yaml(self._run, standalone=True),
         }
         state = self._job.values.state()
-        with self._job.team.busy():  # it may wait for the checkpoint before
-            self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths(), self._beside()))
+        self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths(), self._beside()))
 
     def _beside(self) -> Mapping[str, bytes]:
         """Return what the columns of the data have learned, as files; it never changes in a run."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from typing import Any
 
 from pe_cli.execute.profile import Profile, run_profile
-from pe_cli.execute.trace import trace
+from pe_cli.execute.trace import together, trace
 from pe_cli.io import atomic
 from pe_cli.session.job import Job
 from pe_cli.session.timed import Timed, timed_phase
@@ -23,6 +25,23 @@ def profile_step(timed: Timed, steps: int) -> Profile:
     return run_profile(executor, timed.loader().first(), list(dict.fromkeys(timed.numbers.values())), steps)
 
 
+def whole_trace(timed: Timed, steps: int) -> tuple[Profile, dict[str, Any]]:
+    """Profile a step, and return the profile of this process with the timeline of all.
+
+    Clocks of machines differ: times of each process are from where all have told each other that they begin, which they hear at about
+    the same time.
+
+    Args:
+        timed, steps: as of `profile_step`.
+    """
+    team, name = timed.job.team, timed.job.run.model.name
+    team.texts({})
+    origin = time.perf_counter_ns() if team.size > 1 else None
+    found = profile_step(timed, steps)
+    made = trace(found, f"{name}: {timed.phase}" if timed.phase else name, origin)
+    return found, made if team.size == 1 else together(team.texts(made))
+
+
 def write_trace(job: Job, path: Path, steps: int) -> None:
     """Write a timeline of some steps, of the first phase where they have several, and leave the job's values as they were.
 
@@ -34,7 +53,8 @@ def write_trace(job: Job, path: Path, steps: int) -> None:
     before = job.values.state()
     try:
         timed = timed_phase(job, None)
-        name = f"{job.run.model.name}: {timed.phase}" if timed.phase else job.run.model.name
-        atomic.write_text(path, json.dumps(trace(profile_step(timed, steps), name)))
+        found = whole_trace(timed, steps)[1]
+        if job.team.leads:
+            atomic.write_text(path, json.dumps(found))
     finally:
         job.values.restore(before)

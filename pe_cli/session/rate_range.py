@@ -152,11 +152,11 @@ def _batches(job: Job, stepper: Stepper) -> Iterator[Batch]:
     epoch, given = 0, 0
     while epoch == 0 or given:
         given = 0
-        for feed in loader.epoch(epoch):
-            fitting = stepper.fit(feed)
+        for i, feed in enumerate(loader.epoch(epoch)):
+            fitting = stepper.fit(feed, loader.size_of(i))
             if fitting is not None:
                 given += 1
-                yield dict(fitting)
+                yield dict(fitting[0])
         epoch += 1
     text = "no batch has a sample for every device, and uneven_batch is drop"
     raise PeError(text, at=job.run.executor.at_of("uneven_batch"), hint="use a larger batch_size, or uneven_batch: weighted")

@@ -54,9 +54,9 @@ class Replayer(Trainer):
     names: Sequence[str] | None
     found: Replay | None = None
 
-    def _step(self, feed: Mapping[str, Array]) -> None:
+    def _step(self, feed: Mapping[str, Array], samples: int) -> None:
         if self.at.step + 1 != self.target:
-            super()._step(feed)
+            super()._step(feed, samples)
             return
         names = list(self.names) if self.names is not None else self._usual()
         updated = [n.removesuffix(UPDATE) for n in names if n.endswith(UPDATE)]

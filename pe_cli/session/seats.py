@@ -8,7 +8,7 @@ import hashlib
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from pe_cli.io import strict_json
 from pe_cli.session.devices import Resources, resolve_places
 from pe_cli.session.team import LINGER, PeerTeam, Team, open_team
 
+Array = np.ndarray[Any, Any]
 #: How to give processes more time.
 REMEDY = "executor.peer_timeout more seconds"
 #: Bytes of the first answers of a server, at most.
@@ -110,6 +111,8 @@ class TrainerTeam(PeerTeam):
         PeerError: a server does not listen in time, or wants another config.
     """
 
+    shares = False
+
     def __init__(self, seat: Seat, run: RunSpec) -> None:
         self.seat = seat
         seconds = run.executor.peer_timeout
@@ -135,10 +138,40 @@ class TrainerTeam(PeerTeam):
         super().begin_step(step)
         self._done = step + 1
 
-    def stepped(self, mine: StepResult) -> StepResult:
+    def whole(self, mine: Mapping[str, Array]) -> dict[str, Array]:
+        """Return samples of all processes, which each is given."""
+        return dict(mine)
+
+    def joined(self, mine: StepResult, means: Sequence[str] = ()) -> StepResult:
+        """Return what a step gave on all trainers; see `Team`."""
+        del means
+        message: dict[str, Array] = {f"value/{d}/{n}": a for d, part in enumerate(mine.values) for n, a in part.items()}
+        message |= {f"share/{n}": np.asarray(mine.shares[n], np.int64) for n in dict.fromkeys(n for v in mine.values for n in v)}
+        message["sizes"] = np.asarray(mine.sizes, np.int64)
+        message["asked"] = np.asarray([self._stop.here, self.leads and self._late()], np.int64)
+        values: list[Mapping[str, Array]] = []
+        sizes: list[int] = []
+        shares: dict[str, list[int]] = {}
+        for arrays in self.arrays(message):
+            asked, late = arrays["asked"].tolist()
+            self._stop.agreed |= bool(asked)
+            self._is_late = self._is_late or bool(late)
+            sizes += arrays["sizes"].tolist()
+            parts: list[dict[str, Array]] = [{} for _ in arrays["sizes"]]
+            for key, array in arrays.items():
+                kind, _, rest = key.partition("/")
+                if kind == "share":
+                    shares.setdefault(rest, []).extend(array.tolist())
+                elif kind == "value":
+                    device, _, name = rest.partition("/")
+                    parts[int(device)][name] = array
+            values += parts
+        return StepResult(values, sizes, shares)
+
+    def stepped(self, mine: StepResult, means: Sequence[str] = ()) -> StepResult:
         """Return what a step gave on all devices; where nobody waits for the others, on this one, and ask what all do after which step."""
         if self._waits:
-            return self.joined(mine)
+            return self.joined(mine, means)
         wishes = [name for name, wanted in (("stop", self._stop.here), ("save", self.leads and self._late())) if wanted]
         due = self._hub.post(self._done, wishes)
         self._stop.agreed |= due.get("stop") == self._done
@@ -174,6 +207,21 @@ def join_team(run: RunSpec) -> Team:
         PeError: there is no MPI, or what `take_seat` raises.
     """
     return take_seat(run) if run.has_servers else open_team(run)
+
+
+def launched_team(run: RunSpec) -> Team:
+    """Return the processes that a launcher has started for a run file that asks for several; this one alone where there is none.
+
+    Raises:
+        PeError: there is no MPI.
+    """
+    return open_team(run) if are_several(run) else Team()
+
+
+def are_several(run: RunSpec) -> bool:
+    """Return whether a launcher has started several processes, and a run file asks for them, without servers."""
+    started = started_by(os.environ)
+    return started is not None and started.size > 1 and run.executor.processes == "mpi" and not run.has_servers
 
 
 def take_seat(run: RunSpec) -> Team:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -10,15 +11,16 @@ import numpy as np
 
 from pe_cli.build.phases import Phase
 from pe_cli.core.errors import PeError
+from pe_cli.data.loader import Share
 from pe_cli.devices.protocol import Timeline
 from pe_cli.execute.executor import Executor
-from pe_cli.execute.result import StepResult
-from pe_cli.execute.split import split_sizes
+from pe_cli.execute.result import StepResult, joined_parts
 from pe_cli.graph.compile import Stages
 from pe_cli.graph.sequences import declared_levels
 from pe_cli.optim.accumulate import SHARE
 from pe_cli.session.job import Job
 from pe_cli.session.planned import Planned
+from pe_cli.session.shares import part_sizes, share_of
 
 Array = np.ndarray[Any, Any]
 Feed = Mapping[str, Array]
@@ -43,34 +45,45 @@ class Stepper:
         self._runners = [_Runner(job, phase) for phase in job.built.phases]
         self._updates = sum(phase.repeat for phase in job.built.phases)
 
-    def fit(self, feed: Feed) -> Feed | None:
-        """Apply uneven_batch; None leaves the batch out.
+    def share(self) -> Share | None:
+        """Return what says which samples of a batch are this process's; None where it is given all of them."""
+        drops = self._job.run.executor.uneven_batch == "drop"
+        return share_of(self._job.team, len(self._job.places), self._job.shares, self._shares if drops else 1)
+
+    @property
+    def _shares(self) -> int:
+        """Parts that a batch is cut into, over all devices."""
+        return len(self._job.places) * self._job.team.size * self._job.shares
+
+    def fit(self, feed: Feed, samples: int) -> tuple[Feed, int] | None:
+        """Apply uneven_batch, and return the batch with its samples; None leaves it out.
+
+        Args:
+            feed: this process's share of the batch.
+            samples: of the batch.
 
         Raises:
             PeError: the batch cannot be split evenly, and the config says that this is an error.
         """
         job, section = self._job, self._job.run.executor
-        devices = len(job.places) * job.team.size
-        shares = devices * job.shares
-        if shares == 1 or section.uneven_batch == "weighted":
-            return feed
-        samples = self.samples(feed)
-        kept = samples - samples % shares
-        if kept == samples:
-            return feed
+        kept = samples - samples % self._shares
+        if section.uneven_batch == "weighted" or kept == samples:
+            return feed, samples
         if section.uneven_batch == "error":
             parts = f" in {job.shares} parts" if job.shares > 1 else ""
             raise PeError(
-                f"a batch of {samples} samples cannot be split evenly over {devices} devices{parts}",
+                f"a batch of {samples} samples cannot be split evenly over {len(job.places) * job.team.size} devices{parts}",
                 at=section.at_of("uneven_batch"),
                 hint="use uneven_batch: weighted or drop, or another batch_size",
             )
         if not kept:
             return None
+        if job.team.shares:  # nothing else has been read
+            return feed, kept
         found: dict[str, Array] = {}
         for runner in self._runners:
             found |= runner.part(runner.known(feed), 0, kept)
-        return found
+        return found, kept
 
     @property
     def executors(self) -> list[Executor]:
@@ -81,13 +94,15 @@ class Stepper:
         """Return the samples of a step."""
         return max(runner.samples(runner.known(feed)) for runner in self._runners)
 
-    def run(self, feed: Feed, fetches: Sequence[str], step: int) -> StepResult:
+    def run(self, feed: Feed, fetches: Sequence[str], step: int, samples: int | None = None, means: Sequence[str] = ()) -> StepResult:
         """Do a step.
 
         Args:
-            feed: its samples.
+            feed: its samples, or this process's share of them.
             fetches: names of variables; of one that several phases compute, that of `Built.phase_of` is returned.
             step: number of the step, from 0.
+            samples: of the batch, where the feed is a share of it.
+            means: those of the fetches of which the mean over all devices is all that is asked for.
 
         Returns:
             Values per phase, update, part and device with samples; what belongs to a whole batch with its last part alone.
@@ -95,9 +110,9 @@ class Stepper:
         show = self._job.observer.wants_plan()
         self._job.team.begin_step(step)
         if self._updates == 1:
-            return self._runners[0].run(feed, fetches, step, step if show else None)
+            return self._runners[0].run(feed, fetches, step, step if show else None, samples, means)
         samples = self.samples(feed)
-        sizes = [n for n in split_sizes(samples, self._job.built.batches) if n]
+        sizes = part_sizes(samples, self._job.built.batches)
         cuts = [(end - n, end) for end, n in zip(accumulate(sizes), sizes, strict=True)]
         done: list[tuple[Sequence[str], StepResult]] = []
         for runner in self._runners:
@@ -179,48 +194,58 @@ class _Runner:
             return self.last.part(feed, begin, end)
         return {name: a[begin:end] if name in self._fed else a for name, a in feed.items()}
 
-    def run(self, feed: Feed, fetches: Sequence[str], number: int, shown: int | None) -> StepResult:
+    def run(
+        self, feed: Feed, fetches: Sequence[str], number: int, shown: int | None, samples: int | None = None, means: Sequence[str] = ()
+    ) -> StepResult:
         """Do an update.
 
         Args:
-            feed: the batch.
+            feed: the batch, or this process's share of it.
             fetches: names of variables.
             number: of the update among those of all phases, from 0.
             shown: number of the step, where the observer is told how it went.
+            samples: of the batch, where the feed is a share of it.
+            means: see `Stepper.run`.
         """
+        team = self._job.team
+        shared = samples if team.shares else None
         if self._others is None:
-            return self._shown(feed, fetches, number, shown) if shown is not None else self._joined(self.last, feed, fetches, number)
-        samples = self.samples(feed)
-        # the largest part comes last: a device without samples in it has had none before, whose gradients would be lost
-        sizes = [n for n in split_sizes(samples, self._count) if n]
+            return team.stepped(self._alone(feed, fetches, number, shown, shared), means)
+        samples = samples or self.samples(feed)
+        sizes = part_sizes(samples, self._count)
+        own = sizes if shared is None else [s.stop - s.start for s in self._own(samples)]
         kind = self.phase.program.global_block().var(SHARE).type
-        values: list[Mapping[str, Array]] = []
-        weights: list[int] = []
-        for i, (end, size) in enumerate(zip(accumulate(sizes), sizes, strict=True)):
-            part = {**self.part(feed, end - size, end), SHARE: np.full(kind.shape, size / samples, kind.numpy)}
+        found: list[StepResult] = []
+        for i, (end, rows) in enumerate(zip(accumulate(own), own, strict=True)):
+            part = {**self.part(feed, end - rows, end), SHARE: np.full(kind.shape, sizes[i] / samples, kind.numpy)}
             last = i == len(sizes) - 1
+            executor = self.last if last else self._others
             # what belongs to the whole batch, like the length of its gradient, is there with the last part alone
             wanted = [n for n in fetches if last or n in self._early]
-            found = self._joined(self.last if last else self._others, part, wanted, number * self._count + i)
-            values += found.values
-            weights += found.sizes
+            ran = executor.run(part, wanted, number * self._count + i, None if shared is None else sizes[i])
+            averaged = [n for n in means if n in wanted]
+            found.append(ran.reduced(averaged) if team.peers is None else team.stepped(ran, averaged))
+            plan = ran.plan
         if shown is not None:
-            self._show(found, None, shown)
-        return StepResult(values, weights, dict.fromkeys(fetches, weights), found.plan)
+            self._show(replace(found[-1], plan=plan), None, shown)
+        return joined_parts(found)
 
-    def _joined(self, executor: Executor, feed: Feed, fetches: Sequence[str], number: int) -> StepResult:
-        return self._job.team.stepped(executor.run(feed, fetches, number))
+    def _own(self, samples: int) -> Sequence[slice]:
+        share = share_of(self._job.team, len(self._job.places), self._count)
+        assert share is not None
+        return share(samples)
 
-    def _shown(self, feed: Feed, fetches: Sequence[str], number: int, step: int) -> StepResult:
-        """Do an ordinary update and tell how it went, with the times of its kernels where it is one plan run once."""
+    def _alone(self, feed: Feed, fetches: Sequence[str], number: int, shown: int | None, samples: int | None) -> StepResult:
+        """Do what this process does of an update; where it is shown, with the times of its kernels where it is one plan run once."""
         build, times = self._job.run.build_strategy, self._job.run.exec_strategy.num_iteration_per_run
+        if shown is None:
+            return self.last.run(feed, fetches, number, samples)
         if times > 1 or not build.remove_unnecessary_lock or self._job.team.peers is not None:
-            found = self.last.run(feed, fetches, number)
-            self._show(found, None, step)
-            return self._job.team.stepped(found)
-        found, line = self.last.step_timed(self.last.batch(feed, fetches), number)
-        self._show(found, line, step)
-        return self._job.team.stepped(found)
+            found, line = self.last.run(feed, fetches, number, samples), None
+        else:
+            found, line = self.last.step_timed(self.last.batch(feed, fetches, samples), number)
+        self._show(found, line, shown)
+        return found
 
     def _show(self, found: StepResult, line: Timeline | None, step: int) -> None:
         assert found.plan is not None, "a step of one plan"

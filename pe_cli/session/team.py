@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import hashlib
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,13 @@ from pe_cli.collectives.protocol import Communicator, PeerError
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import TensorType
+from pe_cli.execute.plan import Plan
 from pe_cli.execute.result import StepResult
 from pe_cli.execute.work import Layout
 from pe_cli.io import strict_json
+from pe_cli.kernels.tree import fold
+from pe_cli.session.agreement import agree, data_facts, machine_facts
 from pe_cli.session.devices import Resources, place_of_devices, resolve_places
 from pe_cli.session.stop import Limits, StopRequest
 
@@ -42,10 +45,12 @@ class Team:
         peers: the other processes; None for none.
         rank: of this process.
         size: processes.
+        shares: whether each process is given its share of a batch alone, and not the batch.
     """
 
     peers: Communicator | None = None
     rank, size = 0, 1
+    shares = False
 
     def __init__(self, remark: str = "") -> None:
         self._remark = remark
@@ -70,6 +75,17 @@ class Team:
         found = resolve_places(executor.place, devices, place_of_devices(executor), best)
         return replace(found, text=found.text + self._remark)
 
+    def agree(self, model: Callable[[], str], data: Callable[[], Iterable[Path]]) -> None:
+        """Compare with the other processes what is trained on what, before the first step.
+
+        Args:
+            model: returns the program, as text.
+            data: returns the files and folders that are read.
+
+        Raises:
+            PeError: USAGE, another process has another model; DATA, it has other data.
+        """
+
     def stop(self, limits: Limits | None) -> StopRequest:
         """Return what ends training before its time."""
         return StopRequest(limits)
@@ -77,13 +93,22 @@ class Team:
     def begin_step(self, step: int) -> None:
         """Say which step begins, from 0."""
 
-    def joined(self, mine: StepResult) -> StepResult:
-        """Return what a step gave on the devices of all processes, in their order."""
+    def joined(self, mine: StepResult, means: Sequence[str] = ()) -> StepResult:
+        """Return what a step gave on the devices of all processes, in their order.
+
+        Args:
+            mine: on those of this one.
+            means: variables of which nothing but the mean over all devices is asked for.
+        """
         return mine
 
-    def stepped(self, mine: StepResult) -> StepResult:
+    def whole(self, mine: Mapping[str, Array]) -> dict[str, Array]:
+        """Return samples of all processes, one after the other."""
+        return dict(mine)
+
+    def stepped(self, mine: StepResult, means: Sequence[str] = ()) -> StepResult:
         """Return what a training step gave, of as many devices as are waited for; with it goes what `joined` sends along."""
-        return self.joined(mine)
+        return self.joined(mine, means)
 
     def averaged(self, numbers: Mapping[str, float]) -> dict[str, float]:
         """Return metrics of training that all processes go by."""
@@ -104,10 +129,6 @@ class Team:
     def late(self) -> bool:
         """Whether a checkpoint is due by the clock, for all processes alike."""
         return self._late()
-
-    def busy(self) -> contextlib.AbstractContextManager[None]:
-        """Inside, the others are told that work goes on here that they do not see."""
-        return contextlib.nullcontext()
 
     def again(self, folder: Path) -> str:
         """Return the command that goes on with a run."""
@@ -153,6 +174,8 @@ class PeerTeam(Team):
         peers: all of them; each runs the same config.
     """
 
+    shares = True
+
     def __init__(self, peers: Communicator) -> None:
         self.peers: Communicator = peers
         self.rank, self.size = peers.rank, peers.size
@@ -166,7 +189,7 @@ class PeerTeam(Team):
         With `auto` and no CPU_NUM the useful cores of a machine are divided by its processes.
 
         Raises:
-            PeError: the processes have other configs, or other numbers of devices.
+            PeError: the processes have other configs, versions, processors or numbers of devices.
         """
 
         def apart(cores: int) -> Layout:
@@ -176,13 +199,8 @@ class PeerTeam(Team):
         executor = run.executor
         own = resolve_places(executor.place, executor.devices, place_of_devices(executor), apart)
         places, text = own.places, own.text
-        digest = hashlib.sha256(resolved_yaml(run, standalone=True).encode()).hexdigest()
-        found = self.texts({"config": digest, "host": socket.gethostname(), "devices": len(places)})
-        other = next((r for r, facts in enumerate(found) if facts["config"] != found[0]["config"]), None)
-        if other is not None:
-            raise PeError(
-                f"process {other} has another config than process 0", hint="give all the same files and options"
-            )
+        agree(self.texts, {"config": resolved_yaml(run, standalone=True)} | machine_facts())
+        found = self.texts({"host": socket.gethostname(), "devices": len(places)})
         counts = [int(facts["devices"]) for facts in found]
         if executor.devices == "auto" and "CPU_NUM" not in text:  # cores, shared by the processes of a machine
             here = [facts["host"] for facts in found]
@@ -193,6 +211,11 @@ class PeerTeam(Team):
             hint = "set executor.devices to a number, or CPU_NUM alike for all"
             raise PeError(f"the processes have {listed} devices, and must have as many each", hint=hint)
         return Resources(places, 0, f"{text} in each of {self.size} processes")
+
+    def agree(self, model: Callable[[], str], data: Callable[[], Iterable[Path]]) -> None:
+        """Compare what is trained on what; see `Team`."""
+        agree(self.texts, {"model": model()})
+        agree(self.texts, data_facts(data()), ExitCode.DATA)
 
     # --- what all know ------------------------------------------------------------------------------------------------
 
@@ -205,30 +228,55 @@ class PeerTeam(Team):
         """Say which step begins, from 0."""
         self.peers.doing = f"at step {step + 1}"
 
-    def joined(self, mine: StepResult) -> StepResult:
-        """Return what a step gave on all devices; with it goes who is asked to stop, and whether a checkpoint is due."""
-        message: dict[str, Array] = {f"value/{d}/{n}": a for d, part in enumerate(mine.values) for n, a in part.items()}
-        message |= {f"share/{n}": np.asarray(mine.shares[n], np.int64) for n in dict.fromkeys(n for v in mine.values for n in v)}
-        message["sizes"] = np.asarray(mine.sizes, np.int64)
-        message["asked"] = np.asarray([self._stop.here, self.leads and self._late()], np.int64)
+    def joined(self, mine: StepResult, means: Sequence[str] = ()) -> StepResult:
+        """Return what a step gave on all devices; with it goes who is asked to stop, and whether a checkpoint is due.
+
+        Means are one small sum over all processes; other values are told to all, where there are any.
+        """
+        plan = mine.plan
+        assert plan is not None, "a step of one plan"
+        kinds = {name: plan.type_of(name, 0) for name in dict.fromkeys(means)}
+        flags = np.array([self._stop.here, self.leads and self._late()], np.float64)
+        total = self.peers.total(np.concatenate([flags, *(self._weighed(mine, plan, name, kind) for name, kind in kinds.items())]))
+        self._stop.agreed |= bool(total[0])
+        self._is_late = self._is_late or bool(total[1])
+        found: dict[str, tuple[Array, int]] = {}
+        begin = 2
+        for name, kind in kinds.items():
+            found[name] = total[begin : begin + kind.size].astype(kind.numpy).reshape(kind.shape), sum(plan.counts[name])
+            begin += kind.size
+        rest = [n for n in plan.request.fetches if n not in kinds]
+        values, shares = self._told(mine, rest) if rest else ([], {})
+        return StepResult(values, [n for n in plan.samples if n], shares, plan, means=found)
+
+    def _weighed(self, mine: StepResult, plan: Plan, name: str, kind: TensorType) -> Array:
+        """Return what the devices of this process add to the mean of a variable, float64 [elements]."""
+        counts, first, devices = plan.counts[name], self.rank * len(plan.graph.places), len(plan.graph.places)
+        whole = max(1, sum(counts))
+        parts = {
+            d: counts[first + d] / whole * value[name].astype(np.float64).reshape(-1)
+            for d, value in zip(plan.graph.active, mine.values, strict=True)
+        }
+        total: Array = fold(devices, parts) if parts else np.full(kind.size, -0.0)
+        return total
+
+    def _told(self, mine: StepResult, names: Sequence[str]) -> tuple[list[Mapping[str, Array]], dict[str, list[int]]]:
+        """Return the values of variables on every device of all processes, and how much each counts."""
+        message: dict[str, Array] = {f"{d}/{n}": part[n] for d, part in enumerate(mine.values) for n in names}
+        message |= {f"share/{n}": np.asarray(mine.shares[n], np.int64) for n in names if mine.values}
         values: list[Mapping[str, Array]] = []
-        sizes: list[int] = []
-        shares: dict[str, list[int]] = {}
+        shares: dict[str, list[int]] = {n: [] for n in names}
         for arrays in self.arrays(message):
-            asked, late = arrays["asked"].tolist()
-            self._stop.agreed |= bool(asked)
-            self._is_late = self._is_late or bool(late)
-            sizes += arrays["sizes"].tolist()
-            parts: list[dict[str, Array]] = [{} for _ in arrays["sizes"]]
-            for key, array in arrays.items():
-                kind, _, rest = key.partition("/")
-                if kind == "share":
-                    shares.setdefault(rest, []).extend(array.tolist())
-                elif kind == "value":
-                    device, _, name = rest.partition("/")
-                    parts[int(device)][name] = array
-            values += parts
-        return StepResult(values, sizes, shares)
+            for name in names:
+                shares[name] += arrays.get(f"share/{name}", np.empty(0, np.int64)).tolist()
+            count = sum(key.endswith(f"/{names[0]}") and not key.startswith("share/") for key in arrays)
+            values += [{n: arrays[f"{d}/{n}"] for n in names} for d in range(count)]
+        return values, shares
+
+    def whole(self, mine: Mapping[str, Array]) -> dict[str, Array]:
+        """Return samples of all processes, one after the other."""
+        found = self.arrays(mine) if mine else []
+        return {name: np.concatenate([arrays[name] for arrays in found]) for name in mine}
 
     def late(self) -> bool:
         """Whether the first process found a checkpoint due by the clock; asking takes it back."""
@@ -246,10 +294,6 @@ class PeerTeam(Team):
         return [facts if isinstance(facts, Mapping) else {} for facts in found]
 
     # --- life and end -------------------------------------------------------------------------------------------------
-
-    def busy(self) -> contextlib.AbstractContextManager[None]:
-        """Inside, the others are told that work goes on here that they do not see."""
-        return self.peers.busy()
 
     def again(self, folder: Path) -> str:
         """Return the command that goes on with a run."""
@@ -316,5 +360,5 @@ def open_team(run: RunSpec) -> Team:
         return Team()
     from pe_cli.collectives.mpi import MpiPeers
 
-    peers = MpiPeers(run.executor.peer_timeout)
+    peers = MpiPeers(run.executor.peer_timeout, by_machine=run.build_strategy.use_hierarchical_allreduce)
     return PeerTeam(peers) if peers.size > 1 else Team(", in this process alone: mpiexec -n 2 pe train ... starts two")

@@ -21,6 +21,7 @@ from pe_cli.execute.result import StepResult
 from pe_cli.io.run_folder import RunFolder, State
 from pe_cli.ops.define.status import OutOfRangeError
 from pe_cli.program.ir import Block
+from pe_cli.program.text import print_program
 from pe_cli.session.averages import Averages
 from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
@@ -125,6 +126,7 @@ class Trainer:
         self._merges = [(n, v, self._how(n)) for n, v in self.numbers.items()]
         self._newest = {name for name in job.built.recorded if not name.endswith("gradient_norm")}
         self._always = self._wanted()
+        self._means = list(dict.fromkeys([*(v for _, v, how in self._merges if how == "mean"), *self._watched()]))
         self.periods = self._periods()
 
     def _release(self) -> None:
@@ -191,6 +193,7 @@ class Trainer:
                 trains in the folder (2).
         """
         loader = self._loader()
+        self.job.team.agree(lambda: "".join(print_program(p, details=True) for p in self.job.programs), self._read)
         begin = time.monotonic()
         with self.keeper.hold():
             self.keeper.open(self.resume)
@@ -239,12 +242,20 @@ class Trainer:
 
         return Follower(self.job, None, self.arrays, self.observer)
 
+    def _read(self) -> Sequence[Path]:
+        """Return the files and folders that the run reads."""
+        for use in ("train", "eval"):
+            if use in self.run.data:
+                self.job.dataset(use)
+        return self.job.prepared.read
+
     def _loader(self) -> Loader:
-        team, split = self.job.team, self.run.data.get("train")
+        team, split, stepper = self.job.team, self.run.data.get("train"), self.stepper
         if team.size > 1 and split is not None and len(self.job.fed("train")) < team.size:
             text = f"data.train has {len(self.job.fed('train'))} rows for {team.size} processes that train: some would never have any"
             raise PeError(text, at=split.at, hint="start fewer processes", code=ExitCode.DATA)
-        return self.job.loader("train", self.job.programs, self.job.step_size, drop_last=self.section.drop_last)
+        programs, size = self.job.programs, self.job.step_size
+        return self.job.loader("train", programs, size, drop_last=self.section.drop_last, share=stepper.share())
 
     def _goes_on(self) -> bool:
         """Whether there is anything left to do."""
@@ -269,25 +280,23 @@ class Trainer:
         spec = None if self.job.made_up("train") else self.run.data.get("train")
         self._reading = loader, spec
         for feed in loader.epoch(self.at.epoch, self.at.batch):
+            fitting = self.stepper.fit(feed, loader.size_of(self.at.batch))
             self.at.batch += 1
-            fitting = self.stepper.fit(feed)
             if fitting is None:
                 continue
             if self.job.built.waiting:
                 self._release()
-            self._step(fitting)
+            self._step(*fitting)
             self.stop.count()
             self._after_step()
             if self.stop.asked or self._enough():
                 return
 
-    def _step(self, feed: Mapping[str, Array]) -> None:
+    def _step(self, feed: Mapping[str, Array], samples: int) -> None:
+        due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)] if self.arrays else []
+        wanted = self._wanted(due) if due else self._always
         try:
-            if not self.arrays:
-                self._count(self.stepper.run(feed, self._always, self.at.step))
-                return
-            due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)]
-            self._count(self.stepper.run(feed, self._wanted(due), self.at.step), due)
+            self._count(self.stepper.run(feed, wanted, self.at.step, samples, self._means), due)
         except PeError as error:
             self._explain(error, feed)
             raise
@@ -302,8 +311,11 @@ class Trainer:
 
     def _wanted(self, due: Sequence[str] = ()) -> list[str]:
         """Return the variables of all numbers, and of the arrays that are due."""
-        watched = [phase.norms_name for phase in self.job.built.phases if phase.norms]
-        return list(dict.fromkeys([*self.numbers.values(), *watched, *(self.arrays[n] for n in due)]))
+        return list(dict.fromkeys([*self.numbers.values(), *self._watched(), *(self.arrays[n] for n in due)]))
+
+    def _watched(self) -> list[str]:
+        """Return the variables with the lengths of gradients, where they are asked for."""
+        return [phase.norms_name for phase in self.job.built.phases if phase.norms]
 
     def _count(self, found: StepResult, due: Sequence[str] = ()) -> None:
         """Take what a step gave into the averages and files.
@@ -325,7 +337,7 @@ class Trainer:
                 losses[name] = value
         for phase in self.job.built.phases:
             if phase.norms:
-                lengths = next(v[phase.norms_name] for v in reversed(found.values) if phase.norms_name in v).tolist()
+                lengths = found.last(phase.norms_name).tolist()
                 for name, length in zip(phase.norms, lengths, strict=True):
                     self.averages.add(f"{NORM}{name}", length, samples)
         for name in due:

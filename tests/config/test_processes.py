@@ -38,13 +38,11 @@ def test_the_timeout_is_a_time(run_errors: Errors, value: str) -> None:
 def test_what_cannot_be_done_yet_is_told_with_its_place(run_errors: Errors) -> None:
     found = run_errors(
         "model: model.yaml\nexecutor: {processes: mpi, place: cuda}\n"
-        "build_strategy: {reduce_strategy: Reduce, sync_batch_norm: true}\noutput: {trace: 3}\n"
+        "build_strategy: {reduce_strategy: Reduce}\n"
     )
     assert [text.splitlines()[0] for text in found] == [
         "run.yaml:2:35: error: place: cuda: not with several processes yet",
         "run.yaml:3:35: error: reduce_strategy: Reduce: not with several processes yet",
-        "run.yaml:3:60: error: sync_batch_norm: not with several processes yet",
-        "run.yaml:4:17: error: output.trace: not with several processes yet",
     ]
     text = """\
         run.yaml:2:35: error: place: cuda: not with several processes yet

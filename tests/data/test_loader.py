@@ -179,3 +179,62 @@ def test_all_feeds_that_do_not_fit_come_in_one_error():
         ("the model has no feed 'yy'", "did you mean 'y'?"),
     ]
     assert caught.value.code is ExitCode.DATA
+
+
+class Watched(Numbers):
+    """Notes which samples are taken."""
+
+    def __init__(self, count):
+        super().__init__(count)
+        self.rows = []
+
+    def take(self, indices):
+        self.rows += indices.tolist()
+        return super().take(indices)
+
+
+@pytest.mark.parametrize("batch_size", [2, 7, 64])
+@pytest.mark.parametrize("start", [0, 1])
+def test_shares_of_a_batch_are_all_of_it_and_nothing_else_is_read(batch_size, start):
+    """Three take a third each, the last what is left; where there are fewer samples, some have none."""
+
+    def batches(numbers, share=None):
+        made = Loader(numbers, FEEDS, TYPES, batch_size, shuffle=True, seed=3, share=share)
+        return list(made.epoch(1, min(start, len(made)))), [made.size_of(i) for i in range(min(start, len(made)), len(made))]
+
+    def third(k):
+        return lambda samples: [slice(samples // 3 * k, samples if k == 2 else samples // 3 * (k + 1))]
+
+    whole, sizes = batches(Numbers(20))
+    assert [len(batch["y"]) for batch in whole] == sizes
+    watched = [Watched(20) for _ in range(3)]
+    parts = [batches(watched[k], third(k))[0] for k in range(3)]
+    for i, batch in enumerate(whole):
+        for name, values in batch.items():
+            np.testing.assert_array_equal(np.concatenate([part[i][name] for part in parts]), values)
+    wanted = sorted(int(y.item()) for batch in whole for y in batch["y"])
+    if batch_size == 7:  # everyone has some of every batch
+        assert sorted(row for each in watched for row in each.rows) == wanted
+    assert sum(len(each.rows) for each in watched) <= len(wanted) + 2 * len(whole)
+
+
+class Mixes:
+    """Adds the sample before it in the batch to every sample."""
+
+    mixes = True
+
+    def take(self, dataset, indices, epoch, times):
+        return dataset.take(indices), None
+
+    def finish(self, batch, draws):
+        batch["x"] = batch["x"] + np.roll(batch["x"], 1, 0)
+
+
+def test_where_samples_are_mixed_a_share_depends_on_all_of_the_batch():
+    def batches(share):
+        return list(loader(augment=Mixes(), shuffle=True, share=share).epoch(0))
+
+    shares = [lambda n: [slice(0, 1), slice(n - 1, n)], lambda n: [slice(1, n - 1)]]
+    first, second = map(batches, shares)
+    for i, batch in enumerate(batches(None)):
+        np.testing.assert_array_equal(np.concatenate([first[i]["x"][:1], second[i]["x"], first[i]["x"][1:]]), batch["x"])

@@ -66,13 +66,13 @@ def batch(samples: int, lookups: int, seed: int) -> dict[str, np.ndarray]:
     return {**feed, "y": rng.standard_normal((samples, WIDTH)).astype("float32")}
 
 
-def executor_of(optimizer, sparse=True, devices=1, threads=0, build=None, lookups=1, padding=-1, tables=TABLES[:1]):
+def executor_of(optimizer, sparse=True, devices=1, threads=0, build=None, lookups=1, padding=-1, tables=TABLES[:1], peers=None):
     main, startup = network(sparse, lookups, padding, tables)
     optimizer().minimize(main.global_block().var("loss"), startup)
     scope = Scope([Place("cpu", d) for d in range(devices)])
     run_startup(startup, scope, 1)
     strategy = BuildStrategy(**(build or {}))
-    return Executor(main, scope, build=strategy, execution=ExecutionStrategy(num_threads=threads))
+    return Executor(main, scope, build=strategy, execution=ExecutionStrategy(num_threads=threads), peers=peers)
 
 
 def train(optimizer, samples=(13, 40, 2, 1, 300), fetches=(), **how) -> dict[str, np.ndarray]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from pe_cli.collectives.protocol import Communicator, PeerError
+from pe_cli.collectives.protocol import Communicator, PeerError, Pending
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.frames import FrameError, Message
 from pe_cli.collectives.servers.service import Request, Service
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.kernels.tree import fold
 
 Array = np.ndarray[Any, Any]
 
@@ -131,13 +130,18 @@ class HubPeers:
         asked = Message("post", {"done": done, "wishes": list(wishes)})
         return self._servers.ask({self._hub: asked}, self.doing)[self._hub].facts
 
-    def summer(self, elements: int, dtype: str) -> Callable[[Array], None]:
+    def total(self, values: Array) -> Array:
+        """Return the sum of a small array over all trainers; see `Communicator`."""
+        told = [np.frombuffer(message, values.dtype) for message in self.gather(values.tobytes())]
+        return np.asarray(fold(self.size, dict(enumerate(told))))
+
+    def reserve(self, nbytes: int) -> None:
         """Refuse: servers add gradients up."""
         raise NotImplementedError("trainers with servers do not sum gradients among themselves")
 
-    def busy(self) -> AbstractContextManager[None]:
-        """Return a context: a thread gives signs of life at all times."""
-        return contextlib.nullcontext()
+    def begin(self, values: Array, most: int, halved: bool = False) -> Pending:
+        """Refuse: servers add gradients up."""
+        raise NotImplementedError("trainers with servers do not sum gradients among themselves")
 
     def fail(self, error: PeError) -> None:
         """Tell servers why this process ends, which tell the other trainers."""

@@ -26,8 +26,7 @@ class BuildSection(Section):
     """How the multi-device graph is built; names and defaults are fluid's."""
 
     UNAVAILABLE = (
-        "num_trainers", "trainer_id", "use_hierarchical_allreduce",
-        "hierarchical_allreduce_inter_nranks", "nccl_comm_num", "enable_cuda_graph",
+        "num_trainers", "trainer_id", "hierarchical_allreduce_inter_nranks", "nccl_comm_num", "enable_cuda_graph",
     )  # fmt: skip
     reduce_strategy: Literal["AllReduce", "Reduce"] = Field(
         default="AllReduce",
@@ -102,6 +101,12 @@ class BuildSection(Section):
     )
     fuse_all_reduce_ops: StrictBool = Field(default=True, description="gradients are summed in buckets")
     fuse_all_reduce_bytes: Count = Field(default=4 << 20, description="bytes of a bucket")
+    use_hierarchical_allreduce: StrictBool = Field(
+        default=False, description="processes are numbered machine by machine, so that they sum inside machines first"
+    )
+    fp16_allreduce: StrictBool = Field(
+        default=False, description="processes send gradients as float16: half of the bytes, 11 bits of every number, none above 65,504"
+    )
 
 
 class ExecSection(Section):

@@ -180,8 +180,9 @@ class ServedExecutor:
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
-    def run(self, feed: Mapping[str, Array], fetches: Sequence[str] = (), step: int = 0) -> StepResult:
-        """Run this trainer's share of a batch; see `Executor.run`."""
+    def run(self, feed: Mapping[str, Array], fetches: Sequence[str] = (), step: int = 0, samples: int | None = None) -> StepResult:
+        """Run this trainer's share of a batch, which is given whole; see `Executor.run`."""
+        assert samples is None, "it takes its share itself"
         values, mine, samples = self._share(feed)
         self._host.number, self._host.shares = step, {}
         made = Step(self.program, self._parts, self._host, self._servers, mine * self._trainers / samples)

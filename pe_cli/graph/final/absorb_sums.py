@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pe_cli.graph.ssa import ADDENDS, AllReduce, Graph, Node, Update, rebuilt
+from pe_cli.graph.ssa import ADDENDS, AllReduce, Graph, Node, StartSum, Update, rebuilt
 from pe_cli.ops.define.traits import Spreads
 
 
@@ -18,7 +18,8 @@ def run(graph: Graph) -> Graph:
     able = [node for node in updates if node.op.definition.has(Spreads)]
     # share_updates leaves one copy of a sum where nothing but updates reads it
     buckets = [node.names for node in graph.nodes if isinstance(node, AllReduce) and len(node.outs["Out"]) == len(node.names)]
-    found = _found(updates, able, buckets)
+    begun = {n for node in graph.nodes if isinstance(node, StartSum) for n in node.names}  # these go on over processes
+    found = _found(updates, able, [names for names in buckets if begun.isdisjoint(names)])
     if not found:
         return graph
 

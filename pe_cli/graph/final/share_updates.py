@@ -10,7 +10,19 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from pe_cli.graph.ssa import AllReduce, Collective, Compute, Graph, Node, Reduce, Slots, Update, rebuilt
+from pe_cli.graph.ssa import (
+    AllReduce,
+    Collective,
+    Compute,
+    Graph,
+    Node,
+    Reduce,
+    Slots,
+    StartSum,
+    Update,
+    WaitSum,
+    rebuilt,
+)
 from pe_cli.ops.define.traits import Spreads
 from pe_cli.program.ir import Role
 
@@ -46,9 +58,9 @@ def run(graph: Graph, shared: Collection[str], fetches: Collection[str]) -> Grap
                 if id(node.op) not in done:
                     done.add(id(node.op))
                     yield _update(node, turns)
-            elif isinstance(node, AllReduce) and alone.issuperset(node.names):
+            elif isinstance(node, (AllReduce, WaitSum)) and alone.issuperset(node.names):
                 outs = {"Out": [(n, 0) for n in node.names]}
-                if graph.active[0] != 0:
+                if isinstance(node, AllReduce) and graph.active[0] != 0:
                     outs["Through"] = [(n, graph.active[0]) for n in node.names]
                 yield replace(node, outs=outs)
             else:
@@ -67,7 +79,7 @@ def _update(node: Compute, turns: dict[str, int]) -> Update:
 
 def _read_by_updates(graph: Graph, others: Sequence[Node], fetches: Collection[str]) -> set[str]:
     """Return the sums that nothing but shared updates reads: one copy is enough."""
-    sums = (AllReduce, Reduce)
+    sums = (AllReduce, Reduce, StartSum, WaitSum)
     elsewhere = {v.name for node in others if not isinstance(node, sums) for v in node.inputs} | {*fetches}
     summed = {n for node in others if isinstance(node, Collective) and isinstance(node, sums) for n in node.names}
     return summed - elsewhere - {v.name for v in graph.program.list_vars() if v.persistable}

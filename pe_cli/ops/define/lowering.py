@@ -12,6 +12,7 @@ from pe_cli.kernels.cuda import CudaKernel
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.lang import Kernel
 from pe_cli.kernels.nothing import nothing
+from pe_cli.kernels.tree import Order
 from pe_cli.ops.define.areas import thread_parts
 from pe_cli.ops.define.registry import OpDef
 
@@ -31,7 +32,8 @@ class Lowering:
         shares: threads that share an update among them; see `Spreads`.
         threads: that its parts may run on; `areas` says how many are worth it.
         helped: one thread does most of the parts; others help where they have nothing to do.
-        more: gradients that such an update adds to those of its slot Grad: a list like it for every further device, in order.
+        more: gradients that such an update adds to those of its slot Grad: a list like it for every further device.
+        order: in which it adds them up.
         calls: what `call` collected.
         scratch_buffers: what `scratch` collected.
     """
@@ -47,6 +49,7 @@ class Lowering:
     threads: int = 1
     helped: bool = False
     more: Sequence[Sequence[Buffer]] = ()
+    order: Order = field(default_factory=Order)
     calls: list[Call] = field(default_factory=list)
     scratch_buffers: list[Buffer] = field(default_factory=list)
     _only: str | None = None

@@ -6,13 +6,12 @@ import math
 
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, PtrU, Real, T, kernel, pointer
+from pe_cli.kernels.tree import BLOCK, add_rows
 from pe_cli.ops.define.lowering import Lowering, Table
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import Spreads, UpdatesMany
 from pe_cli.ops.fused.fused_optimizer import (
-    BLOCK,
     check_lists,
-    gradient_block,
     one_sample,
     room_sample,
     run_each,
@@ -29,7 +28,7 @@ _POWERS = ("Beta1Pow", "Beta2Pow")
 @kernel
 def adamw_steps(
     params: PtrI64, gradients: PtrI64, firsts: PtrI64, seconds: PtrI64, powers1: PtrI64, powers2: PtrI64,
-    more: PtrI64, extra: Int, sizes: PtrI64, count: Int, room: Addr, rate: PtrU, b1: Real, b2: Real, eps: Real, decay: Real,
+    order: PtrI64, devices: Int, sizes: PtrI64, count: Int, room: Addr, rate: PtrU, b1: Real, b2: Real, eps: Real, decay: Real,
 ):  # fmt: skip
     """Do `adamw_step` for every parameter, without the powers; `move_powers` comes after."""
     pull = T(rate[0]) * decay
@@ -38,7 +37,7 @@ def adamw_steps(
         step, far = T(adam_corrected(rate, pow1, pow2)), T(eps * math.sqrt(1.0 - pow2[0]))
         for low in range(0, sizes[k], BLOCK):
             n = min(BLOCK, sizes[k] - low)
-            p, g = pointer(params[k] + SIZE * low), pointer(gradient_block(gradients, more, extra, k, low, n, room))
+            p, g = pointer(params[k] + SIZE * low), pointer(add_rows(gradients, k * devices, devices, order, low, n, room))
             m, v = pointer(firsts[k] + SIZE * low), pointer(seconds[k] + SIZE * low)
             adamw_span(p, g, m, v, 0, n, step, pull, b1, b2, far)
 

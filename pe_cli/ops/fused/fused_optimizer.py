@@ -9,6 +9,7 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, PtrU, Real, T, helper, kernel, pointer
+from pe_cli.kernels.tree import BLOCK, add_rows
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset, Table
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Spreads, UpdatesMany
@@ -24,8 +25,6 @@ from pe_cli.ops.update.update_kernels import (
     move_powers,
 )
 
-#: Elements at a time: their gradients stay in the first cache while they are added up.
-BLOCK = 2048
 #: Elements of a row of an embedding, about: where all of so many have never had a gradient, adam passes them over.
 QUIET = 128
 #: A share is at least this many elements: less is not worth waking a thread for.
@@ -35,33 +34,9 @@ LINE = 16
 _DECAY = Attr(0.0, "l2_decay's coefficient: this times Param is added to Grad first; no unit")
 
 
-@helper
-def gradient_block(gradients, more, extra, k, low, n, room):
-    """Return the address of n elements of gradient k from low on, those of all devices added up in room where there are several.
-
-    Args:
-        gradients: addresses, of the first device.
-        more: addresses, `extra` for each gradient.
-        extra: further devices.
-        room: address of BLOCK elements.
-    """
-    at = gradients[k] + SIZE * low
-    if extra == 0:
-        return at
-    first, total = pointer(at), pointer(room)
-    second = pointer(more[k * extra] + SIZE * low)
-    for i in range(n):
-        total[i] = first[i] + second[i]
-    for e in range(1, extra):
-        x = pointer(more[k * extra + e] + SIZE * low)
-        for i in range(n):
-            total[i] += x[i]
-    return room
-
-
 @kernel(exact=True)
 def sgd_steps(
-    params: PtrI64, gradients: PtrI64, more: PtrI64, extra: Int, sizes: PtrI64, count: Int, room: Addr,
+    params: PtrI64, gradients: PtrI64, order: PtrI64, devices: Int, sizes: PtrI64, count: Int, room: Addr,
     rate: PtrU, decay: Real,
 ):  # fmt: skip
     """p -= rate * g, for every pair."""
@@ -70,7 +45,7 @@ def sgd_steps(
         for low in range(0, sizes[k], BLOCK):
             n = min(BLOCK, sizes[k] - low)
             p = pointer(params[k] + SIZE * low)
-            g = pointer(gradient_block(gradients, more, extra, k, low, n, room))
+            g = pointer(add_rows(gradients, k * devices, devices, order, low, n, room))
             if decay != T(0):
                 for i in range(n):
                     p[i] = descend(p[i], step, with_l2(g[i], p[i], decay))
@@ -96,7 +71,7 @@ def move_on(p, v, g, n, step, mu, nesterov):
 
 @kernel(exact=True)
 def momentum_steps(
-    params: PtrI64, gradients: PtrI64, velocities: PtrI64, more: PtrI64, extra: Int, sizes: PtrI64, count: Int, room: Addr,
+    params: PtrI64, gradients: PtrI64, velocities: PtrI64, order: PtrI64, devices: Int, sizes: PtrI64, count: Int, room: Addr,
     rate: PtrU, mu: Real, nesterov: Int, decay: Real,
 ):  # fmt: skip
     """v = mu v + g; p -= rate * v, or rate * (g + mu v), for every triple."""
@@ -105,7 +80,7 @@ def momentum_steps(
         for low in range(0, sizes[k], BLOCK):
             n = min(BLOCK, sizes[k] - low)
             p, v = pointer(params[k] + SIZE * low), pointer(velocities[k] + SIZE * low)
-            g = pointer(gradient_block(gradients, more, extra, k, low, n, room))
+            g = pointer(add_rows(gradients, k * devices, devices, order, low, n, room))
             if decay != T(0):
                 total = pointer(room)
                 for i in range(n):
@@ -117,14 +92,14 @@ def momentum_steps(
 @kernel
 def adam_steps(
     params: PtrI64, gradients: PtrI64, firsts: PtrI64, seconds: PtrI64, powers1: PtrI64, powers2: PtrI64,
-    more: PtrI64, extra: Int, sizes: PtrI64, count: Int, room: Addr, rate: PtrU, b1: Real, b2: Real, eps: Real,
+    order: PtrI64, devices: Int, sizes: PtrI64, count: Int, room: Addr, rate: PtrU, b1: Real, b2: Real, eps: Real,
 ):  # fmt: skip
     """Both moments and the corrected step, for every parameter; `move_powers` comes after."""
     for k in range(count):
         step = T(adam_corrected(rate, pointer(powers1[k]), pointer(powers2[k])))
         for low in range(0, sizes[k], BLOCK):
             n = min(BLOCK, sizes[k] - low)
-            p, g = pointer(params[k] + SIZE * low), pointer(gradient_block(gradients, more, extra, k, low, n, room))
+            p, g = pointer(params[k] + SIZE * low), pointer(add_rows(gradients, k * devices, devices, order, low, n, room))
             m, v = pointer(firsts[k] + SIZE * low), pointer(seconds[k] + SIZE * low)
             for begin in range(0, n, QUIET):
                 adam_where_needed(p, g, m, v, begin, min(begin + QUIET, n), step, b1, b2, eps)
@@ -188,19 +163,23 @@ def run_shares(o: Lowering, kernel_: object, slots: Sequence[str], whole: Sequen
         whole: lists of single elements.
     """
     held = _held(o, (*slots, *whole))
-    params = held["Param"]
+    params, rows = held["Param"], [held["Grad"], *o.more]
+
+    def gradients(spans: Sequence[tuple[int, int, int]]) -> tuple[Offset, ...]:
+        return tuple(Offset(row[k], low) for k, low, _ in spans for row in rows)
+
     found = shares_of([p.size for p in params], o.shares)
     for share, spans in enumerate(found):
 
         def table(buffers: Sequence[Buffer], spans: Sequence[tuple[int, int, int]] = spans) -> tuple[Offset, ...]:
             return tuple(Offset(buffers[k], low) for k, low, _ in spans)
 
-        tables = [Table(table(held[s])) for s in slots]
+        tables = [Table(gradients(spans) if s == "Grad" else table(held[s])) for s in slots]
         tables += [Table(tuple(held[s][k] for k, _, _ in spans)) for s in whole]
-        more = Table(tuple(itertools.chain(*zip(*(table(row) for row in o.more), strict=True))))
         sizes = Numbers(tuple(n for _, _, n in spans))
+        room = o.scratch(max(1, o.order.rooms) * BLOCK, params[0].dtype)
         o.call(
-            kernel_, *tables, more, len(o.more), sizes, len(spans), o.scratch(BLOCK, params[0].dtype),  # type: ignore[arg-type]
+            kernel_, *tables, Numbers(o.order.words), len(rows), sizes, len(spans), room,  # type: ignore[arg-type]
             o.input("LearningRate"), *settings, dtype=params[0].dtype, part=share if len(found) > 1 else None,
         )  # fmt: skip
 

@@ -1,17 +1,19 @@
 """batch_norm over the samples of all devices, in two halves: each device's sums, and what follows from everybody's.
 
 The pass of that name puts these in the place of batch_norm and its gradient where there are several devices. Sums are joined in
-device order, so every device gets the same bits.
+device order, so every device gets the same bits; a device without samples counts nothing.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.channel_norm import finish, gradient_first, gradient_last, normalise_first, normalise_last
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, Real, T, kernel, pointer_f64
 from pe_cli.kernels.moments import join
-from pe_cli.ops.define.lowering import Buffer, Lowering, Table
+from pe_cli.ops.define.lowering import Buffer, Lowering, Offset, Table
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import ReadsAllDevices
 from pe_cli.ops.nn.batch_norm import batch_norm
@@ -61,6 +63,8 @@ def join_moments(
         mean, squares, count = first[c], first[channels + c], first[2 * channels]
         for k in range(1, devices):
             sums = pointer_f64(tables[k])
+            if sums[2 * channels] == 0.0:
+                continue
             mean, squares = join(count, mean, squares, sums[2 * channels], sums[c], sums[channels + c])
             count += sums[2 * channels]
         finish(
@@ -125,6 +129,12 @@ def join_gradient_sums(tables: PtrI64, devices: Int, inverse: Ptr, dscale: Ptr, 
             product += sums[channels + c]
         dbias[c] = T(bias * share)
         dscale[c] = T(product * share * inverse[c])
+
+
+def every_device(sums: Sequence[Buffer], channels: int) -> tuple[Offset, ...]:
+    """Return where the sums of each device are: one buffer has those of one, or of the devices of several processes, in order."""
+    step = 2 * channels + 1
+    return tuple(Offset(b, begin) for b in sums for begin in range(0, b.size, step))
 
 
 def sizes_of(o: Lowering, x: Buffer) -> tuple[int, int, int, int]:
@@ -245,7 +255,8 @@ def apply_cpu(o: Lowering) -> None:
     mean, inverse = o.output("SavedMean"), o.output("SavedVariance")
     olds = o.input("Mean"), o.input("Variance"), o.output("MeanOut"), o.output("VarianceOut")
     settings = float(o.attrs["momentum"]), float(o.attrs["epsilon"])
-    o.call(join_moments, Table(tuple(sums)), len(sums), *olds, mean, inverse, channels, *settings, dtype=x.dtype)
+    tables = every_device(sums, channels)
+    o.call(join_moments, Table(tables), len(tables), *olds, mean, inverse, channels, *settings, dtype=x.dtype)
     scale, bias = o.input("Scale"), o.input("Bias")
     if last:
         table = o.scratch(4 * channels, x.dtype)
@@ -357,10 +368,11 @@ def gradient_cpu(o: Lowering) -> None:
     sums = o.inputs("Sums")
     mean, inverse, scale = o.input("SavedMean"), o.input("SavedVariance"), o.input("Scale")
     dscale, dbias = o.scratch(channels, x.dtype), o.scratch(channels, x.dtype)
+    tables = every_device(sums, channels)
     o.call(
         join_gradient_sums,
-        Table(tuple(sums)),
-        len(sums),
+        Table(tables),
+        len(tables),
         inverse,
         dscale,
         dbias,

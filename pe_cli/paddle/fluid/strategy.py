@@ -172,7 +172,7 @@ class BuildStrategy(_Strategy):
     """How the graph of a data-parallel program is built."""
 
     options = BUILD
-    fields = _names(core.BuildStrategy)
+    fields = _names(core.BuildStrategy) - {"use_hierarchical_allreduce", "fp16_allreduce"}  # there is one process here
     ReduceStrategy = ReduceStrategy
     GradientScaleStrategy = GradientScaleStrategy
 

@@ -1,0 +1,95 @@
+"""The communication thread: it does sums one after the other while others compute, and gives signs of life at all times."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from pe_cli.collectives.protocol import Array
+from pe_cli.collectives.trees import Halved, Links, all_reduce, pieces, room_for
+
+
+class Job:
+    """A sum that has been begun; see `Pending`.
+
+    Args:
+        works: the sums of its pieces, in order.
+    """
+
+    def __init__(self, works: list[Callable[[], None]]) -> None:
+        self._works = works
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+        self.spans: list[tuple[int, int]] = []
+
+    def run(self) -> None:
+        """Do it; what it raises is raised where it is waited for."""
+        try:
+            for work in self._works:
+                begin = time.perf_counter_ns()
+                work()
+                self.spans.append((begin, time.perf_counter_ns()))
+        except BaseException as error:  # noqa: BLE001 (whoever waits raises it)
+            self._error = error
+        self._over.set()
+
+    def wait(self) -> None:
+        """Return when it is done; see `Pending`."""
+        self._over.wait()
+        if self._error is not None:
+            raise self._error
+
+
+class Lane:
+    """A thread that does jobs in the order in which they come.
+
+    Args:
+        links: to the other processes.
+        beat: gives a sign of life; called when there has been nothing to do for a while.
+        seconds: of such a while.
+    """
+
+    def __init__(self, links: Links, beat: Callable[[], None], seconds: float) -> None:
+        self._links, self._beat, self._seconds = links, beat, seconds
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._room = np.empty(0, np.uint8)
+        self._halved = Halved(links)
+        self._thread = threading.Thread(target=self._serve, name="communication", daemon=True)
+        self._thread.start()
+
+    def reserve(self, nbytes: int) -> None:
+        """Have room for pieces of so many bytes; see `Communicator`."""
+        needed = room_for(nbytes) + 8  # half of an odd number of elements, rounded up
+        if needed > len(self._room):
+            self._room = np.empty(needed, np.uint8)
+
+    def begin(self, values: Array, most: int, halved: bool = False) -> Job:
+        """Begin a sum; see `Communicator`."""
+        room = self._room[: len(self._room) // values.itemsize * values.itemsize].view(values.dtype)
+        links = self._halved if halved else self._links
+        cuts = pieces(len(values), most)
+        assert room_for(max(cut.stop - cut.start for cut in cuts)) <= len(room), "room was reserved"
+        job = Job([partial(all_reduce, links, values[cut], room) for cut in cuts])
+        self._jobs.put(job)
+        return job
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                job = self._jobs.get(timeout=self._seconds)
+            except queue.Empty:
+                self._beat()
+                continue
+            if job is None:
+                return
+            job.run()
+
+    def end(self) -> None:
+        """End the thread, after what has been begun."""
+        self._jobs.put(None)
+        self._thread.join()

@@ -1,0 +1,41 @@
+"""What a process has of a batch that several share: the rows of its devices, in every part where gradients are accumulated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from pe_cli.data.loader import Share
+from pe_cli.execute.split import split_sizes
+from pe_cli.session.team import Team
+
+
+def part_sizes(samples: int, parts: int) -> list[int]:
+    """Return the samples of the parts of a batch, in order.
+
+    The largest part comes last: a device without samples in it has had none before, whose gradients would be lost.
+    """
+    return [n for n in split_sizes(samples, parts) if n]
+
+
+def share_of(team: Team, devices: int, parts: int = 1, multiple: int = 1) -> Share | None:
+    """Return what says which samples of a batch are this process's; None where it is given all of them.
+
+    Args:
+        team: the processes.
+        devices: of each.
+        parts: that a batch is cut into.
+        multiple: what is beyond a multiple of so many samples is left out.
+    """
+    if not team.shares:
+        return None
+
+    def share(samples: int) -> Sequence[slice]:
+        sizes = part_sizes(samples - samples % multiple, parts)
+        found = []
+        for begin, size in zip(accumulate(sizes, initial=0), sizes, strict=False):
+            ends = list(accumulate(split_sizes(size, devices * team.size), initial=begin))
+            found.append(slice(ends[devices * team.rank], ends[devices * (team.rank + 1)]))
+        return found
+
+    return share

@@ -1,0 +1,68 @@
+"""What processes tell each other of a step: as few messages as the tree has levels, and the means that one process takes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pe_cli.core.strategy import ExecutionStrategy
+from pe_cli.core.types import Place
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.executor import Executor
+from pe_cli.execute.split import split_sizes
+from pe_cli.ops.define.registry import discover
+from pe_cli.session.team import PeerTeam
+from tests.collectives.simulated import Network
+from tests.execute.test_executor import batch, classifier, values
+
+discover()  # not by several threads at once
+
+
+def executor_on(devices: int, peers=None) -> Executor:
+    scope = Scope([Place("cpu", d) for d in range(devices)])
+    made = Executor(classifier(), scope, execution=ExecutionStrategy(num_threads=1), peers=peers)
+    for name, value in values().items():
+        scope.set(name, value)
+    return made
+
+
+@pytest.mark.parametrize("samples", [40, 13, 5])
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_numbers_cost_a_message_a_level_and_are_those_of_as_many_devices(size: int, samples: int) -> None:
+    network = Network(size)
+
+    def process(peers):
+        team = PeerTeam(peers)
+        team.watch_time(lambda: peers.rank == 0)
+        ran = executor_on(1, peers).run(batch(samples, 0), ["loss"])
+        peers.gather(b"")
+        before = network.messages[peers.rank]
+        means = team.joined(ran, ["loss"])
+        return network.messages[peers.rank] - before, means.number("loss"), means.sizes, means.values, team.late(), team.late()
+
+    found = network.run(process)
+    alone = executor_on(size).run(batch(samples, 0), ["loss"])
+    for messages, loss, sizes, values_, late, again in found:
+        assert messages == math.log2(size)
+        assert loss == (alone.number("loss")[0], samples)
+        assert sizes == [n for n in split_sizes(samples, size) if n]
+        assert values_ == []
+        assert (late, again) == (True, False)
+
+
+def test_arrays_are_told_to_all_in_the_order_of_devices() -> None:
+    def process(peers):
+        ran = executor_on(2, peers).run(batch(7, 0), ["loss", "p"])
+        return PeerTeam(peers).joined(ran, ["loss"]).merged("p", "concat")
+
+    alone = executor_on(4).run(batch(7, 0), ["p"]).merged("p", "concat")
+    for found in Network(2).run(process):
+        np.testing.assert_array_equal(found, alone)
+
+
+def test_samples_of_all_are_one_array() -> None:
+    found = Network(3).run(lambda peers: PeerTeam(peers).whole({"y": np.full((peers.rank, 2), peers.rank)}))
+    for arrays in found:
+        assert arrays["y"].tolist() == [[1, 1], [2, 2], [2, 2]]
