@@ -157,7 +157,7 @@ class Trainer:
         default, fetches = Period(1, "epoch"), self.run.fetches
         like: dict[str, str] = {}
         for phase in self.job.built.phases:
-            beside = {*phase.recorded, *(f"{NORM}{name}" for name in phase.norms)} - set(fetches)
+            beside = [name for name in (*phase.recorded, *(f"{NORM}{name}" for name in phase.norms)) if name not in fetches]
             like |= dict.fromkeys(beside, phase.spec.loss or "")
         every = {n: fetches[n].every for n in fetches}
         return {n: every.get(like.get(n, n), default) for n in (*self.numbers, *like)}
