@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal
@@ -40,7 +38,7 @@ def _candidates(scores, at, n, least, most, order):
 
 
 @kernel
-def lower_scores(  # noqa: C901 (loops over images, classes and pairs of boxes)
+def lower_scores(
     boxes: Ptr, scores: Ptr, lowered: Ptr, most_of: Ptr, order: PtrI64, numbers: PtrI64, images: Int, n: Int, classes: Int,
     background: Int, least: Real, most: Int, gaussian: Int, sigma: Real, one: Real,
 ):  # fmt: skip
@@ -135,7 +133,7 @@ def padded_matrix_nms(
     use_gaussian: bool,
     gaussian_sigma: float,
 ) -> tuple[TensorType, TensorType, TensorType]:
-    """Lower the score of every box by how much it overlaps better ones of its class, and keep the best, in rows of one number for all images.
+    """Lower the score of every box by how much it overlaps better ones of its class, and keep the best, in rows that every image has.
 
     Args:
         BBoxes: [images, boxes, 4] float32 or float64: left, top, right, bottom.
