@@ -204,6 +204,9 @@ CALLS |= {
     "multiclass_nms": (
         lambda f: L.multiclass_nms(f.codes, f.codes_of_classes, 0.1, -1, 5), "padded_nms", ["float32[b, 5, 6]", "int32[b, 1]"],
     ),
+    "matrix_nms": (
+        lambda f: L.matrix_nms(f.codes, f.codes_of_classes, 0.1, 0.0, -1, 5), "padded_matrix_nms", ["float32[b, 5, 6]", "int32[b, 1]"],
+    ),
     "detection_output": (
         lambda f: L.detection_output(f.codes, f.codes, *(L.fill_constant([3, 4], "float32", 0.5) for _ in range(2)), keep_top_k=5),
         "fill_constant fill_constant box_coder softmax transpose padded_nms",

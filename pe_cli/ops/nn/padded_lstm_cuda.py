@@ -242,9 +242,8 @@ def padded_lstm_grad_cuda(o: Lowering) -> None:
         o.call(input_weights_back, s.x, lengths, dgates, out, g, out.size)
     if out := wanted("WeightHh"):
         o.call(state_weights_back, states, dgates, out, g, out.size)
-    for slot, source in (("InitH", dh), ("InitC", dc)):
-        if out := wanted(slot):
+    for out, source in ((wanted("InitH"), dh), (wanted("InitC"), dc)):
+        if out:
             o.call(begin_back, source, out, 1, n)
-    for slot in ("BiasIh", "BiasHh"):
-        if out := wanted(slot):
-            o.call(biases_back, dgates, out, s.steps * s.batch, out.size)
+    for out in filter(None, map(wanted, ("BiasIh", "BiasHh"))):
+        o.call(biases_back, dgates, out, s.steps * s.batch, out.size)
