@@ -222,8 +222,8 @@ def padded_lstm_cuda(o: Lowering) -> None:
 def padded_lstm_grad_cuda(o: Lowering) -> None:
     """Gates from the last step to the first, then all weights."""
     s = Sizes(o)
-    w_ih, w_hh, n = o.input("WeightIh"), o.input("WeightHh"), s.batch * s.units
-    gates, cells, states = (o.input(slot) for slot in ("Gates", "Cells", "States"))
+    w_hh, n = o.input("WeightHh"), s.batch * s.units
+    gates, cells = o.input("Gates"), o.input("Cells")
     given, (lengths, dout, last_h, last_c) = s.optional(lengths="Lengths", dout="Out@GRAD", dlast_h="LastH@GRAD", dlast_c="LastC@GRAD")
     g, dgates = _record(s, given), o.scratch(s.steps * n * 4, s.x.dtype)
     dh, dc = (o.scratch(n, s.x.dtype) for _ in range(2))
@@ -232,19 +232,25 @@ def padded_lstm_grad_cuda(o: Lowering) -> None:
     for step in reversed(range(s.steps)):
         o.call(gates_back, lengths, dout, gates, cells, dh, dc, dgates, g, step, n)
         o.call(state_back, lengths, w_hh, dgates, dh, g, step, n)
-
-    def wanted(slot: str) -> Buffer | None:
-        return o.output(f"{slot}@GRAD") if o.has(f"{slot}@GRAD") else None
-
-    if dx := wanted("Input"):
-        o.call(inputs_back, lengths, w_ih, dgates, dx, g, dx.size)
-    if out := wanted("WeightIh"):
-        o.call(input_weights_back, s.x, lengths, dgates, out, g, out.size)
-    if out := wanted("WeightHh"):
-        o.call(state_weights_back, states, dgates, out, g, out.size)
+    _sums_back(s, lengths, dgates, g)
     for slot, source in (("InitH", dh), ("InitC", dc)):
-        if out := wanted(slot):
+        if out := _wanted(o, slot):
             o.call(begin_back, source, out, 1, n)
+
+
+def _sums_back(s: Sizes, lengths: Buffer, dgates: Buffer, g: Numbers) -> None:
+    """Call what sums the gradients of gates: gradients of x, of weights and of biases."""
+    o = s.o
+    if dx := _wanted(o, "Input"):
+        o.call(inputs_back, lengths, o.input("WeightIh"), dgates, dx, g, dx.size)
+    if out := _wanted(o, "WeightIh"):
+        o.call(input_weights_back, s.x, lengths, dgates, out, g, out.size)
+    if out := _wanted(o, "WeightHh"):
+        o.call(state_weights_back, o.input("States"), dgates, out, g, out.size)
     for slot in ("BiasIh", "BiasHh"):
-        if out := wanted(slot):
+        if out := _wanted(o, slot):
             o.call(biases_back, dgates, out, s.steps * s.batch, out.size)
+
+
+def _wanted(o: Lowering, slot: str) -> Buffer | None:
+    return o.output(f"{slot}@GRAD") if o.has(f"{slot}@GRAD") else None
