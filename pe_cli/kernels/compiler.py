@@ -91,7 +91,7 @@ class RoutineEmit:
 class Resolver:
     """Turns functions of the kernel language into what numba compiles, for one pair of element types.
 
-    It lives as long as the process: numba types and lowers a helper once for all kernels that call it, a fifth of the time of its front end.
+    It lives as long as the process: numba types and lowers a helper once for all kernels that call it.
     """
 
     def __init__(self, dtype: str, second: str, exact: bool) -> None:

@@ -60,7 +60,7 @@ def main(address: str) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
         listening.listen()
-        print("ready", flush=True)
+        os.write(1, b"ready\n")
         while listening in select.select([listening, sys.stdin], [], [])[0]:
             client, _ = listening.accept()
             if not os.fork():
