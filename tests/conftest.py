@@ -1,11 +1,16 @@
-"""What every test gets: no network, and a seed that is written down."""
+"""What every test gets: no network, a seed that is written down, and libraries to compare with that compute on one thread."""
 
 from __future__ import annotations
 
+import os
 import socket
 
-import numpy as np
-import pytest
+# NumPy's and PyTorch's threads wait by spinning: on small arrays that takes more time than the tests, and processes run beside this one.
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import numpy as np  # noqa: E402 - it reads them when it is imported
+import pytest  # noqa: E402
 
 _HERE = ("127.0.0.1", "::1", "localhost", "")
 

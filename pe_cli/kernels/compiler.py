@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import types
 from collections.abc import Iterator
@@ -88,7 +89,10 @@ class RoutineEmit:
 
 
 class Resolver:
-    """Turns functions of the kernel language into what numba compiles, for one pair of element types."""
+    """Turns functions of the kernel language into what numba compiles, for one pair of element types.
+
+    It lives as long as the process: numba types and lowers a helper once for all kernels that call it.
+    """
 
     def __init__(self, dtype: str, second: str, exact: bool) -> None:
         self.dtype = dtype
@@ -101,9 +105,8 @@ class Resolver:
             "no_cfunc_wrapper": True,
             "boundscheck": False,
         }
-        self._made: dict[int, Any] = {}
-        #: Parts of the symbols of functions whose pointers don't overlap.
-        self.apart: list[str] = []
+        #: By identity: a value of the kernel language, which lives as long as its number here, and what it became.
+        self._made: dict[int, tuple[Any, Any]] = {}
 
     def function(self, fn: types.FunctionType) -> types.FunctionType:
         """Return a copy of fn whose globals and closure hold compiled helpers and intrinsics."""
@@ -118,18 +121,15 @@ class Resolver:
     def value(self, value: Any) -> Any:
         """Return what a global of the kernel language means to numba."""
         if id(value) in self._made:
-            return self._made[id(value)]
+            return self._made[id(value)][1]
         if isinstance(value, Helper):
             chosen = value.of(self.dtype)
             assert chosen.fn is not None, f"no variant of a helper for {self.dtype}"
             # co_names holds attributes too: a helper `exp` that calls `math.exp` is no recursion
-            self._made[id(value)] = value
+            self._made[id(value)] = value, value
             options = {**self.options, "forceinline": chosen.inline}
             if chosen.exact:
                 options["fastmath"] = False
-            if chosen.apart:
-                path = [*chosen.fn.__module__.split("."), chosen.fn.__qualname__]
-                self.apart.append("".join(f"{len(part)}{part}" for part in path))
             made: Any = _plain(numba.njit(**options)(self.function(chosen.fn)))
         elif isinstance(value, Intrinsic):
             made = self.intrinsic(value)
@@ -139,8 +139,25 @@ class Resolver:
             made = value.value(self.dtype)
         else:
             return value
-        self._made[id(value)] = made
+        self._made[id(value)] = value, made
         return made
+
+    def apart(self, fn: types.FunctionType, seen: set[int] | None = None) -> list[str]:
+        """Return parts of the symbols of the helpers that a function reaches whose pointers don't overlap."""
+        seen = set() if seen is None else seen
+        cells = [cell.cell_contents for cell in fn.__closure__ or ()]
+        reached = [*cells, *(fn.__globals__[name] for name in fn.__code__.co_names if name in fn.__globals__)]
+        found = []
+        for value in reached:
+            if isinstance(value, Helper) and id(value) not in seen:
+                seen.add(id(value))
+                chosen = value.of(self.dtype)
+                assert chosen.fn is not None, f"no variant of a helper for {self.dtype}"
+                if chosen.apart:
+                    path = [*chosen.fn.__module__.split("."), chosen.fn.__qualname__]
+                    found.append("".join(f"{len(part)}{part}" for part in path))
+                found += self.apart(chosen.fn, seen)
+        return found
 
     def intrinsic(self, value: Intrinsic) -> Any:
         """Return a numba intrinsic that calls `value.emit`."""
@@ -222,6 +239,11 @@ def _wrapper(entry: str, callee: str, kernel: Kernel, dtype: str, second: str) -
     )
 
 
+@functools.cache
+def _resolver(dtype: str, second: str, exact: bool) -> Resolver:
+    return Resolver(dtype, second, exact)
+
+
 def compile_kernel(kernel: Kernel, dtype: str, second: str, entry: str) -> bytes:
     """Compile a kernel for element types into a relocatable object.
 
@@ -238,7 +260,7 @@ def compile_kernel(kernel: Kernel, dtype: str, second: str, entry: str) -> bytes
         env = RoutineEmit(dtype, entry)
         kernel.fn(env)
         return _object(llvm.parse_assembly(str(env.module)), entry, written=True)
-    resolver = Resolver(dtype, second, kernel.exact)
+    resolver = _resolver(dtype, second, kernel.exact)
     args = []
     for kind in kernel.params:
         if kind in POINTERS:
@@ -253,7 +275,7 @@ def compile_kernel(kernel: Kernel, dtype: str, second: str, entry: str) -> bytes
         dispatcher.compile(signature)
     result = dispatcher.overloads[signature.args]
     text, symbol = result.library.get_llvm_str(), result.fndesc.llvm_func_name
-    module = llvm.parse_assembly(_apart(text, [*resolver.apart, *([symbol] if kernel.apart else [])]))
+    module = llvm.parse_assembly(_apart(text, [*resolver.apart(kernel.fn), *([symbol] if kernel.apart else [])]))
     module.link_in(llvm.parse_assembly(_wrapper(entry, symbol, kernel, dtype, second)))
     return _object(module, entry)
 

@@ -109,11 +109,12 @@ def reached(fn: types.FunctionType, dtype: str) -> list[str]:
     return out
 
 
-def routines(kernel: Kernel, dtype: str) -> list[str]:
+@functools.cache
+def routines(kernel: Kernel, dtype: str) -> tuple[str, ...]:
     """Return the names of the routines and shared kernels that a kernel calls, or that these call."""
     if dtype not in FLOATS:
-        return []
-    return [text.removeprefix(ROUTINE) for text in dict.fromkeys(_reached(kernel, dtype)) if text.startswith(ROUTINE)]
+        return ()
+    return tuple(text.removeprefix(ROUTINE) for text in dict.fromkeys(_reached(kernel, dtype)) if text.startswith(ROUTINE))
 
 
 def extent(kernel: Kernel, dtype: str) -> int:

@@ -71,8 +71,13 @@ def commands(text: str, measured: bool = False) -> tuple[Command, ...]:
     return tuple(Command(lines[0], tuple(lines[1:]), measured) for lines in parts)
 
 
-def run_page(page: Path, folder: Path) -> int:
+def run_page(page: Path, folder: Path, pe: str) -> int:
     """Do all that a page says in a folder.
+
+    Args:
+        page: the page.
+        folder: where its reader is.
+        pe: line of a shell that runs `pe`.
 
     Returns:
         Number of commands that were typed.
@@ -85,8 +90,8 @@ def run_page(page: Path, folder: Path) -> int:
             shutil.copytree(ROOT / name, folder / name)
     tools = folder.parent / "bin"
     tools.mkdir()
-    for name, module in (("pe", "-m pe_cli.cli.main"), ("python", "")):
-        (tools / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+    for name, line in (("pe", pe), ("python", f'exec "{sys.executable}" "$@"')):
+        (tools / name).write_text(f"#!/bin/sh\n{line}\n")
         (tools / name).chmod(0o755)
     typed = 0
     for step in steps(page):

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.docs.console import ROOT, difference, run_page, same
+from tests.docs.forked import started
 
 PAGES = [page for page in (ROOT / "docs").rglob("*.md") if "```console\n" in page.read_text(encoding="utf-8")]
 
 
+@pytest.fixture(scope="module")
+def pe() -> Iterator[str]:
+    """Return the line of a shell that runs `pe`."""
+    with tempfile.TemporaryDirectory() as folder, started(Path(folder)) as line:
+        yield line
+
+
 @pytest.mark.parametrize("page", sorted(PAGES), ids=lambda page: str(page.relative_to(ROOT / "docs")))
-def test_a_page_works_as_it_is_told(page: Path, tmp_path: Path) -> None:
+def test_a_page_works_as_it_is_told(page: Path, tmp_path: Path, pe: str) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
-    assert run_page(page, folder) > 0
+    assert run_page(page, folder, pe) > 0
 
 
 @pytest.mark.parametrize(

@@ -142,9 +142,9 @@ def test_a_routine_is_compiled_once_for_all_kernels_and_again_when_its_object_is
 
 
 def test_what_calls_a_routine_counts_its_code() -> None:
-    assert routines(products, "float32") == [gemm_bias.name, microkernels.name, dot_products.name]
-    assert routines(gemm_bias, "float32") == [microkernels.name, dot_products.name]
-    assert routines(copy, "float32") == routines(products, "int64") == []
+    assert routines(products, "float32") == (gemm_bias.name, microkernels.name, dot_products.name)
+    assert routines(gemm_bias, "float32") == (microkernels.name, dot_products.name)
+    assert routines(copy, "float32") == routines(products, "int64") == ()
     keys = {Instance(microkernels, dtype).key for dtype in ("float32", "float64")}
     assert len(keys) == 2
     assert extent(products, "float32") > extent(copy, "float32")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,25 +49,53 @@ def build(
     return program, block.ops[-1].outputs
 
 
+def runner(program: Program, fetches: Sequence[str], threads: int = 0) -> Callable[..., dict[str, np.ndarray[Any, Any]]]:
+    """Return `run(inputs, step=0)`: it runs a program on one device with these values in its scope, and plans it only once."""
+    scope = Scope([PLACE])
+    scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
+    whole = None if is_cut(program) else Executor(program, scope, execution=ExecutionStrategy(num_threads=threads), seed=7)
+
+    def run(inputs: Arrays, step: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+        for slot, arrays in inputs.items():
+            for i, a in enumerate(arrays):
+                scope.set(f"{slot}_{i}", a)
+        if whole is not None:
+            return whole.run({}, list(fetches), step).values[0]
+
+        def once(part, feeds, names, number):
+            for v in part.list_vars():
+                v.is_data = v.name in feeds[0]
+            return Executor(part, scope, seed=7).run(feeds[0], names, step).values
+
+        return CutProgram(program).run([{}], fetches, once, scope.get)[0]
+
+    return run
+
+
 def execute(
     program: Program, inputs: Arrays, fetches: Sequence[str], step: int = 0, threads: int = 0
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Run a program on one device with these values in its scope."""
-    scope = Scope([PLACE])
-    scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
-    for slot, arrays in inputs.items():
-        for i, a in enumerate(arrays):
-            scope.set(f"{slot}_{i}", a)
-    if not is_cut(program):
-        execution = ExecutionStrategy(num_threads=threads)
-        return Executor(program, scope, execution=execution, seed=7).run({}, list(fetches), step).values[0]
+    return runner(program, fetches, threads)(inputs, step)
 
-    def once(part, feeds, names, number):
-        for v in part.list_vars():
-            v.is_data = v.name in feeds[0]
-        return Executor(part, scope, seed=7).run(feeds[0], names, step).values
 
-    return CutProgram(program).run([{}], fetches, once, scope.get)[0]
+def op_runner(
+    op_name: str,
+    inputs: Mapping[str, Any],
+    attrs: Mapping[str, Any] | None = None,
+    outputs: Mapping[str, int] | None = None,
+    threads: int = 0,
+) -> Callable[..., Any]:
+    """Return `run(inputs, step=0)`, which does what `run_op` does, for any values of the same sizes."""
+    program, outs = build(op_name, as_lists(inputs), attrs or {}, outputs)
+    run = runner(program, [n for ns in outs.values() for n in ns], threads)
+
+    def call(inputs: Mapping[str, Any], step: int = 0) -> Any:
+        found = run(as_lists(inputs), step)
+        result = {s: found[ns[0]] if len(ns) == 1 else [found[n] for n in ns] for s, ns in outs.items()}
+        return next(iter(result.values())) if len(result) == 1 else result
+
+    return call
 
 
 def run_op(
@@ -91,11 +119,7 @@ def run_op(
     Returns:
         Slot -> array, or a list of arrays for a slot with several; the array alone when the op has one output.
     """
-    arrays = as_lists(inputs)
-    program, outs = build(op_name, arrays, attrs or {}, outputs)
-    found = execute(program, arrays, [n for ns in outs.values() for n in ns], step, threads)
-    result = {s: found[ns[0]] if len(ns) == 1 else [found[n] for n in ns] for s, ns in outs.items()}
-    return next(iter(result.values())) if len(result) == 1 else result
+    return op_runner(op_name, inputs, attrs, outputs, threads)(inputs, step)
 
 
 def run_gradient(
@@ -162,7 +186,8 @@ def directional_error(definition: OpDef, sample: Sample, outputs: Mapping[str, i
         arrays = as_lists(definition.kinks(arrays))
     rng = np.random.default_rng(11)
     first = next(s.name for s in definition.outputs)
-    shapes = run_op(definition.name, arrays, sample.attrs, outputs)
+    run = op_runner(definition.name, arrays, sample.attrs, outputs)
+    shapes = run(arrays)
     value = shapes[first] if isinstance(shapes, dict) else shapes
     values = value if isinstance(value, list) else [value]
     upstream = [rng.standard_normal(v.shape) for v in values]
@@ -175,7 +200,7 @@ def directional_error(definition: OpDef, sample: Sample, outputs: Mapping[str, i
             def loss(sign: float, slot: str = slot, i: int = i, direction: np.ndarray[Any, Any] = direction) -> float:
                 moved = {s: list(a) for s, a in arrays.items()}
                 moved[slot][i] = moved[slot][i] + sign * 1e-6 * direction
-                out = run_op(definition.name, moved, sample.attrs, outputs)
+                out = run(moved)
                 got = out[first] if isinstance(out, dict) else out
                 return float(
                     sum((u * v).sum() for u, v in zip(upstream, got if isinstance(got, list) else [got], strict=True))
