@@ -135,9 +135,9 @@ def test_a_warmup_in_front_of_a_schedule_that_starts_later(write: Callable[..., 
         pytest.param(
             with_optimizer("{type: SGD, learning_rate: -0.1}"),
             """\
-            run.yaml:2:65: error: learning_rate must be > 0, got -0.1
+            run.yaml:2:85: error: learning_rate must be > 0, got -0.1
                   train: {loss: loss, epochs: 1, batch_size: 2, optimizer: {type: SGD, learning_rate: -0.1}}
-                                                                                  ^^^""",
+                                                                                                      ^^^^""",
             id="a negative learning rate",
         ),
         pytest.param(
@@ -150,7 +150,7 @@ def test_a_warmup_in_front_of_a_schedule_that_starts_later(write: Callable[..., 
         pytest.param(
             with_optimizer("{type: Lookahead, inner: {type: SGD, learning_rate: -1}}"),
             """\
-            run.yaml:2:90: error: learning_rate must be > 0, got -1.0""",
+            run.yaml:2:110: error: learning_rate must be > 0, got -1.0""",
             id="a wrong optimizer inside another",
         ),
         pytest.param(

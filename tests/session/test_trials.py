@@ -8,15 +8,19 @@ import pytest
 
 from pe_cli.config.sections.sweep import SweepSection
 from pe_cli.core.errors import PeError
-from pe_cli.session.trials import trials_of
+from pe_cli.session.trials import Values, combinations_of, trials_of
 
 
 def sweep(over: dict[str, Any], **options: Any) -> SweepSection:
     return SweepSection.model_validate({"by": "eval/loss", "mode": "min", "over": over, **options})
 
 
+def tried(section: SweepSection) -> list[Values]:
+    return trials_of(section, combinations_of(section))
+
+
 def test_a_grid_tries_every_combination_and_the_last_key_changes_fastest() -> None:
-    found = trials_of(sweep({"a": [1, 2], "b": ["x", None], "c": {"int": [3, 3 + 1]}}))
+    found = tried(sweep({"a": [1, 2], "b": ["x", None], "c": {"int": [3, 3 + 1]}}))
     assert [tuple(values.values()) for values in found] == [
         (1, "x", 3), (1, "x", 4), (1, None, 3), (1, None, 4), (2, "x", 3), (2, "x", 4), (2, None, 3), (2, None, 4),
     ]  # fmt: skip
@@ -24,17 +28,17 @@ def test_a_grid_tries_every_combination_and_the_last_key_changes_fastest() -> No
 
 def test_draws_depend_on_seed_trial_and_key_alone() -> None:
     ranges = {"a": {"log": [1e-4, 1e-1]}, "b": {"uniform": [-1, 1]}, "c": {"int": [1, 5]}}
-    found = trials_of(sweep(ranges, method="random", trials=50, seed=3))
-    assert found == trials_of(sweep(ranges, method="random", trials=50, seed=3))
-    assert found[:10] == trials_of(sweep(ranges, method="random", trials=10, seed=3))
-    alone = trials_of(sweep({"b": ranges["b"]}, method="random", trials=50, seed=3))
+    found = tried(sweep(ranges, method="random", trials=50, seed=3))
+    assert found == tried(sweep(ranges, method="random", trials=50, seed=3))
+    assert found[:10] == tried(sweep(ranges, method="random", trials=10, seed=3))
+    alone = tried(sweep({"b": ranges["b"]}, method="random", trials=50, seed=3))
     assert [values["b"] for values in alone] == [values["b"] for values in found]
-    assert found != trials_of(sweep(ranges, method="random", trials=50, seed=4))
+    assert found != tried(sweep(ranges, method="random", trials=50, seed=4))
 
 
 def test_draws_are_spread_over_their_ranges() -> None:
     ranges = {"a": {"log": [1e-4, 1e-1]}, "b": {"uniform": [-1, 1]}, "c": {"int": [1, 5]}}
-    found = trials_of(sweep(ranges, method="random", trials=400))
+    found = tried(sweep(ranges, method="random", trials=400))
     assert all(1e-4 <= v["a"] <= 1e-1 and -1 <= v["b"] <= 1 and v["c"] in range(1, 6) for v in found)
     assert {v["c"] for v in found} == set(range(1, 6))
     # a third of a logarithmic range is a decade here: of 400 draws 133 are expected in each, with a deviation of 9.4
@@ -44,7 +48,7 @@ def test_draws_are_spread_over_their_ranges() -> None:
 
 
 def test_no_combination_is_drawn_twice_where_there_are_few() -> None:
-    found = trials_of(sweep({"a": [1, 2, 3], "b": [1, 2, 3]}, method="random", trials=9, seed=1))
+    found = tried(sweep({"a": [1, 2, 3], "b": [1, 2, 3]}, method="random", trials=9, seed=1))
     assert len({tuple(v.values()) for v in found}) == 9
 
 
@@ -57,4 +61,4 @@ def test_no_combination_is_drawn_twice_where_there_are_few() -> None:
 )
 def test_as_many_trials_as_there_are_combinations(section: SweepSection, message: str) -> None:
     with pytest.raises(PeError, match=message):
-        trials_of(section)
+        tried(section)
