@@ -67,6 +67,24 @@ layers:
   loss:   {type: mean, x: xent}
 fetches: [loss]
 """
+WORDS = """
+name: words
+feeds:
+  image: {shape: [5], dtype: float32}
+  label: {shape: [1], dtype: int64}
+layers:
+  above:  {type: relu, x: image}
+  ids:    {type: cast, x: above, dtype: int64}
+  column: {type: unsqueeze, input: ids, axes: [2]}
+  word:   {type: embedding, input: column, size: [9, 4], is_sparse: true}
+  seen:   {type: multi_head_attention, input: word, num_heads: 2, causal: true, qkv_bias_attr: false}
+  read:   {type: lstm, input: seen, hidden_size: 3}
+  last:   {type: reduce_mean, input: read.0, dim: [1]}
+  logits: {type: fc, input: last, size: 3}
+  xent:   {type: softmax_with_cross_entropy, logits: logits, label: label}
+  loss:   {type: mean, x: xent}
+fetches: [loss]
+"""
 PASSES = (
     "{fuse_bn_add_act_ops: true, fuse_bn_act_ops: true, fuse_elewise_add_act_ops: true, fuse_all_optimizer_ops: true, enable_addto: true}"
 )
@@ -111,6 +129,8 @@ def train(folder: Path, model: str, optimizer: str, place: Place, shape: tuple[i
         pytest.param(MLP, "{type: AdamW, learning_rate: 0.05}", (9,), PASSES, id="a perceptron with a decay apart from the gradient"),
         pytest.param(RESIDUAL, MOMENTUM, (2, 5, 5), PASSES, id="a residual block with every pass"),
         pytest.param(RESIDUAL, "{type: Lamb, learning_rate: 0.01}", (2, 5, 5), "{}", id="a residual block with Lamb"),
+        pytest.param(WORDS, ADAM, (5,), "{}", id="sparse embeddings, attention and an LSTM with Adam"),
+        pytest.param(WORDS, "{type: SGD, learning_rate: 0.1}", (5,), "{}", id="sparse embeddings, attention and an LSTM with SGD"),
     ],
 )
 def test_four_steps_are_those_of_the_cpu(tmp_path, model: str, optimizer: str, shape: tuple[int, ...], passes: str):
