@@ -219,7 +219,7 @@ def padded_lstm_cuda(o: Lowering) -> None:
 
 
 @padded_lstm.grad_op.lower("cuda")  # type: ignore[union-attr]
-def padded_lstm_grad_cuda(o: Lowering) -> None:  # noqa: C901 (one kernel for each gradient that is wanted)
+def padded_lstm_grad_cuda(o: Lowering) -> None:
     """Gates from the last step to the first, then all weights."""
     s = Sizes(o)
     w_ih, w_hh, n = o.input("WeightIh"), o.input("WeightHh"), s.batch * s.units
