@@ -255,4 +255,4 @@ def test_a_stopped_run_goes_on_bit_for_bit_and_a_nan_is_named_on_cuda(tmp_path, 
     image[7, 2] = np.inf
     np.savez(tmp_path / "data.npz", image=image, label=rng.integers(0, 3, (10, 1)))
     assert trained("bad") == ExitCode.DIVERGED
-    assert "fused_gemm_epilogue: its result" in capsys.readouterr().err
+    assert "model.yaml:7:12: error: layer 'hidden': its result" in capsys.readouterr().err
