@@ -7,6 +7,7 @@ of the tree, so that its own sum is one that the tree has, however the devices a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -102,9 +103,15 @@ def fold(count: int, values: Mapping[int, Any]) -> Any:
     1.0000000000000002e+16
     """
     rows = dict(enumerate(values.values()))
-    for into, left, right in order_of(count, values, in_place=True).merges:
+    for into, left, right in _merges(count, tuple(values)):
         rows[into] = rows[left] + rows[right]
     return rows[0]
+
+
+@functools.lru_cache(maxsize=256)
+def _merges(count: int, active: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    """Return the additions of `fold`, which every step does again."""
+    return order_of(count, active, in_place=True).merges
 
 
 @helper
