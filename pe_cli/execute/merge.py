@@ -43,11 +43,14 @@ def mean_of_numbers(values: Sequence[Array], sizes: Sequence[int], places: tuple
             that are one after the other.
     """
     first = values[0]
-    if first.dtype.kind != "f" or any(value.size != 1 for value in values):
-        return float(np.asarray(merge(values, sizes, "mean"), np.float64).mean())
+    parts: list[float] = []
+    samples = max(1, sum(sizes))
+    for size, value in zip(sizes, values, strict=True):  # a loop: comprehensions are calls
+        if value.size != 1 or first.dtype.kind != "f":
+            return float(np.asarray(merge(values, sizes, "mean"), np.float64).mean())
+        parts.append(size / samples * value.item())
     if len(values) == 1:
         return float(first.item())
-    samples = max(1, sum(sizes))
-    parts = [size / samples * value.item() for size, value in zip(sizes, values, strict=True)]
-    total = sum(parts) if places is None else fold(places[0], dict(zip(places[1], parts, strict=True)))
+    whole = len(parts) == 2 or places is None  # two are added in one way
+    total = sum(parts) if whole or places is None else fold(places[0], dict(zip(places[1], parts, strict=True)))
     return float(first.dtype.type(total))

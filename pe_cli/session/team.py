@@ -108,7 +108,7 @@ class Team:
 
     def stepped(self, mine: StepResult, means: Sequence[str] = ()) -> StepResult:
         """Return what a training step gave, of as many devices as are waited for; with it goes what `joined` sends along."""
-        return self.joined(mine, means)
+        return mine
 
     def averaged(self, numbers: Mapping[str, float]) -> dict[str, float]:
         """Return metrics of training that all processes go by."""
@@ -227,6 +227,10 @@ class PeerTeam(Team):
     def begin_step(self, step: int) -> None:
         """Say which step begins, from 0."""
         self.peers.doing = f"at step {step + 1}"
+
+    def stepped(self, mine: StepResult, means: Sequence[str] = ()) -> StepResult:
+        """Return what a training step gave on the devices of all processes; see `joined`."""
+        return self.joined(mine, means)
 
     def joined(self, mine: StepResult, means: Sequence[str] = ()) -> StepResult:
         """Return what a step gave on all devices; with it goes who is asked to stop, and whether a checkpoint is due.

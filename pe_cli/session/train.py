@@ -325,7 +325,7 @@ class Trainer:
             due: arrays that go to files.
         """
         self.at.step += 1
-        samples = found.samples
+        samples = sum(found.sizes) if found.whole is None else found.whole
         losses = dict.fromkeys(self.losses, math.nan)
         for name, variable, how in self._merges:
             value, weight = found.number(variable, how)
