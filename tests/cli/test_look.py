@@ -93,10 +93,11 @@ def test_check_looks_at_the_data(pe: Pe, config: Path, override: str, code: int,
     assert (said.code, text in said.err) == (code, True), said.err
 
 
-def test_check_says_why_memory_is_not_planned(pe: Pe, config: Path) -> None:
+def test_check_plans_for_a_gpu_that_is_not_here(pe: Pe, config: Path) -> None:
     said = pe("check", config, "-o", "executor.place=cuda")
-    assert said.code == 0
-    assert "memory is not planned" in said.err
+    assert said.code == 0, said.err
+    assert "note: planned for 1 cuda; " in said.out
+    assert "memory of cuda:0: " in said.out
 
 
 # --- summary ----------------------------------------------------------------------------------------------------------
