@@ -135,7 +135,7 @@ def test_the_first_signal_stops_after_the_step_with_a_checkpoint_and_exits_75(co
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ) as child:
         assert child.stdout
         for line in child.stdout:
-            if line.startswith("step"):
+            if line.strip()[:1].isdigit():  # the row of an epoch
                 break
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=60)

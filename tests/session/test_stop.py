@@ -71,7 +71,7 @@ def start(bench: Bench, *arguments: object) -> subprocess.Popen[str]:
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     assert child.stdout
     for line in child.stdout:
-        if line.startswith("step"):
+        if line.strip()[:1].isdigit():  # the row of an epoch
             break
     return child
 

@@ -186,7 +186,11 @@ def array_length(array: TensorArray) -> Any:
 
 
 def tensor_array_to_tensor(input: TensorArray, axis: int = 1, name: str | None = None, use_stack: bool = False) -> tuple[Any, Any]:
-    """Join the tensors of an array along an axis, a new one with use_stack; return the sizes along it too."""
+    """Join the tensors of an array along an axis, a new one with use_stack; return the sizes along it too.
+
+    Raises:
+        NotThereYet: a While with beam_search writes the array.
+    """
     if input.listed:
         raise NotThereYet("tensor_array_to_tensor of an array that a While with beam_search writes", hint="use beam_search_decode")
     if input.rows is not None:
