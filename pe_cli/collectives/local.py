@@ -32,8 +32,10 @@ def all_reduce_sum(
 
 def all_reduce_shards(
     sources: Sequence[Buffer], targets: Sequence[Buffer], elements: int, shards: int, order: Order
-) -> list[tuple[Call, Buffer]]:
+) -> list[tuple[Call, list[Buffer]]]:
     """Return the calls of an all-reduce with the scratch memory of each, one per shard; together they cover all elements.
+
+    What needs no scratch memory has none: whatever takes its place would have to wait for the sum.
 
     Args:
         sources: one buffer per device that has a gradient, in device order.
@@ -48,7 +50,7 @@ def all_reduce_shards(
     tables = Table(tuple(sources)), Table(tuple(targets))
     made = []
     for low, high in itertools.pairwise(cuts):
-        room = Buffer("scratch", TensorType((max(1, order.rooms * BLOCK),), sources[0].dtype))
-        args = (tables[0], len(sources), Numbers(order.words), tables[1], len(targets), room, low, high)
+        room = [Buffer("scratch", TensorType((order.rooms * BLOCK,), sources[0].dtype))] if order.rooms else []
+        args = (tables[0], len(sources), Numbers(order.words), tables[1], len(targets), (room or targets)[0], low, high)
         made.append((Call(all_reduce_sum, args, sources[0].dtype, sources[0].dtype), room))
     return made

@@ -212,7 +212,7 @@ def _all_reduce(g: GraphLowering, node: AllReduce) -> list[Task]:
                     spans[b] = (max(0, low - begin), min(max(1, b.size), high - begin))
         reads, writes = ([b for row in rows for b in row if b in spans] for rows in (sources, [*targets, through]))
         buckets = [*sources, *targets]
-        tasks.append(Task(node.index, home, [call], reads, writes, [room], part=(low, high), spans=spans, buckets=buckets))
+        tasks.append(Task(node.index, home, [call], reads, writes, room, part=(low, high), spans=spans, buckets=buckets))
     return tasks
 
 
@@ -221,7 +221,7 @@ def _reduce(g: GraphLowering, node: Reduce) -> list[Task]:
     targets = [g.buffer(*p) for p in node.outs["Out"]]
     through = [g.buffer(*p) for p in node.outs.get("Through", ())]
     ((call, room),) = all_reduce_shards(sources, targets, sources[0].size, 1, _order(g, in_place=True))
-    return [Task(node.index, node.device, [call], sources, [*targets, *through], [room], part=(0, sources[0].size))]
+    return [Task(node.index, node.device, [call], sources, [*targets, *through], room, part=(0, sources[0].size))]
 
 
 def _order(g: GraphLowering, *, in_place: bool = False) -> Order:
