@@ -144,7 +144,7 @@ BUILD: dict[str, tuple[object, str, Look, int]] = {
 ELSEWHERE = {
     "debug_graphviz_path": "tests/session/test_strategies.py: pictures in the run's folder",
     "fp16_allreduce": "tests/execute/test_processes.py: sums over processes",
-    "use_hierarchical_allreduce": "tests/collectives: ranks of one machine are neighbours in the tree of sums over processes",
+    "use_hierarchical_allreduce": "tests/collectives/test_mpi.py: processes are numbered machine by machine",
     "fuse_broadcast_ops": "tests/config/test_run.py: true is refused, because no graph has broadcasts",
 }
 
