@@ -171,11 +171,13 @@ def compare(job, use, targets, rtol=1e-4, atol=1e-5):
 
 #: Of models that draw noise in evaluation, too, or decode by what ONNX has no form of: outputs that do not depend on it.
 NO_NOISE = {"dcgan": ["of_real/score"], "digits_vae": ["center"], "roles": ["ahead"]}
+#: Models whose outputs need what ONNX has no form of yet; tests/io/test_onnx.py has what they are told.
+NO_FORM = ("bert", "ssd", "translator", "yolo")
 #: Models that say something of every word, which neither predict nor export tell yet.
 OF_WORDS = ("roles",)
 
 
-@pytest.mark.parametrize("path", [pytest.param(p, id=f"{p.parent.name}/{p.stem}") for p in CONFIGS])
+@pytest.mark.parametrize("path", [pytest.param(p, id=f"{p.parent.name}/{p.stem}") for p in CONFIGS if p.stem not in NO_FORM])
 def test_every_shipped_model_says_what_predict_says(path):
     text = path.read_text()
     job = trained(path, next((given for mark, given in FEWER.items() if mark in text), []))
