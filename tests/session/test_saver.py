@@ -37,8 +37,8 @@ def test_steps_go_on_while_a_checkpoint_is_written(bench: Bench, monkeypatch: py
             came.append(all(steps.acquire(timeout=20) for _ in range(number + 2)))
         return save(root, number, *rest)
 
-    def counted(self: Trainer, feed: object) -> None:
-        step(self, feed)  # type: ignore[arg-type]
+    def counted(self: Trainer, feed: object, samples: int) -> None:
+        step(self, feed, samples)  # type: ignore[arg-type]
         steps.release()
 
     monkeypatch.setattr("pe_cli.session.saver.checkpoint.save", slow)
