@@ -132,13 +132,13 @@ def _job(source: Source) -> Job:
 
     assert source.run
     job = Job(source.run, built=source.built, places=[Place("cpu", 0)])
-    job.prepared.look = Look(LOOKED)
+    job.prepared.sources.look = Look(LOOKED)
     return job
 
 
 def _cut_files(job: Job) -> list[Path]:
     """Return the packed files of which only the beginning was looked at."""
-    return job.prepared.look.cut if job.prepared.look else []
+    return job.prepared.sources.look.cut if job.prepared.sources.look else []
 
 
 def _absent(spec: DataSpec, run: RunSpec) -> list[Path]:
@@ -169,7 +169,7 @@ def _fits(source: Source, job: Job, split: str) -> None:
     """
     from pe_cli.data.arrays import is_table
 
-    opened, wishes = job.prepared.opened(split), job.run.preparation
+    opened, wishes = job.prepared.sources.opened(split), job.run.preparation
     # prediction may do without labels: its data is only opened
     if split == "predict":
         job.dataset(split)

@@ -57,8 +57,8 @@ class AsyncTrainer(Trainer):
             return [self.job.dataset("train")]
         options = to_data(spec.options)
         files = self.run.executor.files or options.get("files", [])
-        base = self.run.path.parent
-        opened = (open_reader(spec.reader, {**options, "files": [file]}, base, spec.reader_at, self.job.prepared.read) for file in files)
+        base, read = self.run.path.parent, self.job.prepared.sources.read
+        opened = (open_reader(spec.reader, {**options, "files": [file]}, base, spec.reader_at, read) for file in files)
         return [self.job.prepared.of(data, "train") for data in opened]
 
     @functools.cached_property

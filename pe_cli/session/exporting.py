@@ -17,7 +17,7 @@ from pe_cli.data.cells import MISSING
 from pe_cli.data.dataset import field_dtype
 from pe_cli.data.feed import Feed, check_feed
 from pe_cli.data.fitted import FittedColumn
-from pe_cli.data.prepare import Wanted
+from pe_cli.data.wanted import Wanted
 from pe_cli.program.prune import prune
 from pe_cli.session.answers import Answer, answers
 from pe_cli.session.job import Job
@@ -82,7 +82,7 @@ class Exporting:
 
     def _fit(self) -> None:
         """Let columns learn, where the values come without what they have learned."""
-        if "train" in self.job.run.data and (self.job.prepared.wishes.columns or is_table(self.job.prepared.opened("train"))):
+        if "train" in self.job.run.data and (self.job.prepared.wishes.columns or is_table(self.job.prepared.sources.opened("train"))):
             self.job.prepared.fit()
 
     @staticmethod
@@ -143,7 +143,7 @@ class Exporting:
     def _field_type(self, name: str) -> TensorType:
         """Return the type of a sample of a field that holds arrays; the data is opened for that."""
         use = next((use for use in ("train", "eval", "test", "predict") if use in self.job.run.data), None)
-        opened = None if use is None else self._with_hint(lambda: self.job.prepared.opened(use))
+        opened = None if use is None else self._with_hint(lambda: self.job.prepared.sources.opened(use))
         if opened is not None and not is_table(opened) and name in opened.fields:
             kind: TensorType = opened.fields[name]
             return kind

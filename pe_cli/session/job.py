@@ -21,7 +21,8 @@ from pe_cli.data import Dataset, Feed, Loader, open_reader
 from pe_cli.data.arrays import is_table
 from pe_cli.data.fitted import Fitted
 from pe_cli.data.loader import Share
-from pe_cli.data.prepare import Prepared, select
+from pe_cli.data.prepare import Prepared
+from pe_cli.data.samples import select
 from pe_cli.devices.nested import every_call
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.arenas import Arenas

@@ -9,7 +9,7 @@ import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data.cells import Cells, Table
-from pe_cli.data.prepare import TableDataset
+from pe_cli.data.samples import TableDataset
 from pe_cli.session.job import Job
 
 #: Gives the ids of some samples: from the first, until before the last.

@@ -20,7 +20,7 @@ from pe_cli.data.cells import Table
 from pe_cli.data.column import discover
 from pe_cli.data.dataset import sequence_fields
 from pe_cli.data.fields import FieldDataset, is_picture
-from pe_cli.data.prepare import TableDataset, select
+from pe_cli.data.samples import TableDataset, select
 from pe_cli.data.survey import MOST_CLASSES, Part, column_facts, cut, field_facts
 from pe_cli.ops.define.lod import offsets_name
 from pe_cli.session.warned import class_counts, data_warnings
@@ -81,11 +81,11 @@ class _Looked:
         self.uses = [use for use in _USES if use in job.run.data]
         self.tables: dict[str, Table] = {}
         for use in self.uses:
-            opened = self.prepared.opened(use)
+            opened = self.prepared.sources.opened(use)
             if is_table(opened):
                 self.tables[use] = opened
             elif self.prepared.wishes.columns:
-                self.tables[use] = self.prepared.table(use)
+                self.tables[use] = self.prepared.sources.table(use)
 
     def fitted(self) -> PeError | None:
         """Let the columns learn; return what is wrong with them."""
@@ -141,7 +141,7 @@ class _Looked:
             yield column_facts(ColumnFacts(name, "", "unused"), name, parts, None)
 
     def _rows(self, use: str) -> Any:
-        return self.prepared.rows(use)
+        return self.prepared.sources.rows(use)
 
     def _start(self, name: str, kind: str, options: Any, column: FittedColumn | None) -> ColumnFacts:
         table = self.tables["train"]

@@ -247,7 +247,7 @@ class Trainer:
         for use in ("train", "eval"):
             if use in self.run.data:
                 self.job.dataset(use)
-        return self.job.prepared.read
+        return self.job.prepared.sources.read
 
     def _loader(self) -> Loader:
         team, split, stepper = self.job.team, self.run.data.get("train"), self.stepper

@@ -208,7 +208,7 @@ def _duplicates(train: _Part, part: _Part) -> list[str]:
 
 def _table(job: Job, use: str) -> object:
     try:
-        return job.prepared.opened(use)
+        return job.prepared.sources.opened(use)
     except PeError:
         return None
 

@@ -21,7 +21,7 @@ from pe_cli.config.nodes import to_data
 from pe_cli.core.encoding import TEXT
 from pe_cli.core.errors import PeError
 from pe_cli.data.arrays import is_table
-from pe_cli.data.prepare import select
+from pe_cli.data.samples import select
 from pe_cli.io.onnx import export
 from pe_cli.ops.define.lod import offsets_name
 from pe_cli.session.answers import answers, said
@@ -64,7 +64,7 @@ def exported(job, targets):
 
 def given(job, around, use, rows):
     """Return the raw columns of some rows of a use, as somebody would read them from the file."""
-    opened = job.prepared.opened(use)
+    opened = job.prepared.sources.opened(use)
     inputs = {}
     before_each = functools.cache(lambda: windows(job, use, rows))
     for feed, fed in around.feeds.items():
@@ -86,7 +86,7 @@ def given(job, around, use, rows):
                 if level:
                     inputs[offsets_name(feed, 0)] = batch[offsets_name(source.column, 0)]
                 continue
-            cells = job.prepared.table(use).cells(source.column)
+            cells = job.prepared.sources.table(use).cells(source.column)
             if column is not None and column.type == "window":
                 inputs[source.name] = np.stack([raw(job, source, cells, before) for before in before_each()])
             elif level:
@@ -101,7 +101,7 @@ def raw(job, source, cells, rows):
     if source.part not in ("", "text"):
         return np.array([[moment(text, source.part)] for text in texts], np.float64)
     if source.kind.dtype == "uint8":
-        pictures = job.prepared.field(job.prepared.table("train"), source.column, "train").pictures(rows)
+        pictures = job.prepared.field(job.prepared.sources.table("train"), source.column, "train").pictures(rows)
         return np.stack(pictures)
     if cells.array() is not None:
         return np.asarray(cells.array()[rows], source.kind.dtype)
@@ -120,7 +120,7 @@ def raw(job, source, cells, rows):
 def windows(job, use, rows):
     """Return for every anchor the rows of its input, found by pandas in the table."""
     spec = to_data(job.run.data[use].options)
-    table = job.prepared.table(use)
+    table = job.prepared.sources.table(use)
     frame = pd.DataFrame({name: [table.cells(name).text(row) for row in range(len(table))] for name in (spec["key"], spec["time"])})
     frame = frame.sort_values([spec["key"], spec["time"]])
     at = {row: place for place, row in enumerate(frame.index)}
