@@ -1,7 +1,8 @@
 """Trains shipped configs for five steps on the test device and on the CPU, and tells how far apart they end.
 
 Usage: python -m tests.cuda.ptx.models [CONFIG ...], all of `configs/` and `configs/bench/` where none is named. The exit code is 1 where
-one differs by more than `TOLERANCE`, or a kernel has what `kernels.tsv` does not allow. What takes long on a processor is made smaller by `SMALLER`: the ops and their order stay.
+one differs by more than `TOLERANCE`, or a kernel has what `kernels.tsv` does not allow. What takes long on a processor is made smaller by
+`SMALLER`: the ops and their order stay.
 """
 
 from __future__ import annotations
