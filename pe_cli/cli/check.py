@@ -205,7 +205,7 @@ def _resources(source: Source) -> Resources:
     if executor is None or executor.place == "cpu":
         return resources_of(source)
     here, why_not = cuda_count()
-    wanted = (here or 1) if executor.devices == "auto" else executor.devices
+    wanted = 1 if executor.devices == "auto" else executor.devices
     if wanted > here:
         echo(f"note: planned for {wanted} cuda; {why_not or f'{here} visible'}")
     return Resources(tuple(Place("cuda", i) for i in range(wanted)), 0, f"{wanted} cuda")

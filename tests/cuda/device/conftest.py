@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+
 import pytest
 
 from pe_cli.devices import cuda_driver
