@@ -14,6 +14,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.data.loader import Share
 from pe_cli.devices.protocol import Timeline
 from pe_cli.execute.executor import Executor
+from pe_cli.execute.merge import merge
 from pe_cli.execute.result import StepResult, joined_parts
 from pe_cli.graph.compile import Stages
 from pe_cli.graph.sequences import declared_levels
@@ -47,8 +48,10 @@ class Stepper:
 
     def share(self) -> Share | None:
         """Return what says which samples of a batch are this process's; None where it is given all of them."""
-        drops = self._job.run.executor.uneven_batch == "drop"
-        return share_of(self._job.team, len(self._job.places), self._job.shares, self._shares if drops else 1)
+        job = self._job
+        assert job.run.train, "there is a training program"
+        parts = job.built.batches, job.run.train.accumulate
+        return share_of(job.team, len(job.places), parts, self._shares if job.run.executor.uneven_batch == "drop" else 1)
 
     @property
     def _shares(self) -> int:
@@ -111,18 +114,22 @@ class Stepper:
         self._job.team.begin_step(step)
         if self._updates == 1:
             return self._runners[0].run(feed, fetches, step, step if show else None, samples, means)
-        samples = self.samples(feed)
+        team = self._job.team
+        samples = samples if team.shares and samples is not None else self.samples(feed)
         sizes = part_sizes(samples, self._job.built.batches)
-        cuts = [(end - n, end) for end, n in zip(accumulate(sizes), sizes, strict=True)]
+        own = [self._runners[0].held(n) for n in sizes]
+        cuts = [(n, end - rows, end) for n, rows, end in zip(sizes, own, accumulate(own), strict=True)]
         done: list[tuple[Sequence[str], StepResult]] = []
         for runner in self._runners:
             wanted = [name for name in fetches if self._job.built.phase_of(name) is runner.phase]
             known = runner.known(feed)
             mine = cuts[-runner.phase.repeat :]
-            for i, (begin, end) in enumerate(mine):
-                part = known if end - begin == samples else runner.part(known, begin, end)
+            averaged = [name for name in means if name in wanted]
+            for i, (size, begin, end) in enumerate(mine):
+                part = known if len(sizes) == 1 else runner.part(known, begin, end)
                 looked = show and runner is self._runners[0] and i == len(mine) - 1
-                done.append((wanted, runner.run(part, wanted, step * self._updates + len(done), step if looked else None)))
+                found = runner.run(part, wanted, step * self._updates + len(done), step if looked else None, size, averaged)
+                done.append((wanted, found.reduced([name for name in averaged if name not in found.means])))
         return _joined(done, fetches, samples)
 
     def stages(self, fetches: Sequence[str]) -> dict[str, Stages]:
@@ -137,13 +144,19 @@ class Stepper:
 
 
 def _joined(done: Sequence[tuple[Sequence[str], StepResult]], fetches: Sequence[str], samples: int) -> StepResult:
-    """Return what several updates gave as one: names that were fetched, and values of them."""
-    values = [value for _, found in done for value in found.values]
+    """Return what several updates gave as one: names that were fetched, and values of them; of a mean of several numbers the last."""
+    values = [value for _, found in done for value in found.values or [{}] * len(found.sizes)]
     sizes = [size for _, found in done for size in found.sizes]
-    shares = {
-        name: [n for names, found in done for n in (found.shares[name] if name in names else [0] * len(found.sizes))] for name in fetches
-    }
-    return StepResult(values, sizes, shares, whole=samples)
+    shares: dict[str, list[int]] = {name: [] for name in fetches}
+    means: dict[str, tuple[Array, int]] = {}
+    for name in fetches:
+        for wanted, found in done:
+            shares[name] += found.shares[name] if name in wanted and name not in found.means else [0] * len(found.sizes)
+        known = [found.means[name] for _, found in done if name in found.means]
+        if known:
+            weight = sum(n for _, n in known)
+            means[name] = (merge([v for v, _ in known], [n for _, n in known], "mean"), weight) if known[0][0].size == 1 else known[-1]
+    return StepResult(values, sizes, shares, whole=samples, means=means)
 
 
 class _Runner:
@@ -213,7 +226,7 @@ class _Runner:
             return team.stepped(self._alone(feed, fetches, number, shown, shared), means)
         samples = samples or self.samples(feed)
         sizes = part_sizes(samples, self._count)
-        own = sizes if shared is None else [s.stop - s.start for s in self._own(samples)]
+        own = [self._rows(s) for s in sizes]
         kind = self.phase.program.global_block().var(SHARE).type
         found: list[StepResult] = []
         for i, (end, rows) in enumerate(zip(accumulate(own), own, strict=True)):
@@ -230,10 +243,14 @@ class _Runner:
             self._show(replace(found[-1], plan=plan), None, shown)
         return joined_parts(found)
 
-    def _own(self, samples: int) -> Sequence[slice]:
-        share = share_of(self._job.team, len(self._job.places), self._count)
-        assert share is not None
-        return share(samples)
+    def held(self, samples: int) -> int:
+        """Return how many samples of a batch this process has; they are spread over the parts that gradients are accumulated of."""
+        return sum(self._rows(n) for n in part_sizes(samples, self._count))
+
+    def _rows(self, samples: int) -> int:
+        """Return how many samples of a part this process has."""
+        share = share_of(self._job.team, len(self._job.places))
+        return samples if share is None else sum(s.stop - s.start for s in share(samples))
 
     def _alone(self, feed: Feed, fetches: Sequence[str], number: int, shown: int | None, samples: int | None) -> StepResult:
         """Do what this process does of an update; where it is shown, with the times of its kernels where it is one plan run once."""
