@@ -73,7 +73,11 @@ SIZES = {"critic/hidden": (2, 6), "critic/score": (6, 1), "generator/hidden": (3
 
 @pytest.fixture
 def gan(bench: Bench) -> Bench:
-    """A GAN with first values and 116 samples: four steps of 24 an epoch, and one of 20."""
+    return of_points(bench)
+
+
+def of_points(bench: Bench) -> Bench:
+    """Write a GAN with first values and 116 samples: four steps of 24 an epoch, and one of 20."""
     rng = np.random.default_rng(4)
     np.savez(bench.base / "data.npz", real=rng.standard_normal((116, 2)).astype(np.float32) + 1, noise=rng.random((116, 3), np.float32))
     values = {}
