@@ -132,7 +132,7 @@ def _frames(picture: Picture, spots: Mapping[str, Spot]) -> Iterator[str]:
 
 
 def _arrow(a: Arrow, spots: Mapping[str, Spot], ways: Mapping[tuple[str, str], Sequence[Spot]]) -> str:
-    """Return an arrow with what flows as its tooltip; one that says an order is dashed, and one that goes straight over layers is fainter."""
+    """Return an arrow with what flows as its tooltip; one that says an order is dashed, one straight over layers fainter."""
     start, way, end = spots[a.source], ways.get((a.source, a.target), ()), spots[a.target]
     far = not a.order and not way and end.y - start.y > 12 * ROW
     flow = ", ".join(f"{d.name}: {d.type}" if d.type else d.name for d in a.data[:12])
@@ -152,7 +152,8 @@ def standalone_graph(picture: Picture) -> str:
     rows = "".join(f'<text class="title" x="12" y="{24 * i + 26}">{escape(plain(line))}</text>' for i, line in enumerate(title))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="graph" width="{width:.0f}" height="{height + top:.0f}"'
-        f' viewBox="0 0 {width:.0f} {height + top:.0f}"><style>{_style()}</style><rect class="paper" width="100%" height="100%"/>{rows}{legend}'
+        f' viewBox="0 0 {width:.0f} {height + top:.0f}"><style>{_style()}</style><rect class="paper" width="100%" height="100%"/>'
+        f"{rows}{legend}"
         f'<g transform="translate({-x:g} {top - y:g})">{drawn.partition(">")[2].removesuffix("</svg>")}</g></svg>\n'
     )
 
@@ -174,7 +175,8 @@ def _style() -> str:
     return (
         '.graph { font: 11px system-ui, "DejaVu Sans", sans-serif; } .paper { fill: #ffffff; } .title { font-size: 15px; fill: #1b1f24; }'
         " .edge { fill: none; stroke: #8a94a0; } .order { stroke-dasharray: 4 3; } .far { stroke-opacity: 0.4; }"
-        " .frame { fill: #f8f9fa; stroke: #b8c0c8; } .box.joins rect { stroke-width: 2.5; } .head { fill: #8a94a0; } .said { fill: #59636e; font-size: 10px; }"
+        " .frame { fill: #f8f9fa; stroke: #b8c0c8; } .box.joins rect { stroke-width: 2.5; } .head { fill: #8a94a0; }"
+        " .said { fill: #59636e; font-size: 10px; }"
         " .box rect { fill: #ffffff; stroke: #6e7884; } .box rect.inner { fill: none; } .box text { text-anchor: middle; fill: #1b1f24; }"
         f" .first {{ font-weight: 600; }} .more {{ font-size: 10px; }} {' '.join(fills)}"
     )

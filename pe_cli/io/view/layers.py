@@ -73,7 +73,7 @@ Links = dict[str, list[str]]
 def _pass(
     rank: Mapping[str, int], layers: list[list[str]], before: Links, after: Links
 ) -> dict[tuple[str, str], list[str]]:
-    """Put a place into every layer that an arrow passes; return arrow -> its places. Where that would be too many, the longest have none."""
+    """Put a place into every layer that an arrow passes; return arrow -> its places. Where there were too many, the longest have none."""
     ways: dict[tuple[str, str], list[str]] = {}
     lengths = sorted(rank[b] - rank[a] - 1 for a, found in after.items() for b in found)
     too_long = next((n for n, whole in zip(lengths, accumulate(lengths), strict=True) if whole > PLACES), None)
