@@ -154,8 +154,9 @@ def _joined(done: Sequence[tuple[Sequence[str], StepResult]], fetches: Sequence[
             shares[name] += found.shares[name] if name in wanted and name not in found.means else [0] * len(found.sizes)
         known = [found.means[name] for _, found in done if name in found.means]
         if known:
-            weight = sum(n for _, n in known)
-            means[name] = (merge([v for v, _ in known], [n for _, n in known], "mean"), weight) if known[0][0].size == 1 else known[-1]
+            weights = [n for _, n in known]
+            mean = merge([v for v, _ in known], weights, "mean")
+            means[name] = (np.asarray(mean), sum(weights)) if known[0][0].size == 1 else known[-1]
     return StepResult(values, sizes, shares, whole=samples, means=means)
 
 
