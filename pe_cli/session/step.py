@@ -112,8 +112,17 @@ class Stepper:
         """
         show = self._job.observer.wants_plan()
         self._job.team.begin_step(step)
+        found = self._updated(feed, fetches, step, samples, means, step if show else None)
+        if show:
+            self._job.observer.planned([runner.shown for runner in self._runners if runner.shown])
+        return found
+
+    def _updated(
+        self, feed: Feed, fetches: Sequence[str], step: int, samples: int | None, means: Sequence[str], shown: int | None
+    ) -> StepResult:
+        """Do the updates of all phases; see `run`. shown: the step's number, where how it went is kept."""
         if self._updates == 1:
-            return self._runners[0].run(feed, fetches, step, step if show else None, samples, means)
+            return self._runners[0].run(feed, fetches, step, shown, samples, means)
         team = self._job.team
         samples = samples if team.shares and samples is not None else self.samples(feed)
         sizes = part_sizes(samples, self._job.built.batches)
@@ -127,8 +136,8 @@ class Stepper:
             averaged = [name for name in means if name in wanted]
             for i, (size, begin, end) in enumerate(mine):
                 part = known if len(sizes) == 1 else runner.part(known, begin, end)
-                looked = show and runner is self._runners[0] and i == len(mine) - 1
-                found = runner.run(part, wanted, step * self._updates + len(done), step if looked else None, size, averaged)
+                looked = shown if i == len(mine) - 1 else None
+                found = runner.run(part, wanted, step * self._updates + len(done), looked, size, averaged)
                 done.append((wanted, found.reduced([name for name in averaged if name not in found.means])))
         return _joined(done, fetches, samples)
 
@@ -169,7 +178,10 @@ class _Runner:
 
     Attributes:
         last: executor of what an update ends with.
+        shown: how the last update went that was looked at.
     """
+
+    shown: Planned | None = None
 
     def __init__(self, job: Job, phase: Phase) -> None:
         assert job.run.train, "there is a training program"
@@ -217,7 +229,7 @@ class _Runner:
             feed: the batch, or this process's share of it.
             fetches: names of variables.
             number: of the update among those of all phases, from 0.
-            shown: number of the step, where the observer is told how it went.
+            shown: number of the step, where how it went is kept.
             samples: of the batch, where the feed is a share of it.
             means: see `Stepper.run`.
         """
@@ -267,7 +279,7 @@ class _Runner:
 
     def _show(self, found: StepResult, line: Timeline | None, step: int) -> None:
         assert found.plan is not None, "a step of one plan"
-        self._job.observer.planned(Planned(self.last, found.plan, line, step, self.phase.name))
+        self.shown = Planned(self.last, found.plan, line, step, self.phase.name)
 
     def drop_unused(self) -> None:
         """Forget temporaries that have not been used lately."""
