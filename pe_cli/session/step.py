@@ -58,6 +58,10 @@ class Stepper:
         """Parts that a batch is cut into, over all devices."""
         return len(self._job.places) * self._job.team.size * self._job.shares
 
+    def fits(self, samples: int) -> bool:
+        """Whether a batch of so many samples is trained on: uneven_batch may leave out one that has too few for all devices."""
+        return self._job.run.executor.uneven_batch != "drop" or samples >= self._shares
+
     def fit(self, feed: Feed, samples: int) -> tuple[Feed, int] | None:
         """Apply uneven_batch, and return the batch with its samples; None leaves it out.
 
