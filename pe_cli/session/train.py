@@ -302,7 +302,7 @@ class Trainer:
             raise
 
     def _fetched_now(self, every: Period) -> bool:
-        """Whether a fetch goes to its file with the step that begins; one that counts epochs does with an epoch's last step, and the run's."""
+        """Whether a fetch goes to its file with the step that begins; one by epochs does with an epoch's last step, and the run's."""
         limit, loader = self.section.steps, self._reading[0]
         if every.unit == "step" or self.smoke:
             return self._due(every, self.at.step + 1)
