@@ -128,7 +128,7 @@ class AsyncTrainer(Trainer):
         found = executor.run(feed, self._wanted(), number)
         with self._counting:
             if self.job.observer.wants_plan() and found.plan is not None:
-                self.job.observer.planned(Planned(executor, found.plan, None, number))
+                self.job.observer.planned([Planned(executor, found.plan, None, number)])
             self._count(found)
             self.stop.count()
             self._after_step()

@@ -293,13 +293,24 @@ class Trainer:
                 return
 
     def _step(self, feed: Mapping[str, Array], samples: int) -> None:
-        due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)] if self.arrays else []
+        due = [n for n in self.arrays if self._fetched_now(self.run.fetches[n].every)] if self.arrays else []
         wanted = self._wanted(due) if due else self._always
         try:
             self._count(self.stepper.run(feed, wanted, self.at.step, samples, self._means), due)
         except PeError as error:
             self._explain(error, feed)
             raise
+
+    def _fetched_now(self, every: Period) -> bool:
+        """Whether a fetch goes to its file with the step that begins; one by epochs does with an epoch's last step, and the run's."""
+        limit, loader = self.section.steps, self._reading[0]
+        if every.unit == "step" or self.smoke:
+            return self._due(every, self.at.step + 1)
+        if self.at.step + 1 == limit:
+            return True
+        if any(self.stepper.fits(loader.size_of(batch)) for batch in range(self.at.batch, len(loader))[:2]):
+            return False
+        return (self.at.epoch + 1) % every.count == 0 or self.at.epoch + 1 == self.section.epochs
 
     def _explain(self, error: PeError, feed: Mapping[str, Array]) -> None:
         """Let an error of a step name the row of the data that it comes from."""
