@@ -127,13 +127,15 @@ def _exchange(links: Links, step: Step, parts: Parts, rooms: tuple[Array, Array]
     outs, ins = (_messages([a for r in ranks for a in parts[r]], most) for ranks in (step.out, step.into))
     for out, into in itertools.zip_longest(outs, ins):
         sent = None if out is None else _packed(out, rooms[0])
-        direct = into is not None and len(into) == 1 and not step.adds
-        came = None if into is None else into[0] if direct else rooms[1][: sum(map(len, into))]
+        if into is None or (len(into) == 1 and not step.adds):
+            links.swap(step.peer, sent, None if into is None else into[0])
+            continue
+        came = rooms[1][: sum(map(len, into))]
         links.swap(step.peer, sent, came)
         begin = 0
-        for array in () if into is None or direct or came is None else into:
+        for array in into:
             found = came[begin : begin + len(array)]
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"):  # a gradient may be anything
                 array[...] = array + found if step.adds else found
             begin += len(array)
 

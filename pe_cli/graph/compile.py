@@ -107,8 +107,9 @@ class Stages:
         key = self._key(active)
         if key not in self._graphs:
             at = self.purpose
-            how = {"active": key, "processes": at.processes, "fetches": self.fetches}
-            self._graphs[key] = replicate(self.fused, at.places, at.strategy, **how)
+            self._graphs[key] = replicate(
+                self.fused, at.places, at.strategy, active=key, processes=at.processes, fetches=self.fetches
+            )
         return self._graphs[key]
 
     def executed(self, active: Sequence[int] | None = None) -> Graph:
