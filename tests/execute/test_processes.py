@@ -217,11 +217,6 @@ def test_buckets_begin_one_by_one_and_each_is_waited_for_where_it_is_read():
     assert describe(parse_graph(halved, graph.program)) == halved
 
 
-def test_what_processes_cannot_do_yet_is_refused():
-    with pytest.raises(PeError, match="not with several processes yet"):
-        replicate(classifier(), [Place("cpu", 0)], BuildStrategy(reduce_strategy="Reduce"), processes=2)
-
-
 @pytest.mark.parametrize("rule", ["SGD", "Adam"])
 @pytest.mark.parametrize(("processes", "devices"), [(2, 1), (3, 1), (2, 2)])
 def test_rows_of_tables_are_merged_over_processes_as_over_devices(processes, devices, rule):

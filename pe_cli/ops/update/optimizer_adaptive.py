@@ -137,9 +137,9 @@ def decayed_adagrad_cpu(o: Lowering) -> None:
 # --- rmsprop ----------------------------------------------------------------------------------------------------------
 
 
-@kernel
+@kernel(exact=True)
 def rmsprop_step(p: Ptr, g: Ptr, s: Ptr, v: Ptr, rate: PtrU, n: Int, rho: Real, eps: Real, mu: Real):
-    """s = rho s + (1 - rho) g^2; v = mu v + rate * g / sqrt(s + eps); p -= v."""
+    """s = rho s + (1 - rho) g^2; v = mu v + rate * g / sqrt(s + eps); p -= v. Exact: else vectors would take a faster quotient."""
     one = T(1)
     step = T(rate[0])
     for i in range(n):
@@ -150,7 +150,7 @@ def rmsprop_step(p: Ptr, g: Ptr, s: Ptr, v: Ptr, rate: PtrU, n: Int, rho: Real, 
         p[i] -= now
 
 
-@kernel
+@kernel(exact=True)
 def rmsprop_centered(p: Ptr, g: Ptr, s: Ptr, a: Ptr, v: Ptr, rate: PtrU, n: Int, rho: Real, eps: Real, mu: Real):
     """As `rmsprop_step`, with the variance s - a^2 in place of s, where a is the mean gradient."""
     one = T(1)
