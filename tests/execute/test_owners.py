@@ -83,7 +83,7 @@ def test_adam_keeps_a_quarter_of_its_state_with_four_processes() -> None:
     def process(peers: Simulated):
         kept = []
         for strategy in ("AllReduce", "Reduce"):
-            executor, _ = executor_of(peers, 1, "Adam", {"reduce_strategy": strategy}, widths=(12, 700, 60, 5))
+            executor, _ = executor_of(peers, 1, "Adam", {"reduce_strategy": strategy}, widths=(12, 200, 60, 5))
             kept.append(usage(executor, executor.run(batch(8, 0), []).plan)[0].kept["optimizer state"])
         return kept[1] / kept[0]
 
