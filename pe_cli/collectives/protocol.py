@@ -86,7 +86,7 @@ class Communicator(Protocol):
 
 
 class Summing(Communicator, Protocol):
-    """Processes that sum gradients among themselves, on a thread of their own: one after the other, in the order in which they are begun."""
+    """Processes that sum gradients among themselves, on a thread of their own and in the order in which sums are begun."""
 
     def reserve(self, nbytes: int) -> None:
         """Have room for sums whose pieces have at most so many bytes: half of that, once for all sums."""

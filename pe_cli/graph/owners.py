@@ -1,8 +1,8 @@
 """reduce_strategy Reduce over processes: each process updates its own rows of every parameter, and keeps the optimizer's state of those.
 
-The program of a process is rewritten before any other pass. An update whose rows do not depend on each other (`RowsApart`) reads and writes
-this process's rows alone, which `take_rows` copies out of the parameter and its gradient; the state has no other rows. At the end `put_rows`
-puts them back, and processes give each other theirs. `replicate` adds what crosses between processes.
+The program of a process is rewritten before any other pass. An update whose rows do not depend on each other (`RowsApart`) reads and
+writes this process's rows alone, which `take_rows` copies out of the parameter and its gradient; its state has no other rows. At the end
+`put_rows` puts them back, and processes give each other theirs. `replicate` adds what crosses between processes.
 
 What looks at whole gradients, a global norm for example, gets them whole. A parameter whose update looks at all of it, as that of LARS
 does, has one process that updates it. Tables with row-sparse gradients are updated by every process, as with AllReduce: they move by
@@ -312,6 +312,6 @@ class _Rewriter:
     ) -> Operator:
         self._declare(name)
         attrs = _attrs(self.rows[self.found.param[name]], self.rank)
-        pair = [[p, g] for g, p in self.found.gradients.items() if p == name and kind == "put_rows"]
+        pair = next(([p, g] for g, p in self.found.gradients.items() if p == name and kind == "put_rows"), [])
         at, scope = self.found.block.vars[name].at, like.scope if like else ""
-        return Operator(kind, ins, outs, attrs, Role.OPTIMIZE, *pair[:1], at=at, scope=scope)
+        return Operator(kind, ins, outs, attrs, Role.OPTIMIZE, pair, at, scope)

@@ -40,7 +40,7 @@ def executor_of(peers: Simulated | None, devices: int, rule: str, build: dict[st
 
 
 def trained(processes: int, devices: int, rule: str, build: dict[str, object], **settings: object):
-    """Return what each process has then: values and the rows of those that are divided, and the bytes of the optimizer's state in its plan."""
+    """Return what each process has then: values, with the rows of those that are divided, and the bytes of the optimizer's state."""
 
     def process(peers: Simulated):
         executor, rows = executor_of(peers, devices, rule, build, **settings)
