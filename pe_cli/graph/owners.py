@@ -17,7 +17,7 @@ from itertools import accumulate
 
 from pe_cli.collectives.parts import order
 from pe_cli.core.types import TensorType, product
-from pe_cli.ops.define.traits import Pointwise, Random, RowsApart
+from pe_cli.ops.define.traits import Folds, Pointwise, Random, RowsApart
 from pe_cli.program.ir import Block, Operator, Program, Role
 
 #: Of each process, its first row along axis 0 and the row after its last.
@@ -111,7 +111,7 @@ def own_startup(startup: Program, state: Mapping[str, Rows], rank: int) -> Progr
             whole = block.vars[name].type
             begin, end = state[name][rank]
             block.vars[name].type = mine = whole.with_shape(end - begin, *whole.shape[1:])
-            if op.type == "fill_constant" and not op.input_names():
+            if (number := op.definition.get(Folds)) is not None and number.alone and not op.input_names():
                 op.attrs["shape"] = list(mine.shape)
                 continue
             given = f"{name}@WHOLE"
@@ -312,6 +312,6 @@ class _Rewriter:
     ) -> Operator:
         self._declare(name)
         attrs = _attrs(self.rows[self.found.param[name]], self.rank)
-        pair = next(([p, g] for g, p in self.found.gradients.items() if p == name and kind == "put_rows"), [])
+        pair = next(([p, g] for g, p in self.found.gradients.items() if p == name and name in outs.get("Out", ())), [])
         at, scope = self.found.block.vars[name].at, like.scope if like else ""
         return Operator(kind, ins, outs, attrs, Role.OPTIMIZE, pair, at, scope)
