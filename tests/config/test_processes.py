@@ -56,6 +56,12 @@ def test_asynchronous_training_of_several_processes_is_that_of_servers(run_error
     assert "leave type out; with distributed.sync: async trainers wait for nobody" in found
 
 
+def test_owners_of_rows_may_have_what_owners_of_parameters_may_not(folder: Callable[..., None]) -> None:
+    folder(run="model: model.yaml\nexecutor: {processes: mpi}\n")
+    found = load_run("run.yaml", ("build_strategy={reduce_strategy: Reduce, fuse_all_optimizer_ops: true, fuse_all_reduce_ops: true}",))
+    assert found.build_strategy.reduce_strategy == "Reduce"
+
+
 def test_owners_are_for_processes_that_sum_among_themselves(run_errors: Errors) -> None:
     served = "distributed: {mode: parameter_server, servers: 1}\nbuild_strategy: {reduce_strategy: Reduce}\n"
     found = "\n".join(run_errors(f"model: model.yaml\n{served}"))
