@@ -156,7 +156,6 @@ class _Run:
         schedule = self.section("exec_strategy", ExecSection)
         execution = self.threads(schedule, executor)
         wishes = self.section("build_strategy", BuildSection)
-        build = self.strategy(wishes)
         data, preparation = self.data()
         feeds, fetches = self.each("feeds", FeedSection, "from"), self.each("fetches", FetchSection)
         metrics = {name: ArgSpec(entry.value, entry.at) for name, entry in self.mapping("metrics").entries.items()}
@@ -172,6 +171,7 @@ class _Run:
             for text, at, hint in distributed_mistakes(distributed, executor, train, output, schedule):
                 self.mistakes.say(text, at, hint)
             executor = executor.model_copy(update={"processes": "mpi"})
+        build = self.strategy(wishes, alone=executor.processes == 1)
         servers = distributed is not None and distributed.mode == "parameter_server"
         for text, at, hint in process_mistakes(executor, wishes, output, servers=servers):
             self.mistakes.say(text, at, hint)
@@ -351,9 +351,9 @@ class _Run:
             self.mistakes.say(f"data.class_weights must be balanced or a mapping, got {describe(weights)}", weights.at, hint)
         return Preparation(split, columns, augment, drawn, weights)
 
-    def strategy(self, build: BuildSection) -> BuildStrategy:
-        """Return the strategy; wishes that contradict each other are mistakes."""
-        reduce = build.reduce_strategy == "Reduce"
+    def strategy(self, build: BuildSection, *, alone: bool) -> BuildStrategy:
+        """Return the strategy; wishes that contradict each other, for one process alone or for several, are mistakes."""
+        reduce = alone and build.reduce_strategy == "Reduce"
         if build.fuse_broadcast_ops:
             text = "fuse_broadcast_ops is true, but no graph has broadcasts: devices read parameters where they are"
             self.mistakes.say(text, build.at_of("fuse_broadcast_ops"), "leave fuse_broadcast_ops out")

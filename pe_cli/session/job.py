@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +13,7 @@ import numpy as np
 
 from pe_cli.build.build import Built, build, load_and_build
 from pe_cli.build.class_weights import CLASS_WEIGHTS
-from pe_cli.collectives.protocol import Communicator
+from pe_cli.collectives.protocol import Summing
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
@@ -29,6 +30,7 @@ from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.executor import Executor, threads_of
 from pe_cli.execute.startup import run_startup
 from pe_cli.execute.work import best_layout
+from pe_cli.graph.owners import own_startup
 from pe_cli.graph.replicate import shared_variables
 from pe_cli.graph.sequences import declared_levels, resolve
 from pe_cli.kernels import target
@@ -50,6 +52,7 @@ from pe_cli.session.epochs import steps_of_epoch
 from pe_cli.session.located import Place as Origin
 from pe_cli.session.located import locate
 from pe_cli.session.observer import Observer
+from pe_cli.session.owners import divided_state
 from pe_cli.session.seats import join_team, launched_team
 from pe_cli.session.served import ServedValues, served_of
 from pe_cli.session.shares import share_of
@@ -103,6 +106,9 @@ class Job:
         self.served = served_of(self.team, self.built, run)
         if self.served is not None:
             self.built = self.served.built
+        self._divided = divided_state(run, self.built, self.team)
+        if self._divided:
+            self.built = replace(self.built, startup=own_startup(self.built.startup, self._divided, self.team.rank))
         if places is None:
             samples = run.train.batch_size if run.train else DEFAULT_BATCH
             heaviest = max(self.built.programs, key=lambda p: len(p.global_block().ops), default=self.built.eval)
@@ -112,7 +118,7 @@ class Job:
         self.places = self.resources.places
         self.scope = Scope(self.places)
         self._share()
-        self.values = self.served.values(self.scope) if self.served is not None else Values(self.built, self.scope, self.team)
+        self.values = self.served.values(self.scope) if self.served is not None else self._values()
         self._datasets: dict[str, Dataset] = {}
         self.sources = sources(run)
         self.prepared = self._prepare(fitted)
@@ -178,6 +184,9 @@ class Job:
         """Tell the scope what all devices use one copy of."""
         for program in self.built.programs or (self.built.eval,):
             self.scope.share(shared_variables(program, self.places, self.run.build_strategy))
+
+    def _values(self) -> Values:
+        return Values(self.built, self.scope, self.team, self._divided)
 
     def note(self, text: str) -> None:
         """Say what users should know: to them, and in the log of the run."""
@@ -248,7 +257,7 @@ class Job:
             return
         waiting = set(self.built.waiting)
         self.built = build(self.run.model, self.run, times)
-        self.values = Values(self.built, self.scope, self.team)
+        self.values = self._values()
         startup = self.built.startup
         fresh = [v.name for v in startup.list_vars() if v.persistable and v.name not in self.scope]
         if fresh:
@@ -480,7 +489,7 @@ class Job:
         if self.served is not None and program in (self.built.train, self.built.eval):
             served = self.served.executor(program, self.scope, self._executor, self.constants())
             return cast("Executor", served)  # it does what training and evaluation ask of executors
-        return self._executor(program, alone=alone, peers=self.team.peers)
+        return self._executor(program, alone=alone, peers=self.team.sums)
 
     def _executor(
         self,
@@ -488,7 +497,7 @@ class Job:
         levels: Mapping[str, int] | None = None,
         *,
         alone: bool = True,
-        peers: Communicator | None = None,
+        peers: Summing | None = None,
         seed: int | None = None,
     ) -> Executor:
         made = Executor(

@@ -435,6 +435,28 @@ class ByRows(Trait):
         _need(op, ["Rows"])
 
 
+class RowsApart(Trait):
+    """What the op makes of a row, along axis 0, of all tensors of the parameter's shape depends on that row and on single numbers alone.
+
+    So processes may share the rows. With an input Rows that does not count: each row of the gradient has its number then.
+    """
+
+
+class OwnRows(Trait):
+    """The op takes the rows of a variable that are this process's own, by its attributes rows and rank, or gives them.
+
+    Args:
+        slot: of the variable with all rows.
+        gives: the other processes get the rows then.
+    """
+
+    slot: str
+    gives: bool = False
+
+    def verify(self, op: Named) -> None:
+        _need(op, [self.slot], outputs=self.gives)
+
+
 class Spreads(Trait):
     """An update whose native lowering is done in `Lowering.shares` parts and adds up the gradients of several devices itself."""
 

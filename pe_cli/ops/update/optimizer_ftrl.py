@@ -11,6 +11,7 @@ from pe_cli.kernels.vecmath import square_root
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, op
+from pe_cli.ops.define.traits import RowsApart
 from pe_cli.ops.update.optimizer import check_update, in_place, state_samples
 
 
@@ -45,6 +46,7 @@ def ftrl_step(p: Ptr, g: Ptr, s: Ptr, z: Ptr, rate: PtrU, n: Int, l1: Real, l2: 
         "lr_power": Attr(-0.5, "of the sum of squares in the rate, at most 0, no unit"),
     },
     differentiable="",
+    traits=[RowsApart()],
     samples=[
         *state_samples(["SquaredAccumulator", "LinearAccumulator"], l1=0.1, l2=0.2),
         *state_samples(["SquaredAccumulator", "LinearAccumulator"], lr_power=-0.7)[:1],
