@@ -163,7 +163,7 @@ def lod_reset(x: TensorType, y: TensorType | None, *, target_lod: list[int], app
     return x
 
 
-@lod_reset.sequences()
+@lod_reset.sequences(begins=True)
 def lod_reset_lod(s: LodRequest) -> None:
     """The levels of Y, or the one given.
 
@@ -171,7 +171,8 @@ def lod_reset_lod(s: LodRequest) -> None:
         PeError: neither Y nor target_lod is given.
     """
     if s.inputs.get("Y"):
-        levels = s.lod("Y") or (s.derive(_as_offsets, s.host("Y")),)
+        found = s.lod("Y")[-1:] if s.attrs["append"] else s.lod("Y")
+        levels = found or (s.derive(_as_offsets, s.host("Y")),)
     elif s.attrs["target_lod"]:
         levels = (s.derive(_as_offsets, s.derive(constant, values=s.attrs["target_lod"])),)
     else:

@@ -30,6 +30,8 @@ def _combined(op: str, x: Variable, y: Variable) -> Variable:
         x = LayerHelper("elementwise_add").one("elementwise_add", {"X": like, "Y": x}, {"axis": -1})
     if op == "elementwise_div" and x.dtype not in FLOATS:
         return towards_zero(x, y)
+    if op == "elementwise_pow" and x.dtype not in FLOATS:
+        return power(x, y)
     return helper.one(op, {"X": x, "Y": y}, {"axis": -1})
 
 
@@ -44,6 +46,16 @@ def towards_zero(x: Variable, y: Variable, axis: int = -1) -> Variable:
 
     size = both("elementwise_floordiv", made("abs", x), made("abs", y))
     return both("elementwise_mul", both("elementwise_mul", size, made("sign", x)), made("sign", y))
+
+
+def power(x: Variable, y: Variable, axis: int = -1) -> Variable:
+    """Return powers of integers, cut towards 0; axis: of x, where y begins."""
+
+    def cast(v: Variable, dtype: str) -> Variable:
+        return LayerHelper("cast").one("cast", {"X": v}, {"in_dtype": v.dtype, "out_dtype": dtype})
+
+    both = {"X": cast(x, "float64"), "Y": cast(y, "float64")}
+    return cast(LayerHelper("elementwise_pow").one("elementwise_pow", both, {"axis": axis}), x.dtype)
 
 
 _COMMUTES = ("elementwise_add", "elementwise_mul", "equal", "not_equal")

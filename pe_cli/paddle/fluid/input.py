@@ -41,8 +41,12 @@ def embedding(
     return helper.one("lookup_table_v2", {"W": table, "Ids": input}, {"is_sparse": is_sparse, "padding_idx": index})
 
 
-def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Variable:
-    """Write a 1 at every id of [...] and return [..., depth]."""
+def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
+    """Write a 1 at every id of [...] and return [..., depth]; depth is a number, or a variable that the program alone gives a value."""
+    from pe_cli.paddle.fluid.layers.constants import sizes_of
+
     ensure_defaults()
-    found: Variable = find("one_hot").fn(find("unsqueeze").fn(input, [len(input.shape)]), depth, allow_out_of_range)
+    ids = input if input.dtype == "int64" else find("cast").fn(input, "int64")
+    number = sizes_of("one_hot", "depth", depth, single=True)
+    found: Variable = find("one_hot").fn(find("unsqueeze").fn(ids, [len(input.shape)]), number, allow_out_of_range)
     return found

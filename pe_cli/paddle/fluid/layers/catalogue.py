@@ -142,6 +142,8 @@ def _plain(definition: LayerDef, name: str, value: Any) -> Any:
         return find("cast").fn(value, "int64")
     if name == "sigma" and value is None:
         return 1.0
+    if kind == "ints" and isinstance(value, int):
+        return [value]
     if kind in ("ints", "int_or_ints", "int") and not isinstance(value, (int, str, type(None))):
         return sizes_of(definition.name, name, value, single=kind == "int")
     if kind == "float" and isinstance(value, (Variable, np.generic)):
