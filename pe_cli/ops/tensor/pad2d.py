@@ -85,7 +85,9 @@ def pad2d(x: TensorType, fed: TensorType | None = None, *, paddings: list[int], 
     limits = [s for s in x.shape[2:] for _ in range(2)]
     if mode == "reflect" and any(p >= s >= 0 for p, s in zip(paddings, limits, strict=True)):
         raise PeError(f"pad2d: images of {x} have nothing to mirror in {paddings}", hint="less padding than pixels")
-    sizes = [-1, -1] if fed is not None else [-1 if s < 0 else s + a + b for s, a, b in zip(x.shape[2:], paddings[::2], paddings[1::2], strict=True)]
+    if fed is not None:
+        return x.with_shape(*x.shape[:2], -1, -1)
+    sizes = [-1 if s < 0 else s + a + b for s, a, b in zip(x.shape[2:], paddings[::2], paddings[1::2], strict=True)]
     return x.with_shape(*x.shape[:2], *sizes)
 
 

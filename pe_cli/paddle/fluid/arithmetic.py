@@ -148,7 +148,7 @@ def _cut(x: Variable, index: tuple[Any, ...]) -> Variable:
             end = part.stop if part.stop is not None else LAST if step > 0 else -LAST
             steps.append(step)
         elif isinstance(part, (int, Variable)) and not isinstance(part, bool):
-            begin, end = part, part + 1 if isinstance(part, Variable) else part + 1 or LAST
+            begin, end = part, _scaled(part, 1.0, 1.0) if isinstance(part, Variable) else part + 1 or LAST
             dropped.append(axis)
             steps.append(1)
         else:

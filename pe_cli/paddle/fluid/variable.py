@@ -112,12 +112,12 @@ class Operator(ir.Operator):
     """An operator with the original's accessors."""
 
     @property
-    def input_names(self) -> Slots:  # type: ignore[override]
+    def input_names(self) -> Slots:
         """Names of the input slots; called, every variable read."""
         return Slots(self.inputs, super().input_names())
 
     @property
-    def output_names(self) -> Slots:  # type: ignore[override]
+    def output_names(self) -> Slots:
         """Names of the output slots; called, every variable written."""
         return Slots(self.outputs, super().output_names())
 

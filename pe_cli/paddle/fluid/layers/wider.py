@@ -62,7 +62,7 @@ def accuracy(input: Variable, label: Variable, k: Any = 1, correct: Variable | N
     return share
 
 
-def anchor_generator(  # noqa: PLR0913, PLR0917 (fluid's arguments)
+def anchor_generator(
     input: Variable,
     anchor_sizes: Any = None,
     aspect_ratios: Any = None,
@@ -90,7 +90,7 @@ def lod_append(x: Variable, level: Any) -> Any:
     return LayerHelper("lod_append").one("lod_reset", {"X": x, "Y": level}, {"append": True})
 
 
-def pad2d(  # noqa: PLR0913, PLR0917 (fluid's arguments)
+def pad2d(
     input: Variable,
     paddings: Any = (0, 0, 0, 0),
     mode: str = "constant",
@@ -129,10 +129,10 @@ def row_conv(input: Variable, future_context_size: int, param_attr: Any = None, 
     _, time, width = input.shape
     weight = helper.parameter(param_attr, (future_context_size + 1, width), input.dtype)
     longer = call("pad", input, [0, 0, 0, future_context_size, 0, 0])
-    parts = [
-        call("elementwise_mul", call("slice", longer, [1], [t], [t + time]), call("reshape", call("slice", weight, [0], [t], [t + 1]), [width]))
-        for t in range(future_context_size + 1)
-    ]
+    parts = []
+    for t in range(future_context_size + 1):
+        own = call("reshape", call("slice", weight, [0], [t], [t + 1]), [width])
+        parts.append(call("elementwise_mul", call("slice", longer, [1], [t], [t + time]), own))
     return helper.activate(call("sums", parts), act)
 
 
