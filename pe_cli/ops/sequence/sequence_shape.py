@@ -136,7 +136,7 @@ def _as_offsets(offsets: Indices) -> Indices:
         "target_lod": Attr([], "offsets of the new level, where there is no Y"),
         "append": Attr(False, "keep X's levels and put the new one inside them"),
     },
-    samples=[Sample({"X": (4, 2)}, name="a matrix"), Sample({"X": (1,)}, name="one element")],
+    samples=[Sample({"X": (4, 2)}, {"target_lod": [0, 1, 4]}, "a matrix"), Sample({"X": (1,)}, {"target_lod": [0, 1]}, "one element")],
 )
 def lod_reset(x: TensorType, y: TensorType | None, *, target_lod: list[int], append: bool) -> TensorType:
     """Group the rows of a tensor into other sequences.

@@ -7,7 +7,9 @@ from typing import Any
 
 from pe_cli.core.types import FLOATS
 from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Variable
 
@@ -158,9 +160,8 @@ def _cut(x: Variable, index: tuple[Any, ...]) -> Variable:
         ends.append(end)
     if not axes:
         return x
-    from pe_cli.paddle.fluid import layers
-
-    out = layers.slice(x, axes, starts, ends) if set(steps) == {1} else layers.strided_slice(x, axes, starts, ends, steps)
+    starts, ends = sizes_of("slice", "starts", starts), sizes_of("slice", "ends", ends)
+    out = find("slice").fn(x, axes, starts, ends) if set(steps) == {1} else find("strided_slice").fn(x, axes, starts, ends, steps)
     if len(dropped) == len(x.shape):
         dropped = dropped[1:]
     return LayerHelper("squeeze").one("squeeze", {"X": out}, {"axes": dropped}) if dropped else out

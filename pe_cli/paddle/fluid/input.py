@@ -6,6 +6,7 @@ from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
+from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, as_sizes, default_main_program, ensure_defaults
 from pe_cli.program.ir import Variable
 
@@ -43,8 +44,6 @@ def embedding(
 
 def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
     """Write a 1 at every id of [...] and return [..., depth]; depth is a number, or a variable that the program alone gives a value."""
-    from pe_cli.paddle.fluid.layers.constants import sizes_of
-
     ensure_defaults()
     ids = input if input.dtype == "int64" else find("cast").fn(input, "int64")
     number = sizes_of("one_hot", "depth", depth, single=True)

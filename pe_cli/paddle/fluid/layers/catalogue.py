@@ -11,8 +11,8 @@ import numpy as np
 
 from pe_cli.layers.define.registry import LayerDef, find
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
+from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
-from pe_cli.paddle.fluid.layers.constants import sizes_of
 from pe_cli.program.ir import Variable
 
 #: Where the original's order differs from the core's: all arguments in order.
