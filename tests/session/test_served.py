@@ -139,6 +139,8 @@ def test_tables_in_pieces_learn_what_whole_ones_learn_and_load_into_other_number
     tables(bench)
     one = bench.train("one")
     expected, folder = arrays(one), served(bench, "served", 2, 2)
+    last = folder / "checkpoints" / "last"
+    assert {p.name for p in last.with_name(last.read_text().strip()).iterdir()} > {"rows-0.safetensors", "rows-1.safetensors"}
     assert set(arrays(folder)) == set(expected)
     for name, value in arrays(folder).items():
         np.testing.assert_allclose(value, expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
