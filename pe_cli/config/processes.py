@@ -68,8 +68,11 @@ def distributed_mistakes(
         return
     count = len(section.endpoints or ())
     if section.servers is None:
-        hint = "servers: 2, for example; mpiexec -n 4 then has two servers and two trainers"
-        yield "distributed.mode: parameter_server needs servers, and there are none", section.at_of("mode"), hint
+        if count:
+            yield f"distributed.endpoints has {count}, and servers is not there", section.at_of("endpoints"), f"servers: {count}"
+        else:
+            hint = "servers: 2, for example; mpiexec -n 4 then has two servers and two trainers"
+            yield "distributed.mode: parameter_server needs servers, and there are none", section.at_of("mode"), hint
     elif count and count != section.servers:
         yield f"distributed.endpoints has {count} servers, and servers says {section.servers}", section.at_of("endpoints"), "one for each"
     elif len(set(section.endpoints or ())) < count:
