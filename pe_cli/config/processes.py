@@ -66,6 +66,14 @@ def distributed_mistakes(
             if key in section.model_fields_set and getattr(section, key) is not None:
                 yield f"distributed.{key} is for mode: parameter_server", section.at_of(key), "set distributed.mode, or leave it out"
         return
+    yield from _server_mistakes(section)
+    for wrong, what, at, hint in _served(executor, train, output, schedule):
+        if wrong:
+            yield f"{what}: not with parameter servers", at, hint
+
+
+def _server_mistakes(section: DistributedSection) -> Iterator[Mistake]:
+    """Yield what the number of servers and their places do not agree about."""
     count = len(section.endpoints or ())
     if section.servers is None:
         if count:
@@ -77,9 +85,6 @@ def distributed_mistakes(
         yield f"distributed.endpoints has {count} servers, and servers says {section.servers}", section.at_of("endpoints"), "one for each"
     elif len(set(section.endpoints or ())) < count:
         yield "distributed.endpoints names a server twice", section.at_of("endpoints"), "one host:port for each"
-    for wrong, what, at, hint in _served(executor, train, output, schedule):
-        if wrong:
-            yield f"{what}: not with parameter servers", at, hint
 
 
 def _served(

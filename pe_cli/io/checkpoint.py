@@ -20,7 +20,17 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.io import atomic, strict_json
-from pe_cli.io.description import FILES_LIMIT, FORMAT, FORMAT_ROWS, META, META_LIMIT, PARAMS, Meta, check_file, read_meta
+from pe_cli.io.description import (
+    FILES_LIMIT,
+    FORMAT,
+    FORMAT_ROWS,
+    META,
+    META_LIMIT,
+    PARAMS,
+    Meta,
+    check_file,
+    read_meta,
+)
 from pe_cli.io.pieces import Pieces, read_pieces
 from pe_cli.io.steps import (
     another_whole,

@@ -173,7 +173,12 @@ def tidy(root: Path) -> None:
 
 
 def clean(root: Path, but: Path | None = None) -> None:
-    """Finish what killed writers left, without a folder that is being filled; only with the lock, so that nothing of a live writer is touched."""
+    """Finish what killed writers left; only with the lock, so that nothing of a live writer is touched.
+
+    Args:
+        root: folder that holds the checkpoints.
+        but: is being filled by others, and left alone.
+    """
     for entry in [e for e in root.iterdir() if e != but]:
         match = _OLD.fullmatch(entry.name)
         if match and not (root / f"step-{match[1]}").exists():

@@ -91,8 +91,7 @@ class Saver:
 
     def _write(self, snapshot: Snapshot) -> None:
         for name, at in self._parameters.items():
-            bad = name in snapshot.pieces.bad if snapshot.pieces and name not in snapshot.arrays else not np.isfinite(snapshot.arrays[name]).all()
-            if bad:
+            if not _is_finite(snapshot, name):
                 raise _diverged(name, at, snapshot.step, self._root)
         folders: set[Path] = set()
         for file in snapshot.files:
@@ -110,6 +109,12 @@ class Saver:
         if snapshot.best:
             checkpoint.mark(self._root, "best", snapshot.step)
         checkpoint.prune(self._root, self._keep)
+
+
+def _is_finite(snapshot: Snapshot, name: str) -> bool:
+    if snapshot.pieces and name in snapshot.pieces.tensors:
+        return name not in snapshot.pieces.bad
+    return bool(np.isfinite(snapshot.arrays[name]).all())
 
 
 def _diverged(name: str, at: Span | None, step: int, root: Path) -> PeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -22,7 +23,7 @@ def saved(base: Path, cuts: tuple[int, ...] = (0, 3, 7)) -> Path:
     draft = base / "checkpoints" / atomic.temporary_name()
     draft.mkdir(parents=True)
     files = []
-    for number, (begin, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for number, (begin, end) in enumerate(itertools.pairwise(cuts)):
         rows = {f"t.block{number}": Rows("t", begin, end), f"n.block{number}": Rows("n", begin, end)}
         arrays = {f"t.block{number}": TABLE[begin:end], f"n.block{number}": COUNT[begin:end]}
         files.append(write_piece(draft, number, arrays, rows))
@@ -71,7 +72,7 @@ def test_damaged_pieces_are_told(tmp_path: Path, change: object, says: str) -> N
 def test_a_lost_file_is_told_and_another_checkpoint_named(tmp_path: Path) -> None:
     folder = saved(tmp_path)
     (folder / "rows-0.safetensors").unlink()
-    with pytest.raises(PeError, match="rows-0.safetensors: no such file"):
+    with pytest.raises(PeError, match=r"rows-0\.safetensors: no such file"):
         checkpoint.load(folder)
 
 

@@ -92,7 +92,14 @@ class Servers:
     """
 
     def __init__(
-        self, endpoints: Sequence[str], trainer: int, seconds: float, most: int, *, agrees: Mapping[str, str] | None = None, remedy: str = WAITING
+        self,
+        endpoints: Sequence[str],
+        trainer: int,
+        seconds: float,
+        most: int,
+        *,
+        agrees: Mapping[str, str] | None = None,
+        remedy: str = WAITING,
     ) -> None:
         self._trainer, self._seconds, self._most = trainer, seconds, most
         self._sockets: dict[str, socket.socket] = {}

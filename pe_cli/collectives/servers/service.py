@@ -71,6 +71,7 @@ def listen(endpoint: str) -> socket.socket:
         PeError: USAGE, the port is in use, or the host is not known or not of this machine.
     """
     try:
+        socket.getaddrinfo(*address(endpoint))  # `create_server` would lose what it says
         return socket.create_server(address(endpoint))
     except socket.gaierror as error:
         raise unknown_host(endpoint, error) from None
@@ -254,7 +255,8 @@ class Service:
         theirs = said if isinstance(said, Mapping) else {}
         for name, value in self._agrees.items():
             if theirs.get(name) != value:
-                shown = "give all the same files and options" if name == "config" else f"{theirs.get(name, 'nothing')!s:.80}, not {value:.80}"
+                differs = f"{theirs.get(name, 'nothing')!s:.80}, not {value:.80}"
+                shown = "give all the same files and options" if name == "config" else differs
                 return f"another {name} than server {self._endpoint}: {shown}"
         return ""
 
