@@ -90,8 +90,8 @@ def save(
     wanted = sum(array.nbytes for array in arrays.values())
     try:
         with locked(root):
-            draft = pieces.draft if pieces else root / atomic.temporary_name()
-            clean(root, but=draft)
+            draft = root / (pieces.draft.name if pieces else atomic.temporary_name())
+            clean(root, but=draft.name)
             try:
                 draft.mkdir(exist_ok=pieces is not None)
                 _write(draft, step, arrays, meta, files or {}, pieces)
@@ -117,6 +117,9 @@ def _write(
     if files:
         ours["files"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     if pieces:
+        for piece in pieces.files:
+            if (folder / piece.file).stat().st_size != piece.bytes:
+                raise data_error(f"{folder / piece.file}: changed since it was written")
         listed = {piece.file: piece.to_json() for piece in pieces.files}
         ours |= {"format": FORMAT_ROWS, "pieces": listed, "tensors": {**tensors, **pieces.tensors}}
     text = strict_json.dumps({**meta, **ours}, indent=1).encode()

@@ -172,14 +172,14 @@ def tidy(root: Path) -> None:
         raise atomic.write_error(error, root) from None
 
 
-def clean(root: Path, but: Path | None = None) -> None:
+def clean(root: Path, but: str = "") -> None:
     """Finish what killed writers left; only with the lock, so that nothing of a live writer is touched.
 
     Args:
         root: folder that holds the checkpoints.
-        but: is being filled by others, and left alone.
+        but: name of what is being filled by others, and left alone.
     """
-    for entry in [e for e in root.iterdir() if e != but]:
+    for entry in [e for e in root.iterdir() if e.name != but]:
         match = _OLD.fullmatch(entry.name)
         if match and not (root / f"step-{match[1]}").exists():
             entry.rename(root / f"step-{match[1]}")

@@ -20,7 +20,7 @@ COUNT = np.arange(7, dtype=np.int64)
 
 def saved(base: Path, cuts: tuple[int, ...] = (0, 3, 7)) -> Path:
     """Return a checkpoint with a table and a count of its rows in pieces, and a bias that is not."""
-    draft = base / "checkpoints" / atomic.temporary_name()
+    draft = base.absolute() / "checkpoints" / atomic.temporary_name()
     draft.mkdir(parents=True)
     files = []
     for number, (begin, end) in enumerate(itertools.pairwise(cuts)):
@@ -32,8 +32,11 @@ def saved(base: Path, cuts: tuple[int, ...] = (0, 3, 7)) -> Path:
 
 
 @pytest.mark.parametrize("cuts", [(0, 7), (0, 3, 7), (0, 1, 1, 2, 7)])
-def test_rows_come_back_whole_however_many_have_written_them(tmp_path: Path, cuts: tuple[int, ...]) -> None:
-    folder = saved(tmp_path, cuts)
+def test_rows_come_back_whole_however_many_have_written_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuts: tuple[int, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = saved(Path(), cuts)
     found, meta = checkpoint.load(folder)
     assert list(found) == ["b", "t", "n"]
     np.testing.assert_array_equal(found["t"], TABLE, strict=True)
