@@ -286,8 +286,9 @@ class Keeper:
             "outputs": self.outputs.positions(),
             "config": resolved_yaml(self._run, standalone=True),
         }
-        state = self._job.values.state()
-        self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths(), self._beside()))
+        self._saver.wait()  # it may tidy the folder in which servers write now
+        state, pieces = self._job.values.save(self.folder.checkpoints)
+        self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths(), self._beside(), pieces))
 
     def _beside(self) -> Mapping[str, bytes]:
         """Return what the columns of the data have learned, as files; it never changes in a run."""
