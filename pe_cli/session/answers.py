@@ -184,9 +184,9 @@ def _known(job: Job) -> dict[str, Answer]:
     names = [op.outputs[finds.boxes][0] for op, finds in finders if finds]
     found = {v: Answer(v, "boxes" if len(names) == 1 else v, boxes=True) for v in names}
     for link in taught(job):
-        source = job.sources.get(link.feed)
+        source = job.data.sources.get(link.feed)
         name = source.names[0] if source is not None and len(source.names) == 1 else link.feed
-        column = job.fitted.columns.get(name)
+        column = job.data.fitted.columns.get(name)
         shape = block.var(link.scores).shape
         width = shape[-1] if len(shape) == 2 else 0
         classes = column.classes if column is not None and not column.counts else ()

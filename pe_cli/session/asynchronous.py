@@ -53,20 +53,20 @@ class AsyncTrainer(Trainer):
     def _open(self) -> list[Dataset]:
         """Return a data set for every file; all are opened now, so that a mistake in the last is told at once."""
         spec = self.run.data.get("train")
-        if spec is None or self.job.made_up("train"):
-            return [self.job.dataset("train")]
+        if spec is None or self.job.data.made_up("train"):
+            return [self.job.data.dataset("train")]
         options = to_data(spec.options)
         files = self.run.executor.files or options.get("files", [])
-        base, read = self.run.path.parent, self.job.prepared.sources.read
+        base, read = self.run.path.parent, self.job.data.prepared.sources.read
         opened = (open_reader(spec.reader, {**options, "files": [file]}, base, spec.reader_at, read) for file in files)
-        return [self.job.prepared.of(data, "train") for data in opened]
+        return [self.job.data.prepared.of(data, "train") for data in opened]
 
     @functools.cached_property
     def files(self) -> list[Loader]:
         """A loader for every file."""
         drop = self.section.drop_last
         return [
-            self.job.loader("train", self.job.program, self.job.batch_size, drop_last=drop, dataset=d)
+            self.job.data.loader("train", self.job.program, self.job.batch_size, drop_last=drop, dataset=d)
             for d in self._datasets
         ]
 

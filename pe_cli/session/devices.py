@@ -70,8 +70,8 @@ def resolve_places(
             hint = "set executor.devices: 1"
             raise PeError(f"{wanted} CUDA devices wanted, {there} visible", at=at, hint=hint, code=ExitCode.DEVICE)
         if wanted > 1:
-            text = f"{wanted} CUDA devices wanted: {MORE_THAN_ONE}"
-            raise PeError(text, at=at, hint="set executor.devices: 1", code=ExitCode.DEVICE)
+            said = f"{wanted} CUDA devices wanted: {MORE_THAN_ONE}"
+            raise PeError(said, at=at, hint="set executor.devices: 1", code=ExitCode.DEVICE)
         return Resources(tuple(Place("cuda", i) for i in range(wanted)), 0, f"{wanted} cuda")
     if devices != "auto":
         return Resources(_cpus(devices), 0, f"{devices} cpu (executor.devices)")

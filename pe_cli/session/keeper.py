@@ -125,9 +125,9 @@ class Keeper:
         begun(self._job, self.folder)
         self._job.log_to(self.folder.log)
         if resume is not None:
-            for text in changed(self.folder, self._job.prepared.sources.read):
+            for text in changed(self.folder, self._job.data.prepared.sources.read):
                 self.tell(f"data: {text}")
-        self._inputs.begin(self._job.prepared.sources.read)
+        self._inputs.begin(self._job.data.prepared.sources.read)
 
     def _restore(self, resume: Resume) -> None:
         self.folder.clean()
@@ -158,7 +158,7 @@ class Keeper:
         """
         self._saver.wait()
         self.outputs.close()
-        self._inputs.finish(self._job.prepared.sources.read, self._job.kernels())
+        self._inputs.finish(self._job.data.prepared.sources.read, self._job.kernels())
         self.folder.clean()
         self._status(state)
 
@@ -293,7 +293,7 @@ class Keeper:
     def _beside(self) -> Mapping[str, bytes]:
         """Return what the columns of the data have learned, as files; it never changes in a run."""
         if self._learned is None:
-            fitted = self._job.fitted
+            fitted = self._job.data.fitted
             self._learned = fitted.to_files() if fitted.columns or fitted.split else {}
         return self._learned
 

@@ -89,6 +89,6 @@ def test_pictures_are_equal_where_their_files_are(tmp_path):
     job = Job.open(tmp_path / ".run.yaml")
     from pe_cli.data.samples import select
 
-    keys = keys_of(select(job.dataset("train"), [job.sources["image"]]), ["image"])
+    keys = keys_of(select(job.data.dataset("train"), [job.data.sources["image"]]), ["image"])
     assert len(keys) == 4
     assert len(np.unique(keys)) == 3

@@ -61,7 +61,7 @@ def train(config: Path, place: str) -> Trained:
     job.initialise()
     stepper = Stepper(job)
     assert job.run.train
-    loader = job.loader("train", job.programs, job.run.train.batch_size)
+    loader = job.data.loader("train", job.programs, job.run.train.batch_size)
     feeds = (feed for epoch in itertools.count() for feed in loader.epoch(epoch))
     names = list(job.built.losses.values())
     losses = []
