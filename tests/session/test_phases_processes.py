@@ -55,7 +55,7 @@ def test_sequences_are_shared_out_and_a_process_may_have_none(bench: Bench, proc
 
     def process(peers: Simulated) -> None:
         run, built = made[peers.rank]
-        job = Job(run, built=built, team=PeerTeam(peers))
+        job = Job(run, built=built, team=PeerTeam(peers, peers))
         job.initialise()
         Trainer(job).train()
 
