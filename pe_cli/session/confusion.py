@@ -145,7 +145,7 @@ def confusion(job: Job, split: str, names: Sequence[str] | None = None) -> Confu
     loader = job.data.loader(split, program, job.batch_size, shuffle=False, also=[label], share=share)
     for i, feed in enumerate(loader.epoch(0)):
         read = {n: a for n, a in feed.items() if n in program.global_block().vars}
-        found = job.team.joined(executor.run(read, [scores], samples=loader.size_of(i) if share else None))
+        found = job.team.joined(executor.run(read, [scores], i, loader.size_of(i) if share else None))
         taken = found.merged(scores, "concat").argmax(axis=1)
         np.add.at(counts, (job.team.whole({label: feed[label]})[label].reshape(-1), taken), 1)
     return Confusion(counts, tuple(names) if names else class_names(job, split, label, width))

@@ -71,7 +71,7 @@ class Evaluator:
                 break
             read = {name: a for name, a in feed.items() if name not in unread} if unread else feed
             try:
-                ran = executor.run(read, fetches, samples=loader.size_of(i) if share else None)
+                ran = executor.run(read, fetches, i, loader.size_of(i) if share else None)  # i: batches draw other noise
                 found = self.job.team.joined(ran, list(names.values()))
             except OutOfRangeError as error:
                 locate(error, feed, Origin(loader, 0, i, None if self.job.data.made_up(split) else self.job.run.data.get(split)))

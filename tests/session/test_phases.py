@@ -391,6 +391,10 @@ def test_noise_is_drawn_anew_for_every_update_and_the_same_on_any_devices(gan: B
     assert gan.run("predict", once, "--split", "train", "--fetch", "noise", "--out", out) == 0, gan.err
     with np.load(out) as drawn:
         assert len(np.unique(drawn["noise"])) == drawn["noise"].size, "batches draw other noise"
+    assert gan.run("predict", once, "--split", "train", "--raw", "--fetch", "misses", "--out", out) == 0, gan.err
+    assert gan.run("eval", once, "--split", "train", "--json") == 0, gan.err
+    with np.load(out) as found:
+        np.testing.assert_allclose(json.loads(gan.out)["d_loss"], found["misses"].mean(), rtol=1e-5, err_msg="so they do when measured")
 
 
 def test_the_dcgan_that_ships_goes_on_bit_for_bit(bench: Bench) -> None:
