@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import Any
 
 import numpy as np
@@ -156,6 +157,13 @@ def add_position_encoding(input: Variable, alpha: float, beta: float, name: str 
     return call("elementwise_add", call("scale", input, float(alpha)), call("scale", both, float(beta)))
 
 
+def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Any:
+    """Weigh numbers by their sigmoids: x sigmoid(x). beta has no effect, as in the original, and a warning says so."""
+    if beta != 1.0:
+        warnings.warn("fluid.layers.swish: beta has no effect, as in the original: write x * sigmoid(scale(x, beta))", stacklevel=2)
+    return call("swish", x, 1.0, name)
+
+
 def batch_norm(*args: Any, **given: Any) -> Any:
     """Normalise every channel over the batch; momentum may be a variable [1], whose value of the step counts.
 
@@ -187,5 +195,5 @@ batch_norm.__signature__ = inspect.signature(adapt(find("batch_norm")))  # type:
 
 __all__ = [
     "accuracy", "add_position_encoding", "anchor_generator", "batch_norm", "elementwise_div", "elementwise_pow", "lod_append", "noam_decay",
-    "pad2d", "reduce_mean", "row_conv",
+    "pad2d", "reduce_mean", "row_conv", "swish",
 ]  # fmt: skip
