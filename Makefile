@@ -7,7 +7,7 @@ PYTEST ?= -n auto
 TORCH  ?=
 # BENCH=... passes arguments on to benchmarks/run.py, e.g. make bench BENCH="--only mlp --resume"
 BENCH  ?=
-# MUTANTS=... passes arguments on to tests/mutants.py, e.g. make mutants MUTANTS="--count 20 --only pe_cli/execute"
+# MUTANTS=... passes arguments on to tests.mutants, e.g. make mutants MUTANTS="--count 20 --only pe_cli/execute"
 MUTANTS ?=
 
 # Python keeps its bytecode, also where the environment says no: without it every call compiles 300 files, for 0.4 s.
@@ -53,7 +53,7 @@ proof: $(VENV)/.test ## kill, cut off, damage and crowd it at the scale of docs/
 	PE_FUZZ=40000 $(BIN)/python -m pytest $(PYTEST) tests/fuzz
 
 mutants: $(VENV)/.test ## change 100 small things in the code, one at a time, and tell which no test notices (an hour)
-	$(BIN)/python tests/mutants.py $(MUTANTS)
+	$(BIN)/python -m tests.mutants $(MUTANTS)
 
 bench: $(VENV)/.dev ## measure speed, beside PyTorch and the other peers that BENCH="--python jax=PATH" tells
 	$(BIN)/python benchmarks/growth.py --write

@@ -19,7 +19,7 @@ from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, desc
 from pe_cli.config.overrides import Override, apply_overrides, put
 from pe_cli.config.paths import from_run_folder
 from pe_cli.config.phases import phase_mistakes, written_mistakes
-from pe_cli.config.plugins import load_plugin
+from pe_cli.config.plugins import load_plugins
 from pe_cli.config.processes import distributed_mistakes, process_mistakes
 from pe_cli.config.sections.data import USES, DataSection, DataSections, SamplingSection, SplitSection
 from pe_cli.config.sections.distributed import DistributedSection
@@ -149,7 +149,7 @@ class _Run:
 
     def read(self) -> RunSpec | None:
         self.check_keys()
-        plugins = self.plugins()
+        plugins = load_plugins(self.tree, self.mistakes)
         section = self.model_section()
         model_args = self.args(section)
         executor = self.section("executor", ExecutorSection)
@@ -196,22 +196,6 @@ class _Run:
             if key not in known:
                 hint = did_you_mean(key, known) or f"one of {', '.join(known)}"
                 self.mistakes.say(f"a config has no section '{key}'", entry.at, hint)
-
-    def plugins(self) -> tuple[str, ...]:
-        """Load the packages of others that the file names, and return their names."""
-        entry = self.tree.entries.get("plugins")
-        if entry is None or is_null(entry.value):
-            return ()
-        found = []
-        for item in entry.value.items if isinstance(entry.value, ListNode) else (entry.value,):
-            is_list = isinstance(entry.value, ListNode)
-            if not is_list or not isinstance(item, ScalarNode) or not isinstance(item.value, str) or not item.value:
-                self.mistakes.say(f"plugins must be a list of packages, got {describe(item)}", item.at, "for example [acme-pe]")
-                continue
-            with self.mistakes.catch():
-                load_plugin(item.value, item.at)
-                found.append(item.value)
-        return tuple(found)
 
     def section(self, key: str, kind: type[AnySection]) -> AnySection:
         """Return a section, or its defaults where it is absent or wrong."""

@@ -59,17 +59,25 @@ def distributed_mistakes(
             if key in section.model_fields_set and getattr(section, key) is not None:
                 yield f"distributed.{key} is for mode: parameter_server", section.at_of(key), "set distributed.mode, or leave it out"
         return
+    yield from _server_mistakes(section)
+    for wrong, what, at, hint in _served(executor, train, output, schedule):
+        if wrong:
+            yield f"{what}: not with parameter servers", at, hint
+
+
+def _server_mistakes(section: DistributedSection) -> Iterator[Mistake]:
+    """Yield what the number of servers and their places do not agree about."""
     count = len(section.endpoints or ())
     if section.servers is None:
-        hint = "servers: 2, for example; mpiexec -n 4 then has two servers and two trainers"
-        yield "distributed.mode: parameter_server needs servers, and there are none", section.at_of("mode"), hint
+        if count:
+            yield f"distributed.endpoints has {count}, and servers is not there", section.at_of("endpoints"), f"servers: {count}"
+        else:
+            hint = "servers: 2, for example; mpiexec -n 4 then has two servers and two trainers"
+            yield "distributed.mode: parameter_server needs servers, and there are none", section.at_of("mode"), hint
     elif count and count != section.servers:
         yield f"distributed.endpoints has {count} servers, and servers says {section.servers}", section.at_of("endpoints"), "one for each"
     elif len(set(section.endpoints or ())) < count:
         yield "distributed.endpoints names a server twice", section.at_of("endpoints"), "one host:port for each"
-    for wrong, what, at, hint in _served(executor, train, output, schedule):
-        if wrong:
-            yield f"{what}: not with parameter servers", at, hint
 
 
 def _served(

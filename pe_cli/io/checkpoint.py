@@ -1,6 +1,7 @@
 """Checkpoints: one folder each, there whole or not at all.
 
-`step-N/` holds `params.safetensors` and `meta.json`, and is renamed into place after both are on the disk. `last` and
+`step-N/` holds `params.safetensors` and `meta.json`, and is renamed into place after both are on the disk; beside them may be large
+tables in files of rows, which parameter servers have written (`pieces.py`). `last` and
 `best` are small text files that hold the name of a folder: a replaced text file survives a pulled plug, a replaced
 symbolic link can't be flushed. Everything unfinished has a hidden name and is removed by the next save. Only one
 process writes at a time (a lock).
@@ -19,7 +20,18 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.io import atomic, strict_json
-from pe_cli.io.description import FILES_LIMIT, FORMAT, META, META_LIMIT, PARAMS, Meta, check_file, read_meta
+from pe_cli.io.description import (
+    FILES_LIMIT,
+    FORMAT,
+    FORMAT_ROWS,
+    META,
+    META_LIMIT,
+    PARAMS,
+    Meta,
+    check_file,
+    read_meta,
+)
+from pe_cli.io.pieces import Pieces, read_pieces
 from pe_cli.io.steps import (
     another_whole,
     clean,
@@ -51,6 +63,7 @@ def save(
     meta: Mapping[str, object],
     keep: int | None = None,
     files: Mapping[str, bytes] | None = None,
+    pieces: Pieces | None = None,
 ) -> Path:
     """Write a checkpoint, then remove the oldest ones.
 
@@ -59,9 +72,10 @@ def save(
         step: number of steps done; an earlier checkpoint of the same step is replaced.
         arrays: name -> array, any shape, of an element type in `DTYPES`.
         meta: JSON values to keep beside (epoch, metrics, seed, ...); NaN comes back as "nan". The keys `format`,
-            `step`, `tensors`, `sha256`, `bytes` and `files` are ours.
+            `step`, `tensors`, `sha256`, `bytes`, `files` and `pieces` are ours.
         keep: number of checkpoints to keep, as for `prune`; None keeps all.
         files: name -> content, kept beside as they are.
+        pieces: files of rows; their folder becomes that of the checkpoint.
 
     Returns:
         The folder of the checkpoint, whole and flushed to the disk.
@@ -76,11 +90,11 @@ def save(
     wanted = sum(array.nbytes for array in arrays.values())
     try:
         with locked(root):
-            clean(root)
-            draft = root / atomic.temporary_name()
+            draft = root / (pieces.draft.name if pieces else atomic.temporary_name())
+            clean(root, but=draft.name)
             try:
-                draft.mkdir()
-                _write(draft, step, arrays, meta, files or {})
+                draft.mkdir(exist_ok=pieces is not None)
+                _write(draft, step, arrays, meta, files or {}, pieces)
                 folder = _put(draft, root, step)
             finally:
                 shutil.rmtree(draft, ignore_errors=True)
@@ -92,16 +106,22 @@ def save(
 
 
 def _write(
-    folder: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, object], files: Mapping[str, bytes]
+    folder: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, object], files: Mapping[str, bytes], pieces: Pieces | None
 ) -> None:
     for name, content in files.items():
         atomic.write_plain(folder / name, content)
         atomic.sync_file(folder / name)
     digest, size = write_safetensors(folder / PARAMS, arrays)
-    tensors = {name: {"dtype": array.dtype.name, "shape": array.shape} for name, array in arrays.items()}
+    tensors: dict[str, object] = {name: {"dtype": array.dtype.name, "shape": array.shape} for name, array in arrays.items()}
     ours = {"format": FORMAT, "step": step, "sha256": digest, "bytes": size, "tensors": tensors}
     if files:
         ours["files"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    if pieces:
+        for piece in pieces.files:
+            if (folder / piece.file).stat().st_size != piece.bytes:
+                raise data_error(f"{folder / piece.file}: changed since it was written")
+        listed = {piece.file: piece.to_json() for piece in pieces.files}
+        ours |= {"format": FORMAT_ROWS, "pieces": listed, "tensors": {**tensors, **pieces.tensors}}
     text = strict_json.dumps({**meta, **ours}, indent=1).encode()
     if len(text) > META_LIMIT:
         raise data_error(f"{folder.parent}: {META} would have {len(text)} bytes, more than {META_LIMIT}")
@@ -219,6 +239,8 @@ def _read(folder: Path) -> tuple[dict[str, np.ndarray], Meta]:
     meta, tensors = read_meta(folder)
     check_file(folder / PARAMS, meta)
     arrays = read_safetensors(folder / PARAMS)
+    if "pieces" in meta:
+        arrays |= read_pieces(folder, meta, tensors)
     for name in arrays.keys() ^ tensors.keys():
         raise data_error(f"{folder}: {META} and {PARAMS} disagree: only one of them has '{name}'")
     for name, array in arrays.items():

@@ -8,7 +8,8 @@ from pe_cli.io import strict_json
 from pe_cli.io.regular import open_regular
 from pe_cli.io.tensors import data_error, sha256
 
-FORMAT = 1
+#: What is written: the second where tables lie in files of rows beside the tensors; both are read.
+FORMAT, FORMAT_ROWS = 1, 2
 META_LIMIT = 16 * 2**20
 #: Bytes of one file beside the arrays.
 FILES_LIMIT = 1 << 30
@@ -31,9 +32,9 @@ def read_meta(folder: Path) -> tuple[Meta, dict[str, object]]:
         raise data_error(f"{path}: more than {META_LIMIT} bytes, which no checkpoint of ours has")
     if not isinstance(meta, dict) or "format" not in meta:
         raise data_error(f"{path}: not the description of a checkpoint")
-    if meta["format"] != FORMAT or isinstance(meta["format"], bool):
+    if meta["format"] not in (FORMAT, FORMAT_ROWS) or isinstance(meta["format"], bool):
         raise data_error(
-            f"{path}: format {meta['format']!r}, this version reads {FORMAT}", "use the version of pe that wrote it"
+            f"{path}: format {meta['format']!r}, this version reads {FORMAT} and {FORMAT_ROWS}", "use the version of pe that wrote it"
         )
     tensors = meta.get("tensors")
     if not isinstance(tensors, dict) or not isinstance(meta.get("step"), int):

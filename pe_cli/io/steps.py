@@ -14,6 +14,7 @@ from typing import Literal
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.io import atomic
 from pe_cli.io.description import META, PARAMS, check_file, read_meta
+from pe_cli.io.pieces import check_pieces
 from pe_cli.io.regular import open_regular
 from pe_cli.io.tensors import data_error
 
@@ -171,9 +172,14 @@ def tidy(root: Path) -> None:
         raise atomic.write_error(error, root) from None
 
 
-def clean(root: Path) -> None:
-    """Finish what killed writers left; only with the lock, so that nothing of a live writer is touched."""
-    for entry in list(root.iterdir()):
+def clean(root: Path, but: str = "") -> None:
+    """Finish what killed writers left; only with the lock, so that nothing of a live writer is touched.
+
+    Args:
+        root: folder that holds the checkpoints.
+        but: name of what is being filled by others, and left alone.
+    """
+    for entry in [e for e in root.iterdir() if e.name != but]:
         match = _OLD.fullmatch(entry.name)
         if match and not (root / f"step-{match[1]}").exists():
             entry.rename(root / f"step-{match[1]}")
@@ -259,6 +265,8 @@ def another_whole(root: Path, but: Path | None = None) -> str:
         folder = folder_of(root, step)
         if folder != but:
             with contextlib.suppress(PeError):
-                check_file(folder / PARAMS, read_meta(folder)[0])
+                meta, _ = read_meta(folder)
+                check_file(folder / PARAMS, meta)
+                check_pieces(folder, meta)
                 return f"{folder} is whole: use that one"
     return "there is no other checkpoint here: start from the beginning, or restore the folder from a copy"

@@ -244,6 +244,15 @@ class NumpyArray(Initializer):
         if value.shape != variable.shape:
             message = f"NumpyArray has shape {list(value.shape)}, '{variable.name}' is {variable.type}"
             raise PeError(message, at=variable.at)
+        return self.values(variable)
+
+    def values(self, variable: Variable) -> dict[str, Any]:
+        """Return the values in order, however many there are.
+
+        Raises:
+            PeError: they are too many for a program.
+        """
+        value = np.asarray(self.value)
         if value.size > MAX_VALUES:
             message = f"NumpyArray takes at most {MAX_VALUES} elements, got {value.size}"
             raise PeError(message, at=variable.at, hint="load a checkpoint instead")

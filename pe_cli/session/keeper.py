@@ -125,9 +125,9 @@ class Keeper:
         begun(self._job, self.folder)
         self._job.log_to(self.folder.log)
         if resume is not None:
-            for text in changed(self.folder, self._job.prepared.read):
+            for text in changed(self.folder, self._job.data.prepared.sources.read):
                 self.tell(f"data: {text}")
-        self._inputs.begin(self._job.prepared.read)
+        self._inputs.begin(self._job.data.prepared.sources.read)
 
     def _restore(self, resume: Resume) -> None:
         self.folder.clean()
@@ -158,7 +158,7 @@ class Keeper:
         """
         self._saver.wait()
         self.outputs.close()
-        self._inputs.finish(self._job.prepared.read, self._job.kernels())
+        self._inputs.finish(self._job.data.prepared.sources.read, self._job.kernels())
         self.folder.clean()
         self._status(state)
 
@@ -286,13 +286,14 @@ class Keeper:
             "outputs": self.outputs.positions(),
             "config": resolved_yaml(self._run, standalone=True),
         }
-        state = self._job.values.state()
-        self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths(), self._beside()))
+        self._saver.wait()  # it may tidy the folder in which servers write now
+        state, pieces = self._job.values.save(self.folder.checkpoints)
+        self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths(), self._beside(), pieces))
 
     def _beside(self) -> Mapping[str, bytes]:
         """Return what the columns of the data have learned, as files; it never changes in a run."""
         if self._learned is None:
-            fitted = self._job.fitted
+            fitted = self._job.data.fitted
             self._learned = fitted.to_files() if fitted.columns or fitted.split else {}
         return self._learned
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.io import atomic, checkpoint
+from pe_cli.io.pieces import Pieces
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Snapshot:
         best: whether it is the best so far.
         files: outputs that it counts on; they are flushed to the disk before it appears.
         beside: name -> content of files that are kept beside the arrays.
+        pieces: tables that servers have written already.
     """
 
     step: int
@@ -32,6 +34,7 @@ class Snapshot:
     best: bool
     files: Sequence[Path]
     beside: Mapping[str, bytes] = field(default_factory=dict)
+    pieces: Pieces | None = None
 
 
 class Saver:
@@ -88,7 +91,7 @@ class Saver:
 
     def _write(self, snapshot: Snapshot) -> None:
         for name, at in self._parameters.items():
-            if not np.isfinite(snapshot.arrays[name]).all():
+            if not _is_finite(snapshot, name):
                 raise _diverged(name, at, snapshot.step, self._root)
         folders: set[Path] = set()
         for file in snapshot.files:
@@ -101,11 +104,17 @@ class Saver:
                 continue  # nothing was written to it yet
             except OSError as error:
                 raise atomic.write_error(error, file) from None
-        checkpoint.save(self._root, snapshot.step, snapshot.arrays, snapshot.meta, None, snapshot.beside)
+        checkpoint.save(self._root, snapshot.step, snapshot.arrays, snapshot.meta, None, snapshot.beside, snapshot.pieces)
         checkpoint.mark(self._root, "last", snapshot.step)
         if snapshot.best:
             checkpoint.mark(self._root, "best", snapshot.step)
         checkpoint.prune(self._root, self._keep)
+
+
+def _is_finite(snapshot: Snapshot, name: str) -> bool:
+    if snapshot.pieces and name in snapshot.pieces.tensors:
+        return name not in snapshot.pieces.bad
+    return bool(np.isfinite(snapshot.arrays[name]).all())
 
 
 def _diverged(name: str, at: Span | None, step: int, root: Path) -> PeError:

@@ -27,6 +27,7 @@ from pe_cli.execute.executor import usable_cores
 from pe_cli.execute.result import StepResult
 from pe_cli.execute.work import Layout
 from pe_cli.io import strict_json
+from pe_cli.session.agreement import machine_facts
 from pe_cli.session.devices import Resources, resolve_places
 from pe_cli.session.team import LINGER, PeerTeam, Team, open_team
 
@@ -46,7 +47,7 @@ class Seat:
         size: processes.
         endpoints: host:port of every server; those are the last processes.
         listener: of a server that has its port already.
-        agrees: what says that all do the same.
+        agrees: what all have to have alike, by what it is.
         launcher: the processes as MPI has started them; None where it has not.
     """
 
@@ -54,7 +55,7 @@ class Seat:
     size: int
     endpoints: list[str]
     listener: socket.socket | None = field(default=None, compare=False)
-    agrees: str = ""
+    agrees: Mapping[str, str] = field(default_factory=dict)
     launcher: Communicator | None = field(default=None, compare=False)
 
     @property
@@ -119,7 +120,7 @@ class TrainerTeam(PeerTeam):
         wait = f"executor.peer_timeout is how long trainers wait, {seconds:g} seconds"
         self.servers = Servers(seat.endpoints, seat.rank, seconds, FIRST, agrees=seat.agrees, remedy=wait)
         self._hub = HubPeers(self.servers, seat.endpoints[0], seat.rank, seat.trainers, seat.launcher)
-        super().__init__(self._hub)
+        super().__init__(self._hub, None)
         self._waits = run.distributed is not None and run.distributed.sync is True
         self._done = 0
 
@@ -234,7 +235,8 @@ def take_seat(run: RunSpec) -> Team:
     servers = run.distributed.servers or len(run.distributed.endpoints or ())
     given = _launched(run, servers) or _met(run, servers)
     digest = hashlib.sha256(resolved_yaml(run, standalone=True).encode()).hexdigest()
-    seat = replace(given, agrees=digest)
+    machine = {name: str(value) for name, value in machine_facts().items()}
+    seat = replace(given, agrees={"number of processes": str(given.size), "config": digest, **machine})
     return ServerTeam(seat) if seat.server >= 0 else TrainerTeam(seat, run)
 
 

@@ -20,7 +20,7 @@ from pe_cli.config.sections.distributed import Geo
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.signals import deaf
-from pe_cli.core.types import Place
+from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.servers.core import ScopeHost, ServedExecutor
@@ -34,7 +34,9 @@ from pe_cli.graph.servers.modes import DistributedMode
 from pe_cli.graph.servers.server import Kept
 from pe_cli.graph.servers.trainer import Job as Roles
 from pe_cli.io import atomic
+from pe_cli.io.pieces import Pieces
 from pe_cli.program.ir import Program
+from pe_cli.session.pieces import Writer, save_pieces
 from pe_cli.session.seats import FIRST, REMEDY, Seat, ServerTeam, TrainerTeam
 from pe_cli.session.team import Team
 from pe_cli.session.values import COPY, Values
@@ -171,14 +173,31 @@ class ServedValues(Values):
 
     def state(self) -> dict[str, Array]:
         """Return a copy of every variable that training goes on from; the first process takes them from the servers."""
+        return self._saved(None)[0]
+
+    def save(self, root: Path) -> tuple[dict[str, Array], Pieces | None]:
+        """Return what `state` does without large tables, which servers write themselves where they see the folder."""
+        return self._saved(root)
+
+    def _saved(self, root: Path | None) -> tuple[dict[str, Array], Pieces | None]:
+        pieces = None
         self._served.meet()
         self._team.texts({})  # nobody goes on before the values are taken
         known = {v.name for v in self._served.division.source.list_vars()}
         found = {name: value for name, value in super().state().items() if name.partition(COPY)[0] in known}
         if self._team.leads:
-            found |= self._taken()
+            tables = self._large() if root is not None else {}
+            pieces = save_pieces(self._served.team.servers, self._served.kept, tables, root) if root is not None and tables else None
+            written = set(tables) if pieces else set()
+            found = {name: value for name, value in found.items() if name not in written} | self._taken(but=written)
         self._team.texts({})
-        return found
+        return found, pieces
+
+    def _large(self) -> dict[str, TensorType]:
+        """Return the variables that servers have in pieces, and that are large."""
+        facts = self._served.division.updates.facts
+        names = {k.whole for each in self._served.kept.values() for k in each if k.begin is not None}
+        return {name: facts[name].type for name in sorted(names) if facts[name].type.nbytes >= MAPPED}
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
@@ -193,11 +212,11 @@ class ServedValues(Values):
         with super().averaged():
             yield
 
-    def _taken(self, names: Collection[str] | None = None) -> dict[str, Array]:
-        """Return what servers have; of these names, or all."""
+    def _taken(self, names: Collection[str] | None = None, but: Collection[str] = ()) -> dict[str, Array]:
+        """Return what servers have; of these names, or all but some."""
         found: dict[str, Array] = {}
         for endpoint, kept in self._served.kept.items():
-            for each in (k for k in kept if names is None or k.whole in names):
+            for each in (k for k in kept if (names is None or k.whole in names) and k.whole not in but):
                 if each.begin is None:
                     if each.whole not in found:
                         found[each.whole] = self._asked(endpoint, each, None)
@@ -295,12 +314,13 @@ def serve_run(run: RunSpec, built: Built, team: ServerTeam) -> None:
     seat: Seat = team.seat
     endpoint = seat.endpoints[seat.server]
     division = divide(built, run, 0, seat.trainers, seat.endpoints)
-    program, _ = division.server(endpoint)
+    program, kept = division.server(endpoint)
     scope = Scope([Place("cpu", 0)])
     run_startup(division.server_startup(endpoint, program), scope, run.executor.seed)
     host = ScopeHost(scope, partial(_made, run))
     given: dict[str, Any] = {"agrees": seat.agrees, "remedy": REMEDY, "listener": seat.listener}
-    serve(program, host, run.executor.peer_timeout, more=FIRST, **given)
+    also = {"save": Writer(host, kept, seat.server).save}
+    serve(program, host, run.executor.peer_timeout, more=FIRST, also=also, **given)
 
 
 def _made(run: RunSpec, program: Program, scope: Scope, levels: Mapping[str, int]) -> Executor:

@@ -174,12 +174,12 @@ class PeerTeam(Team):
 
     Args:
         peers: all of them; each runs the same config.
-        sums: the same, where they sum gradients among themselves.
+        sums: the same, where they sum gradients among themselves; None where servers do.
     """
 
     shares = True
 
-    def __init__(self, peers: Communicator, sums: Summing | None = None) -> None:
+    def __init__(self, peers: Communicator, sums: Summing | None) -> None:
         self.peers: Communicator = peers
         self.sums = sums
         self.rank, self.size = peers.rank, peers.size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.devices.scope import Scope
 from pe_cli.graph.owners import Rows
 from pe_cli.graph.replicate import UPDATES
+from pe_cli.io.pieces import Pieces
 from pe_cli.program.ir import Role
 from pe_cli.session.owners import Divided
 from pe_cli.session.team import Team
@@ -81,6 +83,15 @@ class Values:
             for copies in self._team.arrays(mine):
                 found |= copies
         return found
+
+    def save(self, root: Path) -> tuple[dict[str, Array], Pieces | None]:
+        """Return what `state` does, without what others have written into a folder beside the checkpoints already.
+
+        Args:
+            root: folder of the checkpoints.
+        """
+        del root
+        return self.state(), None
 
     def _get(self, name: str) -> Array:
         """Return a variable's value; of what processes divide, all of them ask."""

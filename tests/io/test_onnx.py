@@ -73,7 +73,7 @@ def trained_a_little(path):
     if job.built.train is None:
         return job
     executor = job.executor(job.program)
-    for i, feed in zip(range(2), job.loader("train", job.program, job.batch_size).epoch(0), strict=False):
+    for i, feed in zip(range(2), job.data.loader("train", job.program, job.batch_size).epoch(0), strict=False):
         executor.run(feed, [], i)
     return job
 
@@ -101,12 +101,12 @@ def test_every_shipped_model_gives_equal_outputs(path):
     names = NO_NOISE.get(path.stem) or names or list(job.built.fetches.values())
     program = prune(job.built.eval, names)
     held = {v.name: job.scope.get(v.name) for v in job.built.eval.list_vars() if v.persistable}
-    feed = next(iter(job.loader("train" if job.built.train else "eval", program, job.batch_size).epoch(0)))
+    feed = next(iter(job.data.loader("train" if job.built.train else "eval", program, job.batch_size).epoch(0)))
     session = onnxruntime.InferenceSession(
         export(job.built.eval, held, names, "model"), providers=["CPUExecutionProvider"]
     )
     theirs = dict(zip(names, session.run(names, feed), strict=True))
-    values = Executor(program, job.scope, seed=1, constants=job.constants()).run([feed] * len(job.places), names).values
+    values = Executor(program, job.scope, seed=1, constants=job.data.constants()).run([feed] * len(job.places), names).values
     for name in names:
         np.testing.assert_allclose(theirs[name], values[0][name], rtol=1e-4, atol=1e-5)
 

@@ -32,7 +32,7 @@ def divided(team) -> Divided:
 
 def test_rows_are_put_together_in_their_order_whoever_has_them() -> None:
     def process(peers):
-        found = divided(PeerTeam(peers))
+        found = divided(PeerTeam(peers, peers))
         return found.whole("moment")[:, 0].tolist(), found.whole("alone").shape, found.own("moment", np.arange(10).reshape(5, 2)).tolist()
 
     first, second = Network(2).run(process)
@@ -43,7 +43,7 @@ def test_rows_are_put_together_in_their_order_whoever_has_them() -> None:
 def test_a_value_of_another_model_is_refused() -> None:
     def process(peers):
         with pytest.raises(PeError, match=re.escape("'moment' is [7, 2] in the file and [5, 2] in the model")) as caught:
-            divided(PeerTeam(peers)).own("moment", np.zeros((7, 2)))
+            divided(PeerTeam(peers, peers)).own("moment", np.zeros((7, 2)))
         return caught.value.code
 
     assert Network(2).run(process) == [ExitCode.DATA] * 2

@@ -69,7 +69,7 @@ def path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def served(
     bench: Bench, where: str, trainers: int, servers: int, *options: str, more: str = "", steps: int | None = None,
-    agrees: Sequence[str] = ("all alike",) * 9, seconds: int = 60,
+    agrees: Sequence[str] = ("alike",) * 9, seconds: int = 60,
 ) -> Path:  # fmt: skip
     """Train with trainers and servers in threads; return the run's folder, which is gone on with where there is one."""
     into = bench.base / where
@@ -81,7 +81,7 @@ def served(
 
     def work(rank: int) -> None:
         listener = listeners[rank - trainers] if rank >= trainers else None
-        seat = Seat(rank, trainers + servers, endpoints, listener, agrees[rank])
+        seat = Seat(rank, trainers + servers, endpoints, listener, {"config": "one", "numpy": agrees[rank]})
         try:
             run, built = load_and_build(bench.base / "run.yaml", wishes)
             if rank >= trainers:
@@ -139,6 +139,8 @@ def test_tables_in_pieces_learn_what_whole_ones_learn_and_load_into_other_number
     tables(bench)
     one = bench.train("one")
     expected, folder = arrays(one), served(bench, "served", 2, 2)
+    last = folder / "checkpoints" / "last"
+    assert {p.name for p in last.with_name(last.read_text().strip()).iterdir()} > {"rows-0.safetensors", "rows-1.safetensors"}
     assert set(arrays(folder)) == set(expected)
     for name, value in arrays(folder).items():
         np.testing.assert_allclose(value, expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
@@ -160,10 +162,10 @@ def test_trainers_that_wait_for_nobody_learn_too(bench: Bench, sync: str) -> Non
     assert lines[-1]["step"] == 12, "a step of each trainer is a step"
 
 
-def test_a_trainer_with_another_config_is_named(bench: Bench) -> None:
+def test_a_trainer_with_another_version_is_named(bench: Bench) -> None:
     """The server says so, and ends; who has come is told why."""
-    with pytest.raises(PeError, match=r"trainer 1 has another config than server 127\.0\.0\.1") as found:
-        served(bench, "other", 2, 1, agrees=("all alike", "another", "all alike"))
+    with pytest.raises(PeError, match=r"trainer 1 has another numpy than server 127\.0\.0\.1:\d+: older, not alike") as found:
+        served(bench, "other", 2, 1, agrees=("alike", "older", "alike"))
     assert found.value.code == ExitCode.USAGE
 
 

@@ -29,6 +29,12 @@ def address(endpoint: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def unknown_host(endpoint: str, error: socket.gaierror) -> PeerError:
+    """Return what is said of a server whose host has no address: somebody has written a name that is none."""
+    text = f"server {endpoint}: host is not known: {error.strerror}"
+    return PeerError(text, hint="look at where servers are", code=ExitCode.USAGE)
+
+
 def connect(endpoint: str, until: float, remedy: str = WAITING) -> socket.socket:
     """Connect to a server, which may still be starting.
 
@@ -44,7 +50,7 @@ def connect(endpoint: str, until: float, remedy: str = WAITING) -> socket.socket
         try:
             made = socket.create_connection(address(endpoint), max(AGAIN, until - time.monotonic()))
         except socket.gaierror as error:
-            raise PeerError(f"server {endpoint}: host is not known: {error.strerror}", hint="look at where servers are") from None
+            raise unknown_host(endpoint, error) from None
         except OSError as error:
             if time.monotonic() + AGAIN > until:
                 seconds = time.monotonic() - begun
@@ -86,7 +92,14 @@ class Servers:
     """
 
     def __init__(
-        self, endpoints: Sequence[str], trainer: int, seconds: float, most: int, *, agrees: str = "", remedy: str = WAITING
+        self,
+        endpoints: Sequence[str],
+        trainer: int,
+        seconds: float,
+        most: int,
+        *,
+        agrees: Mapping[str, str] | None = None,
+        remedy: str = WAITING,
     ) -> None:
         self._trainer, self._seconds, self._most = trainer, seconds, most
         self._sockets: dict[str, socket.socket] = {}
@@ -98,7 +111,7 @@ class Servers:
             for endpoint in endpoints:
                 self._sockets[endpoint] = connect(endpoint, until, remedy)
                 self._sockets[endpoint].settimeout(seconds)
-            self.ask({e: Message("hello", {"trainer": trainer, "agrees": agrees}) for e in endpoints}, "at the start")
+            self.ask({e: Message("hello", {"trainer": trainer, "agrees": dict(agrees or {})}) for e in endpoints}, "at the start")
         except BaseException:
             self._drop()
             raise

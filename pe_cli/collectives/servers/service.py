@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import queue
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pe_cli.collectives.protocol import PeerError
 from pe_cli.collectives.servers import frames
-from pe_cli.collectives.servers.client import LIFE, address, often
+from pe_cli.collectives.servers.client import LIFE, address, often, unknown_host
 from pe_cli.collectives.servers.frames import FrameError, Message
 from pe_cli.core.errors import ExitCode, PeError
 
@@ -66,16 +68,19 @@ def listen(endpoint: str) -> socket.socket:
     """Return a socket that listens at host:port; port 0 takes one that is free.
 
     Raises:
-        PeError: DEVICE, the port is in use, or the host is not of this machine.
+        PeError: USAGE, the port is in use, or the host is not known or not of this machine.
     """
     try:
+        socket.getaddrinfo(*address(endpoint))  # `create_server` would lose what it says
         return socket.create_server(address(endpoint))
+    except socket.gaierror as error:
+        raise unknown_host(endpoint, error) from None
     except OSError as error:
+        hint = "another process uses the port" if error.errno == errno.EADDRINUSE else "the host has to be this machine"
         raise PeError(
-            f"server {endpoint} cannot listen: {error.strerror or error}",
-            hint="another process uses the port, or the host is not of this machine",
-            code=ExitCode.DEVICE,
-        ) from None
+            f"server {endpoint} cannot listen: {os.strerror(error.errno or 0).lower()}", hint=f"{hint}: look at distributed.endpoints",
+            code=ExitCode.USAGE,
+        ) from None  # fmt: skip
 
 
 #: Answers a request now or later; raises PeError to end the server.
@@ -90,7 +95,7 @@ class Service:
         trainers: number of them.
         seconds: that a trainer may be silent, and that it may take to start.
         most: bytes of a message, at most.
-        agrees: what trainers have to say, too, so that it is known that they do the same; empty where nothing is compared.
+        agrees: what trainers have to have alike, by what it is, so that it is known that they do the same; empty where nothing is compared.
         remedy: how to give trainers more time.
         listener: is bound already; None opens one at the endpoint.
 
@@ -105,11 +110,11 @@ class Service:
         seconds: float,
         most: int,
         *,
-        agrees: str = "",
+        agrees: Mapping[str, str] | None = None,
         remedy: str = "FLAGS_rpc_deadline more milliseconds",
         listener: socket.socket | None = None,
     ) -> None:
-        self._agrees, self._remedy = agrees, remedy
+        self._agrees, self._remedy = dict(agrees or {}), remedy
         self._endpoint, self._trainers, self._seconds, self._most = endpoint, trainers, seconds, most
         self._events: queue.SimpleQueue[Request | _Gone] = queue.SimpleQueue()
         self._heard: dict[int, float] = {}
@@ -230,11 +235,11 @@ class Service:
             return None
         number, problem = message.number("trainer"), ""
         with self._lock:
-            if not 0 <= number < self._trainers:
-                problem = f"there are {self._trainers} trainers, and none has number {number}"
-            elif message.facts.get("agrees", "") != self._agrees:
-                problem = f"trainer {number} has another config than server {self._endpoint}: give all the same files and options"
+            if other := self._other(message.facts.get("agrees", {})):
+                problem = f"trainer {number} has {other}"
                 self._events.put(_Gone(number, problem, ExitCode.USAGE))  # nobody could train with it
+            elif not 0 <= number < self._trainers:
+                problem = f"there are {self._trainers} trainers, and none has number {number}"
             elif number in self._heard or number in self._left:
                 problem = f"there is a trainer {number} already"
             else:
@@ -244,6 +249,16 @@ class Service:
             return None
         frames.write(trainer, Message("done"))
         return number
+
+    def _other(self, said: object) -> str:
+        """Return what a trainer has that is not as here, empty where there is nothing."""
+        theirs = said if isinstance(said, Mapping) else {}
+        for name, value in self._agrees.items():
+            if theirs.get(name) != value:
+                differs = f"{theirs.get(name, 'nothing')!s:.80}, not {value:.80}"
+                shown = "give all the same files and options" if name == "config" else differs
+                return f"another {name} than server {self._endpoint}: {shown}"
+        return ""
 
     def _talk(self, trainer: socket.socket, number: int) -> str:
         """Answer a trainer until it leaves; return why it is lost, empty where it has left."""

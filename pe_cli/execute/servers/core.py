@@ -62,13 +62,14 @@ class ScopeHost:
 
     def rows(self, name: str, numbers: Array) -> Array:
         """Return copies of some rows of a variable."""
-        return np.asarray(self._view(name)[numbers])
+        return np.asarray(self.view(name)[numbers])
 
     def put(self, name: str, begin: int, value: Array) -> None:
         """Write some rows of a variable, from row `begin` on."""
-        self._view(name)[begin : begin + len(value)] = value
+        self.view(name)[begin : begin + len(value)] = value
 
-    def _view(self, name: str) -> Array:
+    def view(self, name: str) -> Array:
+        """Return the memory of a variable."""
         spot = self.scope.spot(name, 0)
         found: Array = spot.memory.view(spot.offset, self.scope.type(name))
         return found

@@ -10,7 +10,7 @@ import numpy as np
 
 from pe_cli.collectives.servers.frames import FrameError, Message
 from pe_cli.collectives.servers.hub import Hub
-from pe_cli.collectives.servers.service import Request, Service
+from pe_cli.collectives.servers.service import Answer, Request, Service
 from pe_cli.core.errors import PeError
 from pe_cli.execute.servers.host import Host
 from pe_cli.execute.servers.training import SLACK
@@ -23,7 +23,9 @@ Array = np.ndarray[Any, Any]
 DONE = Message("done")
 
 
-def serve(program: Program, host: Host, seconds: float, *, more: int = 0, **given: Any) -> None:
+def serve(
+    program: Program, host: Host, seconds: float, *, more: int = 0, also: Mapping[str, Answer] | None = None, **given: Any
+) -> None:
     """Serve until the last trainer leaves.
 
     Args:
@@ -31,6 +33,7 @@ def serve(program: Program, host: Host, seconds: float, *, more: int = 0, **give
         host: values of parameters and optimizers, and what computes.
         seconds: that a trainer may be silent, and that it may take to start.
         more: bytes of a message beside the values that are served, at most.
+        also: answers further kinds of messages.
         given: see `Service`.
 
     Raises:
@@ -42,7 +45,7 @@ def serve(program: Program, host: Host, seconds: float, *, more: int = 0, **give
     most = 2 * sum(sizes) + SLACK + more
     kind = Sync if listen.attrs["distributed_mode"] == DistributedMode.SYNC else Async
     service = Service(listen.attrs["endpoint"], listen.attrs["Fanin"], seconds, most, **given)
-    server = kind(program, listen, host, service)
+    server = kind(program, listen, host, service, also or {})
     service.run(server.answer, server.left)
 
 
@@ -59,9 +62,11 @@ class Server(ABC):
         listen: its `listen_and_serv`.
         host: values of parameters and optimizers, and what computes.
         service: knows which trainers are there.
+        also: answers further kinds of messages.
     """
 
-    def __init__(self, program: Program, listen: Operator, host: Host, service: Service) -> None:
+    def __init__(self, program: Program, listen: Operator, host: Host, service: Service, also: Mapping[str, Answer]) -> None:
+        self._also = also
         self._program, self._host, self._service = program, host, service
         self._hub = Hub(service)
         self._trainers = int(listen.attrs["Fanin"])
@@ -81,6 +86,7 @@ class Server(ABC):
         takes = {
             "push": self.push, "barrier": self.barrier, "pull": self._pull, "rows": self._rows, "count": self.count,
             "gather": self._hub.gather, "post": self._hub.post, "fail": self._hub.fail, "state": self._state, "load": self._load,
+            **self._also,
         }  # fmt: skip
         if kind not in takes:
             raise FrameError(f"trainer {request.trainer} sent message {kind}, which servers do not answer")

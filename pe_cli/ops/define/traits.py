@@ -536,10 +536,12 @@ class Sequenced(Trait):
     Args:
         rule: `f(LodRequest)`, for the op and its gradient.
         host_slots: optional input slots that the rule fills with arrays made from offsets before a step.
+        begins: its output may have sequences where no input has.
     """
 
     rule: Callable[[Any], None]
     host_slots: tuple[str, ...] = ()
+    begins: bool = False
 
     def verify(self, op: Named) -> None:
         _need(op, self.host_slots)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pe_cli.paddle.errors import NotThereYet
 from pe_cli.program.initializer import (
     MSRA,
@@ -14,6 +16,7 @@ from pe_cli.program.initializer import (
     Xavier,
 )
 from pe_cli.program.initializer import Uniform as _Uniform
+from pe_cli.program.ir import Variable
 
 
 class Uniform(_Uniform):
@@ -35,11 +38,22 @@ class Uniform(_Uniform):
             raise NotThereYet("Uniform: diag_num is not there yet", hint="use NumpyArray, which takes any values")
 
 
+class NumpyArrayInitializer(NumpyArray):
+    """The core's, whose number of values is looked at where the startup program runs, as the original does.
+
+    Args:
+        value: array or nested list of the variable's shape; at most 2**20 elements.
+    """
+
+    def attrs(self, variable: Variable) -> dict[str, Any]:
+        """Return the values in order."""
+        return self.values(variable)
+
+
 BilinearInitializer = Bilinear
 ConstantInitializer = Constant
 MSRAInitializer = MSRA
 NormalInitializer = Normal
-NumpyArrayInitializer = NumpyArray
 TruncatedNormalInitializer = TruncatedNormal
 UniformInitializer = Uniform
 XavierInitializer = Xavier

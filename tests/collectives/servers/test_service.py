@@ -13,7 +13,7 @@ from pe_cli.collectives.protocol import PeerError
 from pe_cli.collectives.servers import frames
 from pe_cli.collectives.servers.client import Servers, address, connect, wait_for_servers
 from pe_cli.collectives.servers.frames import Message
-from pe_cli.collectives.servers.service import Service
+from pe_cli.collectives.servers.service import Service, listen
 from pe_cli.core.errors import ExitCode, PeError
 
 
@@ -25,9 +25,9 @@ def port():
 class Running:
     """A service in a thread; `answer` is called with requests."""
 
-    def __init__(self, trainers=1, seconds=5.0, answer=None):
+    def __init__(self, trainers=1, seconds=5.0, answer=None, agrees=None):
         self.endpoint, self.error = port(), None
-        self.service = Service(self.endpoint, trainers, seconds, 1 << 16)
+        self.service = Service(self.endpoint, trainers, seconds, 1 << 16, agrees=agrees)
         self.thread = threading.Thread(target=self._run, args=(answer or self.echo,), daemon=True)
         self.thread.start()
 
@@ -113,3 +113,17 @@ def test_a_message_larger_than_agreed_ends_the_server():
 def test_hosts_that_are_not_known():
     with pytest.raises(PeerError, match=r"host is not known|does not listen"):
         wait_for_servers(["no-such-host.invalid:80"], 1.0)
+
+
+def test_a_server_on_a_host_that_is_not_known():
+    with pytest.raises(PeError, match="host is not known") as caught:
+        listen("no-such-host.invalid:80")
+    assert caught.value.code is ExitCode.USAGE
+
+
+def test_a_trainer_of_another_group_is_named():
+    running = Running(agrees={"number of processes": "2"})
+    with pytest.raises(PeError, match=r"trainer 0 has another number of processes than server .*: 3, not 2"):
+        Servers([running.endpoint], 0, 5.0, 0, agrees={"number of processes": "3"})
+    running.join()
+    assert running.error.code is ExitCode.USAGE

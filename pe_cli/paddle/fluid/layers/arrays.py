@@ -9,9 +9,9 @@ import numpy as np
 from pe_cli.core.types import FLOATS
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
+from pe_cli.paddle.fluid.constants import OPEN, sizes_of
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.constants import OPEN, sizes_of
 from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.program.ir import Operator, Variable
 from pe_cli.program.outline import Outline

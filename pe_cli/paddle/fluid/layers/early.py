@@ -8,9 +8,9 @@ import numpy as np
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet
+from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.constants import sizes_of
 from pe_cli.paddle.fluid.layers.fed_sizes import known_or_fed, where
 from pe_cli.paddle.fluid.layers.ops import equal, less_equal, logical_and, logical_or
 from pe_cli.paddle.fluid.layers.tensor import assign

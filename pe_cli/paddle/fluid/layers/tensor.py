@@ -10,6 +10,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidTypeError
+from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.framework import (
     as_dtype,
     as_sizes,
@@ -17,7 +18,6 @@ from pe_cli.paddle.fluid.framework import (
     default_startup_program,
     ensure_defaults,
 )
-from pe_cli.paddle.fluid.layers.constants import sizes_of
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Role, Variable
 from pe_cli.program.param_attr import ParamAttr

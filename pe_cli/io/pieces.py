@@ -1,0 +1,176 @@
+"""Rows of large tables in files of their own: each parameter server writes those that it holds into the folder of a checkpoint."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.types import DTYPES
+from pe_cli.io import atomic
+from pe_cli.io.description import META, Meta, check_file
+from pe_cli.io.tensors import data_error, read_safetensors, write_safetensors
+
+Array = np.ndarray[Any, Any]
+#: Folder of all checkpoints of a run.
+CHECKPOINTS = "checkpoints"
+_FILE = re.compile(r"rows-(0|[1-9]\d{0,3})\.safetensors")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a table, as one tensor of a file.
+
+    Args:
+        whole: name of the table.
+        begin: number of the first row.
+        end: number behind the last row.
+    """
+
+    whole: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file of rows.
+
+    Args:
+        file: its name.
+        sha256: of the file, as hex digits.
+        bytes: of the file.
+        rows: what each tensor in it is.
+    """
+
+    file: str
+    sha256: str
+    bytes: int
+    rows: Mapping[str, Rows]
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as JSON values."""
+        rows = {name: [r.whole, r.begin, r.end] for name, r in self.rows.items()}
+        return {"sha256": self.sha256, "bytes": self.bytes, "rows": rows}
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Files of rows that are written already, in a folder that becomes a checkpoint.
+
+    Args:
+        draft: the folder, under a temporary name beside the checkpoints.
+        files: in it.
+        tensors: table -> element type and shape of all its rows.
+        bad: tables with a value that is not finite.
+    """
+
+    draft: Path
+    files: Sequence[Piece]
+    tensors: Mapping[str, Mapping[str, object]]
+    bad: Sequence[str] = field(default=())
+
+
+def is_draft(folder: Path) -> bool:
+    """Return whether a folder is there, and is one that is to become a checkpoint: nothing else may be written to from outside."""
+    return atomic.is_temporary(folder.name) and folder.parent.name == CHECKPOINTS and folder.is_dir() and not folder.is_symlink()
+
+
+def write_piece(folder: Path, number: int, arrays: Mapping[str, Array], rows: Mapping[str, Rows]) -> Piece:
+    """Write rows, flushed to the disk.
+
+    Args:
+        folder: see `is_draft`.
+        number: of the server.
+        arrays: rows by name in the file; not copied.
+        rows: what they are.
+
+    Raises:
+        PeError: USAGE or DEVICE, they cannot be written.
+    """
+    file = folder / f"rows-{number}.safetensors"
+    try:
+        digest, size = write_safetensors(file, arrays)
+    except OSError as error:
+        raise atomic.write_error(error, file, wanted=sum(a.nbytes for a in arrays.values())) from None
+    return Piece(file.name, digest, size, rows)
+
+
+def listed(folder: Path, meta: Meta) -> list[Piece]:
+    """Return the files of rows that the description of a checkpoint lists.
+
+    Raises:
+        PeError: DATA; the list is damaged.
+    """
+    found = meta.get("pieces", {})
+    try:
+        if not isinstance(found, Mapping):
+            raise TypeError
+        return [_piece(file, facts) for file, facts in found.items()]
+    except (TypeError, ValueError, KeyError):
+        raise data_error(f"{folder}: the files of rows in {META} are damaged", "use another checkpoint") from None
+
+
+def _piece(file: str, facts: Any) -> Piece:
+    if _FILE.fullmatch(file) is None or not isinstance(facts["bytes"], int):
+        raise ValueError
+    rows = {}
+    for name, (whole, begin, end) in facts["rows"].items():
+        if not isinstance(whole, str) or type(begin) is not int or type(end) is not int or not 0 <= begin <= end:
+            raise ValueError
+        rows[str(name)] = Rows(whole, begin, end)
+    return Piece(file, str(facts["sha256"]), facts["bytes"], rows)
+
+
+def check_pieces(folder: Path, meta: Meta) -> None:
+    """Compare the files of rows with what the description says of them.
+
+    Raises:
+        PeError: DATA; one is missing or has changed.
+    """
+    for piece in listed(folder, meta):
+        check_file(folder / piece.file, piece.to_json())
+
+
+def read_pieces(folder: Path, meta: Meta, tensors: Mapping[str, object]) -> dict[str, Array]:
+    """Return tables that lie in files of rows, whole, however many servers have written them.
+
+    Args:
+        folder: of the checkpoint.
+        meta: its description.
+        tensors: of that.
+
+    Raises:
+        PeError: DATA; a file is missing or damaged, or the rows are not all there, each once.
+    """
+    pieces = listed(folder, meta)
+    shapes = {whole: _shape(folder, whole, tensors.get(whole)) for whole in dict.fromkeys(r.whole for p in pieces for r in p.rows.values())}
+    for whole, (shape, _) in shapes.items():
+        spans = sorted((r.begin, r.end) for p in pieces for r in p.rows.values() if r.whole == whole)
+        if [0, *(end for _, end in spans)] != [*(begin for begin, _ in spans), shape[0]]:
+            raise data_error(f"{folder}: the rows of '{whole}' are not all there, each once", "use another checkpoint")
+    wanted = sum(math.prod(shape) * dtype.itemsize for shape, dtype in shapes.values())
+    if wanted > sum(p.bytes for p in pieces):
+        raise data_error(f"{folder}: {META} says more rows than its files hold", "use another checkpoint")
+    check_pieces(folder, meta)
+    found = {whole: np.empty(shape, dtype) for whole, (shape, dtype) in shapes.items()}
+    for piece in pieces:
+        arrays = read_safetensors(folder / piece.file)
+        for name, rows in piece.rows.items():
+            part, table = arrays.get(name), found[rows.whole]
+            if part is None or part.dtype != table.dtype or part.shape != (rows.end - rows.begin, *table.shape[1:]):
+                raise data_error(f"{folder}: {piece.file} has other rows of '{rows.whole}' than {META} says", "use another checkpoint")
+            table[rows.begin : rows.end] = part
+    return found
+
+
+def _shape(folder: Path, whole: str, said: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    fits = isinstance(said, Mapping) and said.get("dtype") in DTYPES and isinstance(said.get("shape"), list) and said["shape"]
+    if not fits or not all(type(s) is int and s >= 0 for s in said["shape"]):
+        raise data_error(f"{folder}: {META} does not say how large '{whole}' is", "use another checkpoint")
+    return tuple(said["shape"]), np.dtype(said["dtype"])
