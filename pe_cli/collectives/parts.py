@@ -73,16 +73,16 @@ def gather_steps(rank: int, size: int) -> list[Step]:
     return made
 
 
-def room_for(steps: Sequence[Step], sizes: Sequence[int], pieces: int) -> int:
-    """Return the elements of a message, so that the largest exchange takes so many.
+def room_for(sizes: Sequence[int], pieces: int) -> int:
+    """Return the elements of a message, for all processes alike, so that one takes half of all parts, or a piece of such a half.
 
     Args:
-        steps: of this process.
         sizes: elements of the part of each process.
-        pieces: messages.
+        pieces: messages of an exchange of half of all parts.
     """
-    largest = max((sum(sizes[r] for r in ranks) for step in steps for ranks in (step.out, step.into)), default=0)
-    return max(1, -(-largest // pieces))
+    ranks = order(len(sizes))
+    halves = ranks[: len(ranks) // 2], ranks[len(ranks) // 2 :]
+    return max(1, -(-max(sum(sizes[r] for r in half) for half in halves) // pieces))
 
 
 def reduce_scatter(links: Links, parts: Parts, rooms: tuple[Array, Array]) -> None:

@@ -60,7 +60,7 @@ def start_scatter(lowering: GraphLowering, node: StartScatter) -> Task:
     for name in node.names:  # all devices lay a bucket out alike
         for d in range(len(lowering.graph.places)):
             lowering.buffer(name, d)
-    shared = _Shared(lowering, node, buffers, parts.scatter_steps)
+    shared = _Shared(lowering, node, buffers)
     empty = not node.inputs
 
     def begin(mine: Parts, arrays: Sequence[Array]) -> Pending:
@@ -74,7 +74,7 @@ def start_scatter(lowering: GraphLowering, node: StartScatter) -> Task:
 def start_gather(lowering: GraphLowering, node: StartGather) -> Task:
     """Return the task that begins to give all processes the rows of each; arguments as for `start_sum`."""
     buffers = [lowering.buffer(n, 0) for n in node.names]
-    shared = _Shared(lowering, node, buffers, parts.gather_steps)
+    shared = _Shared(lowering, node, buffers)
 
     def begin(mine: Parts, arrays: Sequence[Array]) -> Pending:
         del arrays
@@ -90,16 +90,9 @@ class _Shared:
         lowering: of the graph; keeps what is under way.
         node: that begins an exchange.
         buffers: of its variables.
-        steps: the exchanges of a process.
     """
 
-    def __init__(
-        self,
-        lowering: GraphLowering,
-        node: StartScatter | StartGather,
-        buffers: Sequence[Buffer],
-        steps: Callable[[int, int], Sequence[parts.Step]],
-    ) -> None:
+    def __init__(self, lowering: GraphLowering, node: StartScatter | StartGather, buffers: Sequence[Buffer]) -> None:
         self._pending, self._first = lowering.pending, node.names[0]
         self._peers = lowering.whole.peers
         known = _rows_of(lowering.graph)
@@ -107,7 +100,7 @@ class _Shared:
         self._sizes = [b.size // max(1, b.shape[0]) for b in buffers]  # elements of a row
         if self._peers is not None:
             sizes = [sum(self._length(i, rank) for i in range(len(buffers))) for rank in range(self._peers.size)]
-            self.most = parts.room_for(steps(self._peers.rank, self._peers.size), sizes, node.pieces)
+            self.most = parts.room_for(sizes, node.pieces)
             self._peers.reserve_parts(self.most * buffers[0].type.numpy.itemsize)
 
     @property

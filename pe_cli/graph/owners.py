@@ -156,7 +156,6 @@ class _Finder:
             if op.role is Role.OPTIMIZE and (name := self._belongs(op)):
                 self.of[op] = name
                 self.param |= {n: name for n in op.output_names() if n not in self.param}
-                self.param |= {n: name for n in op.input_names() if n not in self.param and self.has_rows(n, name)}
         apart = self._closed([op for op in self.of if self._apart(op)], self._shaped)
         self.whole = self._of_one(apart)
         alone = self._closed([op for op in self.of if self.of[op] in self.whole], self._made)

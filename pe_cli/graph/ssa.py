@@ -250,7 +250,7 @@ class StartGather(Start):
     """Begins to give all processes the rows of parameters that each has updated, slot X.
 
     Attributes:
-        pieces: messages of the largest exchange, so that the room for them stays small.
+        pieces: messages of an exchange of half of the rows, so that the room for them stays small.
     """
 
     pieces: int = 1

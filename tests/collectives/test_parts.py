@@ -47,7 +47,7 @@ def test_both_together_take_as_many_messages_and_bytes_as_a_sum_for_all(size: in
         values = numbers(peers.rank, elements)
         parts = [[part] for part in np.split(values, peers.size)]
         sizes = [elements // peers.size] * peers.size
-        most = room_for(scatter_steps(peers.rank, peers.size), sizes, 1)
+        most = room_for(sizes, 1)
         assert most == elements // 2
         peers.reserve_parts(4 * most)
         peers.begin_scatter(parts, most).wait()

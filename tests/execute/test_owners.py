@@ -23,6 +23,8 @@ from tests.collectives.simulated import Network, Simulated
 from tests.execute.owned_network import batch, network
 
 SIZES = (13, 3, 20, 1)
+PIECES: dict[str, object] = {"fuse_all_reduce_bytes": 100}
+APART: dict[str, object] = {**PIECES, "fuse_all_optimizer_ops": False}
 MAKING = threading.Lock()  # variables are named by one counter
 
 discover()  # not by several threads at once
@@ -58,8 +60,8 @@ def trained(processes: int, devices: int, rule: str, build: dict[str, object], *
     [
         pytest.param(4, 1, "Adam", {}, {}, id="four processes"),
         pytest.param(2, 2, "Adam", {"regularization": L2Decay(0.01)}, {}, id="with decay, on two devices each"),
-        pytest.param(3, 1, "Adam", {"grad_clip": GradientClipByGlobalNorm(0.5)}, {"fuse_all_optimizer_ops": False}, id="a common length"),
-        pytest.param(2, 1, "Lamb", {}, {"fuse_all_reduce_bytes": 100}, id="whole parameters, in small buckets"),
+        pytest.param(3, 1, "Adam", {"grad_clip": GradientClipByGlobalNorm(0.5)}, APART, id="a common length, in pieces"),
+        pytest.param(3, 1, "Lamb", {}, PIECES, id="whole parameters, in pieces"),
     ],
 )
 def test_all_have_the_bits_of_all_reduce_and_each_has_its_rows(processes, devices, rule, settings, build) -> None:

@@ -139,6 +139,17 @@ def test_what_looks_at_a_whole_parameter_has_one_process_for_it(rule: str) -> No
     assert sum(counts) == sum(o.type == op for o in network(rule)[0].global_block().ops)
 
 
+def test_a_parameter_of_one_element_takes_no_learning_rate_with_it() -> None:
+    """Both have the shape [1], and so have the powers of its betas, which go with it."""
+    main, _ = network("Adam", widths=(12, 1))
+    owned = own_rows(main, 0, 2)
+    assert set(owned.rows) == {"w0", "b0"}
+    assert not any("learning_rate" in name for name in owned.state)
+    assert sum("pow" in name for name in owned.state) == 2
+    alone = compile_program(main, Purpose([Place("cpu", 0)], BuildStrategy(reduce_strategy="Reduce"), 2))
+    verify(alone.fused)
+
+
 def test_state_is_divided_to_a_quarter() -> None:
     main, _ = network("Adam", widths=(64, 300, 30, 10))
     whole = {v.name: v.type.nbytes for v in main.list_vars() if v.persistable}
