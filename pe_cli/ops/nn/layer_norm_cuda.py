@@ -11,7 +11,13 @@ from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T
 from pe_cli.kernels.vecmath import rsqrt
 from pe_cli.kernels.warp import LANES, WARPS, first_row, row_step, warp_sum
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.nn.layer_norm import layer_norm, layer_norm_grad_apart, normalise_rows, normalise_rows_back, position_sums
+from pe_cli.ops.nn.layer_norm import (
+    layer_norm,
+    layer_norm_grad_apart,
+    normalise_rows,
+    normalise_rows_back,
+    position_sums,
+)
 
 #: Threads that share the rows of a column; a power of 2.
 DEEP: Any = 16
