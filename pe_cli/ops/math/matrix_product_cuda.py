@@ -68,7 +68,7 @@ def put_row(c, at, s0, s1, s2, s3, alpha, adds, left):
 
 
 @on_cuda(products, block=(SIDE, SIDE, 1), threads=("(m + 3) // 4", "(n + 3) // 4", "count"))
-def products_cuda(
+def products_cuda(  # noqa: C901 - sixteen sums have names, so that they lie in registers
     ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, ldc: Int, size: Int, alpha: Real,
     table: PtrI64, count: Int, scratch: Ptr,
 ):  # fmt: skip

@@ -1,8 +1,8 @@
 """Trains shipped configs for five steps on the test device and on the CPU, and tells how far apart they end.
 
 Usage: python -m tests.cuda.ptx.models [CONFIG ...], all of `configs/` and `configs/bench/` where none is named. The exit code is 1 where
-one differs by more than rounding explains, or a kernel has what `kernels.tsv` does not allow. What takes long on a processor is made smaller by
-`SMALLER`: the ops and their order stay.
+one differs by more than rounding explains, or a kernel has what `kernels.tsv` does not allow. What takes long on a processor is made
+smaller by `SMALLER`: the ops and their order stay.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tests.cuda.ptx.device import PtxDriver
 Array = np.ndarray[Any, Any]
 ROOT = Path(__file__).parents[3]
 STEPS = 5
-#: Difference of a loss and of a parameter, relative to it, that is always allowed, and how many times the difference that other last bits of
-#: the first parameters make on the CPU: five steps of a deep model with momentum make much of little.
+#: Difference of a loss and of a parameter, relative to it, that is always allowed, and how many times the difference that other last
+#: bits of the first parameters make on the CPU: five steps of a deep model with momentum make much of little.
 TOLERANCE, TIMES = 2e-5, 20.0
 #: Overrides of all configs.
 ALWAYS = ("executor.devices=1", "train.batch_size=3", "output.checkpoint=null")
