@@ -212,8 +212,8 @@ def by_torch(name: str, size: int, switches: tuple[str, ...], how: Settings, lef
     """Return what the peer prints; an error is under `error`."""
     place = [] if how.rehearse else ["--cuda"]
     command = [
-        sys.executable, str(ROOT / "benchmarks/torch_peer.py"), name, "--batch", str(size), "--steps", str(max(4, how.steps)), "--warmup", "3",
-        *place, *([] if how.rehearse else switches),
+        sys.executable, str(ROOT / "benchmarks/torch_peer.py"), name, "--batch", str(size), "--steps", str(max(4, how.steps)),
+        "--warmup", "3", *place, *([] if how.rehearse else switches),
     ]  # fmt: skip
     text = said(command, left)
     with contextlib.suppress(ValueError, IndexError):

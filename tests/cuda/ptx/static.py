@@ -1,6 +1,7 @@
 """What is known of every kernel's machine code, and what may not come in without a word: `kernels.tsv`.
 
-Usage: python -m tests.cuda.ptx.static, which writes the table anew from all samples of the catalogue and all shipped configs; look at what it changes.
+Usage: python -m tests.cuda.ptx.static, which writes the table anew from all samples of the catalogue and all shipped configs; look at
+what it changes.
 
 A row is a kernel for its element types, compiled for sm_90: its instructions, and what it is allowed to have. `double` is arithmetic in
 float64 in a kernel of float32, which an H100 does at half of the speed and other cards at a sixty-fourth; `divides` a division of 64-bit
