@@ -30,8 +30,8 @@ def fed(name, array):
 def test_whole_numbers_are_cut_towards_0():
     a, b = np.array([[7, -7, 5]], "int32"), np.array([[2, 2, -3]], "int32")
     x, y = fed("x", a), fed("y", b)
-    made = [L.elementwise_div(x, y), L.elementwise_pow(x, L.abs(y)), L.reduce_mean(x), x**2, L.round(fed("z", HALVES))]
-    found = run(*made, x=a, y=b, z=HALVES)
+    z = fed("z", HALVES)
+    found = run(L.elementwise_div(x, y), L.elementwise_pow(x, L.abs(y)), L.reduce_mean(x), x**2, L.round(z), x=a, y=b, z=HALVES)
     for got, right in zip(found, ([[3, -3, -1]], [[49, 49, 125]], [1], [[49, 49, 25]], [1, 3, -1, -3, 0, 2]), strict=True):
         np.testing.assert_array_equal(got, right)
 

@@ -59,6 +59,7 @@ def _samples(**attrs: float) -> list[Sample]:
 
 @op(
     "uniform_random",
+    inputs="ShapeTensor?",
     attrs={
         "shape": _SHAPE,
         "dtype": _DTYPE,
@@ -67,14 +68,18 @@ def _samples(**attrs: float) -> list[Sample]:
         "seed": _SEED,
     },
     samples=_samples(min=2.0, max=3.0),
-    traits=[Random()],
+    differentiable="",
+    traits=[Random(), FedSizes({"ShapeTensor": "shape"})],
 )
-def uniform_random(*, shape: list[int], dtype: str, min: float, max: float, seed: int) -> TensorType:
+def uniform_random(
+    sizes: TensorType | None = None, *, shape: list[int], dtype: str, min: float, max: float, seed: int
+) -> TensorType:
     """Draw numbers that are equally likely everywhere in [min, max).
 
     Element i is a pure function of the seed, the step and i; float32 gets 24 random bits, float64 53.
 
     Args:
+        ShapeTensor: [axes] integers, instead of the attribute: only known in the step.
         shape: sizes.
         dtype: float32 or float64.
         min: lower end.
@@ -92,6 +97,8 @@ def uniform_random(*, shape: list[int], dtype: str, min: float, max: float, seed
     """
     if max < min:
         raise PeError(f"uniform_random needs min <= max, got min {min} and max {max}", hint="swap them")
+    if sizes is not None and -1 in shape:
+        return TensorType(tuple(shape), check_dtype(dtype))
     return _made("uniform_random", shape, dtype)
 
 

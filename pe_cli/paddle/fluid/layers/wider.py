@@ -213,6 +213,19 @@ def bilinear_tensor_product(
     return helper.activate(made, act)
 
 
+def scale(
+    x: Variable, scale: Any = 1.0, bias: float = 0.0, bias_after_scale: bool = True, act: str | None = None, name: str | None = None
+) -> Any:
+    """Multiply by a number, or by a variable [1], and add a number, before that without bias_after_scale."""
+    factor, fed = known_or_fed("scale", "scale", scale, single=True)
+    if fed is None:
+        return adapt(find("scale"))(x, float(factor), float(bias), bias_after_scale, act, name)
+    shifted = x if bias_after_scale else call("scale", x, 1.0, float(bias))
+    made = call("elementwise_mul", shifted, fed if fed.dtype == x.dtype else call("cast", fed, x.dtype))
+    made = call("scale", made, 1.0, float(bias)) if bias_after_scale else made
+    return LayerHelper("scale", name).activate(made, act)
+
+
 def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Any:
     """Weigh numbers by their sigmoids: x sigmoid(x). beta has no effect, as in the original, and a warning says so."""
     if beta != 1.0:
@@ -251,5 +264,5 @@ batch_norm.__signature__ = inspect.signature(adapt(find("batch_norm")))  # type:
 
 __all__ = [
     "accuracy", "add_position_encoding", "anchor_generator", "batch_norm", "bilinear_tensor_product", "elementwise_div", "elementwise_pow",
-    "gather", "lod_append", "noam_decay", "pad2d", "reduce_mean", "round", "row_conv", "space_to_depth", "swish",
+    "gather", "lod_append", "noam_decay", "pad2d", "reduce_mean", "round", "row_conv", "scale", "space_to_depth", "swish",
 ]  # fmt: skip
