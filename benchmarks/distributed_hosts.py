@@ -15,6 +15,8 @@ from pathlib import Path
 TAG = f"d{os.getpid() % 100000}"
 NETWORK = "10.91.0."
 FIRST = 10
+#: How TCP finds its rate: Linux's own default. BBR, which some machines have, does not keep such a link busy where flows come and go.
+CONTROL, AVAILABLE = "cubic", Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 #: What stands for ssh: the last byte of an address is that of the host's number.
 SSH = """#!/bin/bash
 while [[ $1 == -* ]]; do shift; done
@@ -86,6 +88,8 @@ def hosts(count: int) -> Iterator[Hosts]:
             run(["ip", "-n", name, "addr", "add", f"{NETWORK}{FIRST + i}/24", "dev", "eth0"])
             for device in ("eth0", "lo"):
                 run(["ip", "-n", name, "link", "set", device, "up"])
+            if CONTROL in AVAILABLE.read_text().split():
+                run(["ip", "-n", name, "route", "change", f"{NETWORK}0/24", "dev", "eth0", "congctl", CONTROL])
         yield Hosts(count, ssh)
 
 

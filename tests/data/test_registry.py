@@ -63,7 +63,7 @@ assert len(discover()) == {len(discover())}
             id="a misspelt option is named",
         ),
         pytest.param(
-            "table", {"file": "a.csv"}, "reader 'table' has no option 'file'", "did you mean 'files'?", id="misspelt, not missing"
+            "table", {"file": "a.csv"}, "reader 'table' has no option 'file'", "did you mean 'files'?", id="misspelt, and not missing too"
         ),
         pytest.param(
             "npz", {}, "reader 'npz' needs the option 'file'", "add file: ...", id="a missing option is named"

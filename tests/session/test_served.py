@@ -145,7 +145,9 @@ def test_tables_in_pieces_learn_what_whole_ones_learn_and_load_into_other_number
     for name, value in arrays(folder).items():
         np.testing.assert_allclose(value, expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
     assert bench.run("eval", folder, "-o", "distributed=null") == 0, bench.err
+    monkeypatch.setattr("pe_cli.session.pieces.is_draft", lambda folder: False)  # as if servers did not see the folder
     served(bench, "served", 2, 3, "train.epochs=3")
+    assert not list(last.with_name(last.read_text().strip()).glob("rows-*"))
     assert bench.run("train", "--quiet", "--resume", one, "-o", "train.epochs=3") == 0, bench.err
     expected = arrays(one)
     for name, value in arrays(folder).items():

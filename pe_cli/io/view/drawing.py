@@ -1,4 +1,4 @@
-"""Graphs for the report's page: Graphviz's SVG where it is installed, made safe, else one of our own layout."""
+"""Graphs as SVG, for files and for the report's page: Graphviz's where it is installed, made safe, else one of our own layout."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def graph_svg(picture: Picture) -> tuple[str, str]:
     except PeError as error:
         if error.code == ExitCode.BUG:
             raise
-        return own_svg(picture), "own layout; with Graphviz installed, arrows show shapes and sizes"
+        return own_svg(picture, sized=True), "own layout, as Graphviz is not installed"
 
 
 def sanitized(svg: bytes) -> str:

@@ -1,4 +1,4 @@
-"""A layout of graphs in layers, for where Graphviz is not installed: from top to bottom along the arrows."""
+"""A layout of graphs in layers, from top to bottom along the arrows, in a time that grows with the number of boxes alone."""
 
 from __future__ import annotations
 

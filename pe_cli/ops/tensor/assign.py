@@ -105,7 +105,11 @@ def assign_value(*, shape: list[int], dtype: str, values: list[float]) -> Tensor
 
 @assign_value.lower("cpu")
 def assign_value_cpu(o: Lowering) -> None:
-    """One loop over the values, which lie beside the tape."""
+    """One loop over the values, which lie beside the tape.
+
+    Raises:
+        PeError: there are not as many values as elements.
+    """
     out, values = o.output("Out"), o.attrs["values"]
     if len(values) != out.size:
         shape = list(out.shape)

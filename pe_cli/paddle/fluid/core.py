@@ -37,10 +37,13 @@ class VarDesc:
     """Holds the element types and kinds of variables."""
 
     class VarType:
-        """Element types by the original's names: the core's texts."""
+        """Element types by the original's names, the core's texts, and kinds; variables of types that are no core's are refused."""
 
         BOOL = "bool"
         UINT8 = "uint8"
+        INT8 = "int8"
+        INT16 = "int16"
+        FP16 = "float16"
         INT32 = "int32"
         INT64 = "int64"
         FP32 = "float32"
@@ -48,6 +51,13 @@ class VarDesc:
         LOD_TENSOR = _Kind("lod_tensor")
         LOD_TENSOR_ARRAY = _Kind("lod_tensor_array")
         SELECTED_ROWS = _Kind("selected_rows")
+        FEED_MINIBATCH = _Kind("feed_minibatch")
+        FETCH_LIST = _Kind("fetch_list")
+        STEP_SCOPES = _Kind("step_scopes")
+        LOD_RANK_TABLE = _Kind("lod_rank_table")
+        PLACE_LIST = _Kind("place_list")
+        READER = _Kind("reader")
+        RAW = _Kind("raw")
 
 
 __all__ = [

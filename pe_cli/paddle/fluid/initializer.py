@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pe_cli.paddle.errors import NotThereYet
 from pe_cli.program.initializer import (
     MSRA,
-    Bilinear,
     Constant,
     Initializer,
     Normal,
@@ -15,6 +16,7 @@ from pe_cli.program.initializer import (
     TruncatedNormal,
     Xavier,
 )
+from pe_cli.program.initializer import Bilinear as _Bilinear
 from pe_cli.program.initializer import Uniform as _Uniform
 from pe_cli.program.ir import Variable
 
@@ -36,6 +38,18 @@ class Uniform(_Uniform):
         super().__init__(low, high, seed)
         if diag_num:
             raise NotThereYet("Uniform: diag_num is not there yet", hint="use NumpyArray, which takes any values")
+
+
+class Bilinear(_Bilinear):
+    """The original's weights, which lean to one side: under Python 3 it takes a row's number with the part of the row that is done.
+
+    `Bilinear` of a config, and of `paddle.nn.initializer`, is the one that enlarges images evenly.
+    """
+
+    def row_numbers(self, size: int) -> Any:
+        """Return [size, size] numbers of rows that are not whole: that of the row, and column / size."""
+        rows, columns = np.mgrid[:size, :size]
+        return rows + columns / size
 
 
 class NumpyArrayInitializer(NumpyArray):

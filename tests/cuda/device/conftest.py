@@ -17,7 +17,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> None:
         return
     needs_compiler()
     if not _DRIVER:  # one for all: a kernel is loaded once
-        _DRIVER.append(PtxDriver())
+        _DRIVER.append(PtxDriver(strict=True))
     _DRIVER[0].launches = 0
     monkeypatch.setattr(cuda_driver, "only_driver", lambda: _DRIVER[0])
     monkeypatch.setattr(cuda_driver, "device_count", lambda: 1)

@@ -1,8 +1,8 @@
 """Trains shipped configs for five steps on the test device and on the CPU, and tells how far apart they end.
 
 Usage: python -m tests.cuda.ptx.models [CONFIG ...], all of `configs/` and `configs/bench/` where none is named. The exit code is 1 where
-one differs by more than `TOLERANCE`, or a kernel has what `kernels.tsv` does not allow. What takes long on a processor is made smaller by
-`SMALLER`: the ops and their order stay.
+one differs by more than rounding explains, or a kernel has what `kernels.tsv` does not allow. What takes long on a processor is made
+smaller by `SMALLER`: the ops and their order stay.
 """
 
 from __future__ import annotations
@@ -28,12 +28,22 @@ from tests.cuda.ptx.device import PtxDriver
 Array = np.ndarray[Any, Any]
 ROOT = Path(__file__).parents[3]
 STEPS = 5
-#: Largest difference of a loss, and of a parameter, relative to it.
-TOLERANCE = 2e-4
+#: Difference of a loss and of a parameter, relative to it, that is always allowed, and how many times the difference that other last
+#: bits of the first parameters make on the CPU: five steps of a deep model with momentum make much of little.
+TOLERANCE, TIMES = 2e-5, 20.0
 #: Overrides of all configs.
 ALWAYS = ("executor.devices=1", "train.batch_size=3", "output.checkpoint=null")
 #: Config -> what makes it smaller.
-SMALLER: dict[str, tuple[str, ...]] = {}
+SMALLER: dict[str, tuple[str, ...]] = {
+    "configs/bench/mobilenet_v1.yaml": (
+        "model={file: ../../models/mobilenet_v1.yaml, args: {side: 32, classes: 10}}", "data.train.fields.x.shape=[3, 32, 32]",
+        "data.train.fields.y.classes=10",
+    ),
+    "configs/bench/resnet50.yaml": (
+        "model={file: ../../models/resnet50.yaml, args: {side: 32, classes: 10}}", "data.train.fields.x.shape=[3, 32, 32]",
+        "data.train.fields.y.classes=10",
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,16 +59,22 @@ class Trained:
     weights: dict[str, Array]
 
 
-def train(config: Path, place: str) -> Trained:
+def train(config: Path, place: str, *, moved: bool = False) -> Trained:
     """Train a config for five steps.
 
     Args:
         config: below `ROOT`.
         place: cpu or cuda.
+        moved: whether the first parameters have other last bits.
     """
     name = str(config.resolve().relative_to(ROOT))
     job = Job.open(config, [*ALWAYS, *SMALLER.get(name, ()), f"executor.place={place}"], smoke=True)
     job.initialise()
+    rng = np.random.default_rng(0)
+    for name in job.scope if moved else ():
+        value = np.array(job.scope.get(name))
+        if value.dtype == np.float32:
+            job.scope.set(name, np.nextafter(value, rng.choice([-np.inf, np.inf], value.shape).astype("float32")) * (value != 0))
     stepper = Stepper(job)
     assert job.run.train
     loader = job.data.loader("train", job.programs, job.run.train.batch_size)
@@ -96,9 +112,30 @@ def shipped() -> list[Path]:
     return [path for path in found if path.name != "chain.yaml"]
 
 
-def compare(config: Path) -> tuple[float, float, str]:
-    """Return the differences between a training on the test device, which must be in place, and one on the CPU."""
-    return difference(train(config, "cuda"), train(config, "cpu"))
+@dataclass(frozen=True)
+class Compared:
+    """How far a training on the test device is from one on the CPU.
+
+    Args:
+        losses, weights: differences, as of `difference`.
+        where: what differs most.
+        fine: whether that is no more than rounding explains.
+    """
+
+    losses: float
+    weights: float
+    where: str
+    fine: bool
+
+
+def compare(config: Path) -> Compared:
+    """Train on the test device, which must be in place, and on the CPU."""
+    found, expected = train(config, "cuda"), train(config, "cpu")
+    losses, weights, where = difference(found, expected)
+    if losses <= TOLERANCE and weights <= TOLERANCE:
+        return Compared(losses, weights, where, True)
+    usual = difference(train(config, "cpu", moved=True), expected)
+    return Compared(losses, weights, where, losses <= TOLERANCE + TIMES * usual[0] and weights <= TOLERANCE + TIMES * usual[1])
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -112,17 +149,17 @@ def main(arguments: Sequence[str]) -> int:
     for path in [Path(a).resolve() for a in arguments] or shipped():
         begin, driver.launches = time.process_time(), 0
         try:
-            losses, weights, where = compare(path)
-            fine = losses <= TOLERANCE and weights <= TOLERANCE
-            said = f"{driver.launches:>9}{losses:>10.1e}{weights:>10.1e}{time.process_time() - begin:>8.0f}  {where}"
+            found = compare(path)
+            fine, seconds = found.fine, time.process_time() - begin
+            said = f"{driver.launches:>9}{found.losses:>10.1e}{found.weights:>10.1e}{seconds:>8.0f}  {found.where}"
         except (PeError, AssertionError) as error:
             fine, said = False, f"  {str(error).splitlines()[0]}"
         wrong += not fine
         sys.stdout.write(f"{path.relative_to(ROOT)!s:<36}{said}{'' if fine else '   <--'}\n")
         sys.stdout.flush()
-    said = driver.complaints()
-    sys.stdout.writelines(f"{line}\n" for line in said)
-    return int(wrong > 0 or bool(said))
+    complaints = driver.complaints()
+    sys.stdout.writelines(f"{line}\n" for line in complaints)
+    return int(wrong > 0 or bool(complaints))
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from pe_cli.paddle.fluid.layers import (
     dynamic_rnn,
     early,
     fed_sizes,
+    files,
     io,
     kept_rows,
     losses,
@@ -104,7 +105,7 @@ _WIDER = {
 #: Where the names are that the core's catalogue lacks, or has with less.
 _MODULES = (
     beams, composed, control_flow, decoding, detection, detection_nms, detection_proposals, distributions, dynamic_rnn, early,
-    fed_sizes, io, kept_rows, losses, lstm, ops, padding,
+    fed_sizes, files, io, kept_rows, losses, lstm, ops, padding,
     printing, py_func, resizing, rnn, tensor, volumes, wider,
 )  # fmt: skip
 

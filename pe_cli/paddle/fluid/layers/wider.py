@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.catalogue import ORDER, adapt
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.fed_sizes import known_or_fed
+from pe_cli.paddle.fluid.layers.ops import greater_equal
 from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.program.ir import Variable
 
@@ -156,6 +158,68 @@ def add_position_encoding(input: Variable, alpha: float, beta: float, name: str 
     return call("elementwise_add", call("scale", input, float(alpha)), call("scale", both, float(beta)))
 
 
+def round(x: Variable, name: str | None = None) -> Any:
+    """Round to the nearest whole number, halves away from 0; the gradient is 0."""
+    size = call("abs", x)
+    low = call("floor", size)
+    half = call("fill_constant", [1], x.dtype, 0.5)
+    up = call("cast", greater_equal(call("elementwise_sub", size, low), half), x.dtype)
+    return call("elementwise_mul", call("elementwise_add", low, up), call("sign", x))
+
+
+def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Any:
+    """Put the elements of images into other places, as the original does.
+
+    It makes [batch, channels / blocksize^2, height blocksize, width blocksize] of the same numbers as
+
+    y[b, c, i blocksize + p, j blocksize + q] = x[b, (p blocksize + q) channels / blocksize^2 + c, i, j]
+
+    which the result [batch, channels blocksize^2, height / blocksize, width / blocksize] shows row by row. `space_to_depth` of a model
+    file gathers blocks of pixels instead.
+
+    Raises:
+        FluidValueError: sizes that blocksize, or the channels that its square, does not divide; a ValueError.
+    """
+    _, channels, high, wide = x.shape
+    if blocksize < 2 or channels % blocksize**2 or high % blocksize or wide % blocksize:
+        raise FluidValueError(f"space_to_depth: blocksize {blocksize} does not fit {x}", hint="channels of which its square is a factor")
+    parts = call("reshape", x, [-1, blocksize, blocksize, channels // blocksize**2, high, wide])
+    moved = call("transpose", parts, [0, 3, 4, 1, 5, 2])
+    return call("reshape", moved, [-1, channels * blocksize**2, high // blocksize, wide // blocksize])
+
+
+def gather(input: Variable, index: Variable, overwrite: bool = True) -> Any:
+    """Take rows by index. With overwrite, the gradient of a row that is taken several times is that of the last time; else the sum."""
+    ensure_defaults()
+    with raised_as(FluidValueError):
+        return LayerHelper("gather").one("gather", {"X": input, "Index": index}, {"overwrite": bool(overwrite)})
+
+
+def bilinear_tensor_product(
+    x: Variable,
+    y: Variable,
+    size: int,
+    act: str | None = None,
+    name: str | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+) -> Any:
+    """Weigh all products of an element of x and one of y; the bias is [1, size], as the original's is."""
+    made = call("bilinear_tensor_product", x, y, size, None, name, param_attr, False)
+    helper = LayerHelper("bilinear_tensor_product", name)
+    if bias_attr is not False:
+        bias = helper.parameter(bias_attr, (1, size), x.dtype, is_bias=True)
+        made = helper.one("elementwise_add", {"X": made, "Y": call("reshape", bias, [size])}, {"axis": 1})
+    return helper.activate(made, act)
+
+
+def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Any:
+    """Weigh numbers by their sigmoids: x sigmoid(x). beta has no effect, as in the original, and a warning says so."""
+    if beta != 1.0:
+        warnings.warn("fluid.layers.swish: beta has no effect, as in the original: write x * sigmoid(scale(x, beta))", stacklevel=2)
+    return call("swish", x, 1.0, name)
+
+
 def batch_norm(*args: Any, **given: Any) -> Any:
     """Normalise every channel over the batch; momentum may be a variable [1], whose value of the step counts.
 
@@ -186,6 +250,6 @@ def batch_norm(*args: Any, **given: Any) -> Any:
 batch_norm.__signature__ = inspect.signature(adapt(find("batch_norm")))  # type: ignore[attr-defined]
 
 __all__ = [
-    "accuracy", "add_position_encoding", "anchor_generator", "batch_norm", "elementwise_div", "elementwise_pow", "lod_append", "noam_decay",
-    "pad2d", "reduce_mean", "row_conv",
+    "accuracy", "add_position_encoding", "anchor_generator", "batch_norm", "bilinear_tensor_product", "elementwise_div", "elementwise_pow",
+    "gather", "lod_append", "noam_decay", "pad2d", "reduce_mean", "round", "row_conv", "space_to_depth", "swish",
 ]  # fmt: skip
