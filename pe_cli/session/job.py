@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +23,6 @@ from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.executor import Executor, threads_of
 from pe_cli.execute.startup import run_startup
 from pe_cli.execute.work import best_layout
-from pe_cli.graph.owners import own_startup
 from pe_cli.graph.replicate import shared_variables
 from pe_cli.kernels import target
 from pe_cli.kernels.instance import Instance
@@ -37,7 +35,7 @@ from pe_cli.session.devices import Resources, check_room
 from pe_cli.session.epochs import steps_of_epoch
 from pe_cli.session.job_data import JobData
 from pe_cli.session.observer import Observer
-from pe_cli.session.owners import divided_state
+from pe_cli.session.owners import divided
 from pe_cli.session.seats import join_team, launched_team
 from pe_cli.session.served import ServedValues, served_of
 from pe_cli.session.start import check_frozen, read_start
@@ -84,9 +82,7 @@ class Job:
         self.served = served_of(self.team, self.built, run)
         if self.served is not None:
             self.built = self.served.built
-        self._divided = divided_state(run, self.built, self.team)
-        if self._divided:
-            self.built = replace(self.built, startup=own_startup(self.built.startup, self._divided, self.team.rank))
+        self.built, self._divided = divided(run, self.built, self.team)
         if places is None:
             samples = run.train.batch_size if run.train else DEFAULT_BATCH
             heaviest = max(self.built.programs, key=lambda p: len(p.global_block().ops), default=self.built.eval)
@@ -219,16 +215,20 @@ class Job:
         if isinstance(self.values, ServedValues):
             self.values.share()
 
-    def release(self, times: Collection[str]) -> None:
+    def release(self, times: Collection[str], *, kept: bool = True) -> None:
         """Go on with the programs that train what was frozen until some times; values that are there stay.
 
         Args:
             times: that have come; those of the programs so far are among them.
+            kept: also those that processes divide, which they then divide anew, all at once; not where a checkpoint's come over them.
         """
         if not any(str(period) in times for period in self.built.waiting.values()):
             return
         waiting = set(self.built.waiting)
-        self.built = self.data.built = build(self.run.model, self.run, times)
+        before = self.values.divided() if kept else {}
+        self.scope.forget(self._divided)
+        made, self._divided = divided(self.run, build(self.run.model, self.run, times), self.team)
+        self.built = self.data.built = made
         self.values = self._values()
         startup = self.built.startup
         fresh = [v.name for v in startup.list_vars() if v.persistable and v.name not in self.scope]
@@ -239,9 +239,11 @@ class Job:
             self.scope.allocate({name: first.type(name) for name in fresh})
             for name in fresh:
                 self.scope.set(name, first.get(name))
+        for name, value in before.items():
+            self.values.put(name, value)
         for name, parameter in self.built.follows.items():
             if parameter in waiting - self.built.waiting.keys():
-                self.scope.set(name, self.scope.get(parameter))
+                self.values.put(name, self.scope.get(parameter))
 
     def allocate(self) -> None:
         """Make room for the values that evaluation needs, where they are loaded and not initialised."""

@@ -138,7 +138,7 @@ class Keeper:
             self.tell(f"{damaged}; the checkpoints say how far the run is")
         found = restore(resume)
         if found.arrays:
-            self._job.release(found.progress.released)
+            self._job.release(found.progress.released, kept=False)
             self._job.values.restore(found.arrays, partial=resume.allow_changes)
         self.at, self.averages = found.progress, found.averages
         if found.arrays:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,28 +12,23 @@ from pe_cli.build.build import Built
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.scope import Scope
-from pe_cli.graph.owners import Rows, own_rows
+from pe_cli.graph.owners import Rows, own_rows, own_startup
 from pe_cli.session.team import Team
 
 Array = np.ndarray[Any, Any]
 
 
-def divided_state(run: RunSpec, built: Built, team: Team) -> dict[str, Rows]:
-    """Return the variables that processes divide, with the rows of each; none where the run asks for nothing like it.
+def divided(run: RunSpec, built: Built, team: Team) -> tuple[Built, dict[str, Rows]]:
+    """Return programs with the startup of this process, and the variables that processes divide, with the rows of each.
 
-    Raises:
-        PeError: parameters are to be trained later on, which would divide the state anew.
+    Where the run asks for nothing like it, that is the programs as they are, and none.
     """
     if team.size == 1 or run.build_strategy.reduce_strategy != "Reduce":
-        return {}
-    at = run.at_of("build_strategy", "reduce_strategy")
-    if built.waiting:
-        what = f"reduce_strategy Reduce does not go with '{next(iter(built.waiting))}', which processes would train later on"
-        raise PeError(what, at=at, hint="use AllReduce, or leave until out")
+        return built, {}
     found: dict[str, Rows] = {}
     for program in built.programs:
         found |= own_rows(program, team.rank, team.size).state
-    return found
+    return replace(built, startup=own_startup(built.startup, found, team.rank)), found
 
 
 class Divided:

@@ -64,7 +64,7 @@ class Values:
                 f"no name in the file is a variable of this model: {_some(unknown)}", code=ExitCode.DATA, hint=hint
             )
         for name in known:
-            self._set(name, arrays[name])
+            self.put(name, arrays[name])
         if not partial:
             self._set_copies(arrays)
         return len(known)
@@ -97,7 +97,12 @@ class Values:
         """Return a variable's value; of what processes divide, all of them ask."""
         return self._divided.whole(name) if name in self._divided else self.scope.get(name)
 
-    def _set(self, name: str, value: Array) -> None:
+    def divided(self) -> dict[str, Array]:
+        """Return the values of all that processes divide; all of them ask."""
+        return {name: self._get(name) for name in self.scope if name in self._divided}
+
+    def put(self, name: str, value: Array) -> None:
+        """Write a variable's value, of what processes divide this one's rows of it."""
         self.scope.set(name, self._divided.own(name, value) if name in self._divided else value)
 
     def _number(self, device: int) -> int:
@@ -132,7 +137,7 @@ class Values:
             if arrays[name].dtype != self.scope.type(name).numpy:
                 text = f"'{name}' is {arrays[name].dtype} in the checkpoint and {self.scope.type(name)} in the model"
                 raise PeError(text, code=ExitCode.DATA)
-            self._set(name, arrays[name])
+            self.put(name, arrays[name])
         self._set_copies(arrays)
 
     def _set_copies(self, arrays: Mapping[str, Array]) -> None:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from pe_cli.build.build import load_and_build
 from pe_cli.collectives.servers.hub import HubPeers
-from pe_cli.config.load import load_run
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
+from pe_cli.ops.define.registry import discover
 from pe_cli.session.job import Job
 from pe_cli.session.owners import Divided
+from pe_cli.session.resume import Resume, find_run
+from pe_cli.session.stop import Limits
 from pe_cli.session.team import PeerTeam
-from tests.collectives.simulated import Network
+from pe_cli.session.train import Trainer
+from tests.collectives.simulated import Network, Simulated
 from tests.session.conftest import Bench
 
 ROWS = {"moment": ((3, 5), (0, 3)), "alone": ((0, 0), (0, 4))}
@@ -49,16 +54,31 @@ def test_a_value_of_another_model_is_refused() -> None:
     assert Network(2).run(process) == [ExitCode.DATA] * 2
 
 
-def test_parameters_that_are_trained_later_do_not_go_with_it(bench: Bench) -> None:
-    late = ["train.groups=[{match: hidden, freeze: until 7 steps}]", "executor.processes=mpi", "build_strategy.reduce_strategy=Reduce"]
-    run = load_run(bench.base / "run.yaml", late)
-    said = re.escape("reduce_strategy Reduce does not go with 'hidden.w_0', which processes would train later on")
+def test_what_is_trained_later_is_divided_anew(bench: Bench) -> None:
+    """With averages, and with slow weights that begin where the parameters are then; a run is resumed before and after that."""
+    late = "train.groups=[{match: hidden, freeze: until 7 steps}, {match: normal, freeze: {until: 2 epochs}}]"
+    optimizer = "train.optimizer={type: Lookahead, k: 3, inner: {type: Adam, learning_rate: 0.02}}"
+    options = [late, optimizer, "train.ema.decay=0.9", "train.init={from: start.npz}", "output.checkpoint={every: 1 steps, keep: 99}"]
+    rng = np.random.default_rng(2)
+    np.savez(bench.base / "start.npz", **{"hidden.w_0": rng.normal(size=(4, 6)).astype("f4"), "hidden.b_0": np.ones(6, "f4")})
+    where = bench.base / "several"
+    reduce = ["build_strategy.reduce_strategy=Reduce", f"output.dir={where}"]
+    discover()  # not by several threads at once
+    made = [load_and_build(bench.base / "run.yaml", [*options, *reduce]) for _ in range(3)]
 
-    def process(peers):
-        with pytest.raises(PeError, match=said):
-            Job(run, places=[Place("cpu", 0)], team=PeerTeam(peers, peers))
+    def process(steps: int | None, resume: Resume | None) -> Callable[[Simulated], None]:
+        def run(peers: Simulated) -> None:
+            spec, built = made[peers.rank]
+            job = Job(spec, built=built, team=PeerTeam(peers, peers))
+            job.initialise()
+            Trainer(job, resume=resume, limits=Limits(steps=steps)).train()
 
-    Network(2).run(process)
+        return run
+
+    for steps in (5, 6, None):
+        Network(3).run(process(steps, find_run(next(where.iterdir())) if where.exists() else None))
+    one = bench.train("one", *(part for wish in (*options, "executor.devices=3") for part in ("-o", wish)))
+    assert bench.seen(next(where.iterdir())) == bench.seen(one)
 
 
 def test_trainers_with_servers_have_no_sums_of_their_own() -> None:
