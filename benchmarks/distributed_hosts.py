@@ -15,7 +15,7 @@ from pathlib import Path
 TAG = f"d{os.getpid() % 100000}"
 NETWORK = "10.91.0."
 FIRST = 10
-#: How TCP finds its rate: Linux's own default. BBR, which some machines have, does not keep such a link busy where flows come and go.
+#: How TCP finds its rate: Linux's own default. BBR, which some machines have, leaves such a link idle where flows come and go.
 CONTROL, AVAILABLE = "cubic", Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 #: What stands for ssh: the last byte of an address is that of the host's number.
 SSH = """#!/bin/bash

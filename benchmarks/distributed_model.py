@@ -25,6 +25,8 @@ from pe_cli.graph.replicate import bucket_bytes
 
 #: Share of computing that comes before the first gradient, and bytes of a bucket that are asked for where nobody says otherwise.
 FORWARD, BUCKET = 1 / 3, BuildStrategy().fuse_all_reduce_bytes
+#: Steps of the search for a fit.
+ROUNDS = 100
 
 
 def messages(size: int) -> int:
@@ -91,20 +93,24 @@ def overlapped(compute: float, sums: float, count: int) -> float:
 
 
 def fit(measured: Sequence[Mapping[str, float]], handling: float) -> Costs:
-    """Return the latency and the bandwidth that agree best with sums alone, by least squares of relative differences.
+    """Return the latency and the bandwidth that agree best with sums alone: by least squares of logarithms, as times span four orders.
 
     Args:
-        measured: bytes, size and seconds of each sum.
+        measured: bytes, size and seconds of each sum; the largest begin the search.
         handling: seconds of the software for a byte.
     """
-    rows, wanted = [], []
-    for m in measured:
-        size = int(m["size"])
-        rest = m["seconds"] - sent(m["bytes"], size) * handling
-        rows.append([messages(size) / rest, sent(m["bytes"], size) / rest])
-        wanted.append(1.0)
-    latency, per_byte = np.linalg.lstsq(np.array(rows), np.array(wanted), rcond=None)[0]
-    return Costs(max(0.0, float(latency)), 1 / float(per_byte), handling)
+    count = np.array([messages(int(m["size"])) for m in measured], float)
+    way = np.array([sent(m["bytes"], int(m["size"])) for m in measured])
+    seconds = np.array([m["seconds"] for m in measured])
+    found = np.log([np.min(seconds / count), np.min(seconds / way)])
+    for _ in range(ROUNDS):
+        latency, per_byte = np.exp(found)
+        terms = np.stack([count * latency, way * per_byte])
+        whole = terms.sum(axis=0) + way * handling
+        change = np.linalg.lstsq((terms / whole).T, np.log(seconds / whole), rcond=None)[0]
+        found = found + np.clip(change, -1, 1)
+    latency, per_byte = np.exp(found)
+    return Costs(float(latency), 1 / float(per_byte), handling)
 
 
 def predicted(costs: Costs, parameters: float, compute: float, sizes: Sequence[int], bucket: int = BUCKET) -> list[dict[str, float]]:
