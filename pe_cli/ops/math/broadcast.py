@@ -112,11 +112,11 @@ def loop(
 _BINARY_CUDA = """
 from __future__ import annotations
 def loop(x: Ptr, y: Ptr, out: {kind}, {near}geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int, mode: Int):
-    if rank == 0 and rows == 1:
-        for e in range(n):
+    flat = rank == 0 and rows == 1
+    for e in range(blocks * rows * n):
+        if flat:
             out[e] = f(x[0 if mode == 2 else e], y[0 if mode == 1 else e])
-    else:
-        for e in range(blocks * rows * n):
+        else:
             row = quotient(e, n)
             i = e - row * n
             b = quotient(row, rows)
