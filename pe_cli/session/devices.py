@@ -66,7 +66,6 @@ def resolve_places(
                 f"place: cuda, but {why_not}", at=at, code=ExitCode.DEVICE, hint="use place: cpu, or run where a GPU is"
             )
         wanted = 1 if devices == "auto" else devices
-        if wanted > there:
         if wanted > 1:
             said = f", {there} visible" if wanted > there else f": {MORE_THAN_ONE}"
             raise PeError(f"{wanted} CUDA devices wanted{said}", at=at, hint="set executor.devices: 1", code=ExitCode.DEVICE)
