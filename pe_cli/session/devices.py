@@ -66,12 +66,9 @@ def resolve_places(
                 f"place: cuda, but {why_not}", at=at, code=ExitCode.DEVICE, hint="use place: cpu, or run where a GPU is"
             )
         wanted = 1 if devices == "auto" else devices
-        if wanted > there:
-            hint = "set executor.devices: 1"
-            raise PeError(f"{wanted} CUDA devices wanted, {there} visible", at=at, hint=hint, code=ExitCode.DEVICE)
         if wanted > 1:
-            said = f"{wanted} CUDA devices wanted: {MORE_THAN_ONE}"
-            raise PeError(said, at=at, hint="set executor.devices: 1", code=ExitCode.DEVICE)
+            said = f", {there} visible" if wanted > there else f": {MORE_THAN_ONE}"
+            raise PeError(f"{wanted} CUDA devices wanted{said}", at=at, hint="set executor.devices: 1", code=ExitCode.DEVICE)
         return Resources(tuple(Place("cuda", i) for i in range(wanted)), 0, f"{wanted} cuda")
     if devices != "auto":
         return Resources(_cpus(devices), 0, f"{devices} cpu (executor.devices)")

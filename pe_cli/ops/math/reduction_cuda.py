@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.kernels.cuda import cuda, on_cuda
+from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, Real, T
 from pe_cli.kernels.warp import LANES, block_sum
 from pe_cli.ops.define.strided import place_of
@@ -68,7 +69,8 @@ def sum_rows_cuda(
         e = begin + lane if shared else begin + me * LANES + lane
         result = 0.0
         if e < count * n:
-            at = place_of(e // n, kept_rank, kept, 1) + e % n
+            k = quotient(e, n)
+            at = place_of(k, kept_rank, kept, 1) + e - k * n
             for q in range(groups):
                 a = at + place_of(q, outer_rank, outer, 1)
                 r = first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from pe_cli.kernels.cuda import cuda, on_cuda
-from pe_cli.kernels.cuda_math import replaces
+from pe_cli.kernels.cuda_math import quotient, replaces
 from pe_cli.kernels.lang import Int, Ptr, T, helper
 from pe_cli.kernels.vecmath import exp, log
 from pe_cli.kernels.warp import ALL, LANES, WARPS, first_row, row_step, warp_sum
@@ -133,7 +133,7 @@ def log_softmax_back_cuda(out: Ptr, g: Ptr, dx: Ptr, rows: Int, n: Int):
 def softmax_across_cuda(x: Ptr, out: Ptr, top: Ptr, total: Ptr, outer: Int, n: Int, inner: Int, logarithm: Int):
     """One thread per column, which needs no scratch."""
     for r in range(outer * inner):
-        at = r // inner * n * inner + r % inner
+        at = r + quotient(r, inner) * (n - 1) * inner
         m = T(-math.inf)
         for k in range(n):
             m = larger(m, x[at + k * inner])
@@ -150,7 +150,7 @@ def softmax_across_cuda(x: Ptr, out: Ptr, top: Ptr, total: Ptr, outer: Int, n: I
 def softmax_back_across_cuda(out: Ptr, g: Ptr, dx: Ptr, total: Ptr, outer: Int, n: Int, inner: Int, logarithm: Int):
     """One thread per column, which needs no scratch."""
     for r in range(outer * inner):
-        at = r // inner * n * inner + r % inner
+        at = r + quotient(r, inner) * (n - 1) * inner
         s = T(0)
         for k in range(n):
             i = at + k * inner
